@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// A host array that owns its elements, row-major. `Array<T>` is typed, `AnyArray` knows its dtype at run time.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+#include <utility>
+
+#include <replicator/core/error.hpp>
+#include <replicator/core/shape.hpp>
+
+namespace replicator {
+
+inline constexpr std::size_t buffer_alignment = 64;
+
+namespace detail {
+struct AlignedDelete {
+  void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{buffer_alignment}); }
+};
+using AlignedBytes = std::unique_ptr<std::byte, AlignedDelete>;
+inline AlignedBytes aligned_bytes(std::size_t bytes) {
+  return AlignedBytes{static_cast<std::byte*>(::operator new(bytes ? bytes : 1, std::align_val_t{buffer_alignment}))};
+}
+}  // namespace detail
+
+class AnyArray {
+ public:
+  AnyArray() = default;
+  // Zero-filled.
+  explicit AnyArray(TensorType type) : type_{type}, bytes_{detail::aligned_bytes(type.bytes())} {
+    std::memset(bytes_.get(), 0, type.bytes());
+  }
+  AnyArray(const AnyArray& other) : type_{other.type_}, bytes_{other.bytes_ ? detail::aligned_bytes(other.size_bytes()) : nullptr} {
+    if (bytes_) std::memcpy(bytes_.get(), other.bytes_.get(), size_bytes());
+  }
+  AnyArray& operator=(const AnyArray& other) {
+    AnyArray copy{other};
+    return *this = std::move(copy);
+  }
+  AnyArray(AnyArray&&) noexcept = default;
+  AnyArray& operator=(AnyArray&&) noexcept = default;
+
+  const TensorType& type() const { return type_; }
+  const Shape& shape() const { return type_.shape; }
+  DType dtype() const { return type_.dtype; }
+  bool empty() const { return bytes_ == nullptr; }
+  std::size_t size_bytes() const { return bytes_ ? type_.bytes() : 0; }
+  std::byte* data() { return bytes_.get(); }
+  const std::byte* data() const { return bytes_.get(); }
+  std::span<const std::byte> bytes() const { return {bytes_.get(), size_bytes()}; }
+
+  template <Element T>
+  std::span<T> as() {
+    check<T>();
+    return {reinterpret_cast<T*>(bytes_.get()), static_cast<std::size_t>(type_.shape.elements())};
+  }
+  template <Element T>
+  std::span<const T> as() const {
+    check<T>();
+    return {reinterpret_cast<const T*>(bytes_.get()), static_cast<std::size_t>(type_.shape.elements())};
+  }
+
+ private:
+  template <Element T>
+  void check() const {
+    if (type_.dtype != dtype_of<T>)
+      throw BuildError{"an array of " + type_.text() + " was read as " + std::string{name_of(dtype_of<T>)}};
+  }
+
+  TensorType type_;
+  detail::AlignedBytes bytes_;
+};
+
+template <Element T>
+class Array {
+ public:
+  Array() = default;
+  // Zero-filled.
+  explicit Array(Shape shape) : any_{TensorType{dtype_of<T>, shape}} {}
+  // Throws BuildError unless there are shape.elements() values.
+  Array(Shape shape, std::span<const T> values) : Array{shape} {
+    if (static_cast<std::int64_t>(values.size()) != shape.elements())
+      throw BuildError{"an array of shape " + shape.text() + " needs " + std::to_string(shape.elements()) +
+                       " values, found " + std::to_string(values.size())};
+    if (!values.empty()) std::memcpy(any_.data(), values.data(), values.size_bytes());
+  }
+  Array(Shape shape, std::initializer_list<T> values) : Array{shape, std::span<const T>{values.begin(), values.size()}} {}
+  // Throws BuildError if the dtype differs.
+  explicit Array(AnyArray any) : any_{std::move(any)} { (void)any_.as<T>(); }
+
+  const Shape& shape() const { return any_.shape(); }
+  std::int64_t size() const { return any_.empty() ? 0 : any_.shape().elements(); }
+  T* data() { return reinterpret_cast<T*>(any_.data()); }
+  const T* data() const { return reinterpret_cast<const T*>(any_.data()); }
+  T& operator[](std::int64_t i) { return data()[i]; }
+  const T& operator[](std::int64_t i) const { return data()[i]; }
+  T* begin() { return data(); }
+  T* end() { return data() + size(); }
+  const T* begin() const { return data(); }
+  const T* end() const { return data() + size(); }
+  // The value of a one-element array. Throws BuildError otherwise.
+  T item() const {
+    if (size() != 1) throw BuildError{"item() needs one element, found shape " + shape().text()};
+    return data()[0];
+  }
+  const AnyArray& any() const& { return any_; }
+  AnyArray&& any() && { return std::move(any_); }
+
+ private:
+  AnyArray any_;
+};
+
+}  // namespace replicator

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The families of errors. Messages say: what was asked, what was found, where, how to mend it.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace replicator {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A mistake of the user, found while building: shapes, graphs, options. Nothing has moved yet.
+class BuildError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Input data that cannot be used; the message names the file.
+class DataError : public Error {
+ public:
+  using Error::Error;
+};
+
+// A device that is missing or failed.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+
+// A failure of the wire or of a peer, found while running.
+class CommunicationError : public Error {
+ public:
+  CommunicationError(const std::string& message, int culprit) : Error(message), culprit_{culprit} {}
+  // The process (host) to blame, or -1 where none is known.
+  int culprit() const noexcept { return culprit_; }
+
+ private:
+  int culprit_;
+};
+
+}  // namespace replicator

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where in the user's program something was asked.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace replicator {
+
+// A cheap source position. `file` points to static storage.
+struct Location {
+  const char* file = "";
+  std::uint32_t line = 0;
+
+  constexpr Location() = default;
+  constexpr Location(const std::source_location& where) : file{where.file_name()}, line{where.line()} {}  // NOLINT: implicit on purpose
+  constexpr Location(const char* file_name, std::uint32_t line_number) : file{file_name}, line{line_number} {}
+
+  // "train.cpp:31", without the folders.
+  std::string text() const {
+    std::string_view name{file};
+    if (const auto slash = name.rfind('/'); slash != std::string_view::npos) name.remove_prefix(slash + 1);
+    return name.empty() ? std::string{"<unknown>"} : std::string{name} + ":" + std::to_string(line);
+  }
+};
+
+// A value together with the line of the call it was passed in: lets operators, which cannot take a
+// defaulted argument, know the user's line.
+template <class T>
+struct located {
+  T value;
+  Location where;
+
+  template <class U>
+    requires std::convertible_to<U&&, T>
+  located(U&& u, std::source_location here = std::source_location::current())  // NOLINT: implicit on purpose
+      : value(std::forward<U>(u)), where{here} {}
+};
+
+}  // namespace replicator

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Extents of a tensor, outermost first.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <replicator/core/dtype.hpp>
+#include <replicator/core/error.hpp>
+
+namespace replicator {
+
+// At most eight dimensions, kept in place: shapes are copied freely while tracing.
+class Shape {
+ public:
+  static constexpr std::size_t max_rank = 8;
+
+  constexpr Shape() = default;
+  Shape(std::initializer_list<std::int64_t> extents) : Shape(std::span{extents.begin(), extents.size()}) {}
+  explicit Shape(std::span<const std::int64_t> extents) {
+    for (const auto extent : extents) push_back(extent);
+  }
+
+  std::size_t rank() const { return rank_; }
+  std::int64_t operator[](std::size_t axis) const { return extents_[axis]; }
+  std::int64_t& operator[](std::size_t axis) { return extents_[axis]; }
+  const std::int64_t* begin() const { return extents_.data(); }
+  const std::int64_t* end() const { return extents_.data() + rank_; }
+
+  // Throws BuildError beyond max_rank dimensions or for a negative extent.
+  void push_back(std::int64_t extent) {
+    if (rank_ == max_rank) throw BuildError{"a tensor may have at most 8 dimensions"};
+    if (extent < 0) throw BuildError{"a tensor cannot have the extent " + std::to_string(extent)};
+    extents_[rank_++] = extent;
+  }
+
+  // Product of the extents; 1 for a scalar.
+  std::int64_t elements() const {
+    std::int64_t product = 1;
+    for (const auto extent : *this) product *= extent;
+    return product;
+  }
+
+  // Row-major strides in elements.
+  std::array<std::int64_t, max_rank> strides() const {
+    std::array<std::int64_t, max_rank> result{};
+    std::int64_t stride = 1;
+    for (std::size_t axis = rank_; axis-- > 0;) {
+      result[axis] = stride;
+      stride *= extents_[axis];
+    }
+    return result;
+  }
+
+  // "[16, 3, 224, 224]"
+  std::string text() const {
+    std::string result = "[";
+    for (std::size_t axis = 0; axis < rank_; ++axis) result += (axis ? ", " : "") + std::to_string(extents_[axis]);
+    return result + "]";
+  }
+
+  friend bool operator==(const Shape& a, const Shape& b) {
+    if (a.rank_ != b.rank_) return false;
+    for (std::size_t axis = 0; axis < a.rank_; ++axis)
+      if (a.extents_[axis] != b.extents_[axis]) return false;
+    return true;
+  }
+
+ private:
+  std::array<std::int64_t, max_rank> extents_{};
+  std::size_t rank_ = 0;
+};
+
+// NumPy's rule: align at the right, extents equal or one of them 1. Empty where they do not fit.
+inline std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
+  const std::size_t rank = a.rank() > b.rank() ? a.rank() : b.rank();
+  Shape result;
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    const std::int64_t x = axis + a.rank() < rank ? 1 : a[axis + a.rank() - rank];
+    const std::int64_t y = axis + b.rank() < rank ? 1 : b[axis + b.rank() - rank];
+    if (x != y && x != 1 && y != 1) return std::nullopt;
+    result.push_back(x == 1 ? y : x);
+  }
+  return result;
+}
+
+// What is known of a tensor before it has a value.
+struct TensorType {
+  DType dtype = DType::float32;
+  Shape shape;
+
+  std::size_t bytes() const { return static_cast<std::size_t>(shape.elements()) * size_of(dtype); }
+  // "float32[16, 10]"
+  std::string text() const { return std::string{name_of(dtype)} + shape.text(); }
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+};
+
+}  // namespace replicator
