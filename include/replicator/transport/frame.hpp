@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the processes of a job say to each other: frames of a header and fields, over a stream socket.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+
+namespace replicator::transport::detail {
+
+using Bytes = std::vector<std::byte>;
+
+enum class FrameKind : std::uint32_t {
+  hello = 1,  // job name, world size, rank, pid, host
+  welcome,    // token, then pid and host of every process
+  refuse,     // culprit, sentence
+  heartbeat,  // nothing
+  gather,     // number, what, blob
+  gathered,   // number, every process's blob
+  suspect,    // process, why
+  abort,      // culprit, sentence
+  bye,        // nothing: this process is done
+  farewell,   // nothing: all processes are done
+};
+
+// The first word makes foreign connections visible; it changes whenever the frames do.
+struct FrameHeader {
+  static constexpr std::uint32_t expected_magic = 0x31435052;  // "RPC1"
+  std::uint32_t magic = expected_magic;
+  FrameKind kind{};
+  std::uint64_t bytes = 0;
+};
+
+class FrameWriter {
+ public:
+  explicit FrameWriter(FrameKind kind) : data_(sizeof(FrameHeader)) {
+    FrameHeader header;
+    header.kind = kind;
+    std::memcpy(data_.data(), &header, sizeof header);
+  }
+  FrameWriter& number(std::uint64_t value) {
+    append(&value, sizeof value);
+    return *this;
+  }
+  FrameWriter& blob(std::span<const std::byte> value) {
+    number(value.size());
+    append(value.data(), value.size());
+    return *this;
+  }
+  FrameWriter& text(std::string_view value) { return blob(std::as_bytes(std::span{value.data(), value.size()})); }
+  // The whole frame, its length filled in.
+  const Bytes& finish() {
+    const std::uint64_t bytes = data_.size() - sizeof(FrameHeader);
+    std::memcpy(data_.data() + offsetof(FrameHeader, bytes), &bytes, sizeof bytes);
+    return data_;
+  }
+
+ private:
+  void append(const void* from, std::size_t bytes) {
+    const auto* first = static_cast<const std::byte*>(from);
+    data_.insert(data_.end(), first, first + bytes);
+  }
+
+  Bytes data_;
+};
+
+// Reads the fields of a frame in the order in which they were written; throws CommunicationError past its end.
+class FrameReader {
+ public:
+  explicit FrameReader(std::span<const std::byte> fields) : rest_{fields} {}
+  std::uint64_t number() {
+    std::uint64_t value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  Bytes blob() {
+    const auto view = take(number());
+    return {view.begin(), view.end()};
+  }
+  std::string text() {
+    const auto view = take(number());
+    return {reinterpret_cast<const char*>(view.data()), view.size()};
+  }
+
+ private:
+  std::span<const std::byte> take(std::uint64_t bytes) {
+    if (bytes > rest_.size()) throw CommunicationError{"a message between processes is cut short", -1};
+    const auto result = rest_.first(static_cast<std::size_t>(bytes));
+    rest_ = rest_.subspan(static_cast<std::size_t>(bytes));
+    return result;
+  }
+
+  std::span<const std::byte> rest_;
+};
+
+}  // namespace replicator::transport::detail

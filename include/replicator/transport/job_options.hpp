@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The clocks of a job, and what its processes know of each other.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace replicator::transport {
+
+// All in milliseconds. Every process of a job should be given the same.
+struct JobOptions {
+  // Every process says this often that it lives.
+  std::chrono::milliseconds heartbeat{500};
+  // A process that has said nothing for this long is dead: gone, stopped, or cut off.
+  std::chrono::milliseconds dead_after{3000};
+  // A lost connection waits this long for a word of explanation before it blames.
+  std::chrono::milliseconds grace{200};
+  // How long the processes look for each other before the job fails to start.
+  std::chrono::milliseconds connect_deadline{60000};
+  // How long an exchange waits, once begun, for the last process (alive, but elsewhere). Zero waits without end.
+  std::chrono::milliseconds exchange_deadline{60000};
+};
+
+struct ProcessInfo {
+  std::int64_t pid = 0;
+  std::string host;
+};
+
+}  // namespace replicator::transport

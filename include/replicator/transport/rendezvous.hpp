@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a process learns which one it is, and where process 0 waits: from variables, or from a launcher.
+#pragma once
+
+#include <atomic>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <replicator/core/error.hpp>
+#include <replicator/transport/file_descriptor.hpp>
+
+namespace replicator::transport {
+
+// Which process of how many this is. The default is a job of one process.
+struct ProcessEnvironment {
+  int rank = 0;
+  int world_size = 1;
+  // Where process 0 listens: a name or a numeric address; several, separated by commas, are tried in turn.
+  std::string master_address;
+  std::uint16_t master_port = 0;
+  // Processes that name another job are turned away. Empty is a name too.
+  std::string job_name;
+  // Process 0 only: a socket that listens already (a launcher had to publish its port); else Job makes one.
+  std::shared_ptr<FileDescriptor> listener;
+};
+
+// A way to be started, such as PMIx. `join` may wait for the other processes.
+struct Launcher {
+  const char* name;
+  bool (*present)();
+  ProcessEnvironment (*join)();
+};
+
+// Filled by the header that knows the launcher (pmix.hpp) when it is part of the program.
+inline constinit std::atomic<const Launcher*> launcher_slot{nullptr};
+
+namespace detail {
+
+inline std::optional<std::string> variable(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return std::string{text};
+}
+
+inline int number_variable(const char* name, const std::string& text, int lowest, int highest) {
+  int value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc{} || end != text.data() + text.size() || value < lowest || value > highest)
+    throw BuildError{std::string{"the variable "} + name + " is \"" + text + "\": it must be a whole number from " +
+                     std::to_string(lowest) + " to " + std::to_string(highest)};
+  return value;
+}
+
+inline int required_number(const char* name, int world_size, int lowest, int highest) {
+  const auto text = variable(name);
+  if (!text)
+    throw BuildError{"WORLD_SIZE is " + std::to_string(world_size) + ", but the variable " + name +
+                     " is missing: a job of several processes needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"};
+  return number_variable(name, *text, lowest, highest);
+}
+
+// True where a PMIx launcher (mpirun, prterun, srun) started more than this one process, or may have.
+inline bool started_by_pmix() {
+  if (!variable("PMIX_NAMESPACE") || !variable("PMIX_RANK")) return false;
+  return variable("OMPI_COMM_WORLD_SIZE") != "1";
+}
+
+}  // namespace detail
+
+// From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (and REPLICATOR_JOB, a name for the job, if set).
+// WORLD_SIZE absent or 1 is a job of one process. Throws BuildError for what is missing, not a number,
+// or contradictory.
+inline ProcessEnvironment environment_from_variables() {
+  ProcessEnvironment result;
+  result.job_name = detail::variable("REPLICATOR_JOB").value_or("");
+  const auto size = detail::variable("WORLD_SIZE");
+  const auto rank = detail::variable("RANK");
+  if (size) result.world_size = detail::number_variable("WORLD_SIZE", *size, 1, 1 << 20);
+  if (rank) result.rank = detail::number_variable("RANK", *rank, 0, 1 << 20);
+  if (rank && !size && result.rank > 0)
+    throw BuildError{"RANK is " + *rank + ", but WORLD_SIZE is missing: set it to the number of processes"};
+  if (result.world_size == 1 && result.rank == 0) return result;
+  if (result.rank >= result.world_size)
+    throw BuildError{"RANK is " + std::to_string(result.rank) + ", but WORLD_SIZE is " +
+                     std::to_string(result.world_size) + ": ranks count from 0 to WORLD_SIZE - 1"};
+  result.rank = detail::required_number("RANK", result.world_size, 0, result.world_size - 1);
+  result.master_port = static_cast<std::uint16_t>(
+      detail::required_number("MASTER_PORT", result.world_size, 1, 65535));
+  const auto address = detail::variable("MASTER_ADDR");
+  if (!address)
+    throw BuildError{"WORLD_SIZE is " + std::to_string(result.world_size) +
+                     ", but the variable MASTER_ADDR is missing: set it to the address of process 0"};
+  result.master_address = *address;
+  return result;
+}
+
+// The variables where WORLD_SIZE or RANK is set, else the launcher that started this process, else one process.
+// Throws BuildError where a launcher started the process but the program does not know it.
+inline ProcessEnvironment find_environment() {
+  if (detail::variable("WORLD_SIZE") || detail::variable("RANK")) return environment_from_variables();
+  if (const Launcher* launcher = launcher_slot.load(); launcher != nullptr && launcher->present())
+    return launcher->join();
+  if (launcher_slot.load() == nullptr && detail::started_by_pmix())
+    throw BuildError{
+        "this process was started by a PMIx launcher (mpirun, prterun, srun), but the program does not know PMIx: "
+        "include <replicator/transport/pmix.hpp> and link pmix, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
+        "(WORLD_SIZE=1 for a job of one process)"};
+  return environment_from_variables();
+}
+
+}  // namespace replicator::transport
