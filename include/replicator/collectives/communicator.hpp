@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the runtime sees of collectives: a Communicator per device rank, a Collective per prepared use of it.
+// Virtual, so that the runtime is no template of the transport; `run.hpp` makes one from a Transport.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <replicator/collectives/reduction.hpp>
+#include <replicator/collectives/schedule.hpp>
+#include <replicator/core/dtype.hpp>
+#include <replicator/transport/transport.hpp>
+
+namespace replicator::collectives {
+
+// Equal on every rank.
+struct CollectiveSpec {
+  Kind kind = Kind::all_reduce;
+  DType dtype = DType::float32;
+  Reduction reduction = Reduction::sum;  // all_reduce and reduce_scatter only
+  std::int64_t elements = 0;             // of one block: what a replica contributes (reduce_scatter: what it receives)
+  int root = 0;                          // broadcast: the replica
+  bool any_order = false;                // allow the bits to depend on the placement
+  std::string name;                      // for messages: all_reduce "fc.weight/gradient" (train.cpp:31)
+  std::uint32_t id = 0;                  // unique in the program, below 2^20
+};
+
+// A prepared collective: used again every step, allocates nothing after preparation. Belongs to the thread of its
+// rank, which must not destroy it before its communicator's peers are through with the step.
+// Steps of one collective run in the same order on every rank; several collectives may be in flight at once.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+  // Buffers in the transport's memory, 64-byte aligned; write them before start(), from when the last step's
+  // advance() was true. all_reduce (`elements`), reduce_scatter (R blocks of `elements`): one for each partial
+  // (`maximal_subtrees` of the rank's block, ascending). all_gather, broadcast (`elements`): one for each replica.
+  virtual int inputs() const = 0;
+  virtual std::byte* input(int index) = 0;
+  // all_reduce, broadcast: `elements`. all_gather: R blocks. reduce_scatter: a block for each replica of the rank.
+  // Read it only: peers read it too.
+  virtual std::byte* output() = 0;
+  // The inputs are written: begin a step.
+  virtual void start() = 0;
+  // Does what can be done now, without blocking. True when finished: the output is valid until the next start().
+  virtual bool advance() = 0;
+  // Until finished. Throws CommunicationError at the deadline, naming the collective, the missing rank, its replicas
+  // and the bytes moved.
+  virtual void wait(transport::Clock::time_point deadline) = 0;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const ReplicaBlocks& blocks() const = 0;
+  // Collective: every rank calls it in the same order with the same spec and schedule. The result must not outlive
+  // the communicator. Throws BuildError where spec and schedule do not fit each other or this communicator.
+  virtual std::unique_ptr<Collective> prepare(const CollectiveSpec& spec, const Schedule& schedule) = 0;
+  // Makes progress; throws CommunicationError once the job has been aborted.
+  virtual void check() = 0;
+};
+
+}  // namespace replicator::collectives

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node of the reduction tree: one plain operation per element, the same bits for every instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <replicator/core/dtype.hpp>
+#include <replicator/core/error.hpp>
+
+namespace replicator::collectives {
+
+// mean is sum in the tree and one division by the number of replicas at the root.
+enum class Reduction : std::uint8_t { sum, mean, min, max };
+
+constexpr std::string_view name_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum: return "sum";
+    case Reduction::mean: return "mean";
+    case Reduction::min: return "min";
+    case Reduction::max: return "max";
+  }
+  return "?";
+}
+
+// Throws BuildError for a sum or mean of bool and a mean of integers.
+inline void require_reducible(DType dtype, Reduction reduction) {
+  const bool adds = reduction == Reduction::sum || reduction == Reduction::mean;
+  if ((dtype == DType::boolean && adds) || (!is_floating(dtype) && reduction == Reduction::mean))
+    throw BuildError{std::string{name_of(reduction)} + " of " + std::string{replicator::name_of(dtype)} +
+                     " over replicas is not defined: cast to a floating type first, or take min or max"};
+}
+
+// dst = combine(left, right) over `elements` elements; dst may be `left` or `right`, or else overlap neither.
+using CombineFunction = void (*)(std::byte* dst, const std::byte* left, const std::byte* right, std::int64_t elements);
+
+namespace detail {
+
+struct Sum {
+  template <class T>
+  static T apply(T left, T right) {
+    // Integers wrap: signed overflow would be undefined.
+    if constexpr (std::is_integral_v<T>) {
+      using U = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<U>(static_cast<U>(left) + static_cast<U>(right)));
+    } else {
+      return left + right;
+    }
+  }
+};
+// Not-a-number wins, as in NumPy; of equal values (the two zeros) the right one.
+struct Min {
+  template <class T>
+  static T apply(T left, T right) {
+    return (left < right) | (left != left) ? left : right;
+  }
+};
+struct Max {
+  template <class T>
+  static T apply(T left, T right) {
+    return (left > right) | (left != left) ? left : right;
+  }
+};
+
+// Tiles of 64 bytes through a local array: loads come before stores, so dst may be an operand, and g++ vectorises it
+// at -O2. The tail is padded and takes the same loop.
+template <class Op, class T>
+inline void combine_tiles(std::byte* dst, const std::byte* left, const std::byte* right, std::int64_t elements) {
+  constexpr std::int64_t tile = 64 / sizeof(T);
+  const auto* a = reinterpret_cast<const T*>(left);
+  const auto* b = reinterpret_cast<const T*>(right);
+  auto* out = reinterpret_cast<T*>(dst);
+  T result[tile];
+  std::int64_t i = 0;
+  for (; i + tile <= elements; i += tile) {
+    for (std::int64_t j = 0; j < tile; ++j) result[j] = Op::apply(a[i + j], b[i + j]);
+    for (std::int64_t j = 0; j < tile; ++j) out[i + j] = result[j];
+  }
+  if (i == elements) return;
+  T x[tile] = {};
+  T y[tile] = {};
+  const auto bytes = static_cast<std::size_t>(elements - i) * sizeof(T);
+  std::memcpy(x, a + i, bytes);
+  std::memcpy(y, b + i, bytes);
+  for (std::int64_t j = 0; j < tile; ++j) result[j] = Op::apply(x[j], y[j]);
+  std::memcpy(out + i, result, bytes);
+}
+
+template <class Op, class T>
+[[gnu::flatten, gnu::target("avx512f")]] inline void combine_avx512(std::byte* dst, const std::byte* left,
+                                                                    const std::byte* right, std::int64_t elements) {
+  combine_tiles<Op, T>(dst, left, right, elements);
+}
+template <class Op, class T>
+[[gnu::flatten, gnu::target("avx2")]] inline void combine_avx2(std::byte* dst, const std::byte* left,
+                                                               const std::byte* right, std::int64_t elements) {
+  combine_tiles<Op, T>(dst, left, right, elements);
+}
+
+template <class Op, class T>
+CombineFunction choose_level() {
+  if (__builtin_cpu_supports("avx512f")) return combine_avx512<Op, T>;
+  if (__builtin_cpu_supports("avx2")) return combine_avx2<Op, T>;
+  return combine_tiles<Op, T>;
+}
+
+template <class Op>
+CombineFunction choose_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::float32: return choose_level<Op, float>();
+    case DType::float64: return choose_level<Op, double>();
+    case DType::int32: return choose_level<Op, std::int32_t>();
+    case DType::int64: return choose_level<Op, std::int64_t>();
+    case DType::uint8:
+    case DType::boolean: break;
+  }
+  return choose_level<Op, std::uint8_t>();
+}
+
+template <class T>
+void divide_all(std::byte* values, std::int64_t elements, T divisor) {
+  auto* value = reinterpret_cast<T*>(values);
+  for (std::int64_t i = 0; i < elements; ++i) value[i] /= divisor;
+}
+
+}  // namespace detail
+
+// The loop for this machine. Throws BuildError as require_reducible does.
+inline CombineFunction combine_function(DType dtype, Reduction reduction) {
+  require_reducible(dtype, reduction);
+  if (reduction == Reduction::min) return detail::choose_dtype<detail::Min>(dtype);
+  if (reduction == Reduction::max) return detail::choose_dtype<detail::Max>(dtype);
+  return detail::choose_dtype<detail::Sum>(dtype);
+}
+
+// dst = combine(left, right), elementwise; see CombineFunction. Throws BuildError as require_reducible does.
+inline void combine(DType dtype, Reduction reduction, std::byte* dst, const std::byte* left, const std::byte* right,
+                    std::int64_t elements) {
+  combine_function(dtype, reduction)(dst, left, right, elements);
+}
+
+// What turns the root of T into the result: a mean is divided by the number of replicas, all else stays.
+inline void finish_root(DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int replicas) {
+  if (reduction != Reduction::mean) return;
+  if (dtype == DType::float32) detail::divide_all(values, elements, static_cast<float>(replicas));
+  if (dtype == DType::float64) detail::divide_all(values, elements, static_cast<double>(replicas));
+}
+
+}  // namespace replicator::collectives

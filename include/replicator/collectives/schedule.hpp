@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// A collective algorithm as data. Algorithms build a Schedule, `check` proves it, `lower` turns loads from other ranks
+// into messages, `run` executes it.
+//
+// Words: a *rank* is one device of the job and holds a block of *replicas*. A buffer is a row of *blocks* of `elements`
+// elements; every block is cut into `chunks` *chunks*. Chunk c of a buffer is part c % chunks of its block c / chunks.
+//
+//   all_reduce      input: 1 block per partial      output: 1 block
+//   all_gather      input: 1 block per replica      output: R blocks
+//   reduce_scatter  input: R blocks per partial     output: one block per replica of the rank
+//   broadcast       input: 1 block per replica      output: 1 block
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <replicator/collectives/tree.hpp>
+#include <replicator/core/error.hpp>
+
+namespace replicator::collectives {
+
+enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast };
+
+constexpr std::string_view name_of(Kind kind) {
+  switch (kind) {
+    case Kind::all_reduce: return "all_reduce";
+    case Kind::all_gather: return "all_gather";
+    case Kind::reduce_scatter: return "reduce_scatter";
+    case Kind::broadcast: return "broadcast";
+  }
+  return "?";
+}
+
+constexpr bool reduces(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce_scatter; }
+
+// Replicas dealt to ranks in contiguous blocks whose sizes differ by at most one, the bigger ones first.
+class ReplicaBlocks {
+ public:
+  // Throws BuildError unless 1 <= ranks <= replicas.
+  ReplicaBlocks(int replicas, int ranks) : replicas_{replicas}, ranks_{ranks} {
+    if (ranks < 1 || ranks > replicas)
+      throw BuildError{std::to_string(replicas) + " replicas cannot be dealt to " + std::to_string(ranks) +
+                       " devices: every device needs at least one"};
+  }
+  int replicas() const { return replicas_; }
+  int ranks() const { return ranks_; }
+  int begin(int rank) const {
+    const int more = replicas_ % ranks_;
+    return rank * (replicas_ / ranks_) + (rank < more ? rank : more);
+  }
+  int end(int rank) const { return begin(rank + 1); }
+  int count(int rank) const { return end(rank) - begin(rank); }
+  int rank_of(int replica) const {
+    int rank = 0;
+    while (end(rank) <= replica) ++rank;
+    return rank;
+  }
+  friend bool operator==(const ReplicaBlocks&, const ReplicaBlocks&) = default;
+
+ private:
+  int replicas_;
+  int ranks_;
+};
+
+// Where part `index` of `count` begins when `elements` are cut: at multiples of 16, so that no cache line of float32
+// has two owners. Parts may be empty. part_begin(elements, count, count) == elements.
+constexpr std::int64_t part_begin(std::int64_t elements, int count, int index) {
+  const std::int64_t begin = (elements + 15) / 16 * index / count * 16;
+  return begin < elements ? begin : elements;
+}
+
+enum class Buffer : std::uint8_t { input, output, scratch };
+
+// `count` chunks of one block, from `chunk` on. `index`: which input (partial or replica of the rank), or which
+// scratch slot; a slot holds one chunk. `rank`: whose buffer; on another rank it is read there by a load.
+struct Operand {
+  Buffer buffer = Buffer::input;
+  int rank = 0;
+  int index = 0;
+  int chunk = 0;
+  int count = 1;
+  friend bool operator==(const Operand&, const Operand&) = default;
+};
+
+// "After this instruction of that rank's channel is done."
+struct Dependency {
+  int rank = 0;
+  int channel = 0;
+  int instruction = 0;
+  friend bool operator==(const Dependency&, const Dependency&) = default;
+};
+
+// copy: dst = left. reduce: dst = combine(left, right), in this order. send: left goes to `peer`.
+// recv: dst comes from `peer`.
+enum class Action : std::uint8_t { copy, reduce, send, recv };
+
+struct Instruction {
+  Action action = Action::copy;
+  Operand dst;
+  Operand left;
+  Operand right;
+  int peer = -1;
+  std::vector<Dependency> after;
+  // The value is the root of T: a mean divides here, once.
+  bool root = false;
+};
+
+// Instructions of a channel run in order; channels advance independently of each other.
+using Channel = std::vector<Instruction>;
+
+// The k-th send from a to b matches the k-th recv at b from a, counted in order of (channel, instruction).
+struct Schedule {
+  std::string name;
+  Kind kind = Kind::all_reduce;
+  ReplicaBlocks blocks{1, 1};
+  bool any_order = false;                       // reduces in an order of its own: the bits depend on the placement
+  int root = 0;                                 // broadcast: the replica
+  int chunks = 1;                               // parts of a block
+  std::vector<int> scratch;                     // slots of each rank
+  std::vector<std::vector<Channel>> programs;   // [rank][channel][instruction]
+
+  int ranks() const { return blocks.ranks(); }
+  int input_blocks() const { return kind == Kind::reduce_scatter ? blocks.replicas() : 1; }
+  int output_blocks(int rank) const {
+    if (kind == Kind::all_gather) return blocks.replicas();
+    return kind == Kind::reduce_scatter ? blocks.count(rank) : 1;
+  }
+  // What each input of a rank holds: its partials, or its replicas one by one.
+  std::vector<TreeNode> inputs(int rank) const {
+    if (reduces(kind)) return maximal_subtrees(blocks.replicas(), blocks.begin(rank), blocks.end(rank));
+    std::vector<TreeNode> result;
+    for (int replica = blocks.begin(rank); replica < blocks.end(rank); ++replica)
+      result.push_back({replica, replica + 1});
+    return result;
+  }
+};
+
+}  // namespace replicator::collectives
