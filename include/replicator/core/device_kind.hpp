@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace replicator {
+
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+inline constexpr std::size_t device_kinds = 2;
+
+constexpr std::string_view name_of(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
+
+}  // namespace replicator

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scalar expression as data: what an elementwise functor leaves when it is called once on symbols.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <replicator/core/dtype.hpp>
+#include <replicator/core/hash.hpp>
+
+namespace replicator {
+
+// Comparisons and logic give 1 or 0 in the compute type; logic reads "not zero" as true.
+enum class ScalarOp : std::uint8_t {
+  input,     // operand a: index of the input
+  constant,  // bits: of a double where the compute type is floating, else of an int64
+  negate, absolute, sign, square_root, exponential, logarithm, hyperbolic_tangent, sine, cosine, floor,
+  rectify,  // a <= 0 ? 0 : a
+  logical_not,
+  add, subtract, multiply, divide,
+  minimum, maximum,  // b < a ? b : a;  a < b ? b : a
+  power, less, less_equal, equal, logical_and, logical_or,
+  select,        // a != 0 ? b : c
+  multiply_add,  // fused: a * b + c with one rounding
+};
+
+// The type in which elements of `dtype` are computed: itself, or int32 for uint8 and bool.
+constexpr DType compute_type(DType dtype) { return dtype == DType::uint8 || dtype == DType::boolean ? DType::int32 : dtype; }
+
+constexpr int operands_of(ScalarOp op) {
+  if (op <= ScalarOp::constant) return 0;
+  if (op <= ScalarOp::logical_not) return 1;
+  return op < ScalarOp::select ? 2 : 3;
+}
+
+constexpr std::string_view name_of(ScalarOp op) {
+  constexpr std::string_view names[] = {"input", "constant", "negate", "abs", "sign", "sqrt", "exp", "log", "tanh",
+                                        "sin", "cos", "floor", "relu", "not", "add", "sub", "mul", "div", "min", "max",
+                                        "pow", "less", "less_equal", "equal", "and", "or", "select", "fma"};
+  return names[static_cast<std::size_t>(op)];
+}
+
+struct ScalarInstruction {
+  ScalarOp op = ScalarOp::constant;
+  std::uint16_t a = 0, b = 0, c = 0;  // earlier instructions (or the input's index)
+  std::uint64_t bits = 0;
+
+  friend bool operator==(const ScalarInstruction&, const ScalarInstruction&) = default;
+};
+
+// Instructions in order, each reading earlier ones; `outputs` name instructions. Inputs of another dtype are converted
+// to `compute` when loaded, outputs to their dtype when stored (floating to integer truncates; to bool: != 0).
+struct Expression {
+  DType compute = DType::float32;  // float32, float64, int32 or int64
+  std::uint16_t inputs = 0;
+  std::vector<ScalarInstruction> code;
+  std::vector<std::uint16_t> outputs;
+
+  std::uint16_t append(ScalarInstruction instruction) {
+    for (std::size_t i = 0; i < code.size(); ++i)
+      if (code[i] == instruction) return static_cast<std::uint16_t>(i);
+    code.push_back(instruction);
+    return static_cast<std::uint16_t>(code.size() - 1);
+  }
+  std::uint16_t input(std::uint16_t index) { return append({ScalarOp::input, index, 0, 0, 0}); }
+  std::uint16_t constant(double value) {
+    const auto bits = is_floating(compute) ? std::bit_cast<std::uint64_t>(value)
+                                           : static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+    return append({ScalarOp::constant, 0, 0, 0, bits});
+  }
+  std::uint16_t apply(ScalarOp op, std::uint16_t a, std::uint16_t b = 0, std::uint16_t c = 0) {
+    return append({op, a, b, c, 0});
+  }
+
+  template <class V>
+  void describe(V& v) const {
+    v("compute", compute);
+    v("inputs", inputs);
+    v("code", code_words());
+    v("outputs", outputs);
+  }
+  std::vector<std::uint64_t> code_words() const {
+    std::vector<std::uint64_t> words;
+    words.reserve(2 * code.size());
+    for (const auto& i : code) {
+      words.push_back(static_cast<std::uint64_t>(i.op) | (std::uint64_t{i.a} << 8) | (std::uint64_t{i.b} << 24) |
+                      (std::uint64_t{i.c} << 40));
+      words.push_back(i.bits);
+    }
+    return words;
+  }
+
+  // "relu(add(x0, x1))"
+  std::string text() const {
+    std::string result;
+    for (const auto output : outputs) result += (result.empty() ? "" : "; ") + text_of(output);
+    return result;
+  }
+  std::string text_of(std::uint16_t index) const {
+    const auto& i = code[index];
+    if (i.op == ScalarOp::input) return "x" + std::to_string(i.a);
+    if (i.op == ScalarOp::constant)
+      return is_floating(compute) ? std::to_string(std::bit_cast<double>(i.bits))
+                                  : std::to_string(static_cast<std::int64_t>(i.bits));
+    std::string result{name_of(i.op)};
+    const int n = operands_of(i.op);
+    result += "(" + text_of(i.a);
+    if (n > 1) result += ", " + text_of(i.b);
+    if (n > 2) result += ", " + text_of(i.c);
+    return result + ")";
+  }
+};
+
+using ExpressionPtr = std::shared_ptr<const Expression>;
+
+}  // namespace replicator

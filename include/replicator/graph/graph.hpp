@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes of one replica in program order.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/node.hpp>
+#include <replicator/graph/variable.hpp>
+
+namespace replicator {
+
+class Graph {
+ public:
+  explicit Graph(int replica = 0, int replicas = 1) : replica_{replica}, replicas_{replicas} {}
+  Graph(const Graph&) = default;
+  Graph(Graph&&) = default;
+  Graph& operator=(const Graph&) = default;
+  Graph& operator=(Graph&&) = default;
+
+  int replica() const { return replica_; }
+  int replicas() const { return replicas_; }
+  std::span<const Node> nodes() const { return nodes_; }
+  const Node& node(std::uint32_t index) const { return nodes_[index]; }
+  const Node& node(Value value) const { return nodes_[value.node]; }
+  const TensorType& type(Value value) const { return nodes_[value.node].outputs[value.output]; }
+
+  // Appends; every input is an earlier node.
+  std::uint32_t add(Node node) {
+    nodes_.push_back(std::move(node));
+    return static_cast<std::uint32_t>(nodes_.size() - 1);
+  }
+  AnyTensor tensor(std::uint32_t node, std::uint32_t output = 0) { return {*this, Value{node, output}}; }
+
+  // What the step returns, flattened.
+  std::vector<Value>& results() { return results_; }
+  std::span<const Value> results() const { return results_; }
+
+  std::span<const VariableDeclaration> variables() const { return variables_; }
+  // Declares, or finds a declaration of that name. Throws BuildError where the two differ in type or kind.
+  std::uint32_t declare(VariableDeclaration declaration) {
+    const auto found = variable_index_.find(declaration.name);
+    if (found == variable_index_.end()) {
+      const auto index = static_cast<std::uint32_t>(variables_.size());
+      variable_index_.emplace(declaration.name, index);
+      variables_.push_back(std::move(declaration));
+      current_.emplace_back();
+      return index;
+    }
+    require_same(variables_[found->second], declaration);
+    return found->second;
+  }
+  // The variable's value at this point of the program: this replica's last assignment, or the step's start.
+  AnyTensor read(std::uint32_t variable, Location where) {
+    auto& current = current_[variable];
+    if (!current)
+      current = Value{add({Read{variable}, {}, {variables_[variable].type}, where, variables_[variable].name}), 0};
+    return {*this, *current};
+  }
+  // Throws BuildError where the type differs from the declaration.
+  void assign(std::uint32_t variable, Value value, Location where) {
+    const auto& declaration = variables_[variable];
+    if (type(value) != declaration.type)
+      throw BuildError{"replica " + std::to_string(replica_) + ": \"" + declaration.name + "\" is " +
+                       declaration.type.text() + " (declared at " + declaration.where.text() + "), but the value assigned at " +
+                       where.text() + " is " + type(value).text() + ": assign a value of the variable's type"};
+    add({Assign{variable}, {value}, {}, where, declaration.name});
+    current_[variable] = value;
+  }
+
+  // "replica2/all_reduce#17", with the label where there is one: "replica2/conv1.weight".
+  std::string name(std::uint32_t index) const {
+    const auto& n = nodes_[index];
+    const std::string prefix = "replica" + std::to_string(replica_) + "/";
+    if (!n.label.empty()) return prefix + n.label;
+    return prefix + std::string{n.kind()} + "#" + std::to_string(index);
+  }
+
+  // The label that nodes added from now on carry as a prefix ("layer1.0."), managed by scopes of the layers.
+  std::string& scope() { return scope_; }
+
+ private:
+  static void require_same(const VariableDeclaration& a, const VariableDeclaration& b) {
+    if (a.type == b.type && a.kind == b.kind) return;
+    const auto describe = [](const VariableDeclaration& d) {
+      return std::string{name_of(d.kind)} + " " + d.type.text() + " at " + d.where.text();
+    };
+    throw BuildError{"the variable \"" + a.name + "\" was asked for as " + describe(b) + ", but it was declared as " + describe(a) +
+                     ": give the two different names or the same type"};
+  }
+
+  int replica_;
+  int replicas_;
+  std::vector<Node> nodes_;
+  std::vector<Value> results_;
+  std::vector<VariableDeclaration> variables_;
+  std::map<std::string, std::uint32_t, std::less<>> variable_index_;
+  std::vector<std::optional<Value>> current_;
+  std::string scope_;
+};
+
+inline const TensorType& AnyTensor::type() const { return graph_->type(value_); }
+
+// What a gradient rule sees. `upstream[o]` is empty where output o does not reach the differentiated value.
+struct GradientContext {
+  Graph& graph;
+  const AnyOperation& operation;
+  std::span<const AnyTensor> inputs;
+  std::span<const AnyTensor> outputs;
+  std::span<const AnyTensor> upstream;
+  std::span<const bool> wanted;  // inputs whose gradient is used: others may be left empty
+  Location where;
+};
+
+// What an expansion sees.
+struct ExpansionContext {
+  Graph& graph;
+  std::span<const AnyTensor> inputs;
+  Location where;
+};
+
+// Adds a node of an operation: infers and checks the shapes. Errors name the operation, the replica and the user's line.
+inline std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span<const AnyTensor> inputs, Location where) {
+  std::vector<TensorType> types;
+  std::vector<Value> values;
+  types.reserve(inputs.size());
+  values.reserve(inputs.size());
+  for (const auto& input : inputs) {
+    if (&input.graph() != &graph)
+      throw BuildError{std::string{operation.name()} + " at " + where.text() +
+                       ": a tensor of another replica's graph was used; every step_fn must use only its own arguments"};
+    types.push_back(input.type());
+    values.push_back(input.value());
+  }
+  std::vector<TensorType> outputs;
+  try {
+    outputs = operation.infer_shape(types);
+  } catch (const BuildError& error) {
+    throw BuildError{"replica " + std::to_string(graph.replica()) + ": " + std::string{operation.name()} + " at " + where.text() +
+                     ": " + error.what()};
+  }
+  return graph.add({Compute{std::move(operation)}, std::move(values), std::move(outputs), where, {}});
+}
+
+// The same, for an operation with one output.
+inline AnyTensor compute(Graph& graph, AnyOperation operation, std::initializer_list<AnyTensor> inputs, Location where) {
+  return graph.tensor(add_compute(graph, std::move(operation), {inputs.begin(), inputs.size()}, where));
+}
+
+}  // namespace replicator

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The meeting point of operations and devices: what a device kind registers for an operation.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <replicator/core/device_kind.hpp>
+#include <replicator/core/layout.hpp>
+#include <replicator/core/shape.hpp>
+
+namespace replicator {
+
+class AnyOperation;
+
+// What a kernel that draws random numbers or reads the step may depend on.
+struct StepContext {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::uint32_t replica = 0;
+};
+
+// One execution. Pointers are in the device's memory; the number of each is fixed by the node.
+struct Launch {
+  const std::byte* const* inputs = nullptr;
+  std::byte* const* outputs = nullptr;
+  std::byte* scratch = nullptr;  // Executable::scratch_bytes, 64-byte aligned
+  StepContext context;
+  void* stream = nullptr;  // of the device kind; null on the CPU
+};
+
+// A kernel made ready for one operation with its attributes, shapes and layouts. Immutable: any thread may run it.
+class Executable {
+ public:
+  Executable() = default;
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+  virtual ~Executable() = default;
+  virtual void run(const Launch& launch) const = 0;
+
+  std::vector<Layout> input_layouts;   // demanded: the planner inserts a copy where an input lies otherwise
+  std::vector<Layout> output_layouts;  // given
+  std::size_t scratch_bytes = 0;
+  // in_place[o] = i: output o may share the memory of input i (same layout, element-for-element); -1: it may not.
+  std::vector<int> in_place;
+};
+
+struct KernelRequest {
+  const AnyOperation& operation;
+  std::span<const TensorType> inputs;
+  std::span<const TensorType> outputs;
+  std::span<const Layout> offered;  // how the inputs lie where they were made
+  int threads = 1;                  // OpenMP threads under which it is made and run
+};
+
+// Constant-initialised: no order of initialisation between files matters.
+struct Kernel {
+  std::string_view name;
+  std::unique_ptr<Executable> (*make)(const KernelRequest&) = nullptr;  // null result: these shapes are not for me
+};
+
+// Three tiers: the highest filled one wins, the next is asked where it declines.
+enum class KernelTier : std::uint8_t { reference, library, user };
+inline constexpr std::size_t kernel_tiers = 3;
+
+using KernelSlots = std::atomic<const Kernel*>[device_kinds][kernel_tiers];
+
+// The registry: a slot for each operation, filled by the headers that define kernels. Storing twice is harmless.
+template <class Op>
+struct kernels {
+  static inline constinit KernelSlots slot{};
+};
+
+// `inline const bool registered = register_kernel<Op>(DeviceKind::cpu, KernelTier::reference, &kernel);`
+template <class Op>
+bool register_kernel(DeviceKind kind, KernelTier tier, const Kernel* kernel) {
+  kernels<Op>::slot[static_cast<std::size_t>(kind)][static_cast<std::size_t>(tier)].store(kernel, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace replicator

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two operations that carry expressions: Map (elementwise) and Reduce (over axes of an elementwise result).
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <replicator/graph/expression.hpp>
+#include <replicator/graph/graph.hpp>
+
+namespace replicator {
+
+namespace detail {
+// The shape over which an expression runs: the inputs broadcast together (NumPy). Throws BuildError.
+inline Shape broadcast_all(std::span<const TensorType> inputs) {
+  Shape shape;
+  for (const auto& input : inputs) {
+    const auto joined = broadcast(shape, input.shape);
+    if (!joined) {
+      std::string shapes;
+      for (const auto& i : inputs) shapes += (shapes.empty() ? "" : " and ") + i.text();
+      throw BuildError{"found " + shapes + ", whose shapes cannot be broadcast together: make the extents equal or 1"};
+    }
+    shape = *joined;
+  }
+  return shape;
+}
+
+inline void require_domain(std::span<const TensorType> inputs, const Shape& domain) {
+  for (const auto& input : inputs)
+    if (const auto joined = broadcast(input.shape, domain); !joined || !(*joined == domain))
+      throw BuildError{"an input of shape " + input.shape.text() + " does not fit the domain " + domain.text()};
+}
+}  // namespace detail
+
+// Every output element is the expression of the elements of the inputs broadcast to `domain`.
+struct Map {
+  static constexpr std::string_view name = "map";
+  ExpressionPtr expression;
+  Shape domain;
+  std::vector<DType> dtypes;  // of the outputs
+
+  template <class V>
+  void describe(V& v) const {
+    v("expression", *expression);
+    v("domain", domain);
+    v("dtypes", dtypes);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    detail::require_domain(inputs, domain);
+    std::vector<TensorType> result;
+    for (const auto dtype : dtypes) result.push_back({dtype, domain});
+    return result;
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;  // gradients of expressions: graph/map_gradient.hpp
+};
+
+enum class ReduceKind : std::uint8_t { sum, min, max };
+constexpr std::string_view name_of(ReduceKind kind) {
+  return kind == ReduceKind::sum ? "sum" : kind == ReduceKind::min ? "min" : "max";
+}
+
+// Reduces each output of the expression over `axes` (ascending) of the broadcast shape; the axes disappear.
+// Order of a sum: fixed blocks of 4,096 elements in stored order, a tree over the blocks.
+struct Reduce {
+  static constexpr std::string_view name = "reduce";
+  ReduceKind kind = ReduceKind::sum;
+  ExpressionPtr expression;
+  std::vector<std::int64_t> axes;
+  Shape domain;               // the shape over which the expression runs: the inputs broadcast to it
+  std::vector<DType> dtypes;  // of the outputs: the compute type, or a narrower one it is converted to at the end
+
+  template <class V>
+  void describe(V& v) const {
+    v("kind", kind);
+    v("expression", *expression);
+    v("axes", axes);
+    v("domain", domain);
+    v("dtypes", dtypes);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    detail::require_domain(inputs, domain);
+    Shape shape;
+    std::size_t next = 0;
+    for (std::size_t axis = 0; axis < domain.rank(); ++axis) {
+      if (next < axes.size() && axes[next] == static_cast<std::int64_t>(axis)) ++next;
+      else shape.push_back(domain[axis]);
+    }
+    if (next != axes.size()) throw BuildError{"the axes to reduce must be ascending, distinct and below the rank " + std::to_string(domain.rank())};
+    std::vector<TensorType> result;
+    for (const auto dtype : dtypes) result.push_back({dtype, shape});
+    return result;
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;  // graph/map_gradient.hpp
+};
+
+// The same memory with another shape of as many elements.
+struct Reshape {
+  static constexpr std::string_view name = "reshape";
+  static constexpr bool alias = true;
+  Shape shape;
+
+  template <class V>
+  void describe(V& v) const { v("shape", shape); }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    if (inputs[0].shape.elements() != shape.elements())
+      throw BuildError{"asked for the shape " + shape.text() + " of " + std::to_string(shape.elements()) + " elements, found " +
+                       inputs[0].text() + " of " + std::to_string(inputs[0].shape.elements())};
+    return {{inputs[0].dtype, shape}};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const {
+    return {compute(at.graph, Reshape{at.inputs[0].shape()}, {at.upstream[0]}, at.where)};
+  }
+};
+
+// The same value; no gradient flows back.
+struct StopGradient {
+  static constexpr std::string_view name = "stop_gradient";
+  static constexpr bool alias = true;
+
+  template <class V>
+  void describe(V&) const {}
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+  std::vector<AnyTensor> gradient(const GradientContext&) const { return {AnyTensor{}}; }
+};
+
+// An elementwise node over `domain`.
+inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, Shape domain, DType result,
+                          Location where) {
+  return graph.tensor(add_compute(graph, Map{std::make_shared<const Expression>(std::move(expression)), domain, {result}}, inputs, where));
+}
+
+// The same over the inputs broadcast together. Throws BuildError where they cannot be.
+inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, DType result, Location where) {
+  std::vector<TensorType> types;
+  for (const auto& input : inputs) types.push_back(input.type());
+  try {
+    return map_node(graph, std::move(expression), inputs, detail::broadcast_all(types), result, where);
+  } catch (const BuildError& error) {
+    throw BuildError{"replica " + std::to_string(graph.replica()) + ": elementwise operation at " + where.text() + ": " + error.what()};
+  }
+}
+
+// Sum (min, max) of an expression over axes of the domain.
+inline AnyTensor reduce_node(Graph& graph, ReduceKind kind, Expression expression, std::span<const AnyTensor> inputs, Shape domain,
+                             std::vector<std::int64_t> axes, DType result, Location where) {
+  return graph.tensor(add_compute(
+      graph, Reduce{kind, std::make_shared<const Expression>(std::move(expression)), std::move(axes), domain, {result}}, inputs, where));
+}
+
+inline AnyTensor reshape(AnyTensor x, Shape shape, Location where) {
+  if (x.shape() == shape) return x;
+  return compute(x.graph(), Reshape{shape}, {x}, where);
+}
+
+// One scalar operation on tensors of one dtype.
+inline AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Location where) {
+  const DType dtype = inputs.begin()->dtype();
+  Expression e;
+  e.compute = compute_type(dtype);
+  e.inputs = static_cast<std::uint16_t>(inputs.size());
+  std::uint16_t x[3]{};
+  for (std::uint16_t i = 0; i < e.inputs; ++i) x[i] = e.input(i);
+  e.outputs = {e.apply(op, x[0], x[1], x[2])};
+  return map_node(inputs.begin()->graph(), std::move(e), {inputs.begin(), inputs.size()}, dtype, where);
+}
+
+// op(x, scalar)
+inline AnyTensor apply(ScalarOp op, AnyTensor x, double scalar, Location where) {
+  Expression e;
+  e.compute = compute_type(x.dtype());
+  e.inputs = 1;
+  e.outputs = {e.apply(op, e.input(0), e.constant(scalar))};
+  return map_node(x.graph(), std::move(e), {&x, 1}, x.dtype(), where);
+}
+
+// A constant node.
+inline AnyTensor constant_node(Graph& graph, AnyArray array, Location where) {
+  Hasher hasher;
+  hasher.word(static_cast<std::uint64_t>(array.dtype()));
+  for (const auto extent : array.shape()) hasher.word(static_cast<std::uint64_t>(extent));
+  hasher.bytes(array.bytes());
+  const TensorType type = array.type();
+  return graph.tensor(graph.add({Constant{std::make_shared<const AnyArray>(std::move(array)), hasher.result()}, {}, {type}, where, {}}));
+}
+
+// The value in every element of a tensor of this type.
+inline AnyTensor fill(Graph& graph, TensorType type, double value, Location where) {
+  Expression e;
+  e.compute = compute_type(type.dtype);
+  e.outputs = {e.constant(value)};
+  return map_node(graph, std::move(e), {}, type.shape, type.dtype, where);
+}
+
+}  // namespace replicator

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A node: one of a closed set of alternatives applied to inputs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <replicator/core/array.hpp>
+#include <replicator/core/hash.hpp>
+#include <replicator/core/layout.hpp>
+#include <replicator/core/location.hpp>
+#include <replicator/core/reduction.hpp>
+#include <replicator/graph/operation.hpp>
+#include <replicator/graph/value.hpp>
+
+namespace replicator {
+
+// What the outside gives a step.
+struct Input {
+  enum class Source : std::uint8_t {
+    element,     // component `index` of the input element; varies
+    replica_id,  // int32 scalar; varies
+    step,        // int64 scalar, steps done before this one; uniform
+  };
+  Source source = Source::element;
+  std::uint32_t index = 0;
+};
+
+struct Constant {
+  std::shared_ptr<const AnyArray> array;
+  Digest digest;  // of type and bits
+};
+
+// The value of a variable at the step's start; `variable` indexes Graph::variables().
+struct Read {
+  std::uint32_t variable = 0;
+};
+
+// The value of a variable after the step. Has no output.
+struct Assign {
+  std::uint32_t variable = 0;
+};
+
+enum class CollectiveKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast };
+
+constexpr std::string_view name_of(CollectiveKind kind) {
+  constexpr std::string_view names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+// The placeholder of a collective: legal to look at, print and differentiate, illegal to run.
+struct Placeholder {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  Reduction reduction = Reduction::sum;
+  std::int32_t root = 0;   // broadcast: the replica whose value all receive
+  bool any_order = false;  // gives up the fixed order of additions for speed
+
+  template <class V>
+  void describe(V& v) const {
+    v("kind", kind);
+    v("reduction", reduction);
+    v("root", root);
+    v("any_order", any_order);
+  }
+};
+
+// The same elements in another layout; left by the planner.
+struct Copy {
+  Layout to;
+};
+
+struct Compute {
+  AnyOperation operation;
+};
+
+struct Node {
+  std::variant<Input, Constant, Read, Assign, Placeholder, Copy, Compute> what;
+  std::vector<Value> inputs;
+  std::vector<TensorType> outputs;
+  Location where;
+  std::string label;  // given by the user or the layer; may be empty
+
+  template <class T>
+  const T* get() const { return std::get_if<T>(&what); }
+
+  // "all_reduce", "input", "matmul"
+  std::string_view kind() const {
+    if (const auto* compute = get<Compute>()) return compute->operation.name();
+    if (const auto* placeholder = get<Placeholder>()) return name_of(placeholder->kind);
+    constexpr std::string_view names[] = {"input", "constant", "read", "assign", "placeholder", "copy", "compute"};
+    return names[what.index()];
+  }
+};
+
+}  // namespace replicator

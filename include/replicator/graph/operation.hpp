@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// An operation is a plain struct:
+//   struct Scale {
+//     static constexpr std::string_view name = "scale";
+//     float factor;
+//     template <class V> void describe(V& v) const { v("factor", factor); }
+//     std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const;  // throws BuildError
+//     std::vector<AnyTensor> gradient(const GradientContext& at) const;   // optional: one per input, empty for zero
+//     std::vector<AnyTensor> expand(const ExpansionContext& at) const;    // optional: in terms of other operations
+//     static constexpr bool varies = true;    // optional: differs between replicas even on equal inputs
+//     static constexpr bool alias = true;     // optional: the output is the (plain) memory of input 0
+//   };
+// It needs a registered kernel unless it has `expand` or `alias`.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <typeinfo>
+#include <vector>
+
+#include <replicator/core/attributes.hpp>
+#include <replicator/core/hash.hpp>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/graph/value.hpp>
+
+namespace replicator {
+
+struct GradientContext;
+struct ExpansionContext;
+
+template <class Op>
+concept Operation = requires(const Op& op, std::span<const TensorType> inputs, AttributePrinter& v) {
+  { Op::name } -> std::convertible_to<std::string_view>;
+  { op.infer_shape(inputs) } -> std::same_as<std::vector<TensorType>>;
+  op.describe(v);
+};
+
+// Any operation, by shared immutable value.
+class AnyOperation {
+ public:
+  template <Operation Op>
+  AnyOperation(Op op) : model_{std::make_shared<Model<Op>>(std::move(op))} {}  // NOLINT: implicit on purpose
+
+  std::string_view name() const { return model_->name(); }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return model_->infer_shape(inputs); }
+  bool has_gradient() const { return model_->has_gradient(); }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const { return model_->gradient(at); }
+  bool has_expansion() const { return model_->has_expansion(); }
+  std::vector<AnyTensor> expand(const ExpansionContext& at) const { return model_->expand(at); }
+  bool varies() const { return model_->varies(); }
+  bool alias() const { return model_->alias(); }
+  const KernelSlots& slots() const { return model_->slots(); }
+  // "stride=[2, 2], groups=1"
+  std::string attributes() const { return model_->attributes(); }
+  // Over name and attributes.
+  const Digest& digest() const { return model_->digest; }
+
+  // The struct itself, or null if this is another operation.
+  template <class Op>
+  const Op* get() const {
+    const auto* model = dynamic_cast<const Model<Op>*>(model_.get());
+    return model ? &model->op : nullptr;
+  }
+
+ private:
+  struct Interface {
+    virtual ~Interface() = default;
+    virtual std::string_view name() const = 0;
+    virtual std::vector<TensorType> infer_shape(std::span<const TensorType>) const = 0;
+    virtual bool has_gradient() const = 0;
+    virtual std::vector<AnyTensor> gradient(const GradientContext&) const = 0;
+    virtual bool has_expansion() const = 0;
+    virtual std::vector<AnyTensor> expand(const ExpansionContext&) const = 0;
+    virtual bool varies() const = 0;
+    virtual bool alias() const = 0;
+    virtual const KernelSlots& slots() const = 0;
+    virtual std::string attributes() const = 0;
+    Digest digest;
+  };
+
+  template <class Op>
+  struct Model final : Interface {
+    explicit Model(Op value) : op{std::move(value)} {
+      Hasher hasher;
+      hasher.text(Op::name);
+      AttributeHasher visitor{hasher};
+      op.describe(visitor);
+      this->digest = hasher.result();
+    }
+    std::string_view name() const override { return Op::name; }
+    std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const override { return op.infer_shape(inputs); }
+    bool has_gradient() const override {
+      return requires(const Op& o, const GradientContext& at) { o.gradient(at); };
+    }
+    std::vector<AnyTensor> gradient(const GradientContext& at) const override {
+      if constexpr (requires { op.gradient(at); }) return op.gradient(at);
+      return {};
+    }
+    bool has_expansion() const override {
+      return requires(const Op& o, const ExpansionContext& at) { o.expand(at); };
+    }
+    std::vector<AnyTensor> expand(const ExpansionContext& at) const override {
+      if constexpr (requires { op.expand(at); }) return op.expand(at);
+      return {};
+    }
+    bool varies() const override {
+      if constexpr (requires { Op::varies; }) return Op::varies;
+      return false;
+    }
+    bool alias() const override {
+      if constexpr (requires { Op::alias; }) return Op::alias;
+      return false;
+    }
+    const KernelSlots& slots() const override { return kernels<Op>::slot; }
+    std::string attributes() const override {
+      AttributePrinter printer;
+      op.describe(printer);
+      return printer.text();
+    }
+    Op op;
+  };
+
+  std::shared_ptr<const Interface> model_;
+};
+
+}  // namespace replicator

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <replicator/core/shape.hpp>
+
+namespace replicator {
+
+class Graph;
+
+// Output `output` of node `node` of a graph.
+struct Value {
+  std::uint32_t node = 0;
+  std::uint32_t output = 0;
+
+  friend bool operator==(const Value&, const Value&) = default;
+  friend auto operator<=>(const Value&, const Value&) = default;
+};
+
+// A handle on a value in a graph, of any dtype; empty by default. Cheap to copy.
+class AnyTensor {
+ public:
+  AnyTensor() = default;
+  AnyTensor(Graph& graph, Value value) : graph_{&graph}, value_{value} {}
+
+  explicit operator bool() const { return graph_ != nullptr; }
+  Graph& graph() const { return *graph_; }
+  Value value() const { return value_; }
+  const TensorType& type() const;  // graph.hpp
+  const Shape& shape() const { return type().shape; }
+  DType dtype() const { return type().dtype; }
+
+ private:
+  Graph* graph_ = nullptr;
+  Value value_;
+};
+
+}  // namespace replicator

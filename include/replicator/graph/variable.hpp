@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a graph knows of a variable: its declaration. The values live in the runtime's store.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <replicator/core/array.hpp>
+#include <replicator/core/location.hpp>
+
+namespace replicator {
+
+enum class VariableKind : std::uint8_t {
+  mirrored,       // the same on all replicas
+  replica_local,  // each replica has its own (batch-norm statistics, say)
+};
+
+constexpr std::string_view name_of(VariableKind kind) {
+  return kind == VariableKind::mirrored ? "mirrored" : "replica_local";
+}
+
+// How a variable gets its first value: a pure function of (seed, name), the same on every replica.
+struct Initializer {
+  enum class Kind : std::uint8_t { constant, uniform, normal, value };
+  Kind kind = Kind::constant;
+  double a = 0;  // constant: the value; uniform: lower bound; normal: mean
+  double b = 0;  // uniform: upper bound; normal: standard deviation
+  std::shared_ptr<const AnyArray> array;  // kind value
+
+  static Initializer constant(double value) { return {Kind::constant, value, 0, nullptr}; }
+  static Initializer zeros() { return constant(0); }
+  static Initializer ones() { return constant(1); }
+  static Initializer uniform(double low, double high) { return {Kind::uniform, low, high, nullptr}; }
+  static Initializer normal(double mean, double stddev) { return {Kind::normal, mean, stddev, nullptr}; }
+  static Initializer value(AnyArray array) {
+    return {Kind::value, 0, 0, std::make_shared<const AnyArray>(std::move(array))};
+  }
+};
+
+struct VariableDeclaration {
+  std::string name;
+  TensorType type;
+  VariableKind kind = VariableKind::mirrored;
+  bool trainable = true;
+  Initializer initializer;
+  Location where;
+};
+
+}  // namespace replicator
