@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole files: read at once, or written beside their place and renamed into it.
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <replicator/core/error.hpp>
+
+namespace replicator::io {
+
+namespace detail {
+
+[[noreturn]] inline void fail(const std::string& path, const char* what) {
+  throw DataError{path + ": cannot " + what + ": " + std::strerror(errno)};
+}
+
+// Owns a file descriptor.
+class File {
+ public:
+  File(const std::string& path, int flags, const char* what) : fd_{::open(path.c_str(), flags | O_CLOEXEC, 0666)} {
+    if (fd_ < 0) fail(path, what);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { ::close(fd_); }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+inline void write_all(const std::string& path, int fd, std::span<const std::byte> data) {
+  while (!data.empty()) {
+    const ssize_t written = ::write(fd, data.data(), data.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(path, "write");
+    data = data.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace detail
+
+// Reads the whole file into `bytes`, keeping its capacity. Throws DataError that names the file.
+inline void read_file(const std::string& path, std::vector<std::byte>& bytes) {
+  const detail::File file{path, O_RDONLY, "open for reading"};
+  struct stat status {};
+  if (::fstat(file.fd(), &status) != 0) detail::fail(path, "stat");
+  if (!S_ISREG(status.st_mode)) throw DataError{path + ": not a regular file"};
+  bytes.resize(static_cast<std::size_t>(status.st_size));
+  std::size_t have = 0;
+  while (have < bytes.size()) {
+    const ssize_t got = ::read(file.fd(), bytes.data() + have, bytes.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) detail::fail(path, "read");
+    if (got == 0) throw DataError{path + ": became shorter while it was read"};
+    have += static_cast<std::size_t>(got);
+  }
+}
+
+// Replaces a file as a whole: what is written goes to "<path>.<process>.partial", and commit() renames it into place
+// once it is on the disk. Without commit() (an exception, say) the old file stays and the partial one is removed.
+// All members throw DataError.
+class FileReplacement {
+ public:
+  explicit FileReplacement(std::string path)
+      : path_{std::move(path)},
+        partial_{path_ + "." + std::to_string(::getpid()) + ".partial"},
+        file_{std::make_unique<detail::File>(partial_, O_WRONLY | O_CREAT | O_TRUNC, "create")} {}
+  FileReplacement(const FileReplacement&) = delete;
+  FileReplacement& operator=(const FileReplacement&) = delete;
+  ~FileReplacement() {
+    if (file_) ::unlink(partial_.c_str());
+  }
+
+  void write(std::span<const std::byte> data) { detail::write_all(partial_, file_->fd(), data); }
+
+  void commit() {
+    if (::fsync(file_->fd()) != 0) detail::fail(partial_, "flush to the disk");
+    if (::rename(partial_.c_str(), path_.c_str()) != 0) detail::fail(path_, "rename the finished file to this name");
+    file_.reset();
+  }
+
+ private:
+  std::string path_;
+  std::string partial_;
+  std::unique_ptr<detail::File> file_;
+};
+
+// Writes `data` as the whole file, in place (no rename, no flush). Throws DataError.
+inline void write_file(const std::string& path, std::span<const std::byte> data) {
+  const detail::File file{path, O_WRONLY | O_CREAT | O_TRUNC, "create"};
+  detail::write_all(path, file.fd(), data);
+}
+
+}  // namespace replicator::io

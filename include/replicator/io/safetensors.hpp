@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights in the safetensors format (https://github.com/huggingface/safetensors), which Python reads and writes too.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <replicator/core/array.hpp>
+#include <replicator/io/file.hpp>
+#include <replicator/io/safetensors_header.hpp>
+
+namespace replicator::io {
+
+// The content of a file.
+struct Safetensors {
+  std::map<std::string, AnyArray> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// A named tensor in plain row-major layout that somebody else owns.
+struct NamedTensor {
+  std::string name;
+  TensorType type;
+  const std::byte* data = nullptr;
+};
+
+// Writes `tensors` in the order that Python's writer uses too, which keeps every tensor aligned: larger elements
+// first, then by name. The file is replaced as a whole. Throws BuildError for two equal names, DataError when the file
+// cannot be written.
+inline void write_safetensors(const std::string& path, std::vector<NamedTensor> tensors,
+                              const std::map<std::string, std::string>& metadata = {}) {
+  std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
+    const std::size_t x = size_of(a.type.dtype), y = size_of(b.type.dtype);
+    return x != y ? x > y : a.name < b.name;
+  });
+  std::map<std::string, bool> names{{"__metadata__", true}};
+  std::string header = "{";
+  for (const auto& [key, value] : metadata)
+    header += (header.size() == 1 ? "\"__metadata__\":{" : ",") + detail::json_string(key) + ":" +
+              detail::json_string(value);
+  if (!metadata.empty()) header += "}";
+  std::uint64_t offset = 0;
+  for (const NamedTensor& tensor : tensors) {
+    if (!names.emplace(tensor.name, true).second)
+      throw BuildError{path + ": two tensors to be saved are called \"" + tensor.name + "\""};
+    const detail::TensorEntry entry{tensor.type, offset, offset + tensor.type.bytes()};
+    header += (header.size() == 1 ? "" : ",") + detail::json_entry(tensor.name, entry);
+    offset = entry.end;
+  }
+  header += "}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');  // the data begin at a multiple of 8 bytes
+
+  std::byte length[8];
+  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<std::byte>(header.size() >> (8 * i));
+  FileReplacement file{path};
+  file.write(length);
+  file.write(std::as_bytes(std::span{header.data(), header.size()}));
+  for (const NamedTensor& tensor : tensors) file.write({tensor.data, tensor.type.bytes()});
+  file.commit();
+}
+
+inline void write_safetensors(const std::string& path, const std::map<std::string, AnyArray>& tensors,
+                              const std::map<std::string, std::string>& metadata = {}) {
+  std::vector<NamedTensor> list;
+  for (const auto& [name, array] : tensors) list.push_back({name, array.type(), array.data()});
+  write_safetensors(path, std::move(list), metadata);
+}
+
+namespace detail {
+
+inline void read_exactly(const std::string& path, int fd, std::byte* to, std::size_t count) {
+  while (count > 0) {
+    const ssize_t got = ::read(fd, to, count);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(path, "read");
+    if (got == 0) throw DataError{path + ": became shorter while it was read"};
+    to += got;
+    count -= static_cast<std::size_t>(got);
+  }
+}
+
+// The tensors must cover the data exactly: no overlap, no hole. Returns them in the order of the data.
+inline std::vector<std::pair<TensorEntry, std::string>> checked_order(const std::string& path,
+                                                                      const SafetensorsHeader& header,
+                                                                      std::uint64_t data_bytes) {
+  std::vector<std::pair<TensorEntry, std::string>> order;
+  for (const auto& [name, entry] : header.tensors) order.emplace_back(entry, name);
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::pair{a.first.begin, a.first.end} < std::pair{b.first.begin, b.first.end};
+  });
+  std::uint64_t at = 0;
+  for (const auto& [entry, name] : order) {
+    if (entry.begin != at)
+      throw DataError{path + ": tensor \"" + name + "\" begins at byte " + std::to_string(entry.begin) + " of the data" +
+                      (entry.begin < at ? ", inside of another tensor" : ", behind a hole") +
+                      "; the tensor before it ends at " + std::to_string(at)};
+    at = entry.end;
+  }
+  if (at != data_bytes)
+    throw DataError{path + ": the header describes " + std::to_string(at) + " bytes of tensors, but the file holds " +
+                    std::to_string(data_bytes) + (at > data_bytes ? ": it was cut short" : "")};
+  return order;
+}
+
+}  // namespace detail
+
+// Reads a whole file. Throws DataError, naming the file, for whatever is not a valid safetensors file or has a dtype
+// that this library does not know (F16 and BF16 among them).
+inline Safetensors read_safetensors(const std::string& path) {
+  static constexpr std::uint64_t max_header = 100'000'000;  // the limit of the reference implementation
+  const detail::File file{path, O_RDONLY, "open for reading"};
+  struct stat status {};
+  if (::fstat(file.fd(), &status) != 0) detail::fail(path, "stat");
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (!S_ISREG(status.st_mode) || size < 8)
+    throw DataError{path + ": not a safetensors file: it has " + std::to_string(size) + " bytes, the shortest has 10"};
+  std::byte length_bytes[8];
+  detail::read_exactly(path, file.fd(), length_bytes, 8);
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < 8; ++i) length |= std::to_integer<std::uint64_t>(length_bytes[i]) << (8 * i);
+  if (length > max_header || length > size - 8)
+    throw DataError{path + ": not a safetensors file, or cut short: its header claims " + std::to_string(length) +
+                    " bytes, and " + std::to_string(size - 8) + " follow"};
+  std::string text(length, '\0');
+  detail::read_exactly(path, file.fd(), reinterpret_cast<std::byte*>(text.data()), text.size());
+  detail::SafetensorsHeader header = detail::SafetensorsHeaderReader{text, path}.read();
+
+  Safetensors result;
+  for (const auto& [entry, name] : detail::checked_order(path, header, size - 8 - length)) {
+    AnyArray array{entry.type};
+    detail::read_exactly(path, file.fd(), array.data(), array.size_bytes());
+    if (entry.type.dtype == DType::boolean &&
+        std::any_of(array.data(), array.data() + array.size_bytes(), [](std::byte b) { return b > std::byte{1}; }))
+      throw DataError{path + ": tensor \"" + name + "\" is BOOL but has bytes other than 0 and 1"};
+    result.tensors.emplace(name, std::move(array));
+  }
+  result.metadata = std::move(header.metadata);
+  return result;
+}
+
+}  // namespace replicator::io

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON header of a safetensors file: a reader for exactly that grammar, and a writer.
+// Source: https://github.com/huggingface/safetensors ("Format").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/core/shape.hpp>
+
+namespace replicator::io::detail {
+
+// One tensor as the header describes it; offsets count from the end of the header.
+struct TensorEntry {
+  TensorType type;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+struct SafetensorsHeader {
+  std::map<std::string, TensorEntry> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// Names of the format, in the order of DType.
+inline constexpr std::string_view safetensors_names[] = {"F32", "F64", "I32", "I64", "U8", "BOOL"};
+
+// Reads {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"k": "v"}}.
+// Throws DataError "<where>: ..." for anything else; never reads outside of `text` and never recurses.
+class SafetensorsHeaderReader {
+ public:
+  SafetensorsHeaderReader(std::string_view text, std::string where) : text_{text}, where_{std::move(where)} {}
+
+  SafetensorsHeader read() {
+    SafetensorsHeader header;
+    bool metadata_seen = false;
+    object([&](const std::string& name) {
+      if (name == "__metadata__") {
+        if (std::exchange(metadata_seen, true)) fail("__metadata__ appears twice");
+        object([&](const std::string& key) {
+          if (!header.metadata.emplace(key, string()).second) fail("the metadata has \"" + key + "\" twice");
+        });
+      } else if (!header.tensors.emplace(name, tensor(name)).second) {
+        fail("tensor \"" + name + "\" appears twice");
+      }
+    });
+    space();
+    if (at_ != text_.size()) fail("something follows the closing brace");
+    return header;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw DataError{where_ + ": header, byte " + std::to_string(at_) + ": " + what};
+  }
+
+  void space() {
+    while (at_ < text_.size() && std::string_view{" \t\r\n"}.find(text_[at_]) != std::string_view::npos) ++at_;
+  }
+  bool accept(char c) {
+    space();
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c)) fail(std::string{"expected '"} + c + "'");
+  }
+
+  template <class Member>
+  void object(Member&& member) {
+    expect('{');
+    if (accept('}')) return;
+    do {
+      const std::string key = string();
+      expect(':');
+      member(key);
+    } while (accept(','));
+    expect('}');
+  }
+
+  std::vector<std::uint64_t> integers() {
+    std::vector<std::uint64_t> result;
+    expect('[');
+    if (accept(']')) return result;
+    do result.push_back(integer());
+    while (accept(','));
+    expect(']');
+    return result;
+  }
+
+  std::uint64_t integer() {
+    space();
+    const std::size_t start = at_;
+    std::uint64_t value = 0;
+    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
+      const auto digit = static_cast<std::uint64_t>(text_[at_] - '0');
+      if (value > (max_integer - digit) / 10) fail("the number is too large");
+      value = value * 10 + digit;
+    }
+    if (at_ == start) fail("expected a number that is not negative");
+    return value;
+  }
+
+  std::string string() {
+    expect('"');
+    std::string result;
+    while (true) {
+      if (at_ == text_.size()) fail("the string does not end");
+      const char c = text_[at_++];
+      if (c == '"') return result;
+      if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a string");
+      if (c == '\\')
+        escape(result);
+      else
+        result += c;
+    }
+  }
+
+  void escape(std::string& result) {
+    if (at_ == text_.size()) fail("the string does not end");
+    const char c = text_[at_++];
+    static constexpr std::string_view from = "\"\\/bfnrt", to = "\"\\/\b\f\n\r\t";
+    if (const auto i = from.find(c); i != std::string_view::npos) {
+      result += to[i];
+      return;
+    }
+    if (c != 'u') fail("an unknown escape in a string");
+    std::uint32_t code = hex4();
+    if (code >= 0xD800 && code < 0xDC00) {  // the first half of a surrogate pair
+      if (text_.substr(at_, 2) != "\\u") fail("half of a surrogate pair");
+      at_ += 2;
+      const std::uint32_t low = hex4();
+      if (low < 0xDC00 || low > 0xDFFF) fail("half of a surrogate pair");
+      code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+    } else if (code >= 0xDC00 && code <= 0xDFFF) {
+      fail("half of a surrogate pair");
+    }
+    append_utf8(result, code);
+  }
+
+  std::uint32_t hex4() {
+    if (text_.size() - at_ < 4) fail("the string does not end");
+    std::uint32_t code = 0;
+    for (int i = 0; i < 4; ++i) {
+      const auto digit = std::string_view{"0123456789abcdef"}.find(static_cast<char>(text_[at_] | 0x20));
+      if (digit == std::string_view::npos) fail("expected four hexadecimal digits");
+      code = code * 16 + static_cast<std::uint32_t>(digit);
+      ++at_;
+    }
+    return code;
+  }
+
+  static void append_utf8(std::string& result, std::uint32_t code) {
+    const auto push = [&](std::uint32_t byte) { result += static_cast<char>(byte); };
+    if (code < 0x80) return push(code);
+    if (code < 0x800) {
+      push(0xC0 | (code >> 6));
+    } else {
+      if (code < 0x10000) {
+        push(0xE0 | (code >> 12));
+      } else {
+        push(0xF0 | (code >> 18));
+        push(0x80 | ((code >> 12) & 0x3F));
+      }
+      push(0x80 | ((code >> 6) & 0x3F));
+    }
+    push(0x80 | (code & 0x3F));
+  }
+
+  TensorEntry tensor(const std::string& name) {
+    std::string dtype;
+    std::vector<std::uint64_t> shape, offsets;
+    int seen = 0;
+    object([&](const std::string& key) {
+      const int bit = key == "dtype" ? 1 : key == "shape" ? 2 : key == "data_offsets" ? 4 : 0;
+      if (bit == 0 || (seen & bit)) fail("tensor \"" + name + "\" has an unexpected \"" + key + "\"");
+      seen |= bit;
+      if (bit == 1) dtype = string();
+      if (bit == 2) shape = integers();
+      if (bit == 4) offsets = integers();
+    });
+    if (seen != 7) fail("tensor \"" + name + "\" needs dtype, shape and data_offsets");
+    if (offsets.size() != 2 || offsets[0] > offsets[1]) fail("tensor \"" + name + "\" has wrong data_offsets");
+    TensorEntry entry{tensor_type(name, dtype, shape), offsets[0], offsets[1]};
+    if (entry.end - entry.begin != entry.type.bytes())
+      fail("tensor \"" + name + "\" is " + entry.type.text() + ", " + std::to_string(entry.type.bytes()) +
+           " bytes, but its data_offsets span " + std::to_string(entry.end - entry.begin));
+    return entry;
+  }
+
+  TensorType tensor_type(const std::string& name, const std::string& dtype, const std::vector<std::uint64_t>& shape) {
+    TensorType type;
+    std::size_t index = 0;
+    while (index < std::size(safetensors_names) && safetensors_names[index] != dtype) ++index;
+    if (index == std::size(safetensors_names))
+      fail("tensor \"" + name + "\" has dtype \"" + dtype + "\"; F32, F64, I32, I64, U8 and BOOL can be read");
+    type.dtype = static_cast<DType>(index);
+    if (shape.size() > Shape::max_rank) fail("tensor \"" + name + "\" has more than 8 dimensions");
+    // The product is bounded with empty extents counted as one, so that no partial product can overflow either.
+    std::uint64_t bytes = size_of(type.dtype);
+    for (const std::uint64_t extent : shape) {
+      if (extent > 1 && bytes > max_integer / extent) fail("the shape of tensor \"" + name + "\" is too large");
+      if (extent > 1) bytes *= extent;
+      type.shape.push_back(static_cast<std::int64_t>(extent));
+    }
+    return type;
+  }
+
+  static constexpr std::uint64_t max_integer = std::numeric_limits<std::int64_t>::max();
+
+  std::string_view text_;
+  std::string where_;
+  std::size_t at_ = 0;
+};
+
+// `text` as a JSON string with its quotes.
+inline std::string json_string(std::string_view text) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      result += "\\u00";
+      result += digits[c >> 4];
+      result += digits[c & 15];
+    } else {
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+inline std::string json_entry(const std::string& name, const TensorEntry& entry) {
+  std::string shape;
+  for (const std::int64_t extent : entry.type.shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
+  return json_string(name) + ":{\"dtype\":\"" +
+         std::string{safetensors_names[static_cast<std::size_t>(entry.type.dtype)]} + "\",\"shape\":[" + shape +
+         "],\"data_offsets\":[" + std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]}";
+}
+
+}  // namespace replicator::io::detail
