@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# Enables the language CUDA where a compiler that works is found. nvcc is often installed off the PATH.
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(REPLICATOR_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  mark_as_advanced(REPLICATOR_NVCC)
+  if(REPLICATOR_NVCC)
+    set(ENV{CUDACXX} "${REPLICATOR_NVCC}")
+  endif()
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "GPU architectures to build for; 90 is Hopper")
+endif()
+include(CheckLanguage)
+check_language(CUDA)
+if(CMAKE_CUDA_COMPILER)
+  enable_language(CUDA)
+endif()

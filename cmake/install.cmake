@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(package_dir "${CMAKE_INSTALL_DATADIR}/cmake/replicator")
+install(TARGETS replicator EXPORT replicator FILE_SET HEADERS)
+install(EXPORT replicator NAMESPACE replicator:: FILE replicator-targets.cmake DESTINATION "${package_dir}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/replicator-config-version.cmake"
+                                 COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES cmake/replicator-config.cmake cmake/components.cmake
+              "${PROJECT_BINARY_DIR}/replicator-config-version.cmake" DESTINATION "${package_dir}")

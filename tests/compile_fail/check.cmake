@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# Passes if FILE does not compile and the compiler says the file's `// EXPECT: <text>` within its first 20 lines.
+file(STRINGS "${FILE}" expect REGEX "^// EXPECT: ")
+list(LENGTH expect count)
+if(NOT count EQUAL 1)
+  message(FATAL_ERROR "${FILE} has ${count} lines `// EXPECT: <text>`; it must have one")
+endif()
+string(REGEX REPLACE "^// EXPECT: *" "" expect "${expect}")
+
+list(TRANSFORM INCLUDES PREPEND -I)
+execute_process(COMMAND "${COMPILER}" -std=c++20 -fopenmp -fsyntax-only -fno-diagnostics-show-caret ${INCLUDES} "${FILE}"
+                RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(result EQUAL 0)
+  message(FATAL_ERROR "${FILE} compiles, but it must not")
+endif()
+
+set(rest "${output}")
+set(seen "")
+foreach(line RANGE 1 20)
+  string(FIND "${rest}" "\n" end)
+  if(end LESS 0)
+    break()
+  endif()
+  math(EXPR end "${end} + 1")
+  string(SUBSTRING "${rest}" 0 ${end} first)
+  string(SUBSTRING "${rest}" ${end} -1 rest)
+  string(APPEND seen "${first}")
+endforeach()
+string(FIND "${seen}" "${expect}" at)
+if(at LESS 0)
+  message(FATAL_ERROR "the first 20 lines do not say: ${expect}\nthey say:\n${seen}")
+endif()

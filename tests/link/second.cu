@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "everything.cuh"
+
+int answer_of_second_file() { return 42; }
