@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files with algorithms share: an empty schedule, and instructions that know where their operands come from.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/collectives/schedule.hpp>
+
+namespace replicator::collectives::detail {
+
+// Where a value is and which instruction makes it; inputs have no maker.
+struct Placed {
+  Operand where;
+  bool made = false;
+  Dependency maker;
+};
+
+inline Schedule empty_schedule(std::string name, Kind kind, const ReplicaBlocks& blocks, int chunks, int channels) {
+  Schedule schedule;
+  schedule.name = std::move(name);
+  schedule.kind = kind;
+  schedule.blocks = blocks;
+  schedule.chunks = chunks;
+  schedule.scratch.assign(static_cast<std::size_t>(blocks.ranks()), 0);
+  schedule.programs.assign(static_cast<std::size_t>(blocks.ranks()),
+                           std::vector<Channel>(static_cast<std::size_t>(channels)));
+  return schedule;
+}
+
+// Appends to the channel and returns where the result is. Values made elsewhere become dependencies; what the same
+// channel made is there already.
+inline Placed append(Schedule& schedule, int rank, int channel, Instruction instruction,
+                     const std::vector<Placed>& sources) {
+  auto& program = schedule.programs[static_cast<std::size_t>(rank)][static_cast<std::size_t>(channel)];
+  for (const Placed& source : sources)
+    if (source.made && (source.maker.rank != rank || source.maker.channel != channel))
+      instruction.after.push_back(source.maker);
+  const Operand dst = instruction.dst;
+  program.push_back(std::move(instruction));
+  return {dst, true, {rank, channel, static_cast<int>(program.size()) - 1}};
+}
+
+}  // namespace replicator::collectives::detail

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns loads from other ranks into messages, for transports whose peers cannot be read.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <replicator/collectives/schedule.hpp>
+
+namespace replicator::collectives {
+
+namespace detail {
+
+class Lowering {
+ public:
+  explicit Lowering(const Schedule& schedule) : from_{schedule}, to_{schedule} {}
+
+  // Two passes, because messages match in the order of (channel, instruction): first copies, which stay where they
+  // are and become a recv, then the operands of reduces, whose recvs get channels behind all others.
+  Schedule run() {
+    for_each([this](int rank, int channel, int index, Instruction& i) {
+      drop_remote_dependencies(rank, i);
+      if (i.action == Action::copy && i.left.rank != rank && !i.root) receive_copy(rank, channel, index, i);
+    });
+    for_each([this](int rank, int channel, int index, Instruction& i) {
+      if (i.action != Action::copy && i.action != Action::reduce) return;
+      if (i.left.rank != rank) i.left = receive(rank, channel, index, i, i.left);
+      if (i.action == Action::reduce && i.right.rank != rank) i.right = receive(rank, channel, index, i, i.right);
+    });
+    return std::move(to_);
+  }
+
+ private:
+  template <class F>
+  void for_each(F&& f) {
+    for (int rank = 0; rank < from_.ranks(); ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      for (std::size_t c = 0; c < from_.programs[r].size(); ++c)
+        for (std::size_t k = 0; k < from_.programs[r][c].size(); ++k) {
+          // By value: new channels move the old ones.
+          Instruction i = to_.programs[r][c][k];
+          f(rank, static_cast<int>(c), static_cast<int>(k), i);
+          to_.programs[r][c][k] = std::move(i);
+        }
+    }
+  }
+
+  static void drop_remote_dependencies(int rank, Instruction& i) {
+    std::erase_if(i.after, [rank](const Dependency& d) { return d.rank != rank; });
+  }
+
+  void receive_copy(int rank, int channel, int index, Instruction& i) {
+    send(rank, channel, index, i.left);
+    i.action = Action::recv;
+    i.peer = i.left.rank;
+    i.left = {};
+  }
+
+  Operand receive(int rank, int channel, int index, Instruction& i, const Operand& remote) {
+    send(rank, channel, index, remote);
+    auto& program = to_.programs[static_cast<std::size_t>(rank)];
+    const Operand slot{Buffer::scratch, rank, to_.scratch[static_cast<std::size_t>(rank)]++, remote.chunk, 1};
+    program.push_back({Instruction{Action::recv, slot, {}, {}, remote.rank, {}, false}});
+    i.after.push_back({rank, static_cast<int>(program.size()) - 1, 0});
+    return slot;
+  }
+
+  // In a channel of its own, so that no message waits for another. What the reader waited for on the sender's rank is
+  // what the send waits for.
+  void send(int reader, int channel, int index, const Operand& what) {
+    Instruction send{Action::send, {}, what, {}, reader, {}, false};
+    const auto& original = from_.programs[static_cast<std::size_t>(reader)][static_cast<std::size_t>(channel)]
+                                         [static_cast<std::size_t>(index)];
+    for (const Dependency& d : original.after)
+      if (d.rank == what.rank) send.after.push_back(d);
+    to_.programs[static_cast<std::size_t>(what.rank)].push_back({send});
+  }
+
+  const Schedule& from_;
+  Schedule to_;
+};
+
+}  // namespace detail
+
+// An equal schedule in which every rank touches its own buffers only. `schedule` must pass `check`.
+inline Schedule lower(const Schedule& schedule) { return detail::Lowering{schedule}.run(); }
+
+}  // namespace replicator::collectives
