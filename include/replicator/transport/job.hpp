@@ -2,10 +2,6 @@
 // The processes of a job and their fate: who is alive, what went wrong first, small exchanges between all.
 #pragma once
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -131,19 +127,21 @@ class Job {
   void wake_thread();
   void run();
   void pause(Lock& lock);
-  void listen(Peer& peer, int from);
+  void listen(Peer& peer, int from, Clock::time_point now);
+  void forgive_after_a_stop(Clock::time_point expected);
   void handle(int from, detail::FrameKind kind, detail::FrameReader fields);
   void beat(Clock::time_point now);
   void judge(Clock::time_point now);
   void judge_exchange(Clock::time_point now);
-  void contribute(int from, std::uint64_t number, std::string what, detail::Bytes blob);
+  void contribute(int from, std::string what, detail::Bytes blob);
   void complete_exchange();
+  void check_departures();
   void check_farewell();
   void send_to_all(const detail::Bytes& frame);
   void declare(const std::string& message, int culprit);
   void adopt(const std::string& message, int culprit);
   std::string with_context(const std::string& message) const;
-  void finish_output(Lock& lock);
+  void finish_output();
   void unhook(std::uint64_t id);
 
   JobOptions options_;

@@ -27,6 +27,7 @@ class Link {
 
   int descriptor() const { return socket_.get(); }
   bool open() const { return static_cast<bool>(socket_); }
+  std::uint64_t received() const { return received_; }  // bytes so far
   bool has_output() const { return sent_ < out_.size(); }
   void raise_limit() { limit_ = largest_frame; }
   void close() { socket_.close(); }
@@ -60,6 +61,7 @@ class Link {
       if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
       if (n == 0) return false;
       in_.insert(in_.end(), chunk, chunk + n);
+      received_ += static_cast<std::uint64_t>(n);
       look_at_header();
       if (static_cast<std::size_t>(n) < sizeof chunk) return valid_;
     }
@@ -101,6 +103,7 @@ class Link {
   std::size_t read_ = 0;
   Bytes out_;
   std::size_t sent_ = 0;
+  std::uint64_t received_ = 0;
   std::uint64_t limit_ = largest_frame;
   bool valid_ = true;
 };

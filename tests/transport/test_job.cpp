@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <signal.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "jobs.hpp"
+
+using namespace replicator;
+using namespace replicator::test;
+using transport::Job;
+using transport::JobOptions;
+
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span{text.data(), text.size()}); }
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Waits for the end of the job; returns its sentence.
+std::string await_failure(Job& job) {
+  for (int i = 0; i < 1000 && !job.aborted(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  return job.failure();
+}
+
+// All processes but `victim` ended by themselves, in time, with one sentence.
+void check_survivors(const std::vector<ProcessResult>& results, std::size_t victim, const std::string& sentence) {
+  INFO(describe(results));
+  const auto& first = results[victim == 0 ? 1 : 0].text;
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    if (r == victim) continue;
+    CHECK_FALSE(results[r].timed_out);
+    CHECK(results[r].text == first);
+    CHECK(results[r].seconds < 5);
+  }
+  CHECK(contains(first, "process " + std::to_string(victim) + " (pid "));
+  CHECK(contains(first, sentence));
+}
+
+}  // namespace
+
+TEST_CASE("an exchange gives every process what each gave, however large") {
+  const int count = GENERATE(1, 2, 3, 5);
+  const auto results = run_job(count, [](Job& job) {
+    std::string text;
+    for (const std::size_t length : {std::size_t{0}, std::size_t{3}, std::size_t{300000}}) {
+      const auto all = job.exchange(bytes_of(std::string(length, static_cast<char>('a' + job.rank()))), "letters");
+      for (const auto& one : all) text += std::to_string(one.size()) + (one.empty() ? "" : text_of(one).substr(0, 1));
+    }
+    for (int i = 0; i < 100; ++i) job.barrier();
+    text += std::to_string(job.token() != 0 || job.size() == 1);
+    job.leave();
+    return text;
+  });
+  INFO(describe(results));
+  std::string expected;
+  for (const std::string length : {"0", "3", "300000"})
+    for (int r = 0; r < count; ++r) expected += length + (length == "0" ? "" : std::string(1, static_cast<char>('a' + r)));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 0);
+    CHECK(result.text == expected + "1");
+  }
+}
+
+TEST_CASE("the one that is killed is named by all others in one sentence") {
+  const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{2});
+  const auto results = run_job(4, [&](Job& job) {
+    job.barrier();
+    job.set_context("during step 12");
+    if (job.rank() == static_cast<int>(victim)) ::raise(SIGKILL);
+    const auto sentence = await_failure(job);
+    return job.culprit() == static_cast<int>(victim) ? sentence : "the wrong culprit";
+  });
+  check_survivors(results, victim, victim == 0 ? "died: its connection closed" : "died: its connection closed during step 12");
+}
+
+TEST_CASE("the one that is stopped is named by all others in one sentence") {
+  const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{2});
+  const auto results = run_job(3, [&](Job& job) {
+    job.barrier();
+    if (job.rank() == static_cast<int>(victim)) ::raise(SIGSTOP);
+    return await_failure(job);
+  });
+  CHECK(results[victim].stopped);
+  check_survivors(results, victim, "no heartbeat for 1.5 s");
+}
+
+TEST_CASE("an exchange with a killed process throws the same error everywhere") {
+  const auto results = run_job(3, [](Job& job) -> std::string {
+    if (job.rank() == 1) ::raise(SIGKILL);
+    job.barrier("fingerprint");
+    return "passed";
+  });
+  check_survivors(results, 1, "died: its connection closed");
+}
+
+TEST_CASE("who fails says so first, and all adopt its word") {
+  const int speaker = GENERATE(0, 2);
+  const auto results = run_job(3, [&](Job& job) {
+    job.barrier();
+    if (job.rank() == speaker) {
+      job.abort("replica 5 saw a NaN", speaker);
+      return job.failure();
+    }
+    return await_failure(job);
+  });
+  INFO(describe(results));
+  for (const auto& result : results) CHECK(result.text == "replica 5 saw a NaN");
+}
+
+TEST_CASE("two failures at once end in one sentence") {
+  const auto results = run_job(4, [&](Job& job) {
+    job.barrier();
+    if (job.rank() != 0) job.abort("failure of " + std::to_string(job.rank()), job.rank());
+    return await_failure(job);
+  });
+  INFO(describe(results));
+  CHECK(contains(results[0].text, "failure of "));
+  for (const auto& result : results) CHECK(result.text == results[0].text);
+}
+
+TEST_CASE("a process that unwinds an exception is named, not called dead") {
+  const auto results = run_job(3, [](Job& job) -> std::string {
+    job.barrier();
+    if (job.rank() == 2) throw std::runtime_error{"no such file"};
+    return await_failure(job);
+  });
+  INFO(describe(results));
+  CHECK(results[2].text == "error: no such file");
+  CHECK(contains(results[0].text, "process 2 (pid "));
+  CHECK(contains(results[0].text, "left because of an error of its own"));
+  CHECK(results[1].text == results[0].text);
+}
+
+TEST_CASE("a suspicion becomes the verdict unless a better word comes") {
+  const bool dies = GENERATE(false, true);
+  const auto results = run_job(3, [&](Job& job) {
+    job.barrier();
+    if (job.rank() == 1) job.suspect(2, "process 1 lost its wire to process 2");
+    if (job.rank() == 2 && dies) ::raise(SIGKILL);
+    return await_failure(job);
+  });
+  INFO(describe(results));
+  CHECK(results[0].text == results[1].text);
+  CHECK(contains(results[0].text, dies ? "process 2" : "process 1 lost its wire to process 2"));
+}
+
+TEST_CASE("exchanges that differ, and processes that have left, are errors and not a wait") {
+  auto results = run_job(2, [](Job& job) -> std::string {
+    job.barrier(job.rank() == 0 ? "fingerprint" : "allocate");
+    return "passed";
+  });
+  INFO(describe(results));
+  CHECK(contains(results[0].text, "asks for the exchange \"allocate\""));
+  CHECK(contains(results[0].text, "asks for \"fingerprint\""));
+  CHECK(results[0].text == results[1].text);
+  results = run_job(3, [](Job& job) -> std::string {
+    if (job.rank() != 1) job.barrier("step");
+    job.leave();
+    return "passed";
+  });
+  INFO(describe(results));
+  CHECK(contains(results[0].text, "process 1 (pid "));
+  CHECK(contains(results[0].text, "has left the job, but process "));
+  for (const auto& result : results) CHECK(result.text == results[0].text);
+}
+
+TEST_CASE("a process that is alive but does not come is late, by name") {
+  auto options = quick_options();
+  options.exchange_deadline = std::chrono::milliseconds{700};
+  const auto results = run_job(
+      3,
+      [](Job& job) -> std::string {
+        if (job.rank() == 1) return "error: " + await_failure(job);
+        job.barrier("step");
+        return "passed";
+      },
+      options);
+  check_survivors(results, 1, "is late: it has not come to the exchange \"step\" within 0.7 s");
+}
+
+TEST_CASE("a stop shorter than the limit harms nobody") {
+  const auto results = run_job(2, [](Job& job) -> std::string {
+    job.barrier();
+    if (job.rank() == 1 && ::fork() == 0) {  // a helper that stops its parent for a while
+      const pid_t parent = ::getppid();
+      ::kill(parent, SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::milliseconds{600});
+      ::kill(parent, SIGCONT);
+      ::_exit(0);
+    }
+    job.barrier();
+    std::this_thread::sleep_for(std::chrono::milliseconds{500});
+    job.barrier();
+    return "fine";
+  });
+  INFO(describe(results));
+  for (const auto& result : results) CHECK(result.text == "fine");
+}
+
+TEST_CASE("a hook runs when the job ends, at once if it has ended, never after it is gone") {
+  Job job;
+  int first = 0;
+  int second = 0;
+  int third = 0;
+  const auto kept = job.on_abort([&] { ++first; });
+  { const auto dropped = job.on_abort([&] { ++second; }); }
+  job.check();
+  job.abort("done with", 0);
+  const auto late = job.on_abort([&] { ++third; });
+  CHECK(first == 1);
+  CHECK(second == 0);
+  CHECK(third == 1);
+  CHECK_THROWS_AS(job.check(), CommunicationError);
+  CHECK_THROWS_WITH(job.barrier(), "done with");
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "jobs.hpp"
+
+using namespace replicator;
+using namespace replicator::test;
+using namespace replicator::transport;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Sets the variables of a launch, all others unset, and restores what was there.
+class Variables {
+ public:
+  explicit Variables(const std::map<std::string, std::string>& values) {
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "REPLICATOR_JOB", "PMIX_RANK",
+                             "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE"}) {
+      before_[name] = transport::detail::variable(name);
+      ::unsetenv(name);
+    }
+    for (const auto& [name, value] : values) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Variables() {
+    for (const auto& [name, value] : before_) {
+      if (value) ::setenv(name.c_str(), value->c_str(), 1);
+      if (!value) ::unsetenv(name.c_str());
+    }
+  }
+
+ private:
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+ProcessEnvironment find(const std::map<std::string, std::string>& values) {
+  const Variables scope{values};
+  return find_environment();
+}
+
+// Connects to the port and sends these bytes, as a port scanner would.
+FileDescriptor send_garbage(std::uint16_t port, const std::string& text) {
+  std::string error;
+  auto socket = transport::detail::connect_to("127.0.0.1", port, std::chrono::milliseconds{1000}, error);
+  if (socket) static_cast<void>(!::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL));
+  return socket;
+}
+
+std::vector<ProcessResult> run_environments(const std::vector<ProcessEnvironment>& all, const JobOptions& options) {
+  return run_processes(static_cast<int>(all.size()), [&](int index) -> std::string {
+    const auto environment = all[static_cast<std::size_t>(index)];
+    try {
+      Job job{environment, options};
+      job.barrier();
+      job.leave();
+      return "met";
+    } catch (const BuildError& error) {
+      return std::string{"build: "} + error.what();
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("the variables say which process this is") {
+  const auto found =
+      find({{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}});
+  CHECK(found.rank == 2);
+  CHECK(found.world_size == 4);
+  CHECK(found.master_address == "10.0.0.1");
+  CHECK(found.master_port == 29500);
+  CHECK(find({}).world_size == 1);
+  CHECK(find({{"WORLD_SIZE", "1"}}).world_size == 1);
+  CHECK(find({{"WORLD_SIZE", "1"}, {"RANK", "0"}}).rank == 0);
+}
+
+TEST_CASE("variables that are missing, no numbers or contradictory are refused with a sentence") {
+  CHECK_THROWS_WITH(find({{"WORLD_SIZE", "two"}}),
+                    "the variable WORLD_SIZE is \"two\": it must be a whole number from 1 to 1048576");
+  CHECK_THROWS_WITH(find({{"WORLD_SIZE", "0"}}), Contains("WORLD_SIZE is \"0\""));
+  CHECK_THROWS_WITH(find({{"WORLD_SIZE", "2"}}), Contains("WORLD_SIZE is 2, but the variable RANK is missing"));
+  CHECK_THROWS_WITH(find({{"RANK", "1"}}), Contains("RANK is 1, but WORLD_SIZE is missing"));
+  CHECK_THROWS_WITH(find({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), Contains("RANK is 2, but WORLD_SIZE is 2"));
+  CHECK_THROWS_WITH(find({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), Contains("RANK is \"-1\""));
+  CHECK_THROWS_WITH(find({{"RANK", "1"}, {"WORLD_SIZE", "2"}}), Contains("MASTER_PORT is missing"));
+  CHECK_THROWS_WITH(find({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}}),
+                    Contains("MASTER_PORT is \"70000\": it must be a whole number from 1 to 65535"));
+  CHECK_THROWS_WITH(find({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}}),
+                    Contains("MASTER_ADDR is missing"));
+  CHECK_THROWS_AS(find({{"WORLD_SIZE", "2"}}), BuildError);
+}
+
+TEST_CASE("a launcher that the program does not know is not taken for many single processes") {
+  if (launcher_slot.load() != nullptr) return;  // this test program knows PMIx
+  CHECK_THROWS_WITH(find({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "job"}}), Contains("include <replicator/transport/pmix.hpp>"));
+  CHECK(find({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "job"}, {"OMPI_COMM_WORLD_SIZE", "1"}}).world_size == 1);
+}
+
+TEST_CASE("garbage on the rendezvous port does not stop the job from starting") {
+  const auto all = environments(3);
+  const auto port = all[0].master_port;
+  const std::string frame_of_nonsense{"RPC1\x01\0\0\0\x08\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f", 24};
+  const auto silent = send_garbage(port, "");
+  const auto half = send_garbage(port, "RPC1");
+  const auto web = send_garbage(port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  const auto nonsense = send_garbage(port, frame_of_nonsense);
+  const auto huge = send_garbage(port, std::string{"RPC1\x01\0\0\0\xff\xff\xff\xff\0\0\0\0", 16} + std::string(100000, 'x'));
+  const auto results = run_environments(all, quick_options());
+  INFO(describe(results));
+  for (const auto& result : results) CHECK(result.text == "met");
+}
+
+TEST_CASE("a process that does not come is named by all at the connect deadline") {
+  auto all = environments(4);
+  all.erase(all.begin() + 2);
+  auto options = quick_options();
+  options.connect_deadline = std::chrono::milliseconds{500};
+  const auto results = run_environments(all, options);
+  INFO(describe(results));
+  for (const auto& result : results) {
+    CHECK_THAT(result.text, Contains("process 2 did not come to port " + std::to_string(all[0].master_port)));
+    CHECK_THAT(result.text, Contains("within 0.5 s (here: 0, 1, 3 of 4)"));
+    CHECK(result.text == results[0].text);
+  }
+}
+
+TEST_CASE("without process 0 the error names the address that was tried") {
+  auto all = environments(2);
+  all[0].listener.reset();
+  const auto port = all[1].master_port;
+  all[1].listener.reset();
+  auto options = quick_options();
+  options.connect_deadline = std::chrono::milliseconds{300};
+  const auto start = std::chrono::steady_clock::now();
+  CHECK_THROWS_WITH(Job(all[1], options), Contains("process 1 cannot reach process 0 at 127.0.0.1, port " +
+                                                   std::to_string(port) + ", within 0.3 s (last: Connection refused)"));
+  all[1].master_address = "192.0.2.1,no-such-host.invalid";  // a black hole (RFC 5737) and a name without address
+  CHECK_THROWS_WITH(Job(all[1], options), Contains("192.0.2.1,no-such-host.invalid"));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds{8});
+}
+
+TEST_CASE("of several addresses the one of process 0 is found") {
+  auto all = environments(2);
+  all[1].master_address = "127.0.0.2,::1,127.0.0.1";
+  const auto results = run_environments(all, quick_options());
+  INFO(describe(results));
+  for (const auto& result : results) CHECK(result.text == "met");
+}
+
+TEST_CASE("processes that contradict each other are told so at once") {
+  SECTION("two world sizes") {
+    auto all = environments(2);
+    all[1].world_size = 3;
+    const auto results = run_environments(all, quick_options());
+    INFO(describe(results));
+    for (const auto& result : results)
+      CHECK_THAT(result.text, Contains("build: process 1 (pid ") &&
+                                  Contains("WORLD_SIZE=3, process 0 with WORLD_SIZE=2"));
+  }
+  SECTION("one rank twice") {
+    auto all = environments(3);
+    all[2].rank = 1;
+    const auto results = run_environments(all, quick_options());
+    INFO(describe(results));
+    for (const auto& result : results) CHECK_THAT(result.text, Contains("two processes were started with RANK=1"));
+  }
+  SECTION("another job") {
+    auto all = environments(2);
+    all[1].job_name = "other";
+    auto options = quick_options();
+    options.connect_deadline = std::chrono::milliseconds{400};
+    const auto results = run_environments(all, options);
+    INFO(describe(results));
+    CHECK_THAT(results[0].text, Contains("process 1 did not come"));
+    CHECK_THAT(results[1].text, Contains("process 0 there belongs to the job \"\""));
+  }
+}
+
+TEST_CASE("a port that is taken is named") {
+  const auto taken = transport::detail::listen_on(0);
+  ProcessEnvironment environment;
+  environment.world_size = 2;
+  environment.master_port = transport::detail::port_of(taken.get());
+  CHECK_THROWS_WITH(Job(environment), Contains("process 0 cannot listen on port " + std::to_string(environment.master_port)) &&
+                                          Contains("choose another MASTER_PORT"));
+}
