@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -100,11 +101,16 @@ struct Expression {
     for (const auto output : outputs) result += (result.empty() ? "" : "; ") + text_of(output);
     return result;
   }
+  static std::string text_of_number(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", value);
+    return text;
+  }
   std::string text_of(std::uint16_t index) const {
     const auto& i = code[index];
     if (i.op == ScalarOp::input) return "x" + std::to_string(i.a);
     if (i.op == ScalarOp::constant)
-      return is_floating(compute) ? std::to_string(std::bit_cast<double>(i.bits))
+      return is_floating(compute) ? text_of_number(std::bit_cast<double>(i.bits))
                                   : std::to_string(static_cast<std::int64_t>(i.bits));
     std::string result{name_of(i.op)};
     const int n = operands_of(i.op);

@@ -28,6 +28,13 @@ inline Shape broadcast_all(std::span<const TensorType> inputs) {
   return shape;
 }
 
+// The shape with the reduced axes kept as 1.
+inline Shape keep_axes(const Shape& domain, std::span<const std::int64_t> axes) {
+  Shape shape = domain;
+  for (const auto axis : axes) shape[static_cast<std::size_t>(axis)] = 1;
+  return shape;
+}
+
 inline void require_domain(std::span<const TensorType> inputs, const Shape& domain) {
   for (const auto& input : inputs)
     if (const auto joined = broadcast(input.shape, domain); !joined || !(*joined == domain))

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reverse-mode differentiation: gradient rules build ordinary nodes, so gradients of gradients work.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include <replicator/graph/map_gradient.hpp>
+#include <replicator/graph/placeholder.hpp>
+#include <replicator/graph/tensor.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+class Differentiation {
+ public:
+  Differentiation(AnyTensor y, std::span<const AnyTensor> xs, Location where)
+      : graph_{y.graph()}, end_{y.value().node + 1}, where_{where}, reaches_(end_), adjoints_(end_) {
+    for (const auto& x : xs)
+      if (x.value().node < end_) reaches_[x.value().node] = true;
+    for (std::uint32_t i = 0; i < end_; ++i)
+      for (const auto& input : graph_.node(i).inputs) reaches_[i] = reaches_[i] || reaches_[input.node];
+    accumulate(y.value(), fill(graph_, y.type(), 1, where));
+    for (std::uint32_t i = end_; i-- > 0;)
+      if (reaches_[i] && !adjoints_[i].empty() && !graph_.node(i).inputs.empty()) visit(i);
+  }
+
+  AnyTensor of(AnyTensor x) {
+    if (x.value().node < end_)
+      if (const auto& outputs = adjoints_[x.value().node]; !outputs.empty() && outputs[x.value().output]) return outputs[x.value().output];
+    return fill(graph_, x.type(), 0, where_);
+  }
+
+ private:
+  void accumulate(Value value, AnyTensor gradient) {
+    auto& outputs = adjoints_[value.node];
+    if (outputs.empty()) outputs.resize(graph_.node(value.node).outputs.size());
+    auto& adjoint = outputs[value.output];
+    adjoint = adjoint ? apply(ScalarOp::add, {adjoint, gradient}, graph_.node(value.node).where) : gradient;
+  }
+
+  // Copies what it needs of the node first: adding nodes moves them.
+  void visit(std::uint32_t index) {
+    const std::vector<Value> values = graph_.node(index).inputs;
+    const Location where = graph_.node(index).where;
+    std::vector<AnyTensor> inputs, outputs;
+    for (const auto value : values) inputs.emplace_back(graph_, value);
+    for (std::uint32_t o = 0; o < graph_.node(index).outputs.size(); ++o) outputs.push_back(graph_.tensor(index, o));
+    std::vector<AnyTensor> gradients;
+    if (const auto* placeholder = graph_.node(index).get<Placeholder>())
+      gradients = {placeholder_gradient(Placeholder{*placeholder}, inputs[0], outputs[0], adjoints_[index][0], where)};
+    else if (const auto* compute = graph_.node(index).get<Compute>())
+      gradients = of_compute(AnyOperation{compute->operation}, inputs, outputs, adjoints_[index], where);
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      if (gradients[i] && reaches_[values[i].node]) accumulate(values[i], gradients[i]);
+  }
+
+  std::vector<AnyTensor> of_compute(const AnyOperation& operation, std::span<const AnyTensor> inputs, std::span<const AnyTensor> outputs,
+                                    std::span<const AnyTensor> upstream, Location where) {
+    if (!operation.has_gradient())
+      throw BuildError{"replica " + std::to_string(graph_.replica()) + ": the gradient asked for at " + where_.text() + " passes through " +
+                       std::string{operation.name()} + " at " + where.text() +
+                       ", which has no gradient rule: give the operation one, or wrap its input in rp::stop_gradient"};
+    bool wanted[64]{};
+    for (std::size_t i = 0; i < inputs.size() && i < 64; ++i) wanted[i] = reaches_[inputs[i].value().node];
+    const GradientContext at{graph_, operation, inputs, outputs, upstream, {wanted, inputs.size()}, where};
+    return operation.gradient(at);
+  }
+
+  Graph& graph_;
+  std::uint32_t end_;
+  Location where_;
+  std::vector<bool> reaches_;                     // node depends on an x
+  std::vector<std::vector<AnyTensor>> adjoints_;  // by node and output; empty where nothing arrived
+};
+
+}  // namespace detail
+
+// At replica i: the derivative of the sum of y over all its elements and all replicas with respect to replica i's
+// own x, one for each x, of x's type; zeros where y does not depend on it. Throws BuildError where an operation
+// on the way has no gradient rule.
+inline std::vector<AnyTensor> gradients(AnyTensor y, std::span<const AnyTensor> xs,
+                                        Location where = Location{std::source_location::current()}) {
+  detail::Differentiation differentiation{y, xs, where};
+  std::vector<AnyTensor> result;
+  for (const auto& x : xs) result.push_back(differentiation.of(x));
+  return result;
+}
+
+template <FloatingElement T>
+std::vector<Tensor<T>> gradients(Tensor<T> y, const std::vector<Tensor<T>>& xs,
+                                 std::source_location where = std::source_location::current()) {
+  const std::vector<AnyTensor> any{xs.begin(), xs.end()};
+  std::vector<Tensor<T>> result;
+  for (const auto& gradient : gradients(y.any(), any, where)) result.push_back(Tensor<T>{gradient});
+  return result;
+}
+
+template <FloatingElement T>
+Tensor<T> gradient(Tensor<T> y, Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return gradients(y, std::vector<Tensor<T>>{x}, where)[0];
+}
+
+}  // namespace replicator

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of Map and Reduce: reverse accumulation over a scalar expression gives another expression.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/map.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+using Adjoint = std::optional<std::uint16_t>;
+
+// Walks an expression backwards. The expression under construction has as inputs the forward inputs [0, n), then
+// one upstream gradient per forward output [n, n + k), then the k forward outputs themselves.
+class ExpressionGradient {
+ public:
+  // `known[o]`: output o can be read back as an input instead of being computed again.
+  ExpressionGradient(const Expression& forward, std::span<const AnyTensor> upstream, bool outputs_known)
+      : forward_{forward}, adjoints_(forward.code.size()) {
+    const auto n = forward.inputs;
+    const auto k = static_cast<std::uint16_t>(forward.outputs.size());
+    result_.compute = forward.compute;
+    result_.inputs = static_cast<std::uint16_t>(n + 2 * k);
+    copy_forward(outputs_known);
+    for (std::uint16_t o = 0; o < k; ++o)
+      if (upstream[o]) accumulate(forward.outputs[o], result_.input(static_cast<std::uint16_t>(n + o)));
+    for (auto i = static_cast<std::uint16_t>(forward.code.size()); i-- > 0;)
+      if (adjoints_[i]) propagate(i, *adjoints_[i]);
+  }
+
+  const Expression& expression() const { return result_; }
+  // The instruction that holds d(sum of outputs * upstream) / d(input), or empty for zero.
+  Adjoint of_input(std::uint16_t input) const {
+    for (std::size_t i = 0; i < forward_.code.size(); ++i)
+      if (forward_.code[i].op == ScalarOp::input && forward_.code[i].a == input) return adjoints_[i];
+    return std::nullopt;
+  }
+
+ private:
+  void copy_forward(bool outputs_known) {
+    const auto n = forward_.inputs;
+    const auto k = static_cast<std::uint16_t>(forward_.outputs.size());
+    for (std::uint16_t i = 0; i < forward_.code.size(); ++i) {
+      auto instruction = forward_.code[i];
+      if (instruction.op != ScalarOp::input && instruction.op != ScalarOp::constant) {
+        instruction.a = copied_[instruction.a];
+        if (operands_of(instruction.op) > 1) instruction.b = copied_[instruction.b];
+        if (operands_of(instruction.op) > 2) instruction.c = copied_[instruction.c];
+      }
+      std::uint16_t index = 0;
+      const auto output = position(i);
+      if (outputs_known && output < k && operands_of(instruction.op) > 0)
+        index = result_.input(static_cast<std::uint16_t>(n + k + output));
+      else
+        index = result_.append(instruction);
+      copied_.push_back(index);
+    }
+  }
+  std::uint16_t position(std::uint16_t instruction) const {
+    std::uint16_t o = 0;
+    while (o < forward_.outputs.size() && forward_.outputs[o] != instruction) ++o;
+    return o;
+  }
+  void accumulate(std::uint16_t forward_index, std::uint16_t value) {
+    auto& adjoint = adjoints_[forward_index];
+    adjoint = adjoint ? result_.apply(ScalarOp::add, *adjoint, value) : value;
+  }
+  std::uint16_t mul(std::uint16_t a, std::uint16_t b) { return result_.apply(ScalarOp::multiply, a, b); }
+  std::uint16_t neg(std::uint16_t a) { return result_.apply(ScalarOp::negate, a); }
+  std::uint16_t choose(std::uint16_t condition, std::uint16_t yes, std::uint16_t no) {
+    return result_.apply(ScalarOp::select, condition, yes, no);
+  }
+
+  // Hands the adjoint `u` of instruction `i` on to its operands.
+  void propagate(std::uint16_t i, std::uint16_t u) {
+    const auto& f = forward_.code[i];
+    const auto a = operands_of(f.op) > 0 ? copied_[f.a] : std::uint16_t{0};
+    const auto b = operands_of(f.op) > 1 ? copied_[f.b] : std::uint16_t{0};
+    const auto out = copied_[i];
+    const auto apply = [&](ScalarOp op, std::uint16_t x, std::uint16_t y = 0) { return result_.apply(op, x, y); };
+    const auto zero = [&] { return result_.constant(0); };
+    switch (f.op) {
+      case ScalarOp::negate: accumulate(f.a, neg(u)); break;
+      case ScalarOp::absolute: accumulate(f.a, mul(u, apply(ScalarOp::sign, a))); break;
+      case ScalarOp::square_root: accumulate(f.a, apply(ScalarOp::divide, mul(u, result_.constant(0.5)), out)); break;
+      case ScalarOp::exponential: accumulate(f.a, mul(u, out)); break;
+      case ScalarOp::logarithm: accumulate(f.a, apply(ScalarOp::divide, u, a)); break;
+      case ScalarOp::hyperbolic_tangent:
+        accumulate(f.a, mul(u, apply(ScalarOp::subtract, result_.constant(1), mul(out, out))));
+        break;
+      case ScalarOp::sine: accumulate(f.a, mul(u, apply(ScalarOp::cosine, a))); break;
+      case ScalarOp::cosine: accumulate(f.a, neg(mul(u, apply(ScalarOp::sine, a)))); break;
+      case ScalarOp::rectify: accumulate(f.a, choose(apply(ScalarOp::less_equal, out, zero()), zero(), u)); break;
+      case ScalarOp::add: accumulate(f.a, u), accumulate(f.b, u); break;
+      case ScalarOp::subtract: accumulate(f.a, u), accumulate(f.b, neg(u)); break;
+      case ScalarOp::multiply: accumulate(f.a, mul(u, b)), accumulate(f.b, mul(u, a)); break;
+      case ScalarOp::divide: {
+        const auto quotient = apply(ScalarOp::divide, u, b);
+        accumulate(f.a, quotient), accumulate(f.b, neg(mul(quotient, out)));
+        break;
+      }
+      case ScalarOp::minimum: {  // ties go to the left operand
+        const auto right = apply(ScalarOp::less, b, a);
+        accumulate(f.a, choose(right, zero(), u)), accumulate(f.b, choose(right, u, zero()));
+        break;
+      }
+      case ScalarOp::maximum: {
+        const auto right = apply(ScalarOp::less, a, b);
+        accumulate(f.a, choose(right, zero(), u)), accumulate(f.b, choose(right, u, zero()));
+        break;
+      }
+      case ScalarOp::power: propagate_power(f, a, b, out, u); break;
+      case ScalarOp::select: accumulate(f.b, choose(a, u, zero())), accumulate(f.c, choose(a, zero(), u)); break;
+      case ScalarOp::multiply_add: accumulate(f.a, mul(u, b)), accumulate(f.b, mul(u, a)), accumulate(f.c, u); break;
+      default: break;  // steps, comparisons and leaves have no derivative
+    }
+  }
+  void propagate_power(const ScalarInstruction& f, std::uint16_t a, std::uint16_t b, std::uint16_t out, std::uint16_t u) {
+    const auto lowered = result_.apply(ScalarOp::power, a, result_.apply(ScalarOp::subtract, b, result_.constant(1)));
+    accumulate(f.a, mul(u, mul(b, lowered)));
+    if (forward_.code[f.b].op != ScalarOp::constant)
+      accumulate(f.b, mul(u, mul(out, result_.apply(ScalarOp::logarithm, a))));
+  }
+
+  const Expression& forward_;
+  Expression result_;
+  std::vector<Adjoint> adjoints_;       // by forward instruction: an instruction of result_
+  std::vector<std::uint16_t> copied_;  // forward instruction -> instruction of result_
+};
+
+// The part of an expression that computes `output`, and which inputs it still reads (renumbered in that order).
+inline std::pair<Expression, std::vector<std::uint16_t>> extract(const Expression& whole, std::span<const std::uint16_t> outputs) {
+  std::vector<bool> needed(whole.code.size());
+  for (const auto output : outputs) needed[output] = true;
+  for (std::size_t i = whole.code.size(); i-- > 0;) {
+    const auto& f = whole.code[i];
+    if (!needed[i] || operands_of(f.op) == 0) continue;
+    needed[f.a] = true;
+    if (operands_of(f.op) > 1) needed[f.b] = true;
+    if (operands_of(f.op) > 2) needed[f.c] = true;
+  }
+  Expression part;
+  part.compute = whole.compute;
+  std::vector<std::uint16_t> used, renamed(whole.code.size());
+  for (std::size_t i = 0; i < whole.code.size(); ++i) {
+    if (!needed[i]) continue;
+    auto f = whole.code[i];
+    if (f.op == ScalarOp::input) {
+      used.push_back(f.a);
+      f.a = static_cast<std::uint16_t>(used.size() - 1);
+    } else if (f.op != ScalarOp::constant) {
+      f.a = renamed[f.a];
+      if (operands_of(f.op) > 1) f.b = renamed[f.b];
+      if (operands_of(f.op) > 2) f.c = renamed[f.c];
+    }
+    renamed[i] = part.append(f);
+  }
+  part.inputs = static_cast<std::uint16_t>(used.size());
+  for (const auto output : outputs) part.outputs.push_back(renamed[output]);
+  return {std::move(part), std::move(used)};
+}
+
+// Axes of `domain` along which a tensor of `shape` is repeated.
+inline std::vector<std::int64_t> repeated_axes(const Shape& shape, const Shape& domain) {
+  std::vector<std::int64_t> axes;
+  const auto missing = domain.rank() - shape.rank();
+  for (std::size_t axis = 0; axis < domain.rank(); ++axis)
+    if (domain[axis] != 1 && (axis < missing || shape[axis - missing] == 1)) axes.push_back(static_cast<std::int64_t>(axis));
+  return axes;
+}
+
+// Nodes for the gradients of every wanted input, given candidates for all inputs of the gradient expression.
+inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, const Expression& forward, const Shape& domain,
+                                                   std::span<const AnyTensor> upstream, std::span<const AnyTensor> outputs) {
+  const ExpressionGradient backward{forward, upstream, !outputs.empty()};
+  std::vector<AnyTensor> candidates{at.inputs.begin(), at.inputs.end()};
+  candidates.insert(candidates.end(), upstream.begin(), upstream.end());
+  candidates.insert(candidates.end(), outputs.begin(), outputs.end());
+  std::vector<AnyTensor> result(at.inputs.size());
+  for (std::uint16_t i = 0; i < at.inputs.size(); ++i) {
+    const auto adjoint = backward.of_input(i);
+    if (!at.wanted[i] || !adjoint || !is_floating(at.inputs[i].dtype())) continue;
+    auto [part, used] = extract(backward.expression(), std::span{&*adjoint, 1});
+    std::vector<AnyTensor> operands;
+    for (const auto input : used) operands.push_back(candidates[input]);
+    const auto axes = repeated_axes(at.inputs[i].shape(), domain);
+    const auto dtype = at.inputs[i].dtype();
+    const AnyTensor gradient = axes.empty() ? map_node(at.graph, std::move(part), operands, domain, dtype, at.where)
+                                            : reduce_node(at.graph, ReduceKind::sum, std::move(part), operands, domain, axes, dtype, at.where);
+    result[i] = reshape(gradient, at.inputs[i].shape(), at.where);
+  }
+  return result;
+}
+
+}  // namespace detail
+
+inline std::vector<AnyTensor> Map::gradient(const GradientContext& at) const {
+  bool readable = true;
+  for (const auto dtype : dtypes) readable = readable && dtype == expression->compute;
+  return detail::expression_gradients(at, *expression, domain, at.upstream, readable ? at.outputs : std::span<const AnyTensor>{});
+}
+
+// A sum hands its upstream to every element; a minimum (maximum) to the elements that attain it, in equal parts.
+inline std::vector<AnyTensor> Reduce::gradient(const GradientContext& at) const {
+  std::vector<AnyTensor> spread(at.upstream.size());
+  for (std::size_t o = 0; o < spread.size(); ++o) {
+    if (!at.upstream[o]) continue;
+    spread[o] = reshape(at.upstream[o], detail::keep_axes(domain, axes), at.where);
+    if (kind == ReduceKind::sum) continue;
+    auto [value, used] = detail::extract(*expression, std::span{&expression->outputs[o], 1});
+    std::vector<AnyTensor> operands;
+    for (const auto input : used) operands.push_back(at.inputs[input]);
+    operands.push_back(reshape(at.outputs[o], spread[o].shape(), at.where));
+    const auto extremum = value.input(value.inputs++);
+    value.outputs = {value.apply(ScalarOp::equal, value.outputs[0], extremum)};
+    const auto attained = map_node(at.graph, value, operands, domain, dtypes[o], at.where);
+    const auto count = reduce_node(at.graph, ReduceKind::sum, std::move(value), operands, domain, axes, dtypes[o], at.where);
+    const auto share = apply(ScalarOp::divide, {spread[o], reshape(count, spread[o].shape(), at.where)}, at.where);
+    spread[o] = apply(ScalarOp::multiply, {attained, share}, at.where);
+  }
+  return detail::expression_gradients(at, *expression, domain, spread, {});
+}
+
+}  // namespace replicator

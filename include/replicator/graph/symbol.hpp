@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a functor given to rp::map is called with, once, while tracing: arithmetic on symbols records an expression.
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+
+#include <replicator/graph/expression.hpp>
+
+namespace replicator {
+
+class Symbol {
+ public:
+  Symbol(Expression& expression, std::uint16_t index) : expression_{&expression}, index_{index} {}
+  std::uint16_t index() const { return index_; }
+
+  // Branching on a value cannot be recorded.
+  template <class T>
+    requires std::same_as<T, bool>
+  explicit operator T() const {
+    static_assert(!std::same_as<T, bool>,
+                  "a functor given to rp::map is called once, on symbols: it cannot branch on a value; use rp::select(condition, a, b)");
+    return false;
+  }
+
+  friend Symbol operator+(Symbol a, Symbol b) { return a.with(ScalarOp::add, b); }
+  friend Symbol operator-(Symbol a, Symbol b) { return a.with(ScalarOp::subtract, b); }
+  friend Symbol operator*(Symbol a, Symbol b) { return a.with(ScalarOp::multiply, b); }
+  friend Symbol operator/(Symbol a, Symbol b) { return a.with(ScalarOp::divide, b); }
+  friend Symbol operator<(Symbol a, Symbol b) { return a.with(ScalarOp::less, b); }
+  friend Symbol operator<=(Symbol a, Symbol b) { return a.with(ScalarOp::less_equal, b); }
+  friend Symbol operator>(Symbol a, Symbol b) { return b.with(ScalarOp::less, a); }
+  friend Symbol operator>=(Symbol a, Symbol b) { return b.with(ScalarOp::less_equal, a); }
+  friend Symbol operator==(Symbol a, Symbol b) { return a.with(ScalarOp::equal, b); }
+  friend Symbol operator&&(Symbol a, Symbol b) { return a.with(ScalarOp::logical_and, b); }
+  friend Symbol operator||(Symbol a, Symbol b) { return a.with(ScalarOp::logical_or, b); }
+  friend Symbol operator!(Symbol a) { return a.with(ScalarOp::logical_not); }
+  friend Symbol operator-(Symbol a) { return a.with(ScalarOp::negate); }
+
+#define REPLICATOR_SCALAR_ON_EITHER_SIDE(op)                                                                  \
+  template <class N>                                                                                          \
+    requires std::is_arithmetic_v<N>                                                                          \
+  friend auto operator op(Symbol a, N b) {                                                                    \
+    return a op a.number(static_cast<double>(b));                                                             \
+  }                                                                                                           \
+  template <class N>                                                                                          \
+    requires std::is_arithmetic_v<N>                                                                          \
+  friend auto operator op(N a, Symbol b) {                                                                    \
+    return b.number(static_cast<double>(a)) op b;                                                             \
+  }
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(+)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(-)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(*)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(/)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(<)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(<=)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(>)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(>=)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(==)
+#undef REPLICATOR_SCALAR_ON_EITHER_SIDE
+
+  friend Symbol abs(Symbol a) { return a.with(ScalarOp::absolute); }
+  friend Symbol sign(Symbol a) { return a.with(ScalarOp::sign); }
+  friend Symbol sqrt(Symbol a) { return a.with(ScalarOp::square_root); }
+  friend Symbol exp(Symbol a) { return a.with(ScalarOp::exponential); }
+  friend Symbol log(Symbol a) { return a.with(ScalarOp::logarithm); }
+  friend Symbol tanh(Symbol a) { return a.with(ScalarOp::hyperbolic_tangent); }
+  friend Symbol sin(Symbol a) { return a.with(ScalarOp::sine); }
+  friend Symbol cos(Symbol a) { return a.with(ScalarOp::cosine); }
+  friend Symbol floor(Symbol a) { return a.with(ScalarOp::floor); }
+  friend Symbol relu(Symbol a) { return a.with(ScalarOp::rectify); }
+  friend Symbol min(Symbol a, Symbol b) { return a.with(ScalarOp::minimum, b); }
+  friend Symbol max(Symbol a, Symbol b) { return a.with(ScalarOp::maximum, b); }
+  friend Symbol pow(Symbol a, Symbol b) { return a.with(ScalarOp::power, b); }
+  friend Symbol min(Symbol a, double b) { return min(a, a.number(b)); }
+  friend Symbol max(Symbol a, double b) { return max(a, a.number(b)); }
+  friend Symbol pow(Symbol a, double b) { return pow(a, a.number(b)); }
+  // a * b + c with one rounding.
+  friend Symbol fma(Symbol a, Symbol b, Symbol c) { return {*a.expression_, a.expression_->apply(ScalarOp::multiply_add, a.index_, b.index_, c.index_)}; }
+  // condition ? yes : no, element by element.
+  friend Symbol select(Symbol condition, Symbol yes, Symbol no) {
+    return {*condition.expression_, condition.expression_->apply(ScalarOp::select, condition.index_, yes.index_, no.index_)};
+  }
+  friend Symbol select(Symbol condition, double yes, Symbol no) { return select(condition, no.number(yes), no); }
+  friend Symbol select(Symbol condition, Symbol yes, double no) { return select(condition, yes, yes.number(no)); }
+  friend Symbol select(Symbol condition, double yes, double no) { return select(condition, condition.number(yes), condition.number(no)); }
+
+ private:
+  Symbol with(ScalarOp op) const { return {*expression_, expression_->apply(op, index_)}; }
+  Symbol with(ScalarOp op, Symbol b) const { return {*expression_, expression_->apply(op, index_, b.index_)}; }
+  Symbol number(double value) const { return {*expression_, expression_->constant(value)}; }
+
+  Expression* expression_;
+  std::uint16_t index_;
+};
+
+}  // namespace replicator

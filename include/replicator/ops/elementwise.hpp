@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise operations. Shapes broadcast as NumPy's do; everything throws BuildError with the user's line.
+#pragma once
+
+#include <functional>
+#include <source_location>
+#include <type_traits>
+#include <utility>
+
+#include <replicator/graph/symbol.hpp>
+#include <replicator/graph/tensor.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+// Calls f on one symbol for each input.
+template <class F, std::size_t... I>
+Expression record(F& f, DType compute, std::index_sequence<I...>) {
+  Expression e;
+  e.compute = compute;
+  e.inputs = sizeof...(I);
+  const std::uint16_t inputs[] = {e.input(I)...};
+  const auto result = std::invoke(f, Symbol{e, inputs[I]}...);
+  static_assert(std::is_same_v<std::remove_cv_t<decltype(result)>, Symbol>,
+                "a functor given to rp::map must return the expression of its arguments (an rp::Symbol)");
+  e.outputs = {result.index()};
+  return e;
+}
+
+template <Element T>
+Tensor<T> unary(ScalarOp op, Tensor<T> x, Location where) {
+  return Tensor<T>{apply(op, {x.any()}, where)};
+}
+
+template <Element T>
+Tensor<bool> compare(ScalarOp op, Tensor<T> a, Tensor<T> b, Location where) {
+  Expression e;
+  e.compute = compute_type(dtype_of<T>);
+  e.inputs = 2;
+  e.outputs = {e.apply(op, e.input(0), e.input(1))};
+  const AnyTensor operands[] = {a, b};
+  return Tensor<bool>{map_node(a.graph(), std::move(e), operands, DType::boolean, where)};
+}
+
+}  // namespace detail
+
+// y[i] = f(x0[i], x1[i], ...): f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
+// && || !, abs sign sqrt exp log tanh sin cos floor relu min max pow fma select, and numbers. Differentiable to any order.
+//   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
+template <class F, Element T, std::same_as<Tensor<T>>... More>
+struct map : Tensor<T> {
+  map(F f, Tensor<T> x, More... more, std::source_location where = std::source_location::current())
+      : Tensor<T>{make(f, where, x, more...)} {}
+
+ private:
+  static AnyTensor make(F& f, Location where, const Tensor<T>& x, const More&... more) {
+    const AnyTensor operands[] = {x, more...};
+    return map_node(x.graph(), detail::record(f, compute_type(dtype_of<T>), std::make_index_sequence<1 + sizeof...(More)>{}), operands, dtype_of<T>, where);
+  }
+};
+template <class F, Element T, class... More>
+map(F, Tensor<T>, More...) -> map<F, T, Tensor<typename More::element_type>...>;
+
+template <Element T> Tensor<T> abs(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::absolute, x, where); }
+template <Element T> Tensor<T> sign(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::sign, x, where); }
+template <FloatingElement T> Tensor<T> sqrt(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::square_root, x, where); }
+template <FloatingElement T> Tensor<T> exp(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::exponential, x, where); }
+template <FloatingElement T> Tensor<T> log(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::logarithm, x, where); }
+template <FloatingElement T> Tensor<T> tanh(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::hyperbolic_tangent, x, where); }
+template <FloatingElement T> Tensor<T> sin(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::sine, x, where); }
+template <FloatingElement T> Tensor<T> cos(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::cosine, x, where); }
+template <FloatingElement T> Tensor<T> floor(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::floor, x, where); }
+// max(x, 0); its derivative at 0 is 0.
+template <Element T> Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::rectify, x, where); }
+
+// Ties: the gradient goes to the left operand.
+template <Element T>
+Tensor<T> minimum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{apply(ScalarOp::minimum, {a.any(), b.any()}, where)};
+}
+template <Element T>
+Tensor<T> maximum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{apply(ScalarOp::maximum, {a.any(), b.any()}, where)};
+}
+template <FloatingElement T>
+Tensor<T> pow(Tensor<T> a, double exponent, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{apply(ScalarOp::power, a.any(), exponent, where)};
+}
+
+template <Element T>
+Tensor<bool> less(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
+  return detail::compare(ScalarOp::less, a, b, where);
+}
+template <Element T>
+Tensor<bool> equal(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
+  return detail::compare(ScalarOp::equal, a, b, where);
+}
+
+// condition ? yes : no, element by element, broadcast.
+template <Element T>
+Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, Tensor<T> no, std::source_location where = std::source_location::current()) {
+  Expression e;
+  e.compute = compute_type(dtype_of<T>);
+  e.inputs = 3;
+  e.outputs = {e.apply(ScalarOp::select, e.input(0), e.input(1), e.input(2))};
+  const AnyTensor operands[] = {condition, yes, no};
+  return Tensor<T>{map_node(yes.graph(), std::move(e), operands, dtype_of<T>, where)};
+}
+
+// Floating to integer truncates; to bool: not zero.
+template <Element To, Element From>
+Tensor<To> cast(Tensor<From> x, std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<To, From>) return x;
+  else {
+    Expression e;
+    e.compute = compute_type(dtype_of<From>);
+    e.inputs = 1;
+    e.outputs = {e.input(0)};
+    const AnyTensor operands[] = {x};
+    return Tensor<To>{map_node(x.graph(), std::move(e), operands, dtype_of<To>, where)};
+  }
+}
+
+// The same value; no gradient flows back.
+template <Element T>
+Tensor<T> stop_gradient(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{compute(x.graph(), StopGradient{}, {x.any()}, where)};
+}
+
+// A tensor with these values; a ReplicaContext stands for its graph.
+template <Element T>
+Tensor<T> constant(Graph& graph, Array<T> values, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{constant_node(graph, std::move(values).any(), where)};
+}
+template <Element T>
+Tensor<T> full(Graph& graph, Shape shape, T value, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{fill(graph, {dtype_of<T>, shape}, static_cast<double>(value), where)};
+}
+template <Element T>
+Tensor<T> zeros_like(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return full<T>(x.graph(), x.shape(), T{}, where);
+}
+
+}  // namespace replicator

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions over axes. Negative axes count from the end; no axes means all.
+#pragma once
+
+#include <algorithm>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include <replicator/graph/tensor.hpp>
+
+namespace replicator {
+
+struct Axes {
+  std::vector<std::int64_t> axes;  // empty: all
+  bool keep = false;               // keep the reduced axes with extent 1
+
+  Axes() = default;
+  Axes(std::initializer_list<std::int64_t> list, bool keep_axes = false) : axes{list}, keep{keep_axes} {}
+};
+
+namespace detail {
+
+// Sorted, non-negative, checked.
+inline std::vector<std::int64_t> resolve_axes(const Axes& axes, const Shape& shape, std::string_view operation, Location where) {
+  const auto rank = static_cast<std::int64_t>(shape.rank());
+  std::vector<std::int64_t> result;
+  for (auto axis : axes.axes) {
+    if (axis < -rank || axis >= rank)
+      throw BuildError{std::string{operation} + " at " + where.text() + ": the axis " + std::to_string(axis) + " does not exist in the shape " +
+                       shape.text()};
+    result.push_back(axis < 0 ? axis + rank : axis);
+  }
+  if (axes.axes.empty())
+    for (std::int64_t axis = 0; axis < rank; ++axis) result.push_back(axis);
+  std::sort(result.begin(), result.end());
+  if (std::adjacent_find(result.begin(), result.end()) != result.end())
+    throw BuildError{std::string{operation} + " at " + where.text() + ": an axis is named twice"};
+  return result;
+}
+
+inline AnyTensor reduce(ReduceKind kind, AnyTensor x, const Axes& axes, std::string_view operation, Location where) {
+  const auto resolved = resolve_axes(axes, x.shape(), operation, where);
+  Expression e;
+  e.compute = compute_type(x.dtype());
+  e.inputs = 1;
+  e.outputs = {e.input(0)};
+  const AnyTensor result = reduce_node(x.graph(), kind, std::move(e), {&x, 1}, x.shape(), resolved, x.dtype(), where);
+  return axes.keep ? reshape(result, keep_axes(x.shape(), resolved), where) : result;
+}
+
+inline std::int64_t reduced_elements(const Shape& shape, std::span<const std::int64_t> axes) {
+  std::int64_t n = 1;
+  for (const auto axis : axes) n *= shape[static_cast<std::size_t>(axis)];
+  return n;
+}
+
+}  // namespace detail
+
+template <Element T>
+Tensor<T> sum(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::reduce(ReduceKind::sum, x, axes, "sum", where)};
+}
+
+// The sum divided by the number of elements.
+template <FloatingElement T>
+Tensor<T> mean(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
+  const auto n = detail::reduced_elements(x.shape(), detail::resolve_axes(axes, x.shape(), "mean", where));
+  return Tensor<T>{apply(ScalarOp::divide, detail::reduce(ReduceKind::sum, x, axes, "mean", where), static_cast<double>(n), where)};
+}
+
+// Where several elements attain the extremum, each gets an equal part of the gradient.
+template <Element T>
+Tensor<T> max(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::reduce(ReduceKind::max, x, axes, "max", where)};
+}
+template <Element T>
+Tensor<T> min(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::reduce(ReduceKind::min, x, axes, "min", where)};
+}
+
+}  // namespace replicator
