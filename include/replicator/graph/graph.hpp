@@ -50,6 +50,7 @@ class Graph {
       variable_index_.emplace(declaration.name, index);
       variables_.push_back(std::move(declaration));
       current_.emplace_back();
+      start_.emplace_back();
       return index;
     }
     require_same(variables_[found->second], declaration);
@@ -57,10 +58,15 @@ class Graph {
   }
   // The variable's value at this point of the program: this replica's last assignment, or the step's start.
   AnyTensor read(std::uint32_t variable, Location where) {
-    auto& current = current_[variable];
-    if (!current)
-      current = Value{add({Read{variable}, {}, {variables_[variable].type}, where, variables_[variable].name}), 0};
-    return {*this, *current};
+    if (!current_[variable]) {
+      current_[variable] = Value{add({Read{variable}, {}, {variables_[variable].type}, where, variables_[variable].name}), 0};
+      start_[variable] = current_[variable];
+    }
+    return {*this, *current_[variable]};
+  }
+  // The variable's value at the step's start, empty where the step has not read it.
+  AnyTensor start_value(std::uint32_t variable) {
+    return start_[variable] ? AnyTensor{*this, *start_[variable]} : AnyTensor{};
   }
   // Throws BuildError where the type differs from the declaration.
   void assign(std::uint32_t variable, Value value, Location where) {
@@ -81,7 +87,7 @@ class Graph {
     return prefix + std::string{n.kind()} + "#" + std::to_string(index);
   }
 
-  // The label that nodes added from now on carry as a prefix ("layer1.0."), managed by scopes of the layers.
+  // What names of variables begin with at this point of the program ("layer1.0."); see ReplicaContext::scope.
   std::string& scope() { return scope_; }
 
  private:
@@ -101,6 +107,7 @@ class Graph {
   std::vector<VariableDeclaration> variables_;
   std::map<std::string, std::uint32_t, std::less<>> variable_index_;
   std::vector<std::optional<Value>> current_;
+  std::vector<std::optional<Value>> start_;
   std::string scope_;
 };
 

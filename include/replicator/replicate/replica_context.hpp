@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step function knows of the replica it is traced for.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/placeholder.hpp>
+#include <replicator/graph/tensor.hpp>
+#include <replicator/replicate/variable.hpp>
+
+namespace replicator {
+
+struct VariableOptions {
+  VariableKind kind = VariableKind::mirrored;
+  bool trainable = true;  // minimize() updates it; only mirrored variables can be trained
+};
+
+class ReplicaContext {
+ public:
+  explicit ReplicaContext(Graph& graph) : graph_{&graph} {}
+
+  int id() const { return graph_->replica(); }
+  int count() const { return graph_->replicas(); }
+  Graph& graph() const { return *graph_; }
+  operator Graph&() const { return *graph_; }  // NOLINT: implicit on purpose
+
+  // Declares the variable `scope + name`, or finds it: the same name gives the same variable in every step function of
+  // the Replicator. Throws BuildError where type or kind differ from an earlier declaration.
+  template <Element T>
+  Variable<T> variable(std::string_view name, Shape shape, Initializer initializer, VariableOptions options = {},
+                       std::source_location where = std::source_location::current()) {
+    return {*graph_, graph_->declare({graph_->scope() + std::string{name}, {dtype_of<T>, shape}, options.kind,
+                                      options.trainable && options.kind == VariableKind::mirrored && is_floating(dtype_of<T>),
+                                      std::move(initializer), where})};
+  }
+
+  // The trainable variables of element type T that this step has read so far, in the order of declaration.
+  template <FloatingElement T>
+  std::vector<Variable<T>> trainable_variables() {
+    std::vector<Variable<T>> result;
+    for (std::uint32_t i = 0; i < graph_->variables().size(); ++i) {
+      const auto& declaration = graph_->variables()[i];
+      if (declaration.trainable && declaration.type.dtype == dtype_of<T> && graph_->start_value(i)) result.emplace_back(*graph_, i);
+    }
+    return result;
+  }
+
+  // Steps done before this one: an int64 scalar, the same on every replica.
+  Tensor<std::int64_t> step(std::source_location where = std::source_location::current()) {
+    return Tensor<std::int64_t>{
+        graph_->tensor(graph_->add({Input{Input::Source::step, 0}, {}, {TensorType{DType::int64, {}}}, where, {}}))};
+  }
+
+  // Names of variables declared while it lives begin with `name` and a dot.
+  class Scope {
+   public:
+    Scope(Graph& graph, std::string_view name) : graph_{graph}, outer_{graph.scope()} { graph_.scope() += std::string{name} + "."; }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope() { graph_.scope() = outer_; }
+
+   private:
+    Graph& graph_;
+    std::string outer_;
+  };
+  [[nodiscard]] Scope scope(std::string_view name) { return {*graph_, name}; }
+
+ private:
+  Graph* graph_;
+};
+
+}  // namespace replicator

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+
+#include <replicator/graph/tensor.hpp>
+
+namespace replicator {
+
+// A handle on a variable within one replica's step. Reads see the step's start plus this replica's own assignments in
+// program order; all assignments take effect together when the step has succeeded.
+template <Element T>
+class Variable {
+ public:
+  Variable(Graph& graph, std::uint32_t index) : graph_{&graph}, index_{index} {}
+
+  Tensor<T> read(std::source_location where = std::source_location::current()) const { return Tensor<T>{graph_->read(index_, where)}; }
+  operator Tensor<T>() const { return Tensor<T>{graph_->read(index_, declaration().where)}; }  // NOLINT: implicit on purpose
+  // Throws BuildError where the shape differs. A mirrored variable must be given a value that is the same on all replicas.
+  void assign(Tensor<T> value, std::source_location where = std::source_location::current()) const {
+    graph_->assign(index_, value.any().value(), where);
+  }
+  const std::string& name() const { return declaration().name; }
+  const Shape& shape() const { return declaration().type.shape; }
+  std::uint32_t index() const { return index_; }
+
+ private:
+  const VariableDeclaration& declaration() const { return graph_->variables()[index_]; }
+
+  Graph* graph_;
+  std::uint32_t index_;
+};
+
+}  // namespace replicator
