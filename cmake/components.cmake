@@ -90,6 +90,7 @@ function(replicator_find_cuda)
     return()
   endif()
   find_package(CUDAToolkit QUIET)
+  set(CMAKE_MESSAGE_LOG_LEVEL WARNING)  # CCCL reports its search even when asked to be quiet
   find_package(CCCL CONFIG QUIET HINTS "${CUDAToolkit_LIBRARY_DIR}/cmake")
   if(NOT TARGET CUDA::cudart_static)
     set(reason "libcudart_static not found (it comes with the CUDA toolkit)" PARENT_SCOPE)
