@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of float32 matrices by oneDNN, on row-major memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include <replicator/cpu/onednn.hpp>
+#include <replicator/ops/matmul.hpp>
+
+namespace replicator::cpu::onednn {
+
+class MatmulPrimitive final : public Executable {
+ public:
+  MatmulPrimitive(PrimitiveDescription description, const std::array<dnnl_memory_desc_t, 3>& memory)
+      : memory_{memory}, primitive_{std::move(description)} {
+    input_layouts.resize(2);
+    output_layouts.resize(1);
+    in_place = {-1};
+    scratch_bytes = primitive_.scratch_bytes();
+  }
+  void run(const Launch& launch) const override {
+    const Argument arguments[] = {{DNNL_ARG_SRC, &memory_[0], launch.inputs[0]},
+                                  {DNNL_ARG_WEIGHTS, &memory_[1], launch.inputs[1]},
+                                  {DNNL_ARG_DST, &memory_[2], launch.outputs[0]}};
+    primitive_.run(arguments, launch.scratch);
+  }
+
+ private:
+  std::array<dnnl_memory_desc_t, 3> memory_;
+  Primitive primitive_;
+};
+
+// A matrix, or a batch of them: row-major, or row-major before a transposition.
+inline dnnl_memory_desc_t matrix(const Shape& shape, std::int64_t batch, std::int64_t rows, std::int64_t columns,
+                                 bool transposed) {
+  const std::array<std::int64_t, 3> extents{batch, rows, columns};
+  const std::array<std::int64_t, 3> strides{rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
+  const std::size_t skip = 3 - shape.rank();
+  return strided(std::span{extents}.subspan(skip), dnnl_f32, strides.data() + skip);
+}
+
+inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
+  const auto& op = *request.operation.get<Matmul>();
+  const Shape& a = request.inputs[0].shape;
+  const Shape& b = request.inputs[1].shape;
+  if (request.outputs[0].dtype != DType::float32 || a.elements() == 0 || b.elements() == 0) return nullptr;
+  const OpenMpThreads guard{request.threads};
+  const auto e = matmul_extents(op, a, b);
+  const std::array memory{matrix(a, e.batch, e.rows, e.depth, op.transpose_a),
+                          matrix(b, e.batch, e.depth, e.columns, op.transpose_b), matrix(a, e.batch, e.rows, e.columns, false)};
+  dnnl_matmul_desc_t description;
+  require(dnnl_matmul_desc_init(&description, &memory[0], &memory[1], nullptr, &memory[2]), "dnnl_matmul_desc_init");
+  auto described = describe(&description);
+  if (!described) return nullptr;
+  return std::make_unique<MatmulPrimitive>(std::move(described), memory);
+}
+
+inline constexpr Kernel matmul_kernel{"oneDNN matmul", &make_matmul};
+inline const bool matmul_registered = register_kernel<Matmul>(DeviceKind::cpu, KernelTier::library, &matmul_kernel);
+
+}  // namespace replicator::cpu::onednn

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows that slide over the two spatial axes of NCHW: what convolution and pooling share.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include <replicator/core/error.hpp>
+
+namespace replicator {
+
+using Extents2d = std::array<std::int64_t, 2>;  // height, width
+
+// Rows and columns added around an image: {1, 1} is one on every side, {{0, 1}, {0, 1}} one below and one at the right.
+struct SpatialPadding {
+  Extents2d low{};
+  Extents2d high{};
+
+  constexpr SpatialPadding() = default;
+  constexpr SpatialPadding(std::int64_t height, std::int64_t width) : low{height, width}, high{height, width} {}
+  constexpr SpatialPadding(Extents2d low_high_of_height, Extents2d low_high_of_width)
+      : low{low_high_of_height[0], low_high_of_width[0]}, high{low_high_of_height[1], low_high_of_width[1]} {}
+
+  friend bool operator==(const SpatialPadding&, const SpatialPadding&) = default;
+};
+
+namespace detail {
+// How many positions a window takes along one axis. Throws BuildError where there is none.
+inline std::int64_t window_positions(std::int64_t extent, std::int64_t window, std::int64_t stride, std::int64_t dilation,
+                                     std::int64_t low, std::int64_t high) {
+  if (stride < 1 || dilation < 1 || low < 0 || high < 0)
+    throw BuildError{"asked for stride " + std::to_string(stride) + ", dilation " + std::to_string(dilation) + " and padding " +
+                     std::to_string(low) + ", " + std::to_string(high) + ": stride and dilation start at 1, padding at 0"};
+  const std::int64_t reach = dilation * (window - 1) + 1;
+  const std::int64_t padded = low + extent + high;
+  if (window < 1 || extent < 1 || reach > padded)
+    throw BuildError{"a window of " + std::to_string(window) + (dilation > 1 ? " with dilation " + std::to_string(dilation) : "") +
+                     " does not fit an extent of " + std::to_string(extent) + " with padding " + std::to_string(low) + ", " +
+                     std::to_string(high) + ": take a smaller window or more padding"};
+  return (padded - reach) / stride + 1;
+}
+}  // namespace detail
+
+}  // namespace replicator
