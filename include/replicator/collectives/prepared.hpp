@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every prepared collective has in common: its memory, waiting, and the words for a peer that does not come.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include <replicator/collectives/communicator.hpp>
+#include <replicator/collectives/layout.hpp>
+#include <replicator/collectives/reduction.hpp>
+
+namespace replicator::collectives::detail {
+
+// Words that ranks signal with. Stored seq_cst, so that a notifier that sees no sleeper has been seen by all waiters.
+inline void publish(std::byte* word, std::uint64_t value) {
+  std::atomic_ref<std::uint64_t>{*reinterpret_cast<std::uint64_t*>(word)}.store(value);
+}
+inline std::uint64_t observe(const std::byte* word) {
+  // atomic_ref wants a mutable object even to load.
+  auto* value = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(word));
+  return std::atomic_ref<std::uint64_t>{*value}.load();
+}
+
+// Computes one local instruction on resolved addresses.
+struct Arithmetic {
+  DType dtype;
+  Reduction reduction;
+  int replicas;
+  CombineFunction combine;
+
+  Arithmetic(const CollectiveSpec& spec, const Schedule& schedule)
+      : dtype{spec.dtype},
+        reduction{spec.reduction},
+        replicas{schedule.blocks.replicas()},
+        combine{reduces(schedule.kind) ? combine_function(spec.dtype, spec.reduction) : nullptr} {}
+
+  void run(Action action, std::byte* dst, const std::byte* left, const std::byte* right, std::int64_t elements,
+           bool root) const {
+    if (elements == 0) return;
+    if (action == Action::reduce)
+      combine(dst, left, right, elements);
+    else
+      std::memcpy(dst, left, static_cast<std::size_t>(elements) * size_of(dtype));
+    if (root) finish_root(dtype, reduction, dst, elements, replicas);
+  }
+};
+
+template <transport::Transport T>
+class Prepared : public Collective {
+ public:
+  int inputs() const override { return inputs_; }
+  std::byte* input(int index) override { return region_.data + layout_.input(index); }
+  std::byte* output() override { return region_.data + layout_.output(); }
+
+  void wait(transport::Clock::time_point deadline) override {
+    if (advance()) return;
+    if (!transport_.wait([this] { return advance(); }, deadline)) throw late();
+  }
+
+ protected:
+  // `more`: bytes behind the layout's.
+  Prepared(T& transport, const CollectiveSpec& spec, const Schedule& schedule, int pieces, std::size_t more)
+      : transport_{transport},
+        layout_{spec, schedule, pieces},
+        blocks_{schedule.blocks},
+        arithmetic_{spec, schedule},
+        name_{spec.name.empty() ? std::string{name_of(spec.kind)} : spec.name},
+        inputs_{static_cast<int>(schedule.inputs(transport.rank()).size())},
+        region_{transport.allocate(layout_.end() + more)} {}
+
+  // A rank that this one waits for, or -1.
+  virtual int missing_rank() const = 0;
+
+  void require_idle(bool running) const {
+    if (running) throw BuildError{name_ + " was started while its last step is under way: wait() for it first"};
+  }
+
+  CommunicationError late() const {
+    const int rank = missing_rank();
+    std::string text = name_ + ": rank " + std::to_string(transport_.rank()) + " waited until the deadline";
+    if (rank >= 0)
+      text += " for rank " + std::to_string(rank) + " (replicas " + std::to_string(blocks_.begin(rank)) + " to " +
+              std::to_string(blocks_.end(rank) - 1) + ")";
+    text += "; " + std::to_string(moved_) + " bytes had moved here. It is stopped, dead or slow: look there, or allow "
+            "more time with --deadline";
+    return {text, rank};
+  }
+
+  T& transport_;
+  Layout layout_;
+  ReplicaBlocks blocks_;
+  Arithmetic arithmetic_;
+  std::string name_;
+  int inputs_;
+  transport::Region region_;
+  std::uint64_t moved_ = 0;  // bytes written in this step
+};
+
+}  // namespace replicator::collectives::detail

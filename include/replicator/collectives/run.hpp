@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes a Communicator of a Transport.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <replicator/collectives/communicator.hpp>
+#include <replicator/collectives/lower.hpp>
+#include <replicator/collectives/mailbox.hpp>
+#include <replicator/collectives/runner.hpp>
+
+namespace replicator::collectives {
+
+// Bytes of a chunk that are worth a piece of their own: half of a core's second cache.
+inline constexpr std::size_t default_piece_bytes = 256 * 1024;
+
+namespace detail {
+
+// `T` may be a reference.
+template <class T>
+class TransportCommunicator final : public Communicator {
+  using Wire = std::remove_reference_t<T>;
+
+ public:
+  TransportCommunicator(T&& transport, const ReplicaBlocks& blocks, std::size_t piece_bytes)
+      : transport_{std::forward<T>(transport)}, blocks_{blocks}, piece_bytes_{piece_bytes} {
+    if (transport_.size() != blocks.ranks())
+      throw BuildError{"replicas were dealt to " + std::to_string(blocks.ranks()) + " ranks, but the transport has " +
+                       std::to_string(transport_.size())};
+  }
+
+  int rank() const override { return transport_.rank(); }
+  int size() const override { return blocks_.ranks(); }
+  const ReplicaBlocks& blocks() const override { return blocks_; }
+
+  std::unique_ptr<Collective> prepare(const CollectiveSpec& spec, const Schedule& schedule) override {
+    require_fit(spec, schedule);
+    const int pieces = piece_count(spec, schedule);
+    if constexpr (transport::PeerReadable<Wire>) {
+      if (blocks_.ranks() > 1 && loads_only_inputs(schedule) &&
+          Mailbox<Wire>::payload_bytes(spec, schedule) <= mailbox_limit_bytes)
+        return std::make_unique<Mailbox<Wire>>(transport_, spec, schedule);
+      return std::make_unique<Runner<Wire>>(transport_, spec, schedule, pieces);
+    } else {
+      return std::make_unique<Runner<Wire>>(transport_, spec, lower(schedule), pieces);
+    }
+  }
+
+  void check() override { transport_.progress(); }
+
+ private:
+  void require_fit(const CollectiveSpec& spec, const Schedule& schedule) const {
+    const std::string asked = spec.name.empty() ? std::string{name_of(spec.kind)} : spec.name;
+    const auto refuse = [&](const std::string& what) {
+      throw BuildError{asked + " cannot run by the schedule \"" + schedule.name + "\": " + what};
+    };
+    if (schedule.kind != spec.kind) refuse("that is one for " + std::string{name_of(schedule.kind)});
+    if (schedule.blocks != blocks_)
+      refuse("that is one for " + std::to_string(schedule.blocks.replicas()) + " replicas on " +
+             std::to_string(schedule.ranks()) + " ranks, there are " + std::to_string(blocks_.replicas()) + " on " +
+             std::to_string(blocks_.ranks()));
+    if (spec.kind == Kind::broadcast && schedule.root != spec.root)
+      refuse("its root is replica " + std::to_string(schedule.root) + ", not " + std::to_string(spec.root));
+    if (schedule.any_order && !spec.any_order) refuse("it adds in an order of its own; allow that with any_order");
+    if (spec.elements < 0) refuse("it has " + std::to_string(spec.elements) + " elements");
+    if (reduces(spec.kind)) require_reducible(spec.dtype, spec.reduction);
+  }
+
+  // Equal on every rank; a message tag has room for 255.
+  int piece_count(const CollectiveSpec& spec, const Schedule& schedule) const {
+    const std::size_t block = static_cast<std::size_t>(spec.elements) * size_of(spec.dtype);
+    const std::size_t chunk = block / static_cast<std::size_t>(schedule.chunks);
+    return static_cast<int>(std::clamp<std::size_t>(chunk / piece_bytes_, 1, 64));
+  }
+
+  T transport_;
+  ReplicaBlocks blocks_;
+  std::size_t piece_bytes_;
+};
+
+}  // namespace detail
+
+// The communicator of one rank. Takes the transport, or a reference to one that outlives it. Schedules given to prepare()
+// must pass `check`. `piece_bytes` must be equal on every rank: a chunk is pipelined in pieces of at least this size.
+// Throws BuildError where transport and blocks differ in the number of ranks.
+template <class T>
+  requires transport::Transport<std::remove_reference_t<T>>
+std::unique_ptr<Communicator> make_communicator(T&& transport, const ReplicaBlocks& blocks,
+                                                std::size_t piece_bytes = default_piece_bytes) {
+  return std::make_unique<detail::TransportCommunicator<T>>(std::forward<T>(transport), blocks, piece_bytes);
+}
+
+}  // namespace replicator::collectives

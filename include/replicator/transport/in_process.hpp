@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that are threads of one process. Models Transport and PeerReadable.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <replicator/core/array.hpp>
+#include <replicator/core/error.hpp>
+#include <replicator/transport/transport.hpp>
+
+namespace replicator::transport {
+
+class InProcess;
+
+// What the endpoints of one job share; outlives them.
+class InProcessGroup {
+ public:
+  // Throws BuildError unless ranks >= 1.
+  explicit InProcessGroup(int ranks) : ranks_{ranks} {
+    if (ranks < 1) throw BuildError{"a group of " + std::to_string(ranks) + " ranks: there must be at least one"};
+    for (int rank = 0; rank < ranks; ++rank) inboxes_.emplace_back();
+  }
+  InProcessGroup(const InProcessGroup&) = delete;
+  InProcessGroup& operator=(const InProcessGroup&) = delete;
+
+  int size() const { return ranks_; }
+
+  // From now on every call of every endpoint throws this error; sleepers wake. The first abort counts.
+  void abort(const CommunicationError& error) {
+    {
+      const std::lock_guard lock{mutex_};
+      if (!error_) error_ = error;
+      aborted_.store(true, std::memory_order_release);
+      ++wakes_;
+    }
+    awake_.notify_all();
+  }
+
+ private:
+  friend class InProcess;
+
+  struct Post {
+    int source;
+    std::uint64_t slot;
+    std::byte* data;
+    std::size_t bytes;
+    std::atomic<bool>* done;
+  };
+  // What waits for its other end at one destination.
+  struct Inbox {
+    std::mutex mutex;
+    std::vector<Post> sends;
+    std::vector<Post> recvs;
+  };
+  struct Allocation {
+    std::size_t bytes;
+    std::vector<replicator::detail::AlignedBytes> memory;  // [rank]
+  };
+
+  void throw_if_aborted() const {
+    if (aborted_.load(std::memory_order_acquire)) throw CommunicationError{*error_};
+  }
+
+  // Whoever comes first allocates for all.
+  std::byte* memory(std::uint32_t id, std::size_t bytes, int rank) {
+    const std::lock_guard lock{mutex_};
+    if (id == allocations_.size()) {
+      Allocation& fresh = allocations_.emplace_back(Allocation{bytes, {}});
+      for (int r = 0; r < ranks_; ++r) {
+        fresh.memory.push_back(replicator::detail::aligned_bytes(bytes));
+        std::memset(fresh.memory.back().get(), 0, bytes);
+      }
+    }
+    const Allocation& found = allocations_[id];
+    if (found.bytes != bytes)
+      throw BuildError{"rank " + std::to_string(rank) + " allocates " + std::to_string(bytes) + " B as region " +
+                       std::to_string(id) + ", another rank " + std::to_string(found.bytes) +
+                       " B: every rank must allocate the same sizes in the same order"};
+    return found.memory[static_cast<std::size_t>(rank)].get();
+  }
+
+  void post(int destination, const Post& mine, bool sending) {
+    Inbox& inbox = inboxes_[static_cast<std::size_t>(destination)];
+    {
+      const std::lock_guard lock{inbox.mutex};
+      auto& others = sending ? inbox.recvs : inbox.sends;
+      const auto other = std::find_if(others.begin(), others.end(), [&](const Post& post) {
+        return post.source == mine.source && post.slot == mine.slot;
+      });
+      if (other == others.end()) {
+        (sending ? inbox.sends : inbox.recvs).push_back(mine);
+        return;
+      }
+      if (other->bytes != mine.bytes)
+        throw CommunicationError{"a message from rank " + std::to_string(mine.source) + " to rank " +
+                                     std::to_string(destination) + " has different sizes at its ends: " +
+                                     std::to_string(mine.bytes) + " and " + std::to_string(other->bytes) + " B",
+                                 mine.source};
+      if (mine.bytes != 0) std::memcpy(sending ? other->data : mine.data, sending ? mine.data : other->data, mine.bytes);
+      other->done->store(true, std::memory_order_release);
+      mine.done->store(true, std::memory_order_release);
+      others.erase(other);
+    }
+    wake();
+  }
+
+  // Between counting oneself a sleeper and sleeping, a waiter looks once more; so a word stored (seq_cst) before
+  // sleepers_ was read as zero is seen by that look.
+  void notify() {
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) wake();
+  }
+  void wake() {
+    {
+      const std::lock_guard lock{mutex_};
+      ++wakes_;
+    }
+    awake_.notify_all();
+  }
+
+  // Asleep until something happens. Returns the last ready().
+  bool sleep(const std::function<bool()>& ready, Clock::time_point until) {
+    const Sleeper counted{sleepers_};
+    for (;;) {
+      std::uint64_t before;
+      {
+        const std::lock_guard lock{mutex_};
+        before = wakes_;
+      }
+      throw_if_aborted();
+      if (ready()) return true;
+      std::unique_lock lock{mutex_};
+      if (!awake_.wait_until(lock, until, [&] { return wakes_ != before; })) break;
+    }
+    throw_if_aborted();
+    return ready();
+  }
+
+  struct Sleeper {
+    explicit Sleeper(std::atomic<int>& sleepers) : count{sleepers} { count.fetch_add(1, std::memory_order_seq_cst); }
+    ~Sleeper() { count.fetch_sub(1, std::memory_order_seq_cst); }
+    Sleeper(const Sleeper&) = delete;
+    Sleeper& operator=(const Sleeper&) = delete;
+    std::atomic<int>& count;
+  };
+
+  const int ranks_;
+  std::atomic<bool> aborted_{false};
+  alignas(64) std::atomic<int> sleepers_{0};
+  alignas(64) std::mutex mutex_;  // of all that follows but the inboxes
+  std::condition_variable awake_;
+  std::uint64_t wakes_ = 0;
+  std::optional<CommunicationError> error_;  // written once, before aborted_
+  std::deque<Allocation> allocations_;
+  std::deque<Inbox> inboxes_;  // [rank]
+};
+
+// A rank's end; used by one thread at a time.
+class InProcess {
+ public:
+  // Throws BuildError for a rank outside the group.
+  InProcess(InProcessGroup& group, int rank)
+      : group_{&group}, rank_{rank}, spins_{group.size() <= static_cast<int>(std::thread::hardware_concurrency())} {
+    if (rank < 0 || rank >= group.size())
+      throw BuildError{"rank " + std::to_string(rank) + " of a group of " + std::to_string(group.size())};
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return group_->size(); }
+
+  Region allocate(std::size_t bytes) {
+    group_->throw_if_aborted();
+    const Region region{group_->memory(regions_, bytes, rank_), bytes, regions_};
+    ++regions_;
+    return region;
+  }
+
+  Ticket send(std::span<const std::byte> out, int peer, Slot slot) {
+    // The group only reads through the pointer of a send.
+    return post(const_cast<std::byte*>(out.data()), out.size(), rank_, peer, slot, true);
+  }
+  Ticket recv(std::span<std::byte> in, int peer, Slot slot) {
+    return post(in.data(), in.size(), peer, rank_, slot, false);
+  }
+  bool done(Ticket ticket) {
+    group_->throw_if_aborted();
+    if (!done_[ticket.index].load(std::memory_order_acquire)) return false;
+    free_.push_back(ticket.index);
+    return true;
+  }
+
+  void progress() { group_->throw_if_aborted(); }
+
+  // Spins for 20 us where every rank can have a core, then sleeps.
+  bool wait(const std::function<bool()>& ready, Clock::time_point until) {
+    if (spins_) {
+      const auto spin_until = std::min(until, Clock::now() + std::chrono::microseconds{20});
+      do {
+        group_->throw_if_aborted();
+        if (ready()) return true;
+        __builtin_ia32_pause();
+      } while (Clock::now() < spin_until);
+    }
+    return group_->sleep(ready, until);
+  }
+
+  const std::byte* peer(Region region, int peer) { return group_->memory(region.id, region.bytes, peer); }
+  // Words must have been stored with seq_cst order.
+  void notify() { group_->notify(); }
+
+  // The whole group, see InProcessGroup::abort.
+  void abort(const CommunicationError& error) { group_->abort(error); }
+
+ private:
+  Ticket post(std::byte* data, std::size_t bytes, int source, int destination, Slot slot, bool sending) {
+    group_->throw_if_aborted();
+    if (free_.empty()) {
+      free_.push_back(static_cast<std::uint32_t>(done_.size()));
+      done_.emplace_back(false);
+    }
+    const Ticket ticket{free_.back()};
+    free_.pop_back();
+    done_[ticket.index].store(false, std::memory_order_relaxed);
+    group_->post(destination, {source, slot.value(), data, bytes, &done_[ticket.index]}, sending);
+    return ticket;
+  }
+
+  InProcessGroup* group_;
+  int rank_;
+  bool spins_;
+  std::uint32_t regions_ = 0;
+  std::deque<std::atomic<bool>> done_;  // by ticket; never moves
+  std::vector<std::uint32_t> free_;
+};
+
+static_assert(PeerReadable<InProcess>);
+
+}  // namespace replicator::transport
