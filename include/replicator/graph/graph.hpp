@@ -87,6 +87,9 @@ class Graph {
     return prefix + std::string{n.kind()} + "#" + std::to_string(index);
   }
 
+  // Counts the collectives asked for so far.
+  std::uint32_t next_collective() { return collectives_++; }
+
   // What names of variables begin with at this point of the program ("layer1.0."); see ReplicaContext::scope.
   std::string& scope() { return scope_; }
 
@@ -109,6 +112,7 @@ class Graph {
   std::vector<std::optional<Value>> current_;
   std::vector<std::optional<Value>> start_;
   std::string scope_;
+  std::uint32_t collectives_ = 0;
 };
 
 inline const TensorType& AnyTensor::type() const { return graph_->type(value_); }

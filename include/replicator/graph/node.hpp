@@ -58,6 +58,7 @@ struct Placeholder {
   Reduction reduction = Reduction::sum;
   std::int32_t root = 0;   // broadcast: the replica whose value all receive
   bool any_order = false;  // gives up the fixed order of additions for speed
+  std::uint32_t ordinal = 0;  // which collective of the step this is, in program order: what replicas are matched by
 
   template <class V>
   void describe(V& v) const {
@@ -65,6 +66,7 @@ struct Placeholder {
     v("reduction", reduction);
     v("root", root);
     v("any_order", any_order);
+    v("ordinal", ordinal);
   }
 };
 

@@ -42,6 +42,7 @@ inline AnyTensor placeholder_node(AnyTensor x, Placeholder placeholder, Location
     throw BuildError{what + ": the root " + std::to_string(placeholder.root) + " is not one of the " + std::to_string(graph.replicas()) +
                      " replicas"};
   const TensorType type{x.dtype(), detail::collective_shape(placeholder, x.shape(), graph.replicas(), what)};
+  placeholder.ordinal = graph.next_collective();
   return graph.tensor(graph.add({placeholder, {x.value()}, {type}, where, std::move(label)}));
 }
 

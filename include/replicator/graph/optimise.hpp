@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pure passes, blind to the placement: a replica's graph is optimised as if it were alone.
+#pragma once
+
+#include <replicator/graph/passes/common.hpp>
+#include <replicator/graph/passes/dead_code.hpp>
+#include <replicator/graph/passes/expand.hpp>
+#include <replicator/graph/passes/fuse.hpp>
+#include <replicator/graph/passes/merge_reduces.hpp>
+
+namespace replicator {
+
+inline Graph optimise(const Graph& graph) {
+  using namespace passes;
+  return remove_dead_code(merge_reduces(fuse(merge_common(remove_dead_code(expand(graph))))));
+}
+
+}  // namespace replicator

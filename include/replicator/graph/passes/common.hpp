@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include <replicator/graph/digest.hpp>
+#include <replicator/graph/rewrite.hpp>
+
+namespace replicator::passes {
+
+// Nodes that do the same to the same inputs become one. Placeholders and assignments are kept apart.
+inline Graph merge_common(const Graph& graph) {
+  Rewriter rewriter{graph};
+  std::unordered_map<Digest, std::uint32_t, DigestHash> seen;
+  for (std::uint32_t i = 0; i < graph.nodes().size(); ++i) {
+    const auto& node = graph.node(i);
+    if (node.get<Placeholder>() || node.get<Assign>()) {
+      rewriter.copy(i);
+      continue;
+    }
+    Hasher hasher;
+    hash_node(hasher, graph, node);
+    for (const auto input : node.inputs) {
+      const Value value = rewriter(input);
+      hasher.word((std::uint64_t{value.node} << 32) | value.output);
+    }
+    const auto [found, fresh] = seen.try_emplace(hasher.result(), 0);
+    if (fresh) found->second = rewriter.copy(i);
+    else rewriter.replace(i, found->second);
+  }
+  return std::move(rewriter).finish();
+}
+
+}  // namespace replicator::passes

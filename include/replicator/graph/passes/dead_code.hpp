@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <replicator/graph/rewrite.hpp>
+
+namespace replicator::passes {
+
+// Drops what neither a result, the last assignment of a variable, nor a placeholder needs. Placeholders stay: whether a
+// collective is needed is decided for all replicas together.
+inline Graph remove_dead_code(const Graph& graph) {
+  const auto count = static_cast<std::uint32_t>(graph.nodes().size());
+  std::vector<bool> live(count), assigned(graph.variables().size());
+  for (const auto result : graph.results()) live[result.node] = true;
+  for (std::uint32_t i = count; i-- > 0;) {
+    const auto& node = graph.node(i);
+    if (const auto* assign = node.get<Assign>(); assign && !assigned[assign->variable]) live[i] = assigned[assign->variable] = true;
+    if (node.get<Placeholder>()) live[i] = true;
+    if (live[i])
+      for (const auto input : node.inputs) live[input.node] = true;
+  }
+  Rewriter rewriter{graph};
+  for (std::uint32_t i = 0; i < count; ++i)
+    if (live[i]) rewriter.copy(i);
+  return std::move(rewriter).finish();
+}
+
+}  // namespace replicator::passes

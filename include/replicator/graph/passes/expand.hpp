@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <replicator/graph/rewrite.hpp>
+
+namespace replicator::passes {
+
+// Replaces composite operations by what they are made of, until none is left.
+inline Graph expand(const Graph& graph) {
+  const auto composite = [](const Node& node) { return node.get<Compute>() && node.get<Compute>()->operation.has_expansion(); };
+  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), composite)) return graph;
+  Rewriter rewriter{graph};
+  for (std::uint32_t i = 0; i < graph.nodes().size(); ++i) {
+    const auto& node = graph.node(i);
+    if (!composite(node)) {
+      rewriter.copy(i);
+      continue;
+    }
+    std::vector<AnyTensor> inputs;
+    for (const auto input : node.inputs) inputs.push_back(rewriter.tensor(input));
+    std::vector<Value> outputs;
+    for (const auto& output : node.get<Compute>()->operation.expand({rewriter.to(), inputs, node.where})) outputs.push_back(output.value());
+    rewriter.replace(i, std::move(outputs));
+  }
+  return expand(std::move(rewriter).finish());
+}
+
+}  // namespace replicator::passes

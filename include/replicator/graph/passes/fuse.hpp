@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise fusion: a Map disappears into all the Maps and Reduces that use it where that saves memory traffic.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include <replicator/graph/map.hpp>
+#include <replicator/graph/rewrite.hpp>
+
+namespace replicator::passes {
+
+namespace detail {
+
+inline constexpr std::size_t largest_fused_expression = 32;
+inline constexpr std::size_t most_fused_inputs = 8;
+
+// An elementwise node as an expression over values of the new graph.
+struct Elementwise {
+  Expression expression;
+  std::vector<Value> inputs;
+};
+
+class Fusion {
+ public:
+  explicit Fusion(const Graph& graph) : graph_{graph}, rewriter_{graph}, users_{users_of(graph)}, inlined_(graph.nodes().size()) {
+    for (const auto result : graph.results()) kept_.insert(result.node);
+  }
+
+  Graph run() && {
+    for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
+      const auto& node = graph_.node(i);
+      if (const auto* map = operation_of<Map>(node)) {
+        auto fused = gather(node, *map->expression);
+        if (worth_inlining(i, *map, fused)) inlined_[i] = std::move(fused);
+        else emit(i, Map{std::make_shared<const Expression>(std::move(fused.expression)), map->domain, map->dtypes}, fused.inputs);
+      } else if (const auto* reduce = operation_of<Reduce>(node)) {
+        auto fused = gather(node, *reduce->expression);
+        emit(i, Reduce{reduce->kind, std::make_shared<const Expression>(std::move(fused.expression)), reduce->axes, reduce->domain, reduce->dtypes},
+             fused.inputs);
+      } else {
+        rewriter_.copy(i);
+      }
+    }
+    return std::move(rewriter_).finish();
+  }
+
+ private:
+  // The node's expression with those of its inlined inputs put in place.
+  Elementwise gather(const Node& node, const Expression& expression) {
+    Elementwise result;
+    result.expression.compute = expression.compute;
+    std::vector<std::uint16_t> renamed;
+    for (const auto& instruction : expression.code) {
+      auto f = instruction;
+      if (f.op == ScalarOp::input) {
+        const Value value = node.inputs[f.a];
+        renamed.push_back(inlined_[value.node] ? splice(result, *inlined_[value.node]) : operand(result, rewriter_(value)));
+        continue;
+      }
+      rename(f, renamed);
+      renamed.push_back(result.expression.append(f));
+    }
+    for (const auto output : expression.outputs) result.expression.outputs.push_back(renamed[output]);
+    result.expression.inputs = static_cast<std::uint16_t>(result.inputs.size());
+    return result;
+  }
+  static void rename(ScalarInstruction& f, const std::vector<std::uint16_t>& renamed) {
+    const int n = operands_of(f.op);
+    if (n > 0) f.a = renamed[f.a];
+    if (n > 1) f.b = renamed[f.b];
+    if (n > 2) f.c = renamed[f.c];
+  }
+  static std::uint16_t operand(Elementwise& into, Value value) {
+    std::size_t i = 0;
+    while (i < into.inputs.size() && into.inputs[i] != value) ++i;
+    if (i == into.inputs.size()) into.inputs.push_back(value);
+    return into.expression.input(static_cast<std::uint16_t>(i));
+  }
+  static std::uint16_t splice(Elementwise& into, const Elementwise& part) {
+    std::vector<std::uint16_t> renamed;
+    for (auto f : part.expression.code) {
+      if (f.op == ScalarOp::input) {
+        renamed.push_back(operand(into, part.inputs[f.a]));
+        continue;
+      }
+      rename(f, renamed);
+      renamed.push_back(into.expression.append(f));
+    }
+    return renamed[part.expression.outputs[0]];
+  }
+
+  void emit(std::uint32_t old, AnyOperation operation, const std::vector<Value>& inputs) {
+    const auto& node = graph_.node(old);
+    rewriter_.replace(old, rewriter_.to().add({Compute{std::move(operation)}, inputs, node.outputs, node.where, node.label}));
+  }
+
+  // Can this user take the expression in? It must run over the same domain, in the same type.
+  bool fits(const Map& map, const Node& user) const {
+    const auto* other_map = operation_of<Map>(user);
+    const auto* other_reduce = operation_of<Reduce>(user);
+    if (!other_map && !other_reduce) return false;
+    const auto& domain = other_map ? other_map->domain : other_reduce->domain;
+    const auto& expression = other_map ? *other_map->expression : *other_reduce->expression;
+    return domain == map.domain && expression.compute == map.expression->compute;
+  }
+
+  // With i large inputs and c users: inlined, the users read i c times; stored, it costs i reads, a write and c reads.
+  // Reduces over the same axes count once: they will be merged.
+  bool worth_inlining(std::uint32_t index, const Map& map, const Elementwise& fused) const {
+    if (kept_.contains(index) || users_[index].empty() || map.dtypes.size() != 1 || map.dtypes[0] != map.expression->compute) return false;
+    if (fused.expression.code.size() > largest_fused_expression || fused.inputs.size() > most_fused_inputs) return false;
+    std::set<std::uint32_t> users;
+    std::set<std::vector<std::int64_t>> reductions;
+    for (const auto user : users_[index]) {
+      const auto& node = graph_.node(user);
+      if (!fits(map, node)) return false;
+      if (const auto* reduce = operation_of<Reduce>(node)) reductions.insert(reduce->axes);
+      else users.insert(user);
+    }
+    const auto c = users.size() + reductions.size();
+    if (c > 1 && std::any_of(fused.expression.code.begin(), fused.expression.code.end(), [](const auto& f) { return expensive(f.op); })) return false;
+    std::size_t i = 0;
+    for (const auto input : fused.inputs)
+      if (2 * rewriter_.to().type(input).shape.elements() > map.domain.elements()) ++i;
+    return i * c <= i + 1 + c;
+  }
+  static bool expensive(ScalarOp op) {
+    return op == ScalarOp::exponential || op == ScalarOp::logarithm || op == ScalarOp::hyperbolic_tangent || op == ScalarOp::sine ||
+           op == ScalarOp::cosine || op == ScalarOp::power;
+  }
+
+  const Graph& graph_;
+  Rewriter rewriter_;
+  std::vector<std::vector<std::uint32_t>> users_;
+  std::vector<std::optional<Elementwise>> inlined_;
+  std::set<std::uint32_t> kept_;
+};
+
+}  // namespace detail
+
+inline Graph fuse(const Graph& graph) { return detail::Fusion{graph}.run(); }
+
+}  // namespace replicator::passes

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions over the same domain and axes that share inputs become one node with several outputs: one pass over memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include <replicator/graph/map.hpp>
+#include <replicator/graph/rewrite.hpp>
+
+namespace replicator::passes {
+
+namespace detail {
+
+class ReduceMerging {
+ public:
+  explicit ReduceMerging(const Graph& graph) : graph_{graph}, rewriter_{graph}, group_of_(graph.nodes().size(), none) { find_groups(); }
+
+  Graph run() && {
+    for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) emit(i);
+    return std::move(rewriter_).finish();
+  }
+
+ private:
+  static constexpr std::uint32_t none = ~0u;
+
+  // Reductions at the same depth (how many reductions and collectives lie before) cannot depend on each other.
+  void find_groups() {
+    std::vector<std::uint32_t> depth(graph_.nodes().size());
+    std::map<std::uint32_t, std::vector<std::uint32_t>> by_depth;  // depth -> groups
+    for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
+      const auto& node = graph_.node(i);
+      for (const auto input : node.inputs) depth[i] = std::max(depth[i], depth[input.node]);
+      const auto* reduce = operation_of<Reduce>(node);
+      if (!reduce && !node.get<Placeholder>()) continue;
+      ++depth[i];
+      if (reduce) join(i, *reduce, by_depth[depth[i]]);
+    }
+  }
+  void join(std::uint32_t index, const Reduce& reduce, std::vector<std::uint32_t>& candidates) {
+    for (const auto group : candidates) {
+      const auto& first = *operation_of<Reduce>(graph_.node(groups_[group].front()));
+      if (first.kind != reduce.kind || !(first.domain == reduce.domain) || first.axes != reduce.axes ||
+          first.expression->compute != reduce.expression->compute || !shares_input(groups_[group], index))
+        continue;
+      groups_[group].push_back(index);
+      group_of_[index] = group;
+      return;
+    }
+    group_of_[index] = static_cast<std::uint32_t>(groups_.size());
+    candidates.push_back(group_of_[index]);
+    groups_.push_back({index});
+  }
+  // A shared input of the whole domain: else one pass saves nothing.
+  bool shares_input(const std::vector<std::uint32_t>& group, std::uint32_t index) const {
+    const auto& domain = operation_of<Reduce>(graph_.node(index))->domain;
+    for (const auto member : group)
+      for (const auto a : graph_.node(member).inputs)
+        for (const auto b : graph_.node(index).inputs)
+          if (a == b && graph_.type(a).shape.elements() == domain.elements()) return true;
+    return false;
+  }
+
+  // Emits a node after its inputs; a group as soon as its first member is due.
+  void emit(std::uint32_t index) {
+    if (emitted_.size() <= index) emitted_.resize(graph_.nodes().size());
+    if (emitted_[index]) return;
+    const auto group = group_of_[index];
+    const std::vector<std::uint32_t> members = group == none ? std::vector{index} : groups_[group];
+    for (const auto member : members) emitted_[member] = true;
+    for (const auto member : members)
+      for (const auto input : graph_.node(member).inputs) emit(input.node);
+    if (members.size() == 1) rewriter_.copy(index);
+    else emit_group(members);
+  }
+  void emit_group(const std::vector<std::uint32_t>& members) {
+    const auto& first_node = graph_.node(members.front());
+    const auto& first = *operation_of<Reduce>(first_node);
+    Expression merged;
+    merged.compute = first.expression->compute;
+    std::vector<Value> inputs;
+    Node node{first_node.what, {}, {}, first_node.where, first_node.label};
+    std::vector<DType> dtypes;
+    for (const auto member : members) {
+      const auto& other = graph_.node(member);
+      const auto& reduce = *operation_of<Reduce>(other);
+      append(merged, inputs, other, *reduce.expression);
+      dtypes.insert(dtypes.end(), reduce.dtypes.begin(), reduce.dtypes.end());
+      node.outputs.insert(node.outputs.end(), other.outputs.begin(), other.outputs.end());
+    }
+    merged.inputs = static_cast<std::uint16_t>(inputs.size());
+    node.inputs = inputs;
+    node.what = Compute{Reduce{first.kind, std::make_shared<const Expression>(std::move(merged)), first.axes, first.domain, dtypes}};
+    const auto index = rewriter_.to().add(std::move(node));
+    std::uint32_t output = 0;
+    for (const auto member : members) {
+      std::vector<Value> values;
+      for (std::size_t o = 0; o < graph_.node(member).outputs.size(); ++o) values.push_back({index, output++});
+      rewriter_.replace(member, std::move(values));
+    }
+  }
+  void append(Expression& merged, std::vector<Value>& inputs, const Node& node, const Expression& expression) {
+    std::vector<std::uint16_t> renamed;
+    for (auto f : expression.code) {
+      const int n = operands_of(f.op);
+      if (f.op == ScalarOp::input) {
+        const Value value = rewriter_(node.inputs[f.a]);
+        auto found = std::find(inputs.begin(), inputs.end(), value);
+        if (found == inputs.end()) found = inputs.insert(found, value);
+        f.a = static_cast<std::uint16_t>(found - inputs.begin());
+      }
+      if (n > 0) f.a = renamed[f.a];
+      if (n > 1) f.b = renamed[f.b];
+      if (n > 2) f.c = renamed[f.c];
+      renamed.push_back(merged.append(f));
+    }
+    for (const auto output : expression.outputs) merged.outputs.push_back(renamed[output]);
+  }
+
+  const Graph& graph_;
+  Rewriter rewriter_;
+  std::vector<std::vector<std::uint32_t>> groups_;
+  std::vector<std::uint32_t> group_of_;
+  std::vector<bool> emitted_;
+};
+
+}  // namespace detail
+
+inline Graph merge_reduces(const Graph& graph) { return detail::ReduceMerging{graph}.run(); }
+
+}  // namespace replicator::passes

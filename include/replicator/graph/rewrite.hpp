@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building a graph from another one: what every pass does.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/graph.hpp>
+
+namespace replicator {
+
+class Rewriter {
+ public:
+  explicit Rewriter(const Graph& from) : from_{from}, to_{from.replica(), from.replicas()}, values_(from.nodes().size()) {
+    for (const auto& declaration : from.variables()) to_.declare(declaration);
+  }
+
+  const Graph& from() const { return from_; }
+  Graph& to() { return to_; }
+  const Graph& to() const { return to_; }
+
+  // The new value that stands for an old one.
+  Value operator()(Value old) const { return values_[old.node][old.output]; }
+  AnyTensor tensor(Value old) { return {to_, (*this)(old)}; }
+  bool done(std::uint32_t old) const { return !values_[old].empty() || from_.node(old).outputs.empty(); }
+
+  void replace(std::uint32_t old, std::vector<Value> by) { values_[old] = std::move(by); }
+  void replace(std::uint32_t old, std::uint32_t by) {
+    std::vector<Value> outputs;
+    for (std::uint32_t o = 0; o < from_.node(old).outputs.size(); ++o) outputs.push_back({by, o});
+    replace(old, std::move(outputs));
+  }
+  // The node as it is, on the new values of its inputs.
+  Node renewed(std::uint32_t old) const {
+    Node node = from_.node(old);
+    for (auto& input : node.inputs) input = (*this)(input);
+    return node;
+  }
+  std::uint32_t copy(std::uint32_t old) {
+    const auto index = to_.add(renewed(old));
+    replace(old, index);
+    return index;
+  }
+  Graph finish() && {
+    for (const auto result : from_.results()) to_.results().push_back((*this)(result));
+    return std::move(to_);
+  }
+
+ private:
+  const Graph& from_;
+  Graph to_;
+  std::vector<std::vector<Value>> values_;
+};
+
+// For each node, the nodes that use each of its outputs (once per use).
+inline std::vector<std::vector<std::uint32_t>> users_of(const Graph& graph) {
+  std::vector<std::vector<std::uint32_t>> users(graph.nodes().size());
+  for (std::uint32_t i = 0; i < graph.nodes().size(); ++i)
+    for (const auto input : graph.node(i).inputs) users[input.node].push_back(i);
+  return users;
+}
+
+template <class Op>
+const Op* operation_of(const Node& node) {
+  const auto* compute = node.get<Compute>();
+  return compute ? compute->operation.get<Op>() : nullptr;
+}
+
+}  // namespace replicator
