@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wakes a thread of another process that sleeps until memory changes.
+#pragma once
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <cstdint>
+
+namespace replicator::transport::detail {
+
+// Lies in shared memory, zero at first. std::atomic::wait would use a private futex, which other processes
+// cannot wake.
+struct alignas(64) Doorbell {
+  std::uint32_t rings;
+  std::uint32_t asleep;
+};
+
+// Orders a store before a load: who rings has written its data before it looks whether somebody sleeps, and who
+// falls asleep has said so before it looks at the data once more. One of the two sees the other.
+inline void full_fence() {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"  // the data itself is passed by acquire and release, which it does follow
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#pragma GCC diagnostic pop
+}
+
+// Wakes the owner whether it sleeps or is about to.
+inline void ring(Doorbell& bell) {
+  std::atomic_ref{bell.rings}.fetch_add(1, std::memory_order_release);
+  ::syscall(SYS_futex, &bell.rings, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// The same after a full_fence(), and cheap where nobody sleeps.
+inline void ring_if_asleep(Doorbell& bell) {
+  if (std::atomic_ref{bell.asleep}.load(std::memory_order_relaxed) != 0) ring(bell);
+}
+
+// While it lives, the owner counts as asleep: look at the data after making one, then sleep.
+class Sleeper {
+ public:
+  explicit Sleeper(Doorbell& bell) : bell_{bell} {
+    std::atomic_ref{bell_.asleep}.store(1, std::memory_order_relaxed);
+    seen_ = std::atomic_ref{bell_.rings}.load(std::memory_order_acquire);
+    full_fence();
+  }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+  ~Sleeper() { std::atomic_ref{bell_.asleep}.store(0, std::memory_order_relaxed); }
+
+  // Returns when rung since this was made, at the time, or for no reason.
+  void sleep(std::chrono::steady_clock::time_point until) {
+    const auto rest = std::chrono::duration_cast<std::chrono::nanoseconds>(until - std::chrono::steady_clock::now());
+    const std::int64_t limit = std::clamp<std::int64_t>(rest.count(), 0, 60'000'000'000);
+    const timespec time{static_cast<time_t>(limit / 1'000'000'000), static_cast<long>(limit % 1'000'000'000)};
+    ::syscall(SYS_futex, &bell_.rings, FUTEX_WAIT, seen_, &time, nullptr, 0);
+  }
+
+ private:
+  Doorbell& bell_;
+  std::uint32_t seen_;
+};
+
+// The cores that this process may use.
+inline int usable_cores() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// How long to spin before sleeping: long enough for a peer that is nearly there, not at all where spinning would
+// keep the peer from running.
+inline std::chrono::nanoseconds spin_time(int ranks_here) {
+  return std::chrono::nanoseconds{ranks_here > usable_cores() ? 0 : 20'000};
+}
+
+}  // namespace replicator::transport::detail

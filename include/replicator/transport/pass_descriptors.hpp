@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes of one host give each other open files: over sockets without a name in the file system.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/transport/file_descriptor.hpp>
+#include <replicator/transport/job.hpp>
+
+namespace replicator::transport::detail {
+
+// The job's random token is in the name (nobody else's socket) and in the parcels (nobody else's files).
+struct Parcel {
+  std::uint64_t token = 0;
+  std::int32_t from = 0;
+  std::int32_t files = 0;
+};
+
+inline constexpr std::size_t most_files_per_parcel = 128;  // the kernel takes 253
+
+inline socklen_t abstract_address(std::uint64_t token, int process, sockaddr_un& address) {
+  const std::string name = "replicator-" + std::to_string(token) + "-" + std::to_string(process);
+  address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // a leading zero byte: no file
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+[[noreturn]] inline void fail_to_pass(const std::string& what) {
+  throw CommunicationError{"cannot pass shared memory between processes: " + what + ": " + errno_text(errno), -1};
+}
+
+inline void send_parcel(int socket, Parcel parcel, std::span<const int> files) {
+  parcel.files = static_cast<std::int32_t>(files.size());
+  iovec content{&parcel, sizeof parcel};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(most_files_per_parcel * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  if (!files.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(files.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(files.size_bytes());
+    std::memcpy(CMSG_DATA(header), files.data(), files.size_bytes());
+  }
+  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != sizeof parcel) fail_to_pass("sendmsg");
+}
+
+// Appends what has come to `files`; false at the end of the stream or for a parcel of somebody else.
+inline bool receive_parcel(Job& job, int socket, Parcel& parcel, std::vector<FileDescriptor>& files) {
+  pollfd event{socket, POLLIN, 0};
+  while (::poll(&event, 1, 50) != 1) job.check();
+  iovec content{&parcel, sizeof parcel};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(most_files_per_parcel * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const auto n = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (n < 0 && errno != ECONNRESET) fail_to_pass("recvmsg");
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t at = CMSG_LEN(0); at < header->cmsg_len; at += sizeof(int)) {
+      int number;
+      std::memcpy(&number, reinterpret_cast<const char*>(header) + at, sizeof number);
+      files.emplace_back(number);
+    }
+  }
+  return n == sizeof parcel && parcel.token == job.token();
+}
+
+// All-gather of open files: result[p] are process p's, in its order. Collective.
+inline std::vector<std::vector<FileDescriptor>> exchange_descriptors(Job& job, std::span<const int> mine) {
+  std::vector<std::vector<FileDescriptor>> result(static_cast<std::size_t>(job.size()));
+  for (const int file : mine) result[static_cast<std::size_t>(job.rank())].emplace_back(::dup(file));
+  if (job.size() == 1) return result;
+  sockaddr_un address;
+  const FileDescriptor listener{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  const auto length = abstract_address(job.token(), job.rank(), address);
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) fail_to_pass("bind");
+  if (::listen(listener.get(), job.size()) != 0) fail_to_pass("listen");
+  job.barrier("shared memory: sockets");
+  for (int p = 0; p < job.size(); ++p) {
+    if (p == job.rank()) continue;
+    const FileDescriptor socket{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+    const auto there = abstract_address(job.token(), p, address);
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), there) != 0) fail_to_pass("connect");
+    for (std::size_t i = 0; i == 0 || i < mine.size(); i += most_files_per_parcel)
+      send_parcel(socket.get(), {job.token(), job.rank(), 0},
+                  mine.subspan(i, std::min(most_files_per_parcel, mine.size() - i)));
+  }
+  for (int received = 1; received < job.size();) {
+    pollfd event{listener.get(), POLLIN, 0};
+    ::poll(&event, 1, 50);
+    job.check();
+    const FileDescriptor socket{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+    if (!socket) continue;
+    Parcel parcel;
+    std::vector<FileDescriptor> files;
+    while (receive_parcel(job, socket.get(), parcel, files)) {
+    }
+    if (parcel.token != job.token() || parcel.from < 0 || parcel.from >= job.size()) continue;
+    result[static_cast<std::size_t>(parcel.from)] = std::move(files);
+    ++received;
+  }
+  job.barrier("shared memory: files");
+  return result;
+}
+
+}  // namespace replicator::transport::detail

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transport between ranks on one host, in any number of processes: peers read each other's memory.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/transport/doorbell.hpp>
+#include <replicator/transport/job.hpp>
+#include <replicator/transport/mailbox.hpp>
+#include <replicator/transport/shared_pool.hpp>
+#include <replicator/transport/transport.hpp>
+
+namespace replicator::transport {
+
+// The endpoint of one rank. Its memory is a file without a name that the peers map: nothing is left behind, not even
+// by kill -9. Large data is read by peers in place; messages (up to any size) go through a ring per pair of ranks.
+class SharedMemory {
+ public:
+  // The endpoints of this process's ranks, ascending: process_of_rank[r] owns rank r. Collective over the processes,
+  // called by one thread of each; the endpoints may then go to threads of their own. The job outlives them.
+  // Throws BuildError where the processes cannot share memory.
+  static std::vector<std::unique_ptr<SharedMemory>> create(Job& job, const std::vector<int>& process_of_rank) {
+    const auto pool = std::make_shared<detail::SharedPool>(job, process_of_rank);
+    std::vector<std::unique_ptr<SharedMemory>> result;
+    for (std::size_t r = 0; r < process_of_rank.size(); ++r)
+      if (process_of_rank[r] == job.rank()) result.emplace_back(new SharedMemory{job, pool, r});
+    return result;
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  int rank() const noexcept { return static_cast<int>(rank_); }
+  int size() const noexcept { return static_cast<int>(pool_->ranks()); }
+
+  // Does not wait for the other ranks. Throws BuildError where another one has allocated another size.
+  Region allocate(std::size_t bytes) {
+    job_.check();
+    const auto id = static_cast<std::uint32_t>(regions_.size());
+    pool_->agree(rank_, id, bytes);
+    const auto whole = detail::round_to_pages(bytes == 0 ? 1 : bytes);
+    regions_.push_back(pool_->map(id, end_, whole));
+    end_ += whole;
+    return {regions_.back()[rank_], bytes, id};
+  }
+
+  // The same region of another rank, to be read. It holds zeros until that rank writes to it.
+  const std::byte* peer(Region region, int peer) const {
+    return regions_[region.id][static_cast<std::size_t>(peer)];
+  }
+
+  // After release stores into the own memory: peers that sleep look again.
+  void notify() {
+    detail::full_fence();
+    for (std::size_t r = 0; r < pool_->ranks(); ++r)
+      if (r != rank_) detail::ring_if_asleep(pool_->control(r).bell);
+  }
+
+  Ticket send(std::span<const std::byte> out, int peer, Slot slot) {
+    job_.check();
+    const auto ticket = mailbox_.send(out, peer, slot);
+    progress();
+    return ticket;
+  }
+
+  Ticket recv(std::span<std::byte> in, int peer, Slot slot) {
+    job_.check();
+    return guarded([&] { return mailbox_.recv(in, peer, slot); });
+  }
+
+  bool done(Ticket ticket) {
+    if (mailbox_.done(ticket)) return true;
+    job_.check();
+    return false;
+  }
+
+  void progress() {
+    job_.check();
+    guarded([&] {
+      bool fenced = false;
+      mailbox_.progress([&](int peer) {
+        if (!std::exchange(fenced, true)) detail::full_fence();
+        detail::ring_if_asleep(pool_->control(static_cast<std::size_t>(peer)).bell);
+      });
+      return 0;
+    });
+  }
+
+  bool wait(const std::function<bool()>& ready, Clock::time_point until) {
+    const auto start = Clock::now();
+    do {
+      progress();
+      if (ready()) return true;
+    } while (Clock::now() < std::min(until, start + spin_));
+    while (Clock::now() < until) {
+      detail::Sleeper sleeper{pool_->control(rank_).bell};
+      progress();
+      if (ready()) return true;
+      sleeper.sleep(until);
+    }
+    progress();
+    return ready();
+  }
+
+ private:
+  SharedMemory(Job& job, std::shared_ptr<detail::SharedPool> pool, std::size_t rank)
+      : job_{job},
+        pool_{std::move(pool)},
+        rank_{rank},
+        end_{pool_->head_bytes()},
+        spin_{detail::spin_time(static_cast<int>(pool_->ranks()))},
+        mailbox_{static_cast<int>(rank), rings(true), rings(false)},
+        hook_{job.on_abort([bell = &pool_->control(rank).bell] { detail::ring(*bell); })} {}
+
+  std::vector<detail::SharedRing*> rings(bool incoming) const {
+    std::vector<detail::SharedRing*> result;
+    for (std::size_t r = 0; r < pool_->ranks(); ++r)
+      result.push_back(incoming ? &pool_->ring(r, rank_) : &pool_->ring(rank_, r));
+    return result;
+  }
+
+  // What this rank finds wrong ends the job, with its sentence, for all.
+  template <class Action>
+  std::invoke_result_t<Action&> guarded(Action&& action) {
+    try {
+      return action();
+    } catch (const CommunicationError& error) {
+      job_.abort(error.what(), job_.rank());
+      job_.check();
+      throw;
+    }
+  }
+
+  Job& job_;
+  std::shared_ptr<detail::SharedPool> pool_;
+  std::size_t rank_;
+  std::size_t end_;  // of the file so far
+  std::chrono::nanoseconds spin_;
+  std::vector<std::vector<std::byte*>> regions_;  // by id, then rank
+  detail::Mailbox mailbox_;
+  Job::Hook hook_;
+};
+
+static_assert(PeerReadable<SharedMemory>);
+
+}  // namespace replicator::transport

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// One process's view of the memory of all ranks of a host.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/transport/doorbell.hpp>
+#include <replicator/transport/host_identity.hpp>
+#include <replicator/transport/job.hpp>
+#include <replicator/transport/memory_file.hpp>
+#include <replicator/transport/pass_descriptors.hpp>
+#include <replicator/transport/shared_ring.hpp>
+
+namespace replicator::transport::detail {
+
+// At the start of every rank's file; after it a ring from every rank, then the regions.
+struct ControlPage {
+  static constexpr std::uint32_t most_regions = 4096;
+  Doorbell bell;
+  std::uint64_t region_bytes[most_regions];  // plus 1; 0: not allocated yet
+};
+
+// Shared by the endpoints of a process, so that each region is mapped once per process. Every rank has one file that
+// only grows; the same regions lie at the same places of all files, so allocating needs no word to the others.
+class SharedPool {
+ public:
+  // Collective over the processes of the job.
+  SharedPool(Job& job, const std::vector<int>& process_of_rank) : ranks_{process_of_rank.size()} {
+    check_table(job, process_of_rank);
+    std::vector<MemoryFile> mine;
+    std::vector<int> descriptors;
+    for (const int owner : process_of_rank)
+      if (owner == job.rank()) {
+        mine.push_back(MemoryFile::create());
+        descriptors.push_back(mine.back().descriptor());
+      }
+    auto all = exchange_descriptors(job, descriptors);
+    std::vector<std::size_t> taken(all.size());
+    for (const int owner : process_of_rank) {
+      const auto p = static_cast<std::size_t>(owner);
+      files_.emplace_back(std::move(all[p].at(taken[p]++)));
+      heads_.push_back(files_.back().map(0, head_bytes()));
+    }
+  }
+
+  std::size_t ranks() const { return ranks_; }
+  ControlPage& control(std::size_t rank) const { return *reinterpret_cast<ControlPage*>(heads_[rank].data()); }
+  SharedRing& ring(std::size_t from, std::size_t to) const {
+    return reinterpret_cast<SharedRing*>(heads_[to].data() + round_to_pages(sizeof(ControlPage)))[from];
+  }
+  std::size_t head_bytes() const {
+    return round_to_pages(round_to_pages(sizeof(ControlPage)) + ranks_ * sizeof(SharedRing));
+  }
+
+  // The region `id` of every rank, at `offset` of their files. Any thread; the pointers stay.
+  std::vector<std::byte*> map(std::uint32_t id, std::size_t offset, std::size_t bytes) {
+    const std::scoped_lock lock{mutex_};
+    auto& mappings = regions_[id];
+    for (std::size_t r = mappings.size(); r < ranks_; ++r) mappings.push_back(files_[r].map(offset, bytes));
+    std::vector<std::byte*> result;
+    for (const auto& mapping : mappings) result.push_back(mapping.data());
+    return result;
+  }
+
+  // Notes that `rank` allocates region `id`, and compares with those who have already done so. Throws BuildError.
+  void agree(std::size_t rank, std::uint32_t id, std::size_t bytes) const {
+    if (id >= ControlPage::most_regions)
+      throw BuildError{"rank " + std::to_string(rank) + " allocates more than " +
+                       std::to_string(ControlPage::most_regions) + " shared regions: allocate fewer, larger ones"};
+    std::atomic_ref{control(rank).region_bytes[id]}.store(bytes + 1, std::memory_order_release);
+    full_fence();  // of two ranks at least the later one sees the other
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      const auto theirs = std::atomic_ref{control(r).region_bytes[id]}.load(std::memory_order_acquire);
+      if (theirs != 0 && theirs != bytes + 1)
+        throw BuildError{"rank " + std::to_string(rank) + " allocates " + std::to_string(bytes) +
+                         " bytes as shared region " + std::to_string(id) + ", but rank " + std::to_string(r) +
+                         " allocates " + std::to_string(theirs - 1) +
+                         ": all ranks must allocate the same sizes in the same order"};
+    }
+  }
+
+ private:
+  static void check_table(Job& job, const std::vector<int>& process_of_rank) {
+    for (std::size_t r = 0; r < process_of_rank.size(); ++r)
+      if (process_of_rank[r] < 0 || process_of_rank[r] >= job.size())
+        throw BuildError{"rank " + std::to_string(r) + " is said to be in process " +
+                         std::to_string(process_of_rank[r]) + ", but the job has " + std::to_string(job.size()) +
+                         " processes"};
+    const auto hosts = host_of_processes(job);
+    const auto other = std::find_if(hosts.begin(), hosts.end(), [](int host) { return host != 0; });
+    if (other != hosts.end())
+      throw BuildError{job.describe(static_cast<int>(other - hosts.begin())) + " cannot share memory with " +
+                       job.describe(0) + ": they are on different hosts, or in different namespaces of names; use ucx"};
+  }
+
+  std::size_t ranks_;
+  std::vector<MemoryFile> files_;
+  std::vector<Mapping> heads_;
+  std::mutex mutex_;
+  std::map<std::uint32_t, std::vector<Mapping>> regions_;
+};
+
+}  // namespace replicator::transport::detail

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <signal.h>
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <replicator/transport/shared_memory.hpp>
+
+#include "jobs.hpp"
+#include "traffic.hpp"
+
+using namespace replicator;
+using namespace replicator::test;
+using transport::Job;
+using transport::SharedMemory;
+
+static_assert(transport::Transport<SharedMemory>);
+static_assert(transport::PeerReadable<SharedMemory>);
+
+namespace {
+
+// Every process runs body on each of its endpoints, in a thread each.
+template <class Body>
+std::vector<ProcessResult> run_ranks(const std::vector<int>& process_of_rank, Body body) {
+  const int processes = process_of_rank.back() + 1;
+  return run_job(processes, [&](Job& job) {
+    auto endpoints = SharedMemory::create(job, process_of_rank);
+    return on_threads(endpoints, [&](SharedMemory& endpoint) { return body(job, endpoint); });
+  });
+}
+
+void check_all_empty(const std::vector<ProcessResult>& results) {
+  INFO(describe(results));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 0);
+    CHECK(result.text.empty());
+  }
+}
+
+std::set<std::string> names_in(const char* folder) {
+  std::set<std::string> result;
+  for (const auto& entry : std::filesystem::directory_iterator{folder}) result.insert(entry.path().filename());
+  return result;
+}
+
+// A word per rank that all count up together: each rank waits until all others have reached its own number.
+std::string count_together(SharedMemory& endpoint, int rounds) {
+  const auto region = endpoint.allocate(64);
+  std::atomic_ref own{*reinterpret_cast<std::uint64_t*>(region.data)};
+  for (std::uint64_t round = 1; round <= static_cast<std::uint64_t>(rounds); ++round) {
+    own.store(round, std::memory_order_release);
+    endpoint.notify();
+    const bool all = endpoint.wait(
+        [&] {
+          for (int r = 0; r < endpoint.size(); ++r) {
+            auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(endpoint.peer(region, r)));
+            if (std::atomic_ref{*word}.load(std::memory_order_acquire) < round) return false;
+          }
+          return true;
+        },
+        soon());
+    if (!all) return "stuck in round " + std::to_string(round) + "; ";
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("shared memory carries messages of any size between all pairs, posted in any order") {
+  const auto table = GENERATE(std::vector<int>{0}, std::vector<int>{0, 1}, std::vector<int>{0, 1, 2},
+                              std::vector<int>{0, 1, 2, 3, 4}, std::vector<int>{0, 0, 1, 1, 1});
+  check_all_empty(run_ranks(table, [](Job&, SharedMemory& endpoint) { return all_traffic(endpoint); }));
+}
+
+TEST_CASE("a word that a peer stores is seen, also by who sleeps") {
+  const auto table = GENERATE(std::vector<int>{0, 1}, std::vector<int>{0, 1, 2, 3, 4}, std::vector<int>{0, 0, 1});
+  check_all_empty(run_ranks(table, [](Job&, SharedMemory& endpoint) { return count_together(endpoint, 2000); }));
+}
+
+TEST_CASE("regions are zero, aligned, apart from each other, and the same for all peers") {
+  check_all_empty(run_ranks({0, 0, 1, 2}, [](Job& job, SharedMemory& endpoint) {
+    std::string wrong;
+    std::vector<transport::Region> regions;
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{64}, std::size_t{100000}, std::size_t{0}, std::size_t{7}}) {
+      regions.push_back(endpoint.allocate(bytes));
+      const auto& region = regions.back();
+      if (region.id != regions.size() - 1) wrong += "id; ";
+      if (region.bytes != bytes) wrong += "bytes; ";
+      if (reinterpret_cast<std::uintptr_t>(region.data) % 64 != 0) wrong += "alignment; ";
+      for (std::size_t i = 0; i < bytes; ++i) {
+        if (region.data[i] != std::byte{0}) wrong += "not zero; ";
+        region.data[i] = static_cast<std::byte>(endpoint.rank() + 1 + static_cast<int>(region.id));
+      }
+    }
+    wrong += count_together(endpoint, 1);  // all have written
+    for (int r = 0; r < endpoint.size(); ++r)
+      for (const auto& region : regions)
+        for (std::size_t i = 0; i < region.bytes; ++i)
+          if (endpoint.peer(region, r)[i] != static_cast<std::byte>(r + 1 + static_cast<int>(region.id))) wrong += "x";
+    wrong += count_together(endpoint, 1);
+    job.check();
+    return wrong;
+  }));
+}
+
+TEST_CASE("who waits, awake or asleep, hears of a dead peer in one sentence") {
+  const bool killed = GENERATE(true, false);
+  const auto before = names_in("/dev/shm");
+  const auto results = run_ranks({0, 0, 1, 2}, [&](Job& job, SharedMemory& endpoint) -> std::string {
+    count_together(endpoint, 3);
+    job.set_context("during step 12");
+    if (job.rank() == 1) ::raise(killed ? SIGKILL : SIGSTOP);
+    return count_together(endpoint, 1000000);
+  });
+  INFO(describe(results));
+  const auto& text = results[2].text;
+  CHECK_THAT(text, Catch::Matchers::StartsWith("process 1 (pid "));
+  CHECK_THAT(text, Catch::Matchers::EndsWith(killed ? "died: its connection closed during step 12"
+                                                    : "died or was stopped: no heartbeat for 1.5 s during step 12"));
+  CHECK(results[0].text == text + text);  // two ranks
+  for (const std::size_t survivor : {std::size_t{0}, std::size_t{2}}) CHECK(results[survivor].seconds < 5);
+  CHECK(names_in("/dev/shm") == before);
+}
+
+TEST_CASE("messages of unequal size end the job for all, with both sizes") {
+  const auto results = run_ranks({0, 1, 2}, [](Job&, SharedMemory& endpoint) -> std::string {
+    const auto region = endpoint.allocate(128);
+    std::vector<transport::Ticket> tickets;
+    if (endpoint.rank() == 0) tickets.push_back(endpoint.send({region.data, 64}, 1, {3, 0, 7}));
+    if (endpoint.rank() == 1) tickets.push_back(endpoint.recv({region.data, 128}, 0, {3, 0, 7}));
+    endpoint.wait([] { return false; }, soon());
+    return "passed";
+  });
+  INFO(describe(results));
+  for (const auto& result : results)
+    CHECK(result.text == "rank 0 sent 64 bytes (collective 3, channel 0, instruction 7), but rank 1 expects 128: "
+                         "their programs differ");
+}
+
+TEST_CASE("unequal allocations and tables that name no process are refused") {
+  Job job;
+  auto endpoints = SharedMemory::create(job, {0, 0});
+  endpoints[0]->allocate(64);
+  CHECK_THROWS_WITH(endpoints[1]->allocate(128),
+                    Catch::Matchers::Contains("rank 1 allocates 128 bytes as shared region 0, but rank 0 allocates 64"));
+  CHECK_THROWS_WITH(SharedMemory::create(job, {0, 1}),
+                    "rank 1 is said to be in process 1, but the job has 1 processes");
+}
+
+TEST_CASE("a wait ends at its time, and at an abort") {
+  Job job;
+  auto endpoints = SharedMemory::create(job, {0});
+  const auto start = transport::Clock::now();
+  CHECK_FALSE(endpoints[0]->wait([] { return false; }, start + std::chrono::milliseconds{30}));
+  CHECK(transport::Clock::now() - start >= std::chrono::milliseconds{30});
+  std::thread other{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{30});
+    job.abort("enough", 0);
+  }};
+  CHECK_THROWS_WITH(endpoints[0]->wait([] { return false; }, soon()), "enough");
+  other.join();
+  CHECK_THROWS_AS(endpoints[0]->allocate(1), CommunicationError);
+}
+
+TEST_CASE("processes of one machine share a host") {
+  const auto results = run_job(3, [](Job& job) -> std::string {
+    const auto hosts = transport::host_of_processes(job);
+    return transport::same_host(job) && hosts == std::vector<int>{0, 0, 0} ? "same" : "different";
+  });
+  INFO(describe(results));
+  for (const auto& result : results) CHECK(result.text == "same");
+}
