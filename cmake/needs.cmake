@@ -23,7 +23,7 @@ function(replicator_includes file out)
   set(${out} "${seen}" PARENT_SCOPE)
 endfunction()
 
-# replicator_needs(<file> <variable>): what these files need, each name once.
+# replicator_needs(<file> <variable>): what it and all that it includes need.
 function(replicator_needs file out)
   replicator_includes("${file}" files)
   set(needs "")
@@ -58,7 +58,7 @@ function(replicator_read_includes file)
       set(include "${CMAKE_MATCH_1}")
       replicator_match("${include}" "${replicator_include_needs}" more)
       list(APPEND needs ${more})
-      foreach(base "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/tests" "${folder}")
+      foreach(base "${PROJECT_SOURCE_DIR}/include" "${folder}")
         if(EXISTS "${base}/${include}")
           cmake_path(SET path NORMALIZE "${base}/${include}")
           list(APPEND includes "${path}")
