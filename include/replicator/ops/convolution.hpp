@@ -20,7 +20,7 @@ namespace replicator {
 
 struct ConvolutionOptions {
   Extents2d stride{1, 1};
-  SpatialPadding padding;
+  SpatialPadding padding{};
   Extents2d dilation{1, 1};
   std::int64_t groups = 1;
 
