@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <replicator/collectives/cost.hpp>
+#include <replicator/collectives/lower.hpp>
+#include <replicator/collectives/schedule.hpp>
+
+namespace rc = replicator::collectives;
+
+TEST_CASE("replicas are dealt in contiguous blocks, the bigger ones first") {
+  for (int ranks = 1; ranks <= 20; ++ranks)
+    for (int replicas = ranks; replicas <= 50; ++replicas) {
+      const rc::ReplicaBlocks blocks{replicas, ranks};
+      REQUIRE(blocks.begin(0) == 0);
+      REQUIRE(blocks.end(ranks - 1) == replicas);
+      for (int rank = 0; rank < ranks; ++rank) {
+        REQUIRE(blocks.count(rank) == replicas / ranks + (rank < replicas % ranks));
+        for (int replica = blocks.begin(rank); replica < blocks.end(rank); ++replica)
+          REQUIRE(blocks.rank_of(replica) == rank);
+      }
+    }
+  CHECK_THROWS_WITH((rc::ReplicaBlocks{2, 3}), "2 replicas cannot be dealt to 3 devices: every device needs at least one");
+}
+
+TEST_CASE("parts cover all elements, begin at multiples of 16 and may be empty") {
+  for (const std::int64_t elements : {0, 1, 2, 5, 16, 17, 100, 1000, 100003})
+    for (int parts = 1; parts <= 9; ++parts) {
+      REQUIRE(rc::part_begin(elements, parts, 0) == 0);
+      REQUIRE(rc::part_begin(elements, parts, parts) == elements);
+      for (int i = 0; i < parts; ++i) {
+        const auto begin = rc::part_begin(elements, parts, i);
+        REQUIRE(begin <= rc::part_begin(elements, parts, i + 1));
+        REQUIRE((begin % 16 == 0 || begin == elements));
+      }
+    }
+}
+
+TEST_CASE("owner_computes moves as many bytes as a ring on 2^k ranks, and little more else") {
+  for (const int ranks : {2, 4, 8, 16, 32})
+    for (const int per_rank : {1, 2, 4}) {
+      const rc::Schedule schedule = rc::owner_computes({ranks * per_rank, ranks});
+      CHECK(rc::bytes_factor(schedule) == 1.0);
+      CHECK(rc::steps(schedule) == 2);
+    }
+  CHECK(rc::bytes_factor(rc::owner_computes({8, 3})) == 1.25);
+  CHECK(rc::bytes_factor(rc::owner_computes({64, 12})) == Approx(1.36).margin(0.005));
+  CHECK(rc::bytes_factor(rc::ring({8, 3})) == 1.0);
+  CHECK(rc::steps(rc::ring({8, 4})) == 6);
+  CHECK(rc::steps(rc::direct({8, 4})) == 1);
+}
+
+TEST_CASE("the choice of an all-reduce depends on bytes, ranks and any_order, and says why") {
+  CHECK(rc::choose_all_reduce(1 << 20, 1, 8, false).reason == "local: one rank holds all replicas");
+  CHECK(rc::choose_all_reduce(16 << 10, 2, 8, false).schedule.name == "direct");
+  CHECK(rc::choose_all_reduce((16 << 10) + 4, 2, 8, false).schedule.name == "owner_computes");
+  CHECK(rc::choose_all_reduce(1 << 20, 3, 8, false).reason ==
+        "owner_computes: 1048576 B on 3 ranks, 1.25 times the bytes of a ring, same bits on every placement");
+  CHECK(rc::choose_all_reduce(1 << 20, 3, 8, true).schedule.name == "ring");
+  CHECK(rc::choose_all_reduce(1 << 20, 4, 8, true).schedule.name == "owner_computes");
+  CHECK(rc::choose(rc::Kind::broadcast, 100, {4, 4}, 2).schedule.name == "flat_broadcast");
+  CHECK(rc::choose(rc::Kind::broadcast, 1 << 20, {4, 4}, 2).schedule.root == 2);
+}
+
+TEST_CASE("a lowered schedule touches no other rank") {
+  const rc::Schedule lowered = rc::lower(rc::owner_computes({8, 3}));
+  int messages = 0;
+  for (int rank = 0; rank < 3; ++rank)
+    for (const auto& channel : lowered.programs[static_cast<std::size_t>(rank)])
+      for (const auto& i : channel) {
+        messages += i.action == rc::Action::send;
+        for (const auto& d : i.after) CHECK(d.rank == rank);
+        if (i.action != rc::Action::recv) CHECK(i.left.rank == rank);
+        if (i.action == rc::Action::reduce) CHECK(i.right.rank == rank);
+      }
+  CHECK(messages == rc::moved_chunks(rc::owner_computes({8, 3})));
+}
