@@ -13,6 +13,8 @@ class Symbol {
  public:
   Symbol(Expression& expression, std::uint16_t index) : expression_{&expression}, index_{index} {}
   std::uint16_t index() const { return index_; }
+  // A number in the same expression.
+  Symbol number(double value) const { return {*expression_, expression_->constant(value)}; }
 
   // Branching on a value cannot be recorded.
   template <class T>
@@ -88,7 +90,6 @@ class Symbol {
  private:
   Symbol with(ScalarOp op) const { return {*expression_, expression_->apply(op, index_)}; }
   Symbol with(ScalarOp op, Symbol b) const { return {*expression_, expression_->apply(op, index_, b.index_)}; }
-  Symbol number(double value) const { return {*expression_, expression_->constant(value)}; }
 
   Expression* expression_;
   std::uint16_t index_;

@@ -28,6 +28,13 @@ Expression record(F& f, DType compute, std::index_sequence<I...>) {
   return e;
 }
 
+// An elementwise node of f's expression over the inputs, computed in `dtype` and stored as it; the inputs may be of others.
+template <class F, class... Inputs>
+AnyTensor map_at(Graph& graph, DType dtype, Location where, F f, const Inputs&... inputs) {
+  const AnyTensor operands[] = {inputs...};
+  return map_node(graph, record(f, compute_type(dtype), std::make_index_sequence<sizeof...(Inputs)>{}), operands, dtype, where);
+}
+
 template <Element T>
 Tensor<T> unary(ScalarOp op, Tensor<T> x, Location where) {
   return Tensor<T>{apply(op, {x.any()}, where)};

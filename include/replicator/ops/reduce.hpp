@@ -16,7 +16,13 @@ struct Axes {
   bool keep = false;               // keep the reduced axes with extent 1
 
   Axes() = default;
-  Axes(std::initializer_list<std::int64_t> list, bool keep_axes = false) : axes{list}, keep{keep_axes} {}
+  Axes(std::initializer_list<std::int64_t> list) : axes{list} {}
+  // sum(x, rp::Axes{0, 2}.kept()): no second argument above, because {{0}, true} would read as two axes.
+  Axes kept() const {
+    Axes result = *this;
+    result.keep = true;
+    return result;
+  }
 };
 
 namespace detail {

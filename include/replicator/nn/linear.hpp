@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <string_view>
+
+#include <replicator/nn/initialisers.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/matmul.hpp>
+#include <replicator/replicate/replica_context.hpp>
+
+namespace replicator::nn {
+
+struct LinearOptions {
+  std::int64_t features = 0;  // outputs; must be given
+  bool bias = true;
+  std::optional<Initializer> initializer = {};  // of the weight; inverse_root_uniform(fan_in) unless given
+};
+
+// x weight^T + bias: [N, inputs] -> [N, features]. Variables: <name>.weight [features, inputs], <name>.bias [features].
+// Throws BuildError unless x is a matrix and features >= 1.
+template <FloatingElement T>
+Tensor<T> linear(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LinearOptions& options,
+                 std::source_location where = std::source_location::current()) {
+  if (x.shape().rank() != 2 || options.features < 1)
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": linear \"" + std::string{name} + "\" at " + Location{where}.text() +
+                     ": x must be [N, inputs] and features at least 1; found " + x.any().type().text() + " and " +
+                     std::to_string(options.features) + " features"};
+  const auto scope = replica.scope(name);
+  const auto inputs = x.shape()[1];
+  const Initializer uniform = inverse_root_uniform(inputs);
+  const auto weight =
+      replica.variable<T>("weight", {options.features, inputs}, options.initializer.value_or(uniform), {}, where);
+  const Tensor<T> y = matmul(x, weight.read(where), {.transpose_b = true}, where);
+  if (!options.bias) return y;
+  const auto bias = replica.variable<T>("bias", {options.features}, uniform, {}, where);
+  return Tensor<T>{apply(ScalarOp::add, {y, bias.read(where)}, where)};
+}
+
+}  // namespace replicator::nn

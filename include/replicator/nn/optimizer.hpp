@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lies between a loss and the variables: gradients, their mean over the replicas, and an update.
+#pragma once
+
+#include <concepts>
+#include <source_location>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/graph/gradients.hpp>
+#include <replicator/replicate/replica_context.hpp>
+
+namespace replicator::nn {
+
+// An optimizer of a single replica: given variables and their gradients it assigns the variables, and knows nothing of
+// other replicas.
+template <class Optimizer, class T>
+concept AppliesGradients =
+    requires(const Optimizer& o, ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients,
+             std::source_location where) { o.apply_gradients(replica, variables, gradients, where); };
+
+// The gradients of this replica's loss, one for each variable. A variable that was assigned earlier in the step counts
+// as the value that the loss read. Throws BuildError unless the loss is one number.
+template <FloatingElement T>
+std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Variable<T>>& variables,
+                                          std::source_location where = std::source_location::current()) {
+  Graph& graph = loss.graph();
+  if (loss.shape().elements() != 1)
+    throw BuildError{"replica " + std::to_string(graph.replica()) + ": the loss minimised at " + Location{where}.text() +
+                     " must be one number, found " + loss.any().type().text() + ": take its rp::mean"};
+  std::vector<Tensor<T>> values;
+  for (const auto& variable : variables) {
+    const AnyTensor current = variable.read(where);
+    const AnyTensor start = graph.start_value(variable.index());
+    values.emplace_back(current.value().node > loss.any().value().node && start ? start : current);
+  }
+  return gradients(loss, values, where);
+}
+
+// The mean over the replicas of each gradient: an all-reduce with the label "<variable>/gradient".
+template <FloatingElement T>
+std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients,
+                                          std::source_location where = std::source_location::current()) {
+  std::vector<Tensor<T>> means;
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    means.push_back(all_reduce(gradients[i], Reduction::mean, {.label = variables[i].name() + "/gradient"}, where));
+  return means;
+}
+
+// Any optimizer of a single replica, made to work on all of them: gradients are averaged over the replicas first.
+// Source: Buchlovsky et al., "TF-Replicator", 2019, section 3.3.
+template <class Optimizer>
+class AveragingOptimizer {
+ public:
+  explicit AveragingOptimizer(Optimizer inner) : inner_{std::move(inner)} {}
+
+  template <FloatingElement T>
+    requires AppliesGradients<Optimizer, T>
+  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients,
+                       std::source_location where = std::source_location::current()) const {
+    inner_.apply_gradients(replica, variables, mean_over_replicas(variables, gradients, where), where);
+  }
+
+  // Every trainable variable that this step has read, or the given ones: one step towards a smaller mean of the losses.
+  template <FloatingElement T>
+  void minimize(ReplicaContext& replica, Tensor<T> loss, std::source_location where = std::source_location::current()) const {
+    minimize(replica, loss, replica.trainable_variables<T>(), where);
+  }
+  template <FloatingElement T>
+  void minimize(ReplicaContext& replica, Tensor<T> loss, const std::vector<Variable<T>>& variables,
+                std::source_location where = std::source_location::current()) const {
+    if (variables.empty())
+      throw BuildError{"replica " + std::to_string(replica.id()) + ": minimize at " + Location{where}.text() +
+                       " found no trainable variable that this step has read: make one with replica.variable<T>(...) or a layer of rp::nn"};
+    apply_gradients(replica, variables, variable_gradients(loss, variables, where), where);
+  }
+
+ private:
+  Optimizer inner_;
+};
+
+template <class Optimizer>
+AveragingOptimizer<Optimizer> wrap_optimizer(Optimizer optimizer) {
+  return AveragingOptimizer<Optimizer>{std::move(optimizer)};
+}
+
+}  // namespace replicator::nn

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step minimises or reports. All of it is made of elementwise nodes and reductions.
+#pragma once
+
+#include <concepts>
+#include <limits>
+#include <source_location>
+#include <string>
+
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/reduce.hpp>
+
+namespace replicator {
+
+template <class T>
+concept LabelElement = std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>;
+
+namespace detail {
+
+inline void require_classes(std::string_view what, AnyTensor logits, AnyTensor labels, Location where) {
+  if (logits.shape().rank() == 2 && logits.shape()[1] > 0 && labels.shape() == Shape{logits.shape()[0]}) return;
+  throw BuildError{"replica " + std::to_string(logits.graph().replica()) + ": " + std::string{what} + " at " + where.text() +
+                   ": the logits must be [N, C] and the labels [N]; found " + logits.type().text() + " and " +
+                   labels.type().text()};
+}
+
+// 0, 1, ..., classes - 1 as [classes].
+template <FloatingElement T>
+AnyTensor class_numbers(Graph& graph, std::int64_t classes, Location where) {
+  Array<T> numbers{Shape{classes}};
+  for (std::int64_t i = 0; i < classes; ++i) numbers[i] = static_cast<T>(i);
+  return constant_node(graph, std::move(numbers).any(), where);
+}
+
+// x minus its maximum along the axis: exp of it cannot overflow. The maximum cancels in every use: no gradient through it.
+inline AnyTensor below_maximum(AnyTensor x, std::int64_t axis, std::string_view what, Location where) {
+  const AnyTensor maximum = reduce(ReduceKind::max, x, Axes{axis}.kept(), what, where);
+  const AnyTensor fixed = compute(x.graph(), StopGradient{}, {maximum}, where);
+  return apply(ScalarOp::subtract, {x, fixed}, where);
+}
+
+}  // namespace detail
+
+// exp(x) / sum(exp(x)) along an axis, the last unless told. Same shape.
+template <FloatingElement T>
+Tensor<T> softmax(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
+  const AnyTensor e = apply(ScalarOp::exponential, {detail::below_maximum(x, axis, "softmax", where)}, where);
+  const AnyTensor total = detail::reduce(ReduceKind::sum, e, Axes{axis}.kept(), "softmax", where);
+  return Tensor<T>{apply(ScalarOp::divide, {e, total}, where)};
+}
+
+// x - log(sum(exp(x))) along an axis, the last unless told. Same shape.
+template <FloatingElement T>
+Tensor<T> log_softmax(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
+  const AnyTensor shifted = detail::below_maximum(x, axis, "log_softmax", where);
+  const AnyTensor e = apply(ScalarOp::exponential, {shifted}, where);
+  const AnyTensor total = detail::reduce(ReduceKind::sum, e, Axes{axis}.kept(), "log_softmax", where);
+  return Tensor<T>{detail::map_at(x.graph(), dtype_of<T>, where, [](Symbol s, Symbol t) { return s - log(t); }, shifted, total)};
+}
+
+struct CrossEntropyOptions {
+  double label_smoothing = 0;  // this much of the target is spread evenly over all classes (Szegedy et al., 2016)
+};
+
+// The loss of each example: logits [N, C], labels [N] in [0, C) -> [N]. A label outside of [0, C) gives NaN.
+// Throws BuildError where the shapes do not fit, or for a label_smoothing outside of [0, 1].
+template <FloatingElement T, LabelElement L>
+Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossEntropyOptions& options = {},
+                                std::source_location where = std::source_location::current()) {
+  detail::require_classes("softmax_cross_entropy", logits, labels, where);
+  const double smoothing = options.label_smoothing;
+  if (!(smoothing >= 0 && smoothing <= 1))
+    throw BuildError{"softmax_cross_entropy at " + Location{where}.text() + ": label_smoothing must lie in [0, 1], found " +
+                     std::to_string(smoothing)};
+  Graph& graph = logits.graph();
+  const auto n = logits.shape()[0];
+  const auto classes = logits.shape()[1];
+  // loss = log sum_c exp(s_c) - sum_c target_c s_c, where s = logits - max: both sums are one pass over the logits.
+  const AnyTensor shifted = detail::below_maximum(logits, 1, "softmax_cross_entropy", where);
+  const AnyTensor numbers = detail::class_numbers<T>(graph, classes, where);
+  const double rest = smoothing / static_cast<double>(classes);
+  const auto weigh = [&](Symbol s, Symbol c, Symbol label) {
+    if (smoothing == 0) return select(c == label, s, 0);  // a logit of minus infinity elsewhere does no harm
+    return s * select(c == label, 1 - smoothing + rest, rest);
+  };
+  const AnyTensor hit = detail::map_at(graph, dtype_of<T>, where, weigh, shifted, numbers, reshape(labels, {n, 1}, where));
+  const AnyTensor total =
+      detail::reduce(ReduceKind::sum, apply(ScalarOp::exponential, {shifted}, where), {1}, "softmax_cross_entropy", where);
+  const AnyTensor target = detail::reduce(ReduceKind::sum, hit, {1}, "softmax_cross_entropy", where);
+  return Tensor<T>{detail::map_at(
+      graph, dtype_of<T>, where,
+      [&](Symbol t, Symbol h, Symbol label) {
+        return select(label >= 0 && label < classes, log(t) - h, std::numeric_limits<double>::quiet_NaN());
+      },
+      total, target, labels)};
+}
+
+// The part of the examples whose largest logit (the first of equal ones) is at the label: [N, C], [N] -> scalar in [0, 1].
+// Throws BuildError where the shapes do not fit.
+template <FloatingElement T, LabelElement L>
+Tensor<T> accuracy(Tensor<T> logits, Tensor<L> labels, std::source_location where = std::source_location::current()) {
+  detail::require_classes("accuracy", logits, labels, where);
+  Graph& graph = logits.graph();
+  const auto classes = logits.shape()[1];
+  const AnyTensor maximum = detail::reduce(ReduceKind::max, logits, Axes{1}.kept(), "accuracy", where);
+  const AnyTensor candidates = detail::map_at(
+      graph, dtype_of<T>, where, [&](Symbol x, Symbol m, Symbol c) { return select(x == m, c, static_cast<double>(classes)); }, logits,
+      maximum, detail::class_numbers<T>(graph, classes, where));
+  const AnyTensor best = detail::reduce(ReduceKind::min, candidates, {1}, "accuracy", where);
+  const Tensor<T> correct{
+      detail::map_at(graph, dtype_of<T>, where, [](Symbol a, Symbol b) { return a == b; }, best, labels)};
+  return mean(correct, {}, where);
+}
+
+// The mean of (a - b)^2 over all elements: a scalar. Throws BuildError unless the shapes are equal: broadcasting here
+// is nearly always a mistake.
+template <FloatingElement T>
+Tensor<T> mean_squared_error(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
+  if (!(a.shape() == b.shape()))
+    throw BuildError{"replica " + std::to_string(a.graph().replica()) + ": mean_squared_error at " + Location{where}.text() +
+                     ": the shapes must be equal, found " + a.shape().text() + " and " + b.shape().text() + ": reshape one of them"};
+  const Tensor<T> squares{detail::map_at(
+      a.graph(), dtype_of<T>, where, [](Symbol x, Symbol y) { return (x - y) * (x - y); }, a, b)};
+  return mean(squares, {}, where);
+}
+
+}  // namespace replicator
