@@ -190,6 +190,10 @@ inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, co
     for (const auto input : used) operands.push_back(candidates[input]);
     const auto axes = repeated_axes(at.inputs[i].shape(), domain);
     const auto dtype = at.inputs[i].dtype();
+    if (part.code.size() == 1 && used.size() == 1 && axes.empty() && operands[0].type() == at.inputs[i].type()) {
+      result[i] = operands[0];  // handed on as it is, by an addition say
+      continue;
+    }
     const AnyTensor gradient = axes.empty() ? map_node(at.graph, std::move(part), operands, domain, dtype, at.where)
                                             : reduce_node(at.graph, ReduceKind::sum, std::move(part), operands, domain, axes, dtype, at.where);
     result[i] = reshape(gradient, at.inputs[i].shape(), at.where);
