@@ -54,6 +54,7 @@ class FrameWriter {
     return *this;
   }
   FrameWriter& text(std::string_view value) { return blob(std::as_bytes(std::span{value.data(), value.size()})); }
+  std::span<const std::byte> fields() const { return std::span{data_}.subspan(sizeof(FrameHeader)); }
   // The whole frame, its length filled in.
   const Bytes& finish() {
     const std::uint64_t bytes = data_.size() - sizeof(FrameHeader);

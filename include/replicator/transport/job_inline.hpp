@@ -233,13 +233,14 @@ inline void Job::beat(Clock::time_point now) {
 
 inline void Job::judge(Clock::time_point now) {
   const auto never = Clock::time_point{};
-  for (std::size_t i = is_hub() ? 1 : 0; i < peers_.size() && !aborted(); ++i) {
+  if (is_hub()) peers_[0].heard = now;  // it is itself; it can be suspected, but is alive
+  for (std::size_t i = 0; i < peers_.size() && !aborted(); ++i) {
     const Peer& peer = peers_[i];
     const int who = static_cast<int>(i);
     if (peer.departed) continue;
     if (peer.lost != never && now - peer.lost >= options_.grace)
       declare(with_context(describe(who) + " died: its connection closed"), who);
-    else if (peer.suspected != never && now - peer.suspected >= options_.grace)
+    else if (peer.lost == never && peer.suspected != never && now - peer.suspected >= options_.grace)
       declare(with_context(peer.suspicion), who);
     else if (peer.lost == never && now - peer.heard > options_.dead_after)
       declare(with_context(describe(who) + " died or was stopped: no heartbeat for " +

@@ -25,9 +25,9 @@ inline std::string slot_text(std::uint64_t slot) {
          ", instruction " + std::to_string(slot & ((1u << 28) - 1));
 }
 
-inline std::string size_mismatch(int source, std::size_t sent, int destination, std::size_t expected,
+inline std::string size_mismatch(int source, const std::string& sent, int destination, std::size_t expected,
                                  std::uint64_t slot) {
-  return "rank " + std::to_string(source) + " sent " + std::to_string(sent) + " bytes (" + slot_text(slot) +
+  return "rank " + std::to_string(source) + " sent " + sent + " bytes (" + slot_text(slot) +
          "), but rank " + std::to_string(destination) + " expects " + std::to_string(expected) +
          ": their programs differ";
 }
@@ -206,7 +206,7 @@ class Mailbox {
   }
 
   void check_size(int source, std::size_t sent, std::size_t expected, std::uint64_t slot) const {
-    if (sent != expected) throw CommunicationError{size_mismatch(source, sent, rank_, expected, slot), -1};
+    if (sent != expected) throw CommunicationError{size_mismatch(source, std::to_string(sent), rank_, expected, slot), -1};
   }
 
   int rank_;

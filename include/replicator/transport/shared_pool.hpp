@@ -18,6 +18,7 @@
 #include <replicator/transport/job.hpp>
 #include <replicator/transport/memory_file.hpp>
 #include <replicator/transport/pass_descriptors.hpp>
+#include <replicator/transport/process_table.hpp>
 #include <replicator/transport/shared_ring.hpp>
 
 namespace replicator::transport::detail {
@@ -35,7 +36,8 @@ class SharedPool {
  public:
   // Collective over the processes of the job.
   SharedPool(Job& job, const std::vector<int>& process_of_rank) : ranks_{process_of_rank.size()} {
-    check_table(job, process_of_rank);
+    check_process_table(job, process_of_rank);
+    check_hosts(job);
     std::vector<MemoryFile> mine;
     std::vector<int> descriptors;
     for (const int owner : process_of_rank)
@@ -89,12 +91,7 @@ class SharedPool {
   }
 
  private:
-  static void check_table(Job& job, const std::vector<int>& process_of_rank) {
-    for (std::size_t r = 0; r < process_of_rank.size(); ++r)
-      if (process_of_rank[r] < 0 || process_of_rank[r] >= job.size())
-        throw BuildError{"rank " + std::to_string(r) + " is said to be in process " +
-                         std::to_string(process_of_rank[r]) + ", but the job has " + std::to_string(job.size()) +
-                         " processes"};
+  static void check_hosts(Job& job) {
     const auto hosts = host_of_processes(job);
     const auto other = std::find_if(hosts.begin(), hosts.end(), [](int host) { return host != 0; });
     if (other != hosts.end())

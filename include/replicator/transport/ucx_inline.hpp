@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of Ucx; include ucx.hpp.
+#pragma once
+
+#include <replicator/transport/ucx.hpp>
+
+namespace replicator::transport {
+
+inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector<int>& process_of_rank) {
+  detail::check_process_table(job, process_of_rank);
+  if (process_of_rank.size() > most_ranks)
+    throw BuildError{"ucx carries " + std::to_string(most_ranks) + " ranks, not " +
+                     std::to_string(process_of_rank.size())};
+  const auto hosts = host_of_processes(job);
+  const auto ranks_here = std::count_if(process_of_rank.begin(), process_of_rank.end(), [&](int owner) {
+    return hosts[static_cast<std::size_t>(owner)] == hosts[static_cast<std::size_t>(job.rank())];
+  });
+  std::vector<std::unique_ptr<Ucx>> result;
+  detail::FrameWriter mine{detail::FrameKind::gather};
+  for (std::size_t r = 0; r < process_of_rank.size(); ++r)
+    if (process_of_rank[r] == job.rank()) {
+      result.emplace_back(new Ucx{job, static_cast<int>(r), process_of_rank, detail::spin_time(static_cast<int>(ranks_here))});
+      mine.blob(result.back()->worker_.address());
+    }
+  const auto all = job.exchange(mine.fields(), "ucx: addresses");
+  std::vector<detail::FrameReader> readers;
+  for (const auto& fields : all) readers.emplace_back(fields);
+  std::vector<detail::Bytes> addresses;
+  for (const int owner : process_of_rank) addresses.push_back(readers[static_cast<std::size_t>(owner)].blob());
+  for (const auto& endpoint : result) endpoint->connect(addresses);
+  return result;
+}
+
+inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, std::chrono::nanoseconds spin)
+    : job_{job}, rank_{rank}, spin_{spin}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
+  for (const int owner : process_of_rank) peers_.push_back({nullptr, owner, UCS_OK, false});
+  hook_ = job.on_abort([descriptor = wakeup_.get()] {
+    const std::uint64_t one = 1;
+    static_cast<void>(!::write(descriptor, &one, sizeof one));
+  });
+}
+
+inline void Ucx::connect(const std::vector<detail::Bytes>& addresses) {
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    ucp_ep_params_t params{};
+    params.field_mask =
+        UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.address = reinterpret_cast<const ucp_address_t*>(addresses[r].data());
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler.cb = on_failure;
+    params.err_handler.arg = &peers_[r];
+    detail::check_ucx(ucp_ep_create(worker_.get(), &params, &peers_[r].endpoint),
+                      "connecting rank " + std::to_string(rank_) + " to rank " + std::to_string(r));
+  }
+}
+
+inline Ucx::~Ucx() {
+  std::vector<void*> requests;
+  for (const auto& operation : operations_) {
+    if (operation.request == nullptr || UCS_PTR_IS_ERR(operation.request)) continue;
+    ucp_request_cancel(worker_.get(), operation.request);
+    requests.push_back(operation.request);
+  }
+  const auto until = Clock::now() + (job_.aborted() ? job_.options().grace : job_.options().dead_after);
+  ucp_request_param_t plain{};
+  if (!job_.aborted()) requests.push_back(ucp_worker_flush_nbx(worker_.get(), &plain));
+  settle(std::move(requests), until);
+  requests.clear();
+  ucp_request_param_t force{};
+  force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  for (const auto& peer : peers_)
+    if (peer.endpoint != nullptr) requests.push_back(ucp_ep_close_nbx(peer.endpoint, &force));
+  settle(std::move(requests), until);
+}
+
+// Makes progress until the requests are complete, or the time; frees them.
+inline void Ucx::settle(std::vector<void*> requests, Clock::time_point until) {
+  std::erase_if(requests, [](void* request) { return request == nullptr || UCS_PTR_IS_ERR(request); });
+  const auto pending = [](void* request) { return ucp_request_check_status(request) == UCS_INPROGRESS; };
+  while (std::any_of(requests.begin(), requests.end(), pending) && Clock::now() < until) {
+    if (ucp_worker_progress(worker_.get()) != 0 || ucp_worker_arm(worker_.get()) == UCS_ERR_BUSY) continue;
+    pollfd event{worker_.event_descriptor(), POLLIN, 0};
+    ::poll(&event, 1, detail::remaining_ms(until, 50));
+  }
+  for (void* request : requests) ucp_request_free(request);
+}
+
+inline Region Ucx::allocate(std::size_t bytes) {
+  job_.check();
+  const auto whole = detail::round_to_pages(bytes == 0 ? 1 : bytes);
+  void* data = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED)
+    throw DeviceError{"rank " + std::to_string(rank_) + " cannot allocate " + std::to_string(bytes) +
+                      " bytes: " + errno_text(errno)};
+  regions_.emplace_back(static_cast<std::byte*>(data), whole);
+  return {regions_.back().data(), bytes, static_cast<std::uint32_t>(regions_.size() - 1)};
+}
+
+// The slot's 56 bits and the source: 12 bits of rank, 28 of collective and channel, 24 of instruction.
+inline std::uint64_t Ucx::tag(int source, Slot slot) {
+  const std::uint64_t instruction = slot.value() & ((std::uint64_t{1} << 28) - 1);
+  if (instruction >= (std::uint64_t{1} << 24))
+    throw BuildError{"a message tag is out of range for ucx (" + detail::slot_text(slot.value()) + ")"};
+  return (static_cast<std::uint64_t>(source) << 52) | ((slot.value() >> 28) << 24) | instruction;
+}
+
+inline Ticket Ucx::send(std::span<const std::byte> out, int peer, Slot slot) {
+  job_.check();
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  params.memory_type = UCS_MEMORY_TYPE_HOST;
+  void* request = ucp_tag_send_nbx(peers_.at(static_cast<std::size_t>(peer)).endpoint, out.data(), out.size(),
+                                   tag(rank_, slot), &params);
+  return open(request, {nullptr, peer, false, slot.value(), out.size()});
+}
+
+inline Ticket Ucx::recv(std::span<std::byte> in, int peer, Slot slot) {
+  job_.check();
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  params.memory_type = UCS_MEMORY_TYPE_HOST;
+  void* request = ucp_tag_recv_nbx(worker_.get(), in.data(), in.size(), tag(peer, slot), ~std::uint64_t{0}, &params);
+  return open(request, {nullptr, peer, true, slot.value(), in.size()});
+}
+
+inline Ticket Ucx::open(void* request, const Operation& operation) {
+  const auto& peer = peers_[static_cast<std::size_t>(operation.peer)];
+  if (UCS_PTR_IS_ERR(request) && detail::ucx_failure(UCS_PTR_STATUS(request)) != detail::UcxFailure::wire)
+    detail::throw_ucx(UCS_PTR_STATUS(request), "posting a message", peer.process);
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(operations_.size()));
+    operations_.emplace_back();
+  }
+  const auto index = free_.back();
+  free_.pop_back();
+  operations_[index] = operation;
+  operations_[index].request = request;  // a broken wire's ticket stays open until the job's verdict
+  return {index};
+}
+
+inline ucs_status_t Ucx::status_of(const Operation& operation) {
+  if (operation.request == nullptr) return UCS_OK;
+  return UCS_PTR_IS_ERR(operation.request) ? UCS_PTR_STATUS(operation.request)
+                                           : ucp_request_check_status(operation.request);
+}
+
+inline bool Ucx::done(Ticket ticket) {
+  auto& operation = operations_[ticket.index];
+  const auto status = status_of(operation);
+  if (status != UCS_OK && status != UCS_ERR_MESSAGE_TRUNCATED) {
+    if (status != UCS_INPROGRESS) peers_[static_cast<std::size_t>(operation.peer)].failure = status;
+    job_.check();
+    return false;
+  }
+  if (operation.receive) check_size(operation);
+  if (operation.request != nullptr) ucp_request_free(std::exchange(operation.request, nullptr));
+  free_.push_back(ticket.index);
+  return true;
+}
+
+// UCX cuts off what does not fit and takes what is too short: both mean that the ranks' programs differ.
+inline void Ucx::check_size(const Operation& operation) {
+  ucp_tag_recv_info_t info{};
+  const auto status = ucp_tag_recv_request_test(operation.request, &info);
+  if (status == UCS_OK && info.length == operation.bytes) return;
+  const auto sent = status == UCS_OK ? std::to_string(info.length) : "more than " + std::to_string(operation.bytes);
+  job_.abort(detail::size_mismatch(operation.peer, sent, rank_, operation.bytes, operation.slot), job_.rank());
+  job_.check();
+}
+
+inline void Ucx::progress() {
+  job_.check();
+  while (ucp_worker_progress(worker_.get()) != 0) {
+  }
+  report_broken();
+}
+
+// A broken connection matters where something waits for it: a peer that is done with us closes it in good order.
+inline void Ucx::report_broken() {
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    auto& peer = peers_[r];
+    if (peer.failure == UCS_OK || peer.reported) continue;
+    const auto waits = [r](const Operation& operation) {
+      return operation.peer == static_cast<int>(r) && status_of(operation) != UCS_OK;
+    };
+    if (std::none_of(operations_.begin(), operations_.end(), waits)) continue;
+    peer.reported = true;
+    job_.suspect(peer.process, "rank " + std::to_string(rank_) + " lost its connection to rank " + std::to_string(r) +
+                                   " in " + job_.describe(peer.process) + ": " + ucs_status_string(peer.failure));
+  }
+}
+
+inline bool Ucx::wait(const std::function<bool()>& ready, Clock::time_point until) {
+  const auto start = Clock::now();
+  do {
+    progress();
+    if (ready()) return true;
+  } while (Clock::now() < std::min(until, start + spin_));
+  while (Clock::now() < until) {
+    sleep(until);
+    progress();
+    if (ready()) return true;
+  }
+  return ready();
+}
+
+// Until something comes in, the job is aborted, or the time. With more processes than cores polling would keep the
+// sender from running: 4 ms a message instead of 9 us.
+inline void Ucx::sleep(Clock::time_point until) {
+  const auto status = ucp_worker_arm(worker_.get());
+  if (status == UCS_ERR_BUSY) return;
+  detail::check_ucx(status, "waiting");
+  pollfd events[2] = {{worker_.event_descriptor(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
+  ::poll(events, 2, detail::remaining_ms(until, 60000));
+}
+
+}  // namespace replicator::transport

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What UCX answers, as errors of this library.
+#pragma once
+
+#include <ucs/type/status.h>
+
+#include <string>
+
+#include <replicator/core/error.hpp>
+
+namespace replicator::transport::detail {
+
+enum class UcxFailure { usage, device, wire };
+
+// Whom a status blames: the way UCX was asked (or configured), this host's devices, or the wire and who is behind it.
+inline UcxFailure ucx_failure(ucs_status_t status) {
+  switch (status) {
+    case UCS_ERR_INVALID_PARAM:
+    case UCS_ERR_NOT_IMPLEMENTED:
+    case UCS_ERR_UNSUPPORTED:
+    case UCS_ERR_NO_ELEM:
+    case UCS_ERR_ALREADY_EXISTS: return UcxFailure::usage;
+    case UCS_ERR_NO_DEVICE:
+    case UCS_ERR_NO_MEMORY:
+    case UCS_ERR_NO_RESOURCE:
+    case UCS_ERR_SHMEM_SEGMENT:
+    case UCS_ERR_EXCEEDS_LIMIT: return UcxFailure::device;
+    default: return UcxFailure::wire;
+  }
+}
+
+// Throws the error of the right family; `what` is what was asked, `culprit` the process to blame or -1.
+[[noreturn]] inline void throw_ucx(ucs_status_t status, const std::string& what, int culprit) {
+  const std::string message = "ucx: " + what + ": " + ucs_status_string(status);
+  switch (ucx_failure(status)) {
+    case UcxFailure::usage: throw BuildError{message + " (is UCX_TLS, UCX_NET_DEVICES or another UCX_ variable wrong?)"};
+    case UcxFailure::device: throw DeviceError{message};
+    case UcxFailure::wire: break;
+  }
+  throw CommunicationError{message, culprit};
+}
+
+inline void check_ucx(ucs_status_t status, const std::string& what) {
+  if (status != UCS_OK) throw_ucx(status, what, -1);
+}
+
+}  // namespace replicator::transport::detail

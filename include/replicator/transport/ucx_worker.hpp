@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A UCX context with its worker: the part of an endpoint that knows no peers yet.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+
+#include <replicator/transport/frame.hpp>
+#include <replicator/transport/ucx_status.hpp>
+
+namespace replicator::transport::detail {
+
+class UcxWorker {
+ public:
+  UcxWorker() : context_{make_context(), ucp_cleanup}, worker_{make_worker(context_.get()), ucp_worker_destroy} {
+    check_ucx(ucp_worker_get_efd(worker_.get(), &event_descriptor_), "asking for an event descriptor");
+  }
+
+  ucp_worker_h get() const { return worker_.get(); }
+  int event_descriptor() const { return event_descriptor_; }
+
+  // What a peer needs to reach this worker.
+  Bytes address() const {
+    ucp_address_t* address = nullptr;
+    std::size_t length = 0;
+    check_ucx(ucp_worker_get_address(worker_.get(), &address, &length), "asking for the worker's address");
+    const auto* first = reinterpret_cast<const std::byte*>(address);
+    Bytes result{first, first + length};
+    ucp_worker_release_address(worker_.get(), address);
+    return result;
+  }
+
+ private:
+  // Between hosts only: UCX does not notice a dead peer over shared memory. What the user's environment says stays.
+  static void set_unless_given(ucp_config_t* config, const char* name, const char* variable, const char* value) {
+    if (std::getenv(variable) == nullptr) check_ucx(ucp_config_modify(config, name, value), variable);
+  }
+
+  static ucp_context_h make_context() {
+    ucp_config_t* config = nullptr;
+    check_ucx(ucp_config_read(nullptr, nullptr, &config), "reading the UCX_ variables");
+    const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> owner{config, ucp_config_release};
+    set_unless_given(config, "TLS", "UCX_TLS", "^sm");
+    set_unless_given(config, "KEEPALIVE_INTERVAL", "UCX_KEEPALIVE_INTERVAL", "inf");  // the job's heartbeats do this
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+    ucp_context_h context = nullptr;
+    check_ucx(ucp_init(&params, config, &context), "opening the network");
+    return context;
+  }
+
+  static ucp_worker_h make_worker(ucp_context_h context) {
+    ucp_worker_params_t params{};
+    params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
+    params.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // made by one thread, then used by another
+    params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;
+    ucp_worker_h worker = nullptr;
+    check_ucx(ucp_worker_create(context, &params, &worker), "creating a worker");
+    return worker;
+  }
+
+  std::unique_ptr<ucp_context, decltype(&ucp_cleanup)> context_;
+  std::unique_ptr<ucp_worker, decltype(&ucp_worker_destroy)> worker_;
+  int event_descriptor_ = -1;
+};
+
+}  // namespace replicator::transport::detail

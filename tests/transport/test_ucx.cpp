@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include <replicator/transport/ucx.hpp>
+
+#include "jobs.hpp"
+#include "traffic.hpp"
+
+using namespace replicator;
+using namespace replicator::test;
+using transport::Job;
+using transport::Ucx;
+
+static_assert(transport::Transport<Ucx>);
+static_assert(!transport::PeerReadable<Ucx>);
+
+namespace {
+
+// Every process runs body on each of its endpoints, in a thread each.
+template <class Body>
+std::vector<ProcessResult> run_ranks(const std::vector<int>& process_of_rank, Body body) {
+  return run_job(process_of_rank.back() + 1, [&](Job& job) {
+    auto endpoints = Ucx::create(job, process_of_rank);
+    return on_threads(endpoints, [&](Ucx& endpoint) { return body(job, endpoint); });
+  });
+}
+
+void check_all_empty(const std::vector<ProcessResult>& results) {
+  INFO(describe(results));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 0);
+    CHECK(result.text.empty());
+  }
+}
+
+// Passes a word around the ring of ranks; returns what went wrong.
+std::string pass_around(Ucx& endpoint, int rounds) {
+  const int next = (endpoint.rank() + 1) % endpoint.size();
+  const int previous = (endpoint.rank() + endpoint.size() - 1) % endpoint.size();
+  const auto region = endpoint.allocate(128);
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<transport::Ticket> first;
+    std::vector<transport::Ticket> second;
+    const bool starts = endpoint.rank() == 0;
+    const auto send = [&] { return endpoint.send({region.data, 64}, next, {1, 0, 1}); };
+    const auto recv = [&] { return endpoint.recv({region.data + 64, 64}, previous, {1, 0, 1}); };
+    if (!wait_all(endpoint, {starts ? send() : recv()})) return "stuck; ";
+    if (!wait_all(endpoint, {starts ? recv() : send()})) return "stuck; ";
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("ucx carries messages of any size between all pairs, posted in any order") {
+  const auto table = GENERATE(std::vector<int>{0}, std::vector<int>{0, 1}, std::vector<int>{0, 1, 2},
+                              std::vector<int>{0, 1, 2, 3, 4}, std::vector<int>{0, 0, 1, 1, 1});
+  check_all_empty(run_ranks(table, [](Job&, Ucx& endpoint) { return all_traffic(endpoint); }));
+}
+
+TEST_CASE("waiting for ucx is not polling: many processes on few cores stay quick") {
+  const auto start = transport::Clock::now();
+  check_all_empty(run_ranks({0, 1, 2, 3, 4}, [](Job&, Ucx& endpoint) { return pass_around(endpoint, 400); }));
+  CHECK(transport::Clock::now() - start < std::chrono::seconds{4});  // 2000 messages; at 3.9 ms each it would be 8 s
+}
+
+TEST_CASE("who waits for ucx hears of a dead peer in one sentence") {
+  const bool killed = GENERATE(true, false);
+  const int victim = GENERATE(1, 0);
+  const auto results = run_ranks({0, 0, 1, 2}, [&](Job& job, Ucx& endpoint) -> std::string {
+    pass_around(endpoint, 3);
+    if (job.rank() == victim && endpoint.rank() != 1) ::raise(killed ? SIGKILL : SIGSTOP);
+    return pass_around(endpoint, 10000000);
+  });
+  INFO(describe(results));
+  const auto& text = results[2].text;
+  CHECK_THAT(text, Catch::Matchers::StartsWith("process " + std::to_string(victim) + " (pid "));
+  CHECK_THAT(text, Catch::Matchers::EndsWith(killed ? "died: its connection closed"
+                                                    : "died or was stopped: no heartbeat for 1.5 s"));
+  if (victim == 1) CHECK(results[0].text == text + text);  // two ranks
+  for (const auto& result : results) CHECK((result.seconds < 5 && !result.timed_out));
+}
+
+TEST_CASE("messages of unequal size over ucx end the job for all") {
+  const std::size_t expected = GENERATE(std::size_t{32}, std::size_t{128});
+  const auto results = run_ranks({0, 1, 2}, [&](Job&, Ucx& endpoint) -> std::string {
+    const auto region = endpoint.allocate(128);
+    std::vector<transport::Ticket> tickets;
+    if (endpoint.rank() == 0) tickets.push_back(endpoint.send({region.data, 64}, 1, {3, 0, 7}));
+    if (endpoint.rank() == 1) tickets.push_back(endpoint.recv({region.data, expected}, 0, {3, 0, 7}));
+    endpoint.wait([&] { return endpoint.rank() == 1 && endpoint.done(tickets[0]); }, soon());
+    return "passed";
+  });
+  INFO(describe(results));
+  const std::string sent = expected == 128 ? "64" : "more than 32";
+  for (const auto& result : results)
+    CHECK(result.text == "rank 0 sent " + sent + " bytes (collective 3, channel 0, instruction 7), but rank 1 expects " +
+                             std::to_string(expected) + ": their programs differ");
+}
+
+TEST_CASE("endpoints that are done first do not disturb the others") {
+  check_all_empty(run_ranks({0, 1, 2}, [](Job&, Ucx& endpoint) -> std::string {
+    const auto region = endpoint.allocate(1 << 20);
+    std::vector<transport::Ticket> tickets;
+    if (endpoint.rank() == 0) {  // leaves as soon as its message is on its way
+      tickets.push_back(endpoint.send({region.data, 1 << 20}, 1, {1, 0, 0}));
+      return wait_all(endpoint, tickets) ? "" : "stuck";
+    }
+    if (endpoint.rank() == 1) tickets.push_back(endpoint.recv({region.data, 1 << 20}, 0, {1, 0, 0}));
+    if (!wait_all(endpoint, tickets)) return "stuck";
+    endpoint.wait([] { return false; }, transport::Clock::now() + std::chrono::milliseconds{400});
+    const int other = 3 - endpoint.rank();
+    return wait_all(endpoint, {endpoint.send({region.data, 64}, other, {2, 0, 0}),
+                               endpoint.recv({region.data + 64, 64}, other, {2, 0, 0})})
+               ? ""
+               : "stuck";
+  }));
+}
+
+TEST_CASE("a wait for ucx ends at its time, and at an abort") {
+  Job job;
+  auto endpoints = Ucx::create(job, {0});
+  const auto start = transport::Clock::now();
+  CHECK_FALSE(endpoints[0]->wait([] { return false; }, start + std::chrono::milliseconds{30}));
+  CHECK(transport::Clock::now() - start >= std::chrono::milliseconds{30});
+  std::thread other{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{30});
+    job.abort("enough", 0);
+  }};
+  CHECK_THROWS_WITH(endpoints[0]->wait([] { return false; }, soon()), "enough");
+  other.join();
+}
+
+TEST_CASE("what UCX answers becomes an error of the right family") {
+  CHECK_THROWS_AS(transport::detail::throw_ucx(UCS_ERR_INVALID_PARAM, "x", -1), BuildError);
+  CHECK_THROWS_AS(transport::detail::throw_ucx(UCS_ERR_NO_MEMORY, "x", -1), DeviceError);
+  CHECK_THROWS_AS(transport::detail::throw_ucx(UCS_ERR_CONNECTION_RESET, "x", 2), CommunicationError);
+  CHECK_THROWS_WITH(transport::detail::throw_ucx(UCS_ERR_UNREACHABLE, "connecting rank 0 to rank 1", 2),
+                    "ucx: connecting rank 0 to rank 1: Destination is unreachable");
+}
