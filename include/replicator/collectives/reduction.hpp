@@ -6,26 +6,13 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <string_view>
 #include <type_traits>
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/reduction.hpp>
 
 namespace replicator::collectives {
-
-// mean is sum in the tree and one division by the number of replicas at the root.
-enum class Reduction : std::uint8_t { sum, mean, min, max };
-
-constexpr std::string_view name_of(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::sum: return "sum";
-    case Reduction::mean: return "mean";
-    case Reduction::min: return "min";
-    case Reduction::max: return "max";
-  }
-  return "?";
-}
 
 // Throws BuildError for a sum or mean of bool and a mean of integers.
 inline void require_reducible(DType dtype, Reduction reduction) {

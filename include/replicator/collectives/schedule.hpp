@@ -18,21 +18,12 @@
 #include <vector>
 
 #include <replicator/collectives/tree.hpp>
+#include <replicator/core/collective_kind.hpp>
 #include <replicator/core/error.hpp>
 
 namespace replicator::collectives {
 
-enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast };
-
-constexpr std::string_view name_of(Kind kind) {
-  switch (kind) {
-    case Kind::all_reduce: return "all_reduce";
-    case Kind::all_gather: return "all_gather";
-    case Kind::reduce_scatter: return "reduce_scatter";
-    case Kind::broadcast: return "broadcast";
-  }
-  return "?";
-}
+using Kind = CollectiveKind;
 
 constexpr bool reduces(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce_scatter; }
 

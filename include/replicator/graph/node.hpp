@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <replicator/core/array.hpp>
+#include <replicator/core/collective_kind.hpp>
 #include <replicator/core/hash.hpp>
-#include <replicator/core/layout.hpp>
 #include <replicator/core/location.hpp>
 #include <replicator/core/reduction.hpp>
 #include <replicator/graph/operation.hpp>
@@ -45,13 +45,6 @@ struct Assign {
   std::uint32_t variable = 0;
 };
 
-enum class CollectiveKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast };
-
-constexpr std::string_view name_of(CollectiveKind kind) {
-  constexpr std::string_view names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"};
-  return names[static_cast<std::size_t>(kind)];
-}
-
 // The placeholder of a collective: legal to look at, print and differentiate, illegal to run.
 struct Placeholder {
   CollectiveKind kind = CollectiveKind::all_reduce;
@@ -70,17 +63,12 @@ struct Placeholder {
   }
 };
 
-// The same elements in another layout; left by the planner.
-struct Copy {
-  Layout to;
-};
-
 struct Compute {
   AnyOperation operation;
 };
 
 struct Node {
-  std::variant<Input, Constant, Read, Assign, Placeholder, Copy, Compute> what;
+  std::variant<Input, Constant, Read, Assign, Placeholder, Compute> what;
   std::vector<Value> inputs;
   std::vector<TensorType> outputs;
   Location where;
@@ -93,7 +81,7 @@ struct Node {
   std::string_view kind() const {
     if (const auto* compute = get<Compute>()) return compute->operation.name();
     if (const auto* placeholder = get<Placeholder>()) return name_of(placeholder->kind);
-    constexpr std::string_view names[] = {"input", "constant", "read", "assign", "placeholder", "copy", "compute"};
+    constexpr std::string_view names[] = {"input", "constant", "read", "assign", "placeholder", "compute"};
     return names[what.index()];
   }
 };

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resolution: one pure function from the replicas' graphs to what all of them will do together. It needs no device.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <replicator/collectives/agreement.hpp>
+#include <replicator/collectives/uniformity.hpp>
+#include <replicator/graph/optimise.hpp>
+
+namespace replicator {
+
+// What every replica asks for at one place of the program.
+struct ResolvedCollective {
+  Placeholder what;
+  TensorType type;  // of a replica's contribution
+  std::string text;  // all_reduce "fc.weight/gradient" at train.cpp:31
+};
+
+// Collectives done as one: all_reduces of one kind, next to each other in the order in which their inputs are ready.
+struct Bucket {
+  std::vector<std::uint32_t> members;  // ordinals
+  std::vector<std::int64_t> offsets;   // of each member in the bucket, in elements
+  std::int64_t elements = 0;
+};
+
+// Replicas with equal graphs share everything from here on.
+struct GraphClass {
+  Graph graph;
+  Uniformity uniformity;
+  std::vector<std::uint32_t> collective;  // ordinal -> node
+};
+
+struct ResolveOptions {
+  std::int64_t bucket_bytes = 4 << 20;  // small all_reduces are merged up to this size
+  // Where replicas live in several processes: keeps of the digests those that all processes have.
+  std::function<std::set<Digest>(const std::set<Digest>&)> common_to_processes = {};
+};
+
+struct Resolution {
+  std::vector<GraphClass> classes;
+  std::vector<std::uint32_t> class_of;  // local replica (in the order given) -> class
+  std::vector<ResolvedCollective> collectives;
+  std::vector<Bucket> buckets;             // in the order in which they are started
+  std::vector<std::uint32_t> bucket_of;    // ordinal -> bucket
+  std::vector<std::uint32_t> member_of;    // ordinal -> position in its bucket
+};
+
+namespace detail {
+
+inline bool mergeable(const ResolvedCollective& a, const ResolvedCollective& b) {
+  return a.what.kind == CollectiveKind::all_reduce && b.what.kind == CollectiveKind::all_reduce && a.what.reduction == b.what.reduction &&
+         a.what.any_order == b.what.any_order && a.type.dtype == b.type.dtype;
+}
+
+// How many collectives lie on the longest way to each node: its segment.
+inline std::vector<std::uint32_t> segments_of(const Graph& graph) {
+  std::vector<std::uint32_t> segment(graph.nodes().size());
+  for (std::uint32_t i = 0; i < graph.nodes().size(); ++i)
+    for (const auto input : graph.node(i).inputs)
+      segment[i] = std::max(segment[i], segment[input.node] + (graph.node(input).get<Placeholder>() ? 1 : 0));
+  return segment;
+}
+
+// Members begin at multiples of 16 elements, so that each has cache lines of its own.
+inline void add_member(Bucket& bucket, std::uint32_t ordinal, std::int64_t elements) {
+  bucket.members.push_back(ordinal);
+  bucket.offsets.push_back(bucket.elements);
+  bucket.elements += (elements + 15) / 16 * 16;
+}
+
+// Walks the collectives in the order in which the first class makes their inputs; a bucket takes those of one segment
+// until it is full. Uses nothing that could differ between hosts.
+inline void form_buckets(Resolution& resolution, std::int64_t bucket_bytes) {
+  const auto& first = resolution.classes[0];
+  const auto segment = segments_of(first.graph);
+  std::vector<std::uint32_t> order(resolution.collectives.size());
+  for (std::uint32_t k = 0; k < order.size(); ++k) order[k] = k;
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
+    const auto x = first.graph.node(first.collective[a]).inputs[0].node, y = first.graph.node(first.collective[b]).inputs[0].node;
+    return std::pair{segment[first.collective[a]], x} < std::pair{segment[first.collective[b]], y};
+  });
+  std::map<std::uint32_t, std::vector<std::uint32_t>> open;  // segment -> buckets that may take more
+  for (const auto k : order) {
+    const auto& collective = resolution.collectives[k];
+    auto& candidates = open[segment[first.collective[k]]];
+    const auto found = std::find_if(candidates.begin(), candidates.end(), [&](auto b) {
+      const auto& bucket = resolution.buckets[b];
+      const auto bytes = (bucket.elements + collective.type.shape.elements()) * static_cast<std::int64_t>(size_of(collective.type.dtype));
+      return mergeable(resolution.collectives[bucket.members[0]], collective) && bytes <= bucket_bytes;
+    });
+    if (found == candidates.end()) {
+      // A full bucket of the same kind is closed: a later gradient must not wait behind it.
+      std::erase_if(candidates, [&](auto b) { return mergeable(resolution.collectives[resolution.buckets[b].members[0]], collective); });
+      candidates.push_back(static_cast<std::uint32_t>(resolution.buckets.size()));
+      resolution.buckets.emplace_back();
+      resolution.bucket_of[k] = candidates.back();
+    } else {
+      resolution.bucket_of[k] = *found;
+    }
+    resolution.member_of[k] = static_cast<std::uint32_t>(resolution.buckets[resolution.bucket_of[k]].members.size());
+    add_member(resolution.buckets[resolution.bucket_of[k]], k, collective.type.shape.elements());
+  }
+}
+
+}  // namespace detail
+
+// The graphs of this process's replicas, as traced. Throws BuildError where replicas disagree or a mirrored variable would
+// be given a value that varies.
+inline Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options = {}) {
+  check_agreement(traced);
+  Resolution result;
+  std::unordered_map<Digest, std::uint32_t, DigestHash> known;
+  for (const auto& graph : traced) {
+    const auto [found, fresh] = known.try_emplace(digest_of(graph), static_cast<std::uint32_t>(result.classes.size()));
+    if (fresh) result.classes.push_back({optimise(graph), {}, {}});
+    result.class_of.push_back(found->second);
+  }
+  std::vector<Uniformity> uniformities;
+  for (auto& one : result.classes) {
+    uniformities.push_back(analyse_uniformity(one.graph));
+    one.collective = placeholders_of(one.graph);
+  }
+  auto common = common_digests(uniformities);
+  if (options.common_to_processes) common = options.common_to_processes(common);
+  restrict_to(common, uniformities);
+  for (std::size_t c = 0; c < result.classes.size(); ++c) {
+    result.classes[c].uniformity = std::move(uniformities[c]);
+    check_assignments(result.classes[c].graph, result.classes[c].uniformity);
+  }
+  const auto& first = result.classes[0];
+  for (const auto index : first.collective) {
+    const auto& node = first.graph.node(index);
+    result.collectives.push_back({*node.get<Placeholder>(), first.graph.type(node.inputs[0]), describe_placeholder(node)});
+  }
+  result.bucket_of.resize(result.collectives.size());
+  result.member_of.resize(result.collectives.size());
+  detail::form_buckets(result, options.bucket_bytes);
+  return result;
+}
+
+}  // namespace replicator

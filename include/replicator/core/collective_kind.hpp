@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace replicator {
+
+enum class CollectiveKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast };
+
+constexpr std::string_view name_of(CollectiveKind kind) {
+  constexpr std::string_view names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace replicator

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include <replicator/core/layout.hpp>
+#include <replicator/graph/operation.hpp>
+
+namespace replicator {
+
+// The same elements in another layout; padding is zero. The planner puts it where a kernel demands one.
+struct LayoutCopy {
+  static constexpr std::string_view name = "layout_copy";
+  Layout to;
+
+  template <class V>
+  void describe(V& v) const {
+    v("plain", to.plain);
+    v("strides", to.strides);
+    v("blocks", to.blocks);
+    v("axis", to.axis);
+    v("size", to.size);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+};
+
+}  // namespace replicator

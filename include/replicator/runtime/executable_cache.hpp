@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executables, made once for each operation, shapes and layouts of a Replicator.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <replicator/core/attributes.hpp>
+#include <replicator/core/hash.hpp>
+#include <replicator/graph/layout_copy.hpp>
+#include <replicator/graph/operation.hpp>
+
+namespace replicator {
+
+class ExecutableCache {
+ public:
+  explicit ExecutableCache(int threads) : threads_{threads} {}
+
+  // Asks the highest filled tier first, then the next. Throws BuildError where no kernel takes these shapes.
+  const Executable& get(DeviceKind kind, const AnyOperation& operation, std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+                        std::span<const Layout> offered, const std::string& where) {
+    auto& slot = made_[key(kind, operation, inputs, offered)];
+    if (!slot) slot = make(kind, {operation, inputs, outputs, offered, threads_}, where);
+    return *slot;
+  }
+  std::size_t size() const { return made_.size(); }
+
+ private:
+  static Digest key(DeviceKind kind, const AnyOperation& operation, std::span<const TensorType> inputs, std::span<const Layout> offered) {
+    Hasher hasher;
+    hasher.word(static_cast<std::uint64_t>(kind));
+    hasher.digest(operation.digest());
+    for (const auto& input : inputs) {
+      hasher.word(static_cast<std::uint64_t>(input.dtype));
+      hasher.word(input.shape.rank());
+      for (const auto extent : input.shape) hasher.word(static_cast<std::uint64_t>(extent));
+    }
+    AttributeHasher visitor{hasher};
+    for (const auto& layout : offered) LayoutCopy{layout}.describe(visitor);
+    return hasher.result();
+  }
+
+  static std::unique_ptr<Executable> make(DeviceKind kind, const KernelRequest& request, const std::string& where) {
+    const auto& tiers = request.operation.slots()[static_cast<std::size_t>(kind)];
+    bool any = false;
+    for (std::size_t tier = kernel_tiers; tier-- > 0;)
+      if (const Kernel* kernel = tiers[tier].load(std::memory_order_relaxed)) {
+        any = true;
+        if (auto executable = kernel->make(request)) return executable;
+      }
+    const std::string name{request.operation.name()}, device{name_of(kind)};
+    std::string types;
+    for (const auto& input : request.inputs) types += (types.empty() ? "" : ", ") + input.text();
+    throw BuildError{name + " at " + where + " has no " + device + " kernel" + (any ? " for " + types : "") + ": include <replicator/" + device +
+                     "/kernels." + (kind == DeviceKind::cpu ? "hpp" : "cuh") + ">, or register one for your operation"};
+  }
+
+  int threads_;
+  std::unordered_map<Digest, std::unique_ptr<Executable>, DigestHash> made_;
+};
+
+}  // namespace replicator

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph with every kernel chosen, every layout decided and copies put between layouts. Blind to the placement.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/collectives/resolve.hpp>
+#include <replicator/runtime/executable_cache.hpp>
+
+namespace replicator {
+
+struct LoweredValue {
+  std::size_t bytes = 0;
+  bool uniform = false;
+  Digest digest;  // of what it holds, layout included: equal uniform values of different graphs are one
+};
+
+struct LoweredNode {
+  std::uint32_t node = 0;                  // of the graph; for a copy, of the value's user
+  const Executable* executable = nullptr;  // null: an Input, Constant, Read, Assign or Placeholder
+  std::vector<std::uint32_t> inputs;       // values
+  std::vector<std::uint32_t> outputs;
+  bool uniform = false;
+  std::uint32_t segment = 0;
+};
+
+struct LoweredGraph {
+  std::vector<LoweredNode> nodes;
+  std::vector<LoweredValue> values;
+  std::vector<std::uint32_t> results;  // values, plain
+};
+
+namespace detail {
+
+class Lowering {
+ public:
+  Lowering(const GraphClass& source, DeviceKind kind, ExecutableCache& cache)
+      : source_{source}, graph_{source.graph}, kind_{kind}, cache_{cache}, segments_{segments_of(source.graph)} {}
+
+  LoweredGraph run() && {
+    native_.resize(graph_.nodes().size());
+    for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) lower(i);
+    for (const auto result : graph_.results()) lowered_.results.push_back(in_layout(result, Layout{}, result.node));
+    return std::move(lowered_);
+  }
+
+ private:
+  struct Native {
+    std::uint32_t value;
+    Layout layout;
+  };
+
+  void lower(std::uint32_t index) {
+    const auto& node = graph_.node(index);
+    const auto* compute = node.get<Compute>();
+    if (compute && compute->operation.alias()) {
+      native_[index] = {{in_layout(node.inputs[0], Layout{}, index), Layout{}}};
+      return;
+    }
+    LoweredNode lowered{index, nullptr, {}, {}, source_.uniformity.uniform[index], segments_[index]};
+    std::vector<Layout> given(node.outputs.size());
+    if (compute) {
+      lowered.executable = &choose(node, compute->operation);
+      given = lowered.executable->output_layouts;
+    }
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      lowered.inputs.push_back(in_layout(node.inputs[i], compute ? lowered.executable->input_layouts[i] : Layout{}, index));
+    for (std::uint32_t o = 0; o < node.outputs.size(); ++o) {
+      lowered.outputs.push_back(add_value({index, o}, given[o], lowered.uniform));
+      native_[index].push_back({lowered.outputs.back(), given[o]});
+    }
+    lowered_.nodes.push_back(std::move(lowered));
+  }
+
+  const Executable& choose(const Node& node, const AnyOperation& operation) {
+    std::vector<TensorType> inputs;
+    std::vector<Layout> offered;
+    for (const auto input : node.inputs) {
+      inputs.push_back(graph_.type(input));
+      offered.push_back(native_[input.node][input.output].layout);
+    }
+    return cache_.get(kind_, operation, inputs, node.outputs, offered, node.where.text());
+  }
+
+  std::uint32_t add_value(Value value, const Layout& layout, bool uniform) {
+    const auto& type = graph_.type(value);
+    Hasher hasher;
+    hasher.digest(source_.uniformity.digest[value.node]);
+    hasher.word(value.output);
+    AttributeHasher visitor{hasher};
+    LayoutCopy{layout}.describe(visitor);
+    lowered_.values.push_back({static_cast<std::size_t>(storage_elements(layout, type.shape)) * size_of(type.dtype), uniform, hasher.result()});
+    return static_cast<std::uint32_t>(lowered_.values.size() - 1);
+  }
+
+  // The value in this layout: as it is, or copied (once) right before its user.
+  std::uint32_t in_layout(Value value, const Layout& layout, std::uint32_t user) {
+    const auto& native = native_[value.node][value.output];
+    if (native.layout == layout) return native.value;
+    auto& made = copies_[value];
+    for (const auto& [known, copy] : made)
+      if (known == layout) return copy;
+    const auto& type = graph_.type(value);
+    const auto& executable = cache_.get(kind_, LayoutCopy{layout}, {&type, 1}, {&type, 1}, {&native.layout, 1}, graph_.node(user).where.text());
+    const bool uniform = source_.uniformity.uniform[value.node];
+    const auto segment = segments_[value.node] + (graph_.node(value).get<Placeholder>() ? 1 : 0);
+    const auto copy = add_value(value, layout, uniform);
+    lowered_.nodes.push_back({user, &executable, {native_[value.node][value.output].value}, {copy}, uniform, segment});
+    made.emplace_back(layout, copy);
+    return copy;
+  }
+
+  const GraphClass& source_;
+  const Graph& graph_;
+  DeviceKind kind_;
+  ExecutableCache& cache_;
+  std::vector<std::uint32_t> segments_;
+  LoweredGraph lowered_;
+  std::vector<std::vector<Native>> native_;
+  std::map<Value, std::vector<std::pair<Layout, std::uint32_t>>> copies_;
+};
+
+}  // namespace detail
+
+// Throws BuildError where an operation has no kernel for this kind of device.
+inline LoweredGraph lower(const GraphClass& source, DeviceKind kind, ExecutableCache& cache) {
+  return detail::Lowering{source, kind, cache}.run();
+}
+
+}  // namespace replicator

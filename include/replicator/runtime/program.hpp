@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one device executes: kernels and collectives in order, with every buffer placed beforehand.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <replicator/collectives/communicator.hpp>
+#include <replicator/core/array.hpp>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/runtime/arena.hpp>
+
+namespace replicator {
+
+struct Instruction {
+  enum class Kind : std::uint8_t {
+    run,    // executable on the pointers: inputs, then outputs
+    fold,   // pointers: into = combine(into, from)
+    copy,   // pointers: from, to
+    start,  // the collective's inputs are written
+    wait,   // the collective's output is needed
+  };
+  Kind kind = Kind::run;
+  const Executable* executable = nullptr;
+  std::uint32_t pointers = 0;  // index of the first one
+  std::uint32_t inputs = 0;    // how many of them are inputs (run)
+  std::uint32_t collective = 0;
+  std::int32_t replica = -1;  // -1: once for the device
+  std::size_t bytes = 0;      // copy
+  std::int64_t elements = 0;  // fold
+  DType dtype = DType::float32;
+  Reduction reduction = Reduction::sum;
+  std::uint32_t node = 0;  // of the replica's graph, for messages and traces
+};
+
+// A pointer that is set before each step to component `element` of a replica's input.
+struct InputPatch {
+  std::uint32_t pointer = 0;
+  std::uint32_t replica = 0;  // counted on this device
+  std::uint32_t element = 0;
+};
+
+struct CollectiveUse {
+  std::unique_ptr<collectives::Collective> collective;
+  std::string text;    // all_reduce "loss" at train.cpp:31, and how many more
+  std::string reason;  // why this schedule
+  std::int64_t bytes = 0;
+  int members = 1;
+};
+
+struct Program {
+  std::vector<Instruction> code;
+  std::vector<std::byte*> pointers;
+  std::vector<InputPatch> patches;
+  std::vector<CollectiveUse> collectives;
+  HostArena arena;
+  std::byte* scratch = nullptr;
+  std::size_t arena_bytes = 0;    // for values, scratch excluded
+  std::size_t scratch_bytes = 0;
+
+  std::unique_ptr<std::uint64_t> step = std::make_unique<std::uint64_t>(0);  // read by the graph's step node
+  std::vector<std::int32_t> replica_ids;
+  // results[k][r]: result k of the device's replica r; one entry for all where it is uniform.
+  std::vector<std::vector<AnyArray>> results;
+  std::vector<bool> uniform_result;
+};
+
+}  // namespace replicator

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The values of all variables of a Replicator on this host: mirrored ones once per device, replica-local ones once per replica.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <replicator/core/array.hpp>
+#include <replicator/core/hash.hpp>
+#include <replicator/core/philox.hpp>
+#include <replicator/graph/variable.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+// Word i of the stream (seed, name) decides element i (normal: words 2i and 2i + 1, by Box and Muller 1958).
+template <class T>
+void draw(std::span<T> values, const Initializer& initializer, std::uint64_t seed, std::string_view name) {
+  Hasher hasher;
+  hasher.text(name);
+  PhiloxStream stream{seed, hasher.result().low, 0x696E6974};
+  for (auto& value : values) {
+    const double u = (stream.next() + 0.5) * 0x1p-32;
+    if (initializer.kind == Initializer::Kind::uniform) {
+      value = static_cast<T>(initializer.a + (initializer.b - initializer.a) * u);
+      continue;
+    }
+    const double angle = 2 * 3.141592653589793 * (stream.next() * 0x1p-32);
+    value = static_cast<T>(initializer.a + initializer.b * std::sqrt(-2 * std::log(u)) * std::cos(angle));
+  }
+}
+
+}  // namespace detail
+
+// Throws BuildError where the initializer's array has another type.
+inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed) {
+  const auto& initializer = variable.initializer;
+  if (initializer.kind == Initializer::Kind::value) {
+    if (initializer.array->type() != variable.type)
+      throw BuildError{"\"" + variable.name + "\" is " + variable.type.text() + " (declared at " + variable.where.text() +
+                       "), but its first value is " + initializer.array->type().text()};
+    return *initializer.array;
+  }
+  AnyArray array{variable.type};
+  visit_dtype(variable.type.dtype, [&]<class T>() {
+    const auto values = array.as<T>();
+    if (initializer.kind != Initializer::Kind::constant) detail::draw(values, initializer, seed, variable.name);
+    else
+      for (auto& value : values) value = static_cast<T>(initializer.a);
+  });
+  return array;
+}
+
+class VariableStore {
+ public:
+  // `replicas`: this host's, `devices`: how many of this host hold mirrored copies.
+  VariableStore(std::uint64_t seed, int devices, int replicas) : seed_{seed}, devices_{devices}, replicas_{replicas} {}
+
+  // Adds the variable with its first value, or finds it. Throws BuildError where an earlier declaration differs.
+  void declare(const VariableDeclaration& variable) {
+    const auto found = entries_.find(variable.name);
+    if (found == entries_.end()) {
+      const AnyArray first = initial_value(variable, seed_);
+      const int copies = variable.kind == VariableKind::mirrored ? devices_ : replicas_;
+      entries_.emplace(variable.name, Entry{variable, std::vector<AnyArray>(static_cast<std::size_t>(copies), first)});
+      return;
+    }
+    const auto& known = found->second.declaration;
+    if (known.type != variable.type || known.kind != variable.kind)
+      throw BuildError{"the variable \"" + variable.name + "\" is " + std::string{name_of(variable.kind)} + " " + variable.type.text() + " at " +
+                       variable.where.text() + ", but " + std::string{name_of(known.kind)} + " " + known.type.text() + " at " +
+                       known.where.text() + ": give the two different names or the same type"};
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> result;
+    for (const auto& [name, entry] : entries_) result.push_back(name);
+    return result;
+  }
+  bool contains(const std::string& name) const { return entries_.contains(name); }
+  const VariableDeclaration& declaration(const std::string& name) const { return entry(name).declaration; }
+
+  // Memory that stays where it is as long as the store lives. `copy`: the device for mirrored variables, the replica
+  // (both counted on this host) for replica-local ones.
+  std::byte* data(const std::string& name, int copy) { return value(name, copy).data(); }
+  AnyArray& value(const std::string& name, int copy) { return entry(name).copies.at(static_cast<std::size_t>(copy)); }
+  const AnyArray& value(const std::string& name, int copy) const { return entry(name).copies.at(static_cast<std::size_t>(copy)); }
+
+  // Gives every copy this value. Throws BuildError where the type differs or the name is unknown.
+  void set(const std::string& name, const AnyArray& array) {
+    auto& target = entry(name);
+    if (array.type() != target.declaration.type)
+      throw BuildError{"\"" + name + "\" is " + target.declaration.type.text() + ", but the value given is " + array.type().text()};
+    for (auto& copy : target.copies) std::memcpy(copy.data(), array.data(), array.size_bytes());
+  }
+
+ private:
+  struct Entry {
+    VariableDeclaration declaration;
+    std::vector<AnyArray> copies;
+  };
+  Entry& entry(const std::string& name) { return const_cast<Entry&>(std::as_const(*this).entry(name)); }
+  const Entry& entry(const std::string& name) const {
+    const auto found = entries_.find(name);
+    if (found == entries_.end()) throw BuildError{"there is no variable \"" + name + "\""};
+    return found->second;
+  }
+
+  std::uint64_t seed_;
+  int devices_;
+  int replicas_;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace replicator
