@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs started by a PMIx launcher (mpirun, prterun, srun): including this header makes them known.
+#pragma once
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <pmix.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include <replicator/core/error.hpp>
+#include <replicator/transport/rendezvous.hpp>
+#include <replicator/transport/tcp.hpp>
+
+namespace replicator::transport {
+
+namespace detail {
+
+inline void check_pmix(pmix_status_t status, const char* what) {
+  if (status != PMIX_SUCCESS)
+    throw CommunicationError{std::string{"pmix: "} + what + ": " + PMIx_Error_string(status) +
+                                 "; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT can be set instead",
+                             -1};
+}
+
+// The addresses at which other hosts may find this one, the loopback last; separated by commas.
+inline std::string own_addresses() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return "127.0.0.1";
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner{list, ::freeifaddrs};
+  std::string result;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_LOOPBACK) != 0)
+      continue;
+    char text[INET6_ADDRSTRLEN] = {};
+    if (entry->ifa_addr->sa_family == AF_INET) {
+      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, text, sizeof text);
+    } else if (entry->ifa_addr->sa_family == AF_INET6) {
+      const auto& address = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
+      if (!IN6_IS_ADDR_LINKLOCAL(&address)) ::inet_ntop(AF_INET6, &address, text, sizeof text);
+    }
+    if (text[0] != '\0') result += std::string{text} + ",";
+  }
+  return result + "127.0.0.1";
+}
+
+// Connected to the launcher while it lives.
+class PmixSession {
+ public:
+  PmixSession() { check_pmix(PMIx_Init(&self_, nullptr, 0), "reaching the launcher"); }
+  PmixSession(const PmixSession&) = delete;
+  PmixSession& operator=(const PmixSession&) = delete;
+  ~PmixSession() { PMIx_Finalize(nullptr, 0); }
+
+  int rank() const { return static_cast<int>(self_.rank); }
+  std::string job() const { return self_.nspace; }
+  int size() const {
+    const auto value = get(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, "asking for the number of processes");
+    return static_cast<int>(value->data.uint32);
+  }
+  void publish(const char* key, const std::string& text) const {
+    pmix_value_t value{};
+    value.type = PMIX_STRING;
+    value.data.string = const_cast<char*>(text.c_str());  // it is copied
+    check_pmix(PMIx_Put(PMIX_GLOBAL, key, &value), "publishing the address of process 0");
+    check_pmix(PMIx_Commit(), "publishing the address of process 0");
+  }
+  // Waits for all processes; what they published is known afterwards.
+  void fence() const {
+    pmix_info_t collect{};
+    std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
+    collect.value.type = PMIX_BOOL;
+    collect.value.data.flag = true;
+    pmix_proc_t all = self_;
+    all.rank = PMIX_RANK_WILDCARD;
+    check_pmix(PMIx_Fence(&all, 1, &collect, 1), "waiting for the other processes");
+  }
+  std::string published(std::uint32_t rank, const char* key) const {
+    const auto value = get(rank, key, "asking for the address of process 0");
+    return value->type == PMIX_STRING ? value->data.string : "";
+  }
+
+ private:
+  struct Release {
+    void operator()(pmix_value_t* value) const {
+      if (value->type == PMIX_STRING) std::free(value->data.string);
+      std::free(value);
+    }
+  };
+  std::unique_ptr<pmix_value_t, Release> get(std::uint32_t rank, const char* key, const char* what) const {
+    pmix_proc_t process = self_;
+    process.rank = rank;
+    pmix_value_t* value = nullptr;
+    check_pmix(PMIx_Get(&process, key, nullptr, 0, &value), what);
+    return std::unique_ptr<pmix_value_t, Release>{value};
+  }
+
+  pmix_proc_t self_{};
+};
+
+}  // namespace detail
+
+// The launcher says who this process is; process 0 listens on a free port and publishes where. Waits for all
+// processes of the job. Throws CommunicationError.
+inline ProcessEnvironment environment_from_pmix() {
+  constexpr const char* key = "replicator.address";
+  const detail::PmixSession session;
+  ProcessEnvironment result;
+  result.rank = session.rank();
+  result.world_size = session.size();
+  result.job_name = session.job();
+  if (result.world_size == 1) return result;
+  if (result.rank == 0) {
+    result.listener = std::make_shared<FileDescriptor>(detail::listen_on(0));
+    session.publish(key, std::to_string(detail::port_of(result.listener->get())) + ":" + detail::own_addresses());
+  }
+  session.fence();
+  const auto text = session.published(0, key);
+  const auto colon = text.find(':');
+  result.master_port = static_cast<std::uint16_t>(detail::number_variable("replicator.address (of PMIx)",
+                                                                          text.substr(0, colon), 1, 65535));
+  result.master_address = text.substr(colon + 1);
+  return result;
+}
+
+inline constexpr Launcher pmix_launcher{
+    "pmix", [] { return detail::variable("PMIX_NAMESPACE") && detail::variable("PMIX_RANK"); }, environment_from_pmix};
+
+// Makes find_environment() know it, wherever this header is part of the program.
+inline const bool pmix_is_known = (launcher_slot.store(&pmix_launcher), true);
+
+}  // namespace replicator::transport

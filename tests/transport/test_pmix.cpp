@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <span>
+#include <string>
+
+#include <replicator/transport/job.hpp>
+#include <replicator/transport/pmix.hpp>
+
+using namespace replicator;
+using namespace replicator::transport;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string own_program() {
+  char path[4096] = {};
+  static_cast<void>(!::readlink("/proc/self/exe", path, sizeof path - 1));
+  return path;
+}
+
+// What the command prints; `status` becomes its exit status.
+std::string output_of(const std::string& command, int& status) {
+  std::string result;
+  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  char chunk[4096];
+  while (const auto n = std::fread(chunk, 1, sizeof chunk, pipe)) result.append(chunk, n);
+  status = WEXITSTATUS(::pclose(pipe));
+  return result;
+}
+
+}  // namespace
+
+// Not a test by itself: what each process does that the test below starts.
+TEST_CASE("a process under mpirun meets the others", "[.child]") {
+  Job job{find_environment()};
+  const std::string mine = std::to_string(job.rank() * 10);
+  std::string heard;
+  for (const auto& blob : job.exchange(std::as_bytes(std::span{mine.data(), mine.size()})))
+    heard += " " + std::string(reinterpret_cast<const char*>(blob.data()), blob.size());
+  job.leave();
+  std::cout << "process " + std::to_string(job.rank()) + " of " + std::to_string(job.size()) + " heard" + heard + "\n"
+            << std::flush;
+}
+
+TEST_CASE("processes that mpirun starts find each other through PMIx") {
+  if (std::system("command -v mpirun > /dev/null 2>&1") != 0) {
+    WARN("skipped: mpirun (openmpi-bin) is not installed");
+    return;
+  }
+  int status = 0;
+  const auto text = output_of("timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 3 '" +
+                                  own_program() + "' '[.child]'",
+                              status);
+  INFO(text);
+  CHECK(status == 0);
+  for (const std::string rank : {"0", "1", "2"})
+    CHECK_THAT(text, Contains("process " + rank + " of 3 heard 0 10 20"));
+}
+
+TEST_CASE("including pmix.hpp is enough to make the launcher known, and variables still win") {
+  CHECK(launcher_slot.load() == &pmix_launcher);
+  ::setenv("WORLD_SIZE", "1", 1);
+  CHECK(find_environment().world_size == 1);
+  ::unsetenv("WORLD_SIZE");
+}
