@@ -14,6 +14,8 @@
 
 namespace replicator::collectives {
 
+using replicator::Reduction;
+
 // Throws BuildError for a sum or mean of bool and a mean of integers.
 inline void require_reducible(DType dtype, Reduction reduction) {
   const bool adds = reduction == Reduction::sum || reduction == Reduction::mean;
