@@ -14,6 +14,7 @@
 
 namespace replicator::collectives {
 
+using replicator::name_of;
 using replicator::Reduction;
 
 // Throws BuildError for a sum or mean of bool and a mean of integers.
