@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pooling on [N, C, H, W] whose channels may lie in blocks: memory is seen as planes of H x W pixels of `pixel` channels
+// each, which is row-major (1), nChw8c, nChw16c (8, 16) and NHWC (C). The channels of a pixel are taken 8 at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include <replicator/cpu/tiles.hpp>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/ops/pooling.hpp>
+
+namespace replicator::cpu {
+
+namespace detail {
+
+struct PoolingView {
+  PoolingOptions options;
+  std::int64_t planes = 0, pixel = 1;
+  Extents2d x{}, y{};
+};
+
+// The layout that an image of this shape has when its channels lie in blocks of `pixel`.
+inline Layout channel_blocks(const Shape& shape, std::int64_t pixel) {
+  if (pixel == 1) return {};
+  const std::int64_t blocks = (shape[1] + pixel - 1) / pixel;
+  Layout layout;
+  layout.plain = false;
+  layout.strides = {blocks * shape[2] * shape[3] * pixel, shape[2] * shape[3] * pixel, shape[3] * pixel, pixel};
+  layout.blocks = 1;
+  layout.axis = {1};
+  layout.size = {static_cast<std::int32_t>(pixel)};
+  layout.storage = shape[0] * layout.strides[0];
+  return layout;
+}
+inline Layout channels_last(const Shape& shape) {
+  Layout layout;
+  layout.plain = false;
+  layout.strides = {shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]};
+  layout.storage = shape.elements();
+  return layout;
+}
+
+// How an image lies, if pooling can take it as it is.
+struct ImageLayout {
+  std::int64_t block = 1;  // 0: channels last
+  std::int64_t planes(const Shape& s) const { return block == 0 ? s[0] : s[0] * ((s[1] + block - 1) / block); }
+  std::int64_t pixel(const Shape& s) const { return block == 0 ? s[1] : block; }
+  Layout of(const Shape& s) const { return block == 0 ? channels_last(s) : channel_blocks(s, block); }
+};
+inline ImageLayout image_layout(const Layout& offered, const Shape& shape) {
+  if (offered.plain) return {};
+  if (offered == channels_last(shape)) return {0};
+  if (offered.blocks == 1 && offered.axis[0] == 1 && offered == channel_blocks(shape, offered.size[0])) return {offered.size[0]};
+  return {};
+}
+
+// The rows and columns of a window that lie in the image.
+struct ClippedWindow {
+  std::int64_t row_begin, row_end, column_begin, column_end;
+  std::int64_t count() const { return (row_end - row_begin) * (column_end - column_begin); }
+};
+[[gnu::always_inline]] inline ClippedWindow clip(const PoolingView& v, std::int64_t r, std::int64_t c) {
+  const auto& o = v.options;
+  const std::int64_t row = r * o.stride[0] - o.padding.low[0], column = c * o.stride[1] - o.padding.low[1];
+  return {std::max<std::int64_t>(row, 0), std::min(row + o.window[0], v.x[0]), std::max<std::int64_t>(column, 0),
+          std::min(column + o.window[1], v.x[1])};
+}
+
+// Calls f(plane of x, window, y) for every window and group of `lanes` channels; both are offsets in elements.
+template <std::int64_t lanes, class F>
+[[gnu::always_inline]] inline void for_each_window(const PoolingView& v, F f) {
+  for (std::int64_t plane = 0; plane < v.planes; ++plane)
+    for (std::int64_t lane = 0; lane < v.pixel; lane += lanes)
+      for (std::int64_t r = 0; r < v.y[0]; ++r)
+        for (std::int64_t c = 0; c < v.y[1]; ++c)
+          f(plane * v.x[0] * v.x[1] * v.pixel + lane, clip(v, r, c), ((plane * v.y[0] + r) * v.y[1] + c) * v.pixel + lane);
+}
+
+// Calls f(offset in x, number) for every pixel of a window in row-major order.
+template <class F>
+[[gnu::always_inline]] inline void for_each_pixel(const PoolingView& v, std::int64_t plane, const ClippedWindow& w, F f) {
+  std::int64_t number = 0;
+  for (std::int64_t row = w.row_begin; row < w.row_end; ++row)
+    for (std::int64_t column = w.column_begin; column < w.column_end; ++column)
+      f(plane + (row * v.x[1] + column) * v.pixel, number++);
+}
+
+// The maximum of a window in each lane, and which pixel holds it: the first that does.
+template <class T, std::int64_t lanes>
+struct WindowMaximum {
+  using Index = typename vector_math::BitsOf<T>::type;
+  T value[lanes];
+  Index at[lanes];
+
+  [[gnu::always_inline]] void find(const PoolingView& v, const T* x, std::int64_t plane, const ClippedWindow& w) {
+    for_each_pixel(v, plane, w, [&](std::int64_t i, std::int64_t number) __attribute__((always_inline)) {
+      for (std::int64_t j = 0; j < lanes; ++j) {
+        const T candidate = x[i + j];
+        const bool better = (number == 0) | (candidate > value[j]) | (candidate != candidate);
+        value[j] = better ? candidate : value[j];
+        at[j] = better ? static_cast<Index>(number) : at[j];
+      }
+    });
+  }
+};
+
+// The loops: inputs a and b, output.
+struct MaxPoolLoop {
+  template <std::int64_t lanes, class T>
+  [[gnu::always_inline]] static void run(const PoolingView& v, const T* x, const T*, T* y) {
+    for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
+      WindowMaximum<T, lanes> maximum{};
+      maximum.find(v, x, plane, w);
+      for (std::int64_t j = 0; j < lanes; ++j) y[out + j] = maximum.value[j];
+    });
+  }
+};
+
+struct MaxPoolSpreadLoop {
+  template <std::int64_t lanes, class T>
+  [[gnu::always_inline]] static void run(const PoolingView& v, const T* x, const T* dy, T* dx) {
+    std::fill(dx, dx + v.planes * v.x[0] * v.x[1] * v.pixel, T{});
+    for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
+      WindowMaximum<T, lanes> maximum{};
+      maximum.find(v, x, plane, w);
+      T upstream[lanes];
+      for (std::int64_t j = 0; j < lanes; ++j) upstream[j] = dy[out + j];
+      for_each_pixel(v, plane, w, [&](std::int64_t i, std::int64_t number) __attribute__((always_inline)) {
+        for (std::int64_t j = 0; j < lanes; ++j) dx[i + j] += vector_math::choose(maximum.at[j] == number, upstream[j], T{});
+      });
+    });
+  }
+};
+
+struct MaxPoolPickLoop {
+  template <std::int64_t lanes, class T>
+  [[gnu::always_inline]] static void run(const PoolingView& v, const T* x, const T* u, T* y) {
+    for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
+      WindowMaximum<T, lanes> maximum{};
+      maximum.find(v, x, plane, w);
+      T picked[lanes]{};
+      for_each_pixel(v, plane, w, [&](std::int64_t i, std::int64_t number) __attribute__((always_inline)) {
+        for (std::int64_t j = 0; j < lanes; ++j) picked[j] = vector_math::choose(maximum.at[j] == number, u[i + j], picked[j]);
+      });
+      for (std::int64_t j = 0; j < lanes; ++j) y[out + j] = picked[j];
+    });
+  }
+};
+
+template <class T>
+[[gnu::always_inline]] inline T divisor(const PoolingView& v, const ClippedWindow& w) {
+  return static_cast<T>(v.options.count_include_pad ? v.options.window[0] * v.options.window[1] : w.count());
+}
+
+struct AveragePoolLoop {
+  template <std::int64_t lanes, class T>
+  [[gnu::always_inline]] static void run(const PoolingView& v, const T* x, const T*, T* y) {
+    for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
+      T sum[lanes]{};
+      for_each_pixel(v, plane, w, [&](std::int64_t i, std::int64_t) __attribute__((always_inline)) {
+        for (std::int64_t j = 0; j < lanes; ++j) sum[j] += x[i + j];
+      });
+      const T count = divisor<T>(v, w);
+      for (std::int64_t j = 0; j < lanes; ++j) y[out + j] = sum[j] / count;
+    });
+  }
+};
+
+struct AveragePoolTransposeLoop {
+  template <std::int64_t lanes, class T>
+  [[gnu::always_inline]] static void run(const PoolingView& v, const T* dy, const T*, T* dx) {
+    std::fill(dx, dx + v.planes * v.x[0] * v.x[1] * v.pixel, T{});
+    for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
+      T share[lanes];
+      const T count = divisor<T>(v, w);
+      for (std::int64_t j = 0; j < lanes; ++j) share[j] = dy[out + j] / count;
+      for_each_pixel(v, plane, w, [&](std::int64_t i, std::int64_t) __attribute__((always_inline)) {
+        for (std::int64_t j = 0; j < lanes; ++j) dx[i + j] += share[j];
+      });
+    });
+  }
+};
+
+template <class T>
+using PoolingLoop = void (*)(const PoolingView&, const T*, const T*, T*);
+
+template <class Loop, std::int64_t lanes, class T>
+[[gnu::flatten]] void pooling_baseline(const PoolingView& v, const T* a, const T* b, T* out) {
+  Loop::template run<lanes>(v, a, b, out);
+}
+template <class Loop, std::int64_t lanes, class T>
+[[gnu::flatten, gnu::target("avx2")]] void pooling_avx2(const PoolingView& v, const T* a, const T* b, T* out) {
+  Loop::template run<lanes>(v, a, b, out);
+}
+
+template <class Loop, class T>
+PoolingLoop<T> pooling_loop(std::int64_t pixel) {
+  if (pixel % 8 != 0) return &pooling_baseline<Loop, 1, T>;
+  return instruction_level() == InstructionLevel::baseline ? &pooling_baseline<Loop, 8, T> : &pooling_avx2<Loop, 8, T>;
+}
+
+template <class T>
+class PoolingLoops final : public Executable {
+ public:
+  PoolingLoops(const PoolingView& view, PoolingLoop<T> loop) : view_{view}, loop_{loop} {}
+  void run(const Launch& launch) const override {
+    const T* second = input_layouts.size() > 1 ? reinterpret_cast<const T*>(launch.inputs[1]) : nullptr;
+    loop_(view_, reinterpret_cast<const T*>(launch.inputs[0]), second, reinterpret_cast<T*>(launch.outputs[0]));
+  }
+
+ private:
+  PoolingView view_;
+  PoolingLoop<T> loop_;
+};
+
+// All images are taken and given in the layout in which input 0 is offered.
+template <class Loop, class T>
+std::unique_ptr<Executable> make_pooling_loops(const PoolingOptions& options, const Shape& x, const Shape& y,
+                                               const KernelRequest& request) {
+  const ImageLayout layout = image_layout(request.offered[0], request.inputs[0].shape);
+  const PoolingView view{options, layout.planes(x), layout.pixel(x), {x[2], x[3]}, {y[2], y[3]}};
+  auto result = std::make_unique<PoolingLoops<T>>(view, pooling_loop<Loop, T>(view.pixel));
+  for (const auto& input : request.inputs) result->input_layouts.push_back(layout.of(input.shape));
+  result->output_layouts = {layout.of(request.outputs[0].shape)};
+  result->in_place = {-1};
+  return result;
+}
+
+template <class Loop>
+std::unique_ptr<Executable> make_pooling(const PoolingOptions& options, const Shape& x, const Shape& y,
+                                         const KernelRequest& request) {
+  if (request.outputs[0].dtype == DType::float32) return make_pooling_loops<Loop, float>(options, x, y, request);
+  if (request.outputs[0].dtype == DType::float64) return make_pooling_loops<Loop, double>(options, x, y, request);
+  return nullptr;
+}
+
+inline std::unique_ptr<Executable> make_max_pool(const KernelRequest& r) {
+  return make_pooling<MaxPoolLoop>(r.operation.get<MaxPool>()->options, r.inputs[0].shape, r.outputs[0].shape, r);
+}
+inline std::unique_ptr<Executable> make_max_pool_spread(const KernelRequest& r) {
+  return make_pooling<MaxPoolSpreadLoop>(r.operation.get<MaxPoolSpread>()->options, r.inputs[0].shape, r.inputs[1].shape, r);
+}
+inline std::unique_ptr<Executable> make_max_pool_pick(const KernelRequest& r) {
+  return make_pooling<MaxPoolPickLoop>(r.operation.get<MaxPoolPick>()->options, r.inputs[0].shape, r.outputs[0].shape, r);
+}
+inline std::unique_ptr<Executable> make_average_pool(const KernelRequest& r) {
+  return make_pooling<AveragePoolLoop>(r.operation.get<AveragePool>()->options, r.inputs[0].shape, r.outputs[0].shape, r);
+}
+inline std::unique_ptr<Executable> make_average_pool_transpose(const KernelRequest& r) {
+  return make_pooling<AveragePoolTransposeLoop>(r.operation.get<AveragePoolTranspose>()->options, r.outputs[0].shape,
+                                                r.inputs[0].shape, r);
+}
+
+}  // namespace detail
+
+inline constexpr Kernel max_pool_loops{"max pool loops", &detail::make_max_pool};
+inline constexpr Kernel max_pool_spread_loops{"max pool spread loops", &detail::make_max_pool_spread};
+inline constexpr Kernel max_pool_pick_loops{"max pool pick loops", &detail::make_max_pool_pick};
+inline constexpr Kernel average_pool_loops{"average pool loops", &detail::make_average_pool};
+inline constexpr Kernel average_pool_transpose_loops{"average pool transpose loops", &detail::make_average_pool_transpose};
+
+inline const bool pooling_loops_registered =
+    register_kernel<MaxPool>(DeviceKind::cpu, KernelTier::reference, &max_pool_loops) &&
+    register_kernel<MaxPoolSpread>(DeviceKind::cpu, KernelTier::reference, &max_pool_spread_loops) &&
+    register_kernel<MaxPoolPick>(DeviceKind::cpu, KernelTier::reference, &max_pool_pick_loops) &&
+    register_kernel<AveragePool>(DeviceKind::cpu, KernelTier::reference, &average_pool_loops) &&
+    register_kernel<AveragePoolTranspose>(DeviceKind::cpu, KernelTier::reference, &average_pool_transpose_loops);
+
+}  // namespace replicator::cpu

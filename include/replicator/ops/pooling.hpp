@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Maxima and averages over windows of NCHW images. The rules close under differentiation:
+//
+//   y = max(x)   dx = spread(x, dy), to the first element (in row-major order) that attains the maximum
+//                spread is linear in dy, its transpose picks from where the maxima lie: pick(x, u)
+//   y = average(x)   dx = its transpose
+#pragma once
+
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <replicator/graph/tensor.hpp>
+#include <replicator/ops/window.hpp>
+
+namespace replicator {
+
+struct PoolingOptions {
+  Extents2d window{1, 1};
+  Extents2d stride{0, 0};  // 0: as long as the window
+  SpatialPadding padding{};
+  bool count_include_pad = false;  // averages: divide by the whole window, not by the elements in it
+
+  template <class V>
+  void describe(V& v) const {
+    v("window", window);
+    v("stride", stride);
+    v("padding_low", padding.low);
+    v("padding_high", padding.high);
+    v("count_include_pad", count_include_pad);
+  }
+};
+
+namespace detail {
+inline Shape pooled_shape(const Shape& x, const PoolingOptions& o) {
+  if (x.rank() != 4) throw BuildError{"x must be [N, C, H, W], found " + x.text()};
+  Shape y{x[0], x[1]};
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (o.padding.low[i] >= o.window[i] || o.padding.high[i] >= o.window[i])
+      throw BuildError{"padding " + std::to_string(o.padding.low[i]) + ", " + std::to_string(o.padding.high[i]) +
+                       " leaves windows of " + std::to_string(o.window[i]) + " without an element: take less"};
+    y.push_back(window_positions(x[i + 2], o.window[i], o.stride[i], 1, o.padding.low[i], o.padding.high[i]));
+  }
+  return y;
+}
+inline void require_pooled(const TensorType& x, const PoolingOptions& o, const TensorType& y) {
+  if (const Shape shape = pooled_shape(x.shape, o); !(shape == y.shape) || x.dtype != y.dtype)
+    throw BuildError{"x " + x.text() + " is pooled to " + shape.text() + ", found " + y.text()};
+}
+inline void require_floating(const TensorType& x) {
+  if (!is_floating(x.dtype)) throw BuildError{"x must be float32 or float64, found " + x.text()};
+}
+inline PoolingOptions with_stride(PoolingOptions o) {
+  for (std::size_t i = 0; i < 2; ++i)
+    if (o.stride[i] == 0) o.stride[i] = o.window[i];
+  return o;
+}
+}  // namespace detail
+
+// The maximum of each window; a NaN in it wins.
+struct MaxPool {
+  static constexpr std::string_view name = "max_pool";
+  PoolingOptions options;
+
+  template <class V>
+  void describe(V& v) const { options.describe(v); }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    detail::require_floating(inputs[0]);
+    return {{inputs[0].dtype, detail::pooled_shape(inputs[0].shape, options)}};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;
+};
+
+// Inputs x, dy: dy at the element that gave the maximum, summed over the windows that chose it.
+struct MaxPoolSpread {
+  static constexpr std::string_view name = "max_pool_spread";
+  PoolingOptions options;
+
+  template <class V>
+  void describe(V& v) const { options.describe(v); }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    detail::require_pooled(inputs[0], options, inputs[1]);
+    return {inputs[0]};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;
+};
+
+// Inputs x, u of one shape: for each window the element of u that lies where the maximum of x does.
+struct MaxPoolPick {
+  static constexpr std::string_view name = "max_pool_pick";
+  PoolingOptions options;
+
+  template <class V>
+  void describe(V& v) const { options.describe(v); }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    if (inputs[0] != inputs[1]) throw BuildError{"found " + inputs[0].text() + " and " + inputs[1].text() + ", which must be equal"};
+    return {{inputs[0].dtype, detail::pooled_shape(inputs[0].shape, options)}};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const {
+    return {AnyTensor{}, compute(at.graph, MaxPoolSpread{options}, {at.inputs[0], at.upstream[0]}, at.where)};
+  }
+};
+
+inline std::vector<AnyTensor> MaxPool::gradient(const GradientContext& at) const {
+  return {compute(at.graph, MaxPoolSpread{options}, {at.inputs[0], at.upstream[0]}, at.where)};
+}
+
+inline std::vector<AnyTensor> MaxPoolSpread::gradient(const GradientContext& at) const {
+  return {AnyTensor{}, compute(at.graph, MaxPoolPick{options}, {at.inputs[0], at.upstream[0]}, at.where)};
+}
+
+// The mean of each window.
+struct AveragePool {
+  static constexpr std::string_view name = "average_pool";
+  PoolingOptions options;
+
+  template <class V>
+  void describe(V& v) const { options.describe(v); }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    detail::require_floating(inputs[0]);
+    return {{inputs[0].dtype, detail::pooled_shape(inputs[0].shape, options)}};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;
+};
+
+// The transpose of AveragePool: input dy; `x` is the shape of the result.
+struct AveragePoolTranspose {
+  static constexpr std::string_view name = "average_pool_transpose";
+  PoolingOptions options;
+  Shape x;
+
+  template <class V>
+  void describe(V& v) const {
+    options.describe(v);
+    v("x", x);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    detail::require_pooled({inputs[0].dtype, x}, options, inputs[0]);
+    return {{inputs[0].dtype, x}};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const {
+    return {compute(at.graph, AveragePool{options}, {at.upstream[0]}, at.where)};
+  }
+};
+
+inline std::vector<AnyTensor> AveragePool::gradient(const GradientContext& at) const {
+  return {compute(at.graph, AveragePoolTranspose{options, at.inputs[0].shape()}, {at.upstream[0]}, at.where)};
+}
+
+// x [N, C, H, W] -> [N, C, OH, OW], OH = (H + padding - window) / stride + 1: the maximum of each window, padding aside.
+template <FloatingElement T>
+Tensor<T> max_pool(Tensor<T> x, PoolingOptions options, std::source_location where = std::source_location::current()) {
+  options.count_include_pad = false;
+  return Tensor<T>{compute(x.graph(), MaxPool{detail::with_stride(options)}, {x}, where)};
+}
+
+// The same with the mean of each window.
+template <FloatingElement T>
+Tensor<T> average_pool(Tensor<T> x, PoolingOptions options, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{compute(x.graph(), AveragePool{detail::with_stride(options)}, {x}, where)};
+}
+
+// x [N, C, H, W] -> [N, C]: the mean of each image's channel.
+template <FloatingElement T>
+Tensor<T> global_average_pool(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  const Shape shape = x.shape();
+  if (shape.rank() != 4)
+    throw BuildError{"global_average_pool at " + Location{where}.text() + ": x must be [N, C, H, W], found " + shape.text()};
+  Expression e;
+  e.compute = dtype_of<T>;
+  e.inputs = 1;
+  e.outputs = {e.input(0)};
+  const AnyTensor any = x;
+  const AnyTensor sum = reduce_node(x.graph(), ReduceKind::sum, std::move(e), {&any, 1}, shape, {2, 3}, dtype_of<T>, where);
+  return Tensor<T>{apply(ScalarOp::divide, sum, static_cast<double>(shape[2] * shape[3]), where)};
+}
+
+}  // namespace replicator
