@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include <replicator/core/philox.hpp>
+#include <replicator/graph/passes/expand.hpp>
 #include <replicator/graph/tensor.hpp>
 
 namespace replicator::test {
@@ -197,6 +199,7 @@ struct EvaluateOptions {
   KernelTier highest = KernelTier::reference;
   int threads = 1;
   StepContext context{};
+  std::map<std::string, AnyArray> variables{};  // at the step's start
 };
 
 // The kernel of the highest tier allowed that takes these shapes. Throws where there is none.
@@ -255,20 +258,28 @@ inline std::vector<Held> evaluate_compute(const Node& node, std::vector<Held> in
   return results;
 }
 
-// The values asked for. `inputs` are the components of the input element, by index.
+// The values asked for. `inputs` are the components of the input element, by index. Assignments are left out; an
+// all-reduce is that of a single replica.
 inline std::vector<AnyArray> evaluate(const Graph& graph, std::span<const Value> wanted, std::span<const AnyArray> inputs,
                                       const EvaluateOptions& options = {}) {
+  Graph whole = graph;
+  whole.results().assign(wanted.begin(), wanted.end());
+  whole = passes::expand(whole);
   std::vector<std::vector<Held>> values;
-  for (const auto& node : graph.nodes()) {
+  for (const auto& node : whole.nodes()) {
     std::vector<Held> from;
     for (const auto& input : node.inputs) from.push_back(values[input.node][input.output]);
+    const auto* placeholder = node.get<Placeholder>();
     if (const auto* input = node.get<Input>()) values.push_back({held(inputs[input->index])});
     else if (const auto* constant = node.get<Constant>()) values.push_back({held(*constant->array)});
     else if (node.get<Compute>()) values.push_back(evaluate_compute(node, std::move(from), options));
+    else if (const auto* read = node.get<Read>()) values.push_back({held(options.variables.at(whole.variables()[read->variable].name))});
+    else if (node.get<Assign>()) values.emplace_back();
+    else if (placeholder && placeholder->kind == CollectiveKind::all_reduce && graph.replicas() == 1) values.push_back(std::move(from));
     else throw std::logic_error{"the test evaluator does not run " + std::string{node.kind()}};
   }
   std::vector<AnyArray> results;
-  for (const auto& value : wanted) results.push_back(array_of(values[value.node][value.output]));
+  for (const auto& value : whole.results()) results.push_back(array_of(values[value.node][value.output]));
   return results;
 }
 
