@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of Map on the CPU: any scalar expression over broadcast inputs, in one pass over memory.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <replicator/core/layout.hpp>
+#include <replicator/cpu/parallel.hpp>
+#include <replicator/cpu/tile_program.hpp>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/graph/map.hpp>
+#include <replicator/graph/operation.hpp>
+
+namespace replicator::cpu {
+
+// The layout in which an elementwise kernel walks its domain: the first dense one that is not plain among the inputs
+// that span the domain, else plain.
+inline Layout domain_layout(const KernelRequest& request, const Shape& domain) {
+  for (std::size_t i = 0; i < request.inputs.size(); ++i)
+    if (request.inputs[i].shape == domain && !request.offered[i].plain && is_dense(request.offered[i], domain))
+      return request.offered[i];
+  return {};
+}
+
+// What is demanded of the inputs: that layout of those that span the domain, plain of the smaller ones.
+inline std::vector<Layout> demanded_layouts(const KernelRequest& request, const Shape& domain, const Layout& layout) {
+  std::vector<Layout> result;
+  for (const auto& input : request.inputs) result.push_back(input.shape == domain ? layout : Layout{});
+  return result;
+}
+
+class MapExecutable final : public Executable {
+ public:
+  MapExecutable(const Map& map, const KernelRequest& request)
+      : MapExecutable{map, request, domain_layout(request, map.domain)} {}
+
+  void run(const Launch& launch) const override {
+    parallel_for(threads_, program_.tiles(), [&](int part, std::int64_t first, std::int64_t last) {
+      program_.run(launch.inputs, launch.outputs, launch.scratch + static_cast<std::size_t>(part) * program_.scratch_bytes(), first,
+                   last, [](auto&&...) {});
+    });
+  }
+
+ private:
+  MapExecutable(const Map& map, const KernelRequest& request, const Layout& layout)
+      : program_{*map.expression, request.inputs, map.domain, storage_loops(map.domain, layout), map.dtypes},
+        threads_{program_.tiles() < 32 ? 1 : request.threads} {
+    input_layouts = demanded_layouts(request, map.domain, layout);
+    output_layouts.assign(request.outputs.size(), layout);
+    scratch_bytes = program_.scratch_bytes() * static_cast<std::size_t>(threads_);
+    for (std::size_t o = 0; o < request.outputs.size(); ++o) {
+      const int shared = program_.in_place(o);
+      const bool taken = std::find(in_place.begin(), in_place.end(), shared) != in_place.end();
+      in_place.push_back(shared >= 0 && !taken && request.inputs[static_cast<std::size_t>(shared)].shape == map.domain ? shared : -1);
+    }
+  }
+
+  TileProgram program_;
+  int threads_;
+};
+
+inline std::unique_ptr<Executable> make_map(const KernelRequest& request) {
+  return std::make_unique<MapExecutable>(*request.operation.get<Map>(), request);
+}
+inline constexpr Kernel map_kernel{"cpu tiles", &make_map};
+inline const bool map_registered = register_kernel<Map>(DeviceKind::cpu, KernelTier::library, &map_kernel);
+
+}  // namespace replicator::cpu
