@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <replicator/graph/optimise.hpp>
+#include <replicator/ops/loss.hpp>
+
+#include "../support/differences.hpp"
+
+namespace rp = replicator;
+using namespace rp::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+using Labels = rp::Array<std::int32_t>;
+
+// The losses of each example in double, by the definition.
+std::vector<double> cross_entropy(const rp::Array<double>& logits, const Labels& labels, double smoothing) {
+  const auto n = logits.shape()[0], classes = logits.shape()[1];
+  std::vector<double> losses;
+  for (std::int64_t i = 0; i < n; ++i) {
+    double total = 0;
+    for (std::int64_t c = 0; c < classes; ++c) total += std::exp(logits[i * classes + c]);
+    double loss = 0;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      const double target = smoothing / static_cast<double>(classes) + (c == labels[i] ? 1 - smoothing : 0);
+      loss -= target * std::log(std::exp(logits[i * classes + c]) / total);
+    }
+    losses.push_back(loss);
+  }
+  return losses;
+}
+
+struct Losses {
+  rp::Graph graph;
+  rp::Tensor<double> logits, losses;
+
+  Losses(const rp::Array<double>& x, const Labels& labels, double smoothing)
+      : logits{input(graph, x, 0)}, losses{rp::softmax_cross_entropy(logits, input(graph, labels, 1), {.label_smoothing = smoothing})} {}
+};
+
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const rp::BuildError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("softmax_cross_entropy is minus the expected logarithm of the softmax, with and without smoothing") {
+  const double smoothing = GENERATE(0.0, 0.1, 1.0);
+  const auto x = random_array<double>({4, 5}, 1);
+  const Labels labels{{4}, {0, 4, 2, 2}};
+  Losses l{x, labels, smoothing};
+  const auto found = doubles(evaluate(l.losses, std::vector{x.any(), labels.any()}));
+  const auto expected = cross_entropy(x, labels, smoothing);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(found[i] == Approx(expected[i]).epsilon(1e-12));
+}
+
+TEST_CASE("the gradient of softmax_cross_entropy is softmax minus target") {
+  const auto x = random_array<double>({2, 3}, 2);
+  const Labels labels{{2}, {2, 0}};
+  Losses l{x, labels, 0.3};
+  const auto slope = rp::gradient(l.losses, l.logits);
+  const auto soft = rp::softmax(l.logits);
+  const rp::Value wanted[] = {slope.any().value(), soft.any().value()};
+  const auto found = evaluate(l.graph, wanted, std::vector{x.any(), labels.any()});
+  for (std::int64_t i = 0; i < 6; ++i) {
+    const double target = 0.1 + (i % 3 == labels[i / 3] ? 0.7 : 0);
+    CHECK(doubles(found[0])[static_cast<std::size_t>(i)] ==
+          Approx(doubles(found[1])[static_cast<std::size_t>(i)] - target).margin(1e-12));
+  }
+}
+
+TEST_CASE("huge logits neither overflow nor give NaN, and minus infinity masks a class") {
+  const rp::Array<double> x{{3, 3}, {1e4, 0, -1e4, -1e4, 0, 1e4, 1, 1, -INFINITY}};
+  const Labels labels{{3}, {0, 0, 1}};
+  Losses l{x, labels, 0};
+  const auto slope = rp::gradient(l.losses, l.logits);
+  const rp::Value wanted[] = {l.losses.any().value(), slope.any().value()};
+  const auto found = evaluate(l.graph, wanted, std::vector{x.any(), labels.any()});
+  CHECK(doubles(found[0]) == std::vector{0.0, 2e4, std::log(2.0)});
+  CHECK(doubles(found[1]) == std::vector<double>{0, 0, 0, -1, 0, 1, 0.5, -0.5, 0});
+}
+
+TEST_CASE("a label outside of the classes gives NaN for its example and leaves the others") {
+  const auto x = random_array<double>({4, 3}, 3);
+  const Labels labels{{4}, {-1, 3, 0, 2}};
+  Losses l{x, labels, 0};
+  const auto found = doubles(evaluate(l.losses, std::vector{x.any(), labels.any()}));
+  CHECK(std::isnan(found[0]));
+  CHECK(std::isnan(found[1]));
+  CHECK(std::isfinite(found[2]));
+  CHECK(std::isfinite(found[3]));
+}
+
+TEST_CASE("losses and softmax agree with finite differences to second order") {
+  const Labels labels{{3}, {1, 0, 3}};
+  const Function losses[] = {
+      [&](rp::Graph& graph, std::span<const rp::AnyTensor> x) {
+        return rp::softmax_cross_entropy(rp::Tensor<double>{x[0]}, rp::constant(graph, labels), {.label_smoothing = 0.2}).any();
+      },
+      [](rp::Graph&, std::span<const rp::AnyTensor> x) { return rp::softmax(rp::Tensor<double>{x[0]}, 0).any(); },
+      [](rp::Graph&, std::span<const rp::AnyTensor> x) { return rp::log_softmax(rp::Tensor<double>{x[0]}).any(); },
+  };
+  for (const auto& f : losses)
+    for (const int order : {1, 2}) CHECK(gradient_error(f, {random_array<double>({3, 4}, 4).any()}, order) < 1e-6);
+  const Function squares = [](rp::Graph&, std::span<const rp::AnyTensor> x) {
+    return rp::mean_squared_error(rp::Tensor<double>{x[0]}, rp::Tensor<double>{x[1]}).any();
+  };
+  CHECK(gradient_error(squares, {random_array<double>({3, 4}, 5).any(), random_array<double>({3, 4}, 6).any()}, 1) < 1e-6);
+}
+
+TEST_CASE("softmax sums to one along its axis, and log_softmax is its logarithm") {
+  const std::int64_t axis = GENERATE(0, 1, -1);
+  const auto x = random_array<double>({3, 4}, 7);
+  rp::Graph graph;
+  const auto in = input(graph, x, 0);
+  const rp::Value wanted[] = {rp::sum(rp::softmax(in, axis), {axis}).any().value(), rp::softmax(in, axis).any().value(),
+                              rp::exp(rp::log_softmax(in, axis)).any().value()};
+  const auto found = evaluate(graph, wanted, std::vector{x.any()});
+  for (const double total : doubles(found[0])) CHECK(total == Approx(1));
+  CHECK(largest_difference(found[1], found[2]) < 1e-12);
+}
+
+TEST_CASE("accuracy counts the examples whose first largest logit is the label") {
+  const rp::Array<float> x{{4, 3}, {0, 1, 2, 5, 5, 1, 1, 3, 3, -1, -2, -3}};
+  rp::Graph graph;
+  const auto in = input(graph, x, 0);
+  const auto accuracy_for = [&](std::initializer_list<std::int32_t> labels) {
+    return doubles(evaluate(rp::accuracy(in, rp::constant(graph, Labels{{4}, labels})), std::vector{x.any()}))[0];
+  };
+  CHECK(accuracy_for({2, 0, 1, 0}) == 1);
+  CHECK(accuracy_for({2, 1, 2, 0}) == 0.5);  // the second of two equal logits does not count
+  CHECK(accuracy_for({0, 2, 0, 1}) == 0);
+}
+
+TEST_CASE("the cross-entropy of a step reads the logits in few passes") {
+  rp::Graph graph;
+  const rp::Tensor<float> logits{input(graph, {rp::DType::float32, {16, 1000}}, 0)};
+  const rp::Tensor<std::int32_t> labels{input(graph, {rp::DType::int32, {16}}, 1)};
+  graph.results() = {rp::softmax_cross_entropy(logits, labels).any().value()};
+  const auto optimised = rp::optimise(graph);
+  int passes = 0;
+  for (const auto& node : optimised.nodes())
+    for (const auto input : node.inputs) passes += optimised.type(input).shape == rp::Shape{16, 1000} ? 1 : 0;
+  CHECK(passes <= 4);
+}
+
+TEST_CASE("wrong shapes of logits and labels are refused at the user's line") {
+  rp::Graph graph{3, 4};
+  const rp::Tensor<float> logits{input(graph, {rp::DType::float32, {4, 10}}, 0)};
+  const rp::Tensor<std::int32_t> labels{input(graph, {rp::DType::int32, {5}}, 1)};
+  const auto line = std::to_string(__LINE__ + 1);
+  const auto error = error_of([&] { rp::softmax_cross_entropy(logits, labels); });
+  CHECK(error == "replica 3: softmax_cross_entropy at test_loss.cpp:" + line +
+                     ": the logits must be [N, C] and the labels [N]; found float32[4, 10] and int32[5]");
+  CHECK_THAT(error_of([&] { rp::accuracy(logits, labels); }), Contains("accuracy at test_loss.cpp:"));
+  CHECK_THAT(error_of([&] { rp::mean_squared_error(logits, rp::sum(logits, {1})); }), Contains("must be equal, found [4, 10] and [4]"));
+  const rp::Tensor<std::int32_t> four{input(graph, {rp::DType::int32, {4}}, 1)};
+  CHECK_THAT(error_of([&] { rp::softmax_cross_entropy(logits, four, {.label_smoothing = 1.5}); }), Contains("label_smoothing must lie in [0, 1]"));
+  CHECK_THAT(error_of([&] { rp::softmax(logits, 2); }), Contains("the axis 2 does not exist"));
+}
