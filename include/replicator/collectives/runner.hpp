@@ -61,14 +61,12 @@ class Runner final : public Prepared<T> {
     if (!cleared_ && blocker(readers_, base_ - stride_) >= 0) return false;
     cleared_ = true;
     if (!done_) {
-      bool all = true;
-      bool told = false;
-      for (Lane& lane : lanes_) all = advance(lane, told) && all;
+      done_ = advance_lanes();
       if constexpr (readable) {
-        if (all) publish(own_words() + finished_word, base_ + 1);
-        if (all || told) this->transport_.notify();
+        if (done_) publish(own_words() + finished_word, base_ + 1);
+        if (done_ || told_) this->transport_.notify();
+        told_ = false;
       }
-      done_ = all;
     }
     if (!done_ || blocker(input_readers_, base_) >= 0) return false;
     running_ = false;
@@ -268,18 +266,29 @@ class Runner final : public Prepared<T> {
     return -1;
   }
 
-  bool advance(Lane& lane, bool& told) {
+  // Until nothing moves: a lane may have waited for one behind it, and nobody wakes a rank for its own progress.
+  bool advance_lanes() {
+    for (;;) {
+      bool all = true;
+      moving_ = false;
+      for (Lane& lane : lanes_) all = advance(lane) && all;
+      if (all || !moving_) return all;
+    }
+  }
+
+  bool advance(Lane& lane) {
     while (lane.next < lane.end) {
       Line& line = lines_[lane.next];
       if (!line.posted && blocker(line) >= 0) return false;
       if (!execute(lane, line)) return false;
       this->moved_ += this->layout_.bytes(line.elements);
       ++lane.next;
+      moving_ = true;
       const std::uint64_t count = base_ + (lane.next - lane.begin);
       progress_[lane.local_word] = count;
       if constexpr (readable) {
         if (line.told) publish(lane.peer_word, count);
-        told = told || line.told;
+        told_ = told_ || line.told;
       }
     }
     return true;
@@ -335,6 +344,8 @@ class Runner final : public Prepared<T> {
   bool cleared_ = true;
   bool done_ = true;
   bool running_ = false;
+  bool moving_ = false;  // a line was done in this round
+  bool told_ = false;    // a peer's word was written since the last notify()
 };
 
 }  // namespace replicator::collectives::detail

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real runs between threads against a reference that folds T by recursion in plain loops: equal bits.
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <replicator/collectives/cost.hpp>
+#include <replicator/collectives/run.hpp>
+#include <replicator/core/philox.hpp>
+#include <replicator/transport/in_process.hpp>
+
+namespace rc = replicator::collectives;
+namespace rt = replicator::transport;
+
+namespace {
+
+// InProcess without its ability to read peers: collectives are lowered to messages.
+class MessagesOnly {
+ public:
+  MessagesOnly(rt::InProcessGroup& group, int rank) : inner_{group, rank} {}
+  int rank() const { return inner_.rank(); }
+  int size() const { return inner_.size(); }
+  rt::Region allocate(std::size_t bytes) { return inner_.allocate(bytes); }
+  rt::Ticket send(std::span<const std::byte> out, int peer, rt::Slot slot) { return inner_.send(out, peer, slot); }
+  rt::Ticket recv(std::span<std::byte> in, int peer, rt::Slot slot) { return inner_.recv(in, peer, slot); }
+  bool done(rt::Ticket ticket) { return inner_.done(ticket); }
+  void progress() { inner_.progress(); }
+  bool wait(const std::function<bool()>& ready, rt::Clock::time_point until) { return inner_.wait(ready, until); }
+
+ private:
+  rt::InProcess inner_;
+};
+static_assert(rt::Transport<MessagesOnly> && !rt::PeerReadable<MessagesOnly>);
+
+rc::CollectiveSpec spec_of(rc::Kind kind, std::int64_t elements) {
+  rc::CollectiveSpec spec;
+  spec.kind = kind;
+  spec.elements = elements;
+  return spec;
+}
+
+rt::Clock::time_point soon() { return rt::Clock::now() + std::chrono::seconds{20}; }
+
+// Runs fn(rank) on a thread each and reports every rank's failure.
+template <class F>
+void run_ranks(rt::InProcessGroup& group, F&& fn) {
+  std::vector<std::string> failures(static_cast<std::size_t>(group.size()));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < group.size(); ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        fn(rank);
+      } catch (const std::exception& error) {
+        failures[static_cast<std::size_t>(rank)] = error.what();
+        group.abort({"rank " + std::to_string(rank) + " failed", rank});
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  for (int rank = 0; rank < group.size(); ++rank) {
+    INFO("rank " << rank);
+    CHECK(failures[static_cast<std::size_t>(rank)] == "");
+  }
+}
+
+using Values = std::vector<float>;
+
+Values leaf(int replica, int step, std::int64_t elements) {
+  replicator::PhiloxStream random{7, static_cast<std::uint64_t>(replica), static_cast<std::uint32_t>(step)};
+  Values values(static_cast<std::size_t>(elements));
+  for (float& value : values) value = random.uniform() - 0.5f;
+  return values;
+}
+
+Values fold(rc::TreeNode node, int step, std::int64_t elements, rc::Reduction reduction) {
+  if (node.leaf()) return leaf(node.begin, step, elements);
+  Values left = fold(node.left(), step, elements, reduction);
+  const Values right = fold(node.right(), step, elements, reduction);
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (reduction == rc::Reduction::min)
+      left[i] = left[i] < right[i] ? left[i] : right[i];
+    else if (reduction == rc::Reduction::max)
+      left[i] = left[i] > right[i] ? left[i] : right[i];
+    else
+      left[i] = left[i] + right[i];
+  }
+  return left;
+}
+
+// What `rank` must receive.
+Values reference(const rc::CollectiveSpec& spec, const rc::ReplicaBlocks& blocks, int rank, int step) {
+  const std::int64_t n = spec.elements;
+  const int replicas = blocks.replicas();
+  if (spec.kind == rc::Kind::broadcast) return leaf(spec.root, step, n);
+  if (spec.kind == rc::Kind::all_gather) {
+    Values all;
+    for (int replica = 0; replica < replicas; ++replica) {
+      const Values one = leaf(replica, step, n);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+  const bool scatter = spec.kind == rc::Kind::reduce_scatter;
+  Values whole = fold({0, replicas}, step, scatter ? n * replicas : n, spec.reduction);
+  if (spec.reduction == rc::Reduction::mean)
+    for (float& value : whole) value = value / static_cast<float>(replicas);
+  if (!scatter) return whole;
+  return {whole.begin() + blocks.begin(rank) * n, whole.begin() + blocks.end(rank) * n};
+}
+
+void write(std::byte* to, const Values& values) {
+  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(float));
+}
+
+bool same_bits(const std::byte* found, const Values& wanted) {
+  return wanted.empty() || std::memcmp(found, wanted.data(), wanted.size() * sizeof(float)) == 0;
+}
+
+// Three steps with other data each, on every rank, without any other synchronisation in between.
+template <class T>
+void check_bits(const rc::CollectiveSpec& spec, const rc::Schedule& schedule, std::size_t piece_bytes) {
+  constexpr int steps = 3;
+  const rc::ReplicaBlocks& blocks = schedule.blocks;
+  rt::InProcessGroup group{blocks.ranks()};
+  run_ranks(group, [&](int rank) {
+    const auto communicator = rc::make_communicator(T{group, rank}, blocks, piece_bytes);
+    const auto collective = communicator->prepare(spec, schedule);
+    const std::int64_t length = spec.elements * schedule.input_blocks();
+    const auto inputs = schedule.inputs(rank);
+    if (collective->inputs() != static_cast<int>(inputs.size())) throw replicator::Error{"wrong number of inputs"};
+    for (int step = 0; step < steps; ++step) {
+      for (int index = 0; index < collective->inputs(); ++index)
+        write(collective->input(index), fold(inputs[static_cast<std::size_t>(index)], step, length, spec.reduction));
+      collective->start();
+      collective->wait(soon());
+      if (!same_bits(collective->output(), reference(spec, blocks, rank, step)))
+        throw replicator::Error{"wrong bits in step " + std::to_string(step)};
+    }
+  });
+}
+
+void check_everywhere(const rc::CollectiveSpec& spec, const rc::Schedule& schedule) {
+  INFO(schedule.name << ": " << schedule.blocks.replicas() << " replicas on " << schedule.ranks() << " ranks, "
+                     << spec.elements << " elements, " << rc::name_of(spec.reduction));
+  check_bits<rt::InProcess>(spec, schedule, 1024);
+  check_bits<MessagesOnly>(spec, schedule, 1024);
+}
+
+}  // namespace
+
+TEST_CASE("an all-reduce has the bits of the tree for every schedule, size and number of ranks") {
+  for (int ranks = 1; ranks <= 8; ++ranks)
+    for (const int replicas : {ranks, 8, 2 * ranks + 1})
+      for (const std::int64_t elements : {0, 1, 2, 5, 1000}) {
+        rc::CollectiveSpec spec;
+        spec.elements = elements;
+        const rc::ReplicaBlocks blocks{replicas, ranks};
+        for (const auto reduction : {rc::Reduction::mean, rc::Reduction::max}) {
+          spec.reduction = reduction;
+          check_everywhere(spec, rc::owner_computes(blocks));
+          check_everywhere(spec, rc::direct(blocks));
+        }
+      }
+}
+
+TEST_CASE("a large all-reduce has the bits of the tree, in many pieces or in one") {
+  rc::CollectiveSpec spec;
+  spec.elements = 100003;
+  for (const int ranks : {1, 2, 3, 5, 8}) {
+    check_everywhere(spec, rc::owner_computes({8, ranks}));
+    check_everywhere(spec, rc::direct({8, ranks}));
+    check_bits<rt::InProcess>(spec, rc::owner_computes({8, ranks}), std::size_t{1} << 30);
+  }
+}
+
+TEST_CASE("all-gather, reduce-scatter and broadcast have the reference's bits") {
+  for (int ranks = 1; ranks <= 8; ++ranks)
+    for (const int replicas : {ranks, 2 * ranks + 1})
+      for (const std::int64_t elements : {0, 1, 5, 1000}) {
+        const rc::ReplicaBlocks blocks{replicas, ranks};
+        rc::CollectiveSpec spec;
+        spec.elements = elements;
+        spec.kind = rc::Kind::all_gather;
+        check_everywhere(spec, rc::all_gather(blocks));
+        spec.kind = rc::Kind::reduce_scatter;
+        spec.reduction = rc::Reduction::mean;
+        check_everywhere(spec, rc::reduce_scatter(blocks));
+        spec.kind = rc::Kind::broadcast;
+        spec.root = replicas / 2;
+        check_everywhere(spec, rc::broadcast(blocks, spec.root));
+        check_everywhere(spec, rc::broadcast(blocks, spec.root, true));
+      }
+}
+
+TEST_CASE("large gathers, scatters and broadcasts have the reference's bits") {
+  for (const int ranks : {2, 3}) {
+    const rc::ReplicaBlocks blocks{4, ranks};
+    rc::CollectiveSpec spec;
+    spec.elements = 100003;
+    spec.kind = rc::Kind::all_gather;
+    check_everywhere(spec, rc::all_gather(blocks));
+    spec.kind = rc::Kind::reduce_scatter;
+    check_everywhere(spec, rc::reduce_scatter(blocks));
+    spec.kind = rc::Kind::broadcast;
+    spec.root = 3;
+    check_everywhere(spec, rc::broadcast(blocks, 3));
+  }
+}
+
+TEST_CASE("a ring adds whole numbers exactly: n(n+1)/2") {
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    const rc::ReplicaBlocks blocks{2 * ranks + 1, ranks};
+    const rc::Schedule schedule = rc::ring(blocks);
+    rc::CollectiveSpec spec;
+    spec.dtype = replicator::DType::int32;
+    spec.elements = 1000;
+    spec.any_order = true;
+    rt::InProcessGroup group{ranks};
+    run_ranks(group, [&](int rank) {
+      const auto communicator = rc::make_communicator(rt::InProcess{group, rank}, blocks, 256);
+      const auto collective = communicator->prepare(spec, schedule);
+      const auto nodes = schedule.inputs(rank);
+      for (int step = 0; step < 5; ++step) {
+        for (int index = 0; index < collective->inputs(); ++index) {
+          int sum = 0;
+          for (int r = nodes[static_cast<std::size_t>(index)].begin; r < nodes[static_cast<std::size_t>(index)].end; ++r)
+            sum += r + 1 + step;
+          for (int i = 0; i < 1000; ++i) reinterpret_cast<std::int32_t*>(collective->input(index))[i] = sum;
+        }
+        collective->start();
+        collective->wait(soon());
+        const int n = blocks.replicas();
+        for (int i = 0; i < 1000; ++i)
+          if (reinterpret_cast<std::int32_t*>(collective->output())[i] != n * (n + 1) / 2 + n * step)
+            throw replicator::Error{"wrong sum"};
+      }
+    });
+  }
+}
+
+TEST_CASE("several collectives are under way at once and a slow rank never sees another step's data") {
+  constexpr int ranks = 3, steps = 200;
+  const rc::ReplicaBlocks blocks{ranks, ranks};
+  rt::InProcessGroup group{ranks};
+  run_ranks(group, [&](int rank) {
+    const auto communicator = rc::make_communicator(rt::InProcess{group, rank}, blocks, 64);
+    std::vector<std::unique_ptr<rc::Collective>> collectives;
+    std::vector<rc::CollectiveSpec> specs;
+    for (const auto kind : {rc::Kind::all_reduce, rc::Kind::all_gather, rc::Kind::reduce_scatter, rc::Kind::broadcast})
+      for (const std::int64_t elements : {4, 30000}) {
+        rc::CollectiveSpec spec;
+        spec.kind = kind;
+        spec.elements = elements;
+        spec.id = static_cast<std::uint32_t>(specs.size());
+        specs.push_back(spec);
+        collectives.push_back(communicator->prepare(spec, rc::choose(kind, elements * 4, blocks).schedule));
+      }
+    for (int step = 0; step < steps; ++step) {
+      for (std::size_t c = 0; c < collectives.size(); ++c) {
+        const std::int64_t length = specs[c].elements * (specs[c].kind == rc::Kind::reduce_scatter ? ranks : 1);
+        auto* values = reinterpret_cast<float*>(collectives[c]->input(0));
+        for (std::int64_t i = 0; i < length; ++i) values[i] = static_cast<float>(rank + 1 + step);
+        collectives[c]->start();
+      }
+      if ((step + rank) % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      for (std::size_t c = collectives.size(); c-- > 0;) {
+        collectives[c]->wait(soon());
+        const auto* found = reinterpret_cast<const float*>(collectives[c]->output());
+        float wanted = static_cast<float>(ranks * (ranks + 1) / 2 + ranks * step);
+        if (specs[c].kind == rc::Kind::all_gather || specs[c].kind == rc::Kind::broadcast) wanted = static_cast<float>(1 + step);
+        for (std::int64_t i = 0; i < specs[c].elements; ++i)
+          if (found[i] != wanted) throw replicator::Error{"another step's data"};
+      }
+    }
+  });
+}
+
+TEST_CASE("a rank that does not come is named with its replicas when the deadline is over") {
+  for (const std::int64_t elements : {4, 100000}) {
+    const rc::ReplicaBlocks blocks{8, 3};
+    rt::InProcessGroup group{3};
+    std::string message;
+    int culprit = -1;
+    run_ranks(group, [&](int rank) {
+      const auto communicator = rc::make_communicator(rt::InProcess{group, rank}, blocks);
+      rc::CollectiveSpec spec;
+      spec.elements = elements;
+      spec.name = "all_reduce \"fc.weight/gradient\" (train.cpp:31)";
+      const auto collective = communicator->prepare(spec, rc::choose_all_reduce(elements * 4, 3, 8, false).schedule);
+      if (rank == 1) return;
+      collective->start();
+      try {
+        collective->wait(rt::Clock::now() + std::chrono::milliseconds{50});
+      } catch (const replicator::CommunicationError& error) {
+        if (rank != 0) return;
+        message = error.what();
+        culprit = error.culprit();
+      }
+    });
+    CHECK_THAT(message, Catch::Contains("all_reduce \"fc.weight/gradient\" (train.cpp:31): rank 0 waited until the "
+                                        "deadline for rank 1 (replicas 3 to 5); 0 bytes had moved"));
+    CHECK(culprit == 1);
+  }
+}
+
+TEST_CASE("an abort ends a wait with the same error on every rank") {
+  const rc::ReplicaBlocks blocks{2, 2};
+  rt::InProcessGroup group{2};
+  std::string found;
+  run_ranks(group, [&](int rank) {
+    const auto communicator = rc::make_communicator(rt::InProcess{group, rank}, blocks);
+    const auto collective = communicator->prepare(spec_of(rc::Kind::all_reduce, 100000), rc::owner_computes(blocks));
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{20});
+      group.abort({"host 1 was killed", 1});
+      return;
+    }
+    collective->start();
+    try {
+      collective->wait(soon());
+    } catch (const replicator::CommunicationError& error) {
+      found = error.what();
+    }
+    try {
+      communicator->check();
+      found += ", but goes on";
+    } catch (const replicator::CommunicationError&) {
+    }
+  });
+  CHECK(found == "host 1 was killed");
+}
+
+TEST_CASE("a schedule that does not fit is refused before anything moves") {
+  rt::InProcessGroup group{1};
+  const auto communicator = rc::make_communicator(rt::InProcess{group, 0}, {4, 1});
+  const auto schedule = rc::owner_computes({4, 1});
+  CHECK_THROWS_WITH(communicator->prepare(spec_of(rc::Kind::broadcast, 1), schedule),
+                    "broadcast cannot run by the schedule \"owner_computes\": that is one for all_reduce");
+  CHECK_THROWS_WITH(communicator->prepare({}, rc::owner_computes({5, 1})),
+                    "all_reduce cannot run by the schedule \"owner_computes\": that is one for 5 replicas on 1 ranks, "
+                    "there are 4 on 1");
+  CHECK_THROWS_AS(communicator->prepare({}, rc::ring({4, 1})), replicator::BuildError);
+  CHECK_THROWS_AS(rc::make_communicator(rt::InProcess{group, 0}, {4, 2}), replicator::BuildError);
+  const auto collective = communicator->prepare(spec_of(rc::Kind::all_reduce, 1), schedule);
+  collective->start();
+  CHECK_THROWS_AS(collective->start(), replicator::BuildError);
+}
