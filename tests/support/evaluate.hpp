@@ -258,6 +258,12 @@ inline std::vector<Held> evaluate_compute(const Node& node, std::vector<Held> in
   return results;
 }
 
+inline AnyArray given(const Input& input, std::span<const AnyArray> elements, const StepContext& context) {
+  if (input.source == Input::Source::step) return Array<std::int64_t>{{}, {static_cast<std::int64_t>(context.step)}}.any();
+  if (input.source == Input::Source::replica_id) return Array<std::int32_t>{{}, {static_cast<std::int32_t>(context.replica)}}.any();
+  return elements[input.index];
+}
+
 // The values asked for. `inputs` are the components of the input element, by index. Assignments are left out; an
 // all-reduce is that of a single replica.
 inline std::vector<AnyArray> evaluate(const Graph& graph, std::span<const Value> wanted, std::span<const AnyArray> inputs,
@@ -270,7 +276,7 @@ inline std::vector<AnyArray> evaluate(const Graph& graph, std::span<const Value>
     std::vector<Held> from;
     for (const auto& input : node.inputs) from.push_back(values[input.node][input.output]);
     const auto* placeholder = node.get<Placeholder>();
-    if (const auto* input = node.get<Input>()) values.push_back({held(inputs[input->index])});
+    if (const auto* input = node.get<Input>()) values.push_back({held(given(*input, inputs, options.context))});
     else if (const auto* constant = node.get<Constant>()) values.push_back({held(*constant->array)});
     else if (node.get<Compute>()) values.push_back(evaluate_compute(node, std::move(from), options));
     else if (const auto* read = node.get<Read>()) values.push_back({held(options.variables.at(whole.variables()[read->variable].name))});

@@ -5,7 +5,7 @@
 #include <concepts>
 #include <source_location>
 
-#include <replicator/graph/map.hpp>
+#include <replicator/graph/map_gradient.hpp>  // Map and Reduce refer to their gradients
 
 namespace replicator {
 

@@ -14,7 +14,6 @@
 #include <replicator/nn/conv2d.hpp>
 #include <replicator/nn/linear.hpp>
 #include <replicator/ops/pooling.hpp>
-#include <replicator/ops/reduce.hpp>
 
 namespace replicator::models {
 
@@ -61,7 +60,7 @@ class ResNetBuilder {
         x = block(x, width, i == 0 && stage > 0 ? 2 : 1, layout.bottleneck);
       }
     }
-    return nn::linear(replica_, mean(x, {2, 3}, where_), "fc", {.features = options_.classes}, where_);
+    return nn::linear(replica_, global_average_pool(x, where_), "fc", {.features = options_.classes}, where_);
   }
 
  private:

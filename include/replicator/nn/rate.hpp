@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include <replicator/graph/symbol.hpp>
+#include <replicator/ops/elementwise.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
 namespace replicator::nn {

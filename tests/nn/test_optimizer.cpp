@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <replicator/nn/linear.hpp>
+#include <replicator/nn/sgd.hpp>
+#include <replicator/ops/loss.hpp>
+
+#include "../support/evaluate.hpp"
+
+namespace rp = replicator;
+namespace nn = rp::nn;
+using namespace rp::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+using Matrix = rp::Tensor<float>;
+
+// loss = sum(c * w), so that the gradient of w is c.
+struct Problem {
+  rp::Graph graph;
+  rp::ReplicaContext replica{graph};
+  rp::Variable<float> w;
+
+  explicit Problem(rp::Shape shape) : w{replica.variable<float>("w", shape, rp::Initializer::ones())} {}
+  rp::Tensor<float> loss() { return rp::sum(w.read() * Matrix{input(graph, {rp::DType::float32, w.shape()}, 0)}); }
+  // w, and where there is a second variable its momentum, after a step.
+  std::vector<double> after(double value, double momentum, double gradient) {
+    EvaluateOptions options;
+    std::vector<rp::Value> wanted;
+    for (std::uint32_t v = 0; v < graph.variables().size(); ++v) {
+      options.variables.emplace(graph.variables()[v].name, filled(v == 0 ? value : momentum));
+      wanted.push_back(graph.read(v, {}).value());
+    }
+    std::vector<double> result;
+    for (const auto& array : evaluate(graph, wanted, std::vector{filled(gradient)}, options)) result.push_back(doubles(array)[0]);
+    return result;
+  }
+  rp::AnyArray filled(double value) const {
+    return array_of({rp::DType::float32, w.shape()}, std::vector<double>(static_cast<std::size_t>(w.shape().elements()), value));
+  }
+};
+
+std::vector<std::string> placeholders(const rp::Graph& graph) {
+  std::vector<std::string> labels;
+  for (const auto& node : graph.nodes())
+    if (node.get<rp::Placeholder>()) labels.push_back(node.label);
+  return labels;
+}
+
+// Moves every variable by the gradient's sign; knows nothing of replicas.
+struct SignDescent {
+  float rate;
+
+  template <rp::FloatingElement T>
+  void apply_gradients(rp::ReplicaContext&, const std::vector<rp::Variable<T>>& variables, const std::vector<rp::Tensor<T>>& gradients,
+                       std::source_location = std::source_location::current()) const {
+    for (std::size_t i = 0; i < variables.size(); ++i) variables[i].assign(variables[i].read() - rate * rp::sign(gradients[i]));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("SGD follows PyTorch's formulas") {
+  const double p = 2, m = 3, gradient = 4;
+  struct Case {
+    nn::SgdOptions options;
+    std::vector<double> expected;
+  };
+  const double decayed = 4 + 0.5 * 2;
+  const Case cases[] = {
+      {{.learning_rate = 0.25}, {2 - 0.25 * 4}},
+      {{.learning_rate = 0.25, .weight_decay = 0.5}, {2 - 0.25 * decayed}},
+      {{.learning_rate = 0.25, .momentum = 0.5}, {2 - 0.25 * 5.5, 5.5}},
+      {{.learning_rate = 0.25, .momentum = 0.5, .weight_decay = 0.5}, {2 - 0.25 * 6.5, 6.5}},
+      {{.learning_rate = 0.25, .momentum = 0.5, .nesterov = true, .weight_decay = 0.5}, {2 - 0.25 * (decayed + 0.5 * 6.5), 6.5}},
+      {{.learning_rate = nn::Rate{[](rp::Symbol step) { return step.number(0.25); }}, .momentum = 0.5}, {2 - 0.25 * 5.5, 5.5}},
+  };
+  for (const auto& [options, expected] : cases) {
+    Problem problem{{2, 1}};
+    nn::sgd(options).minimize(problem.replica, problem.loss());
+    const auto found = problem.after(p, m, gradient);
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == Approx(expected[i]));
+  }
+}
+
+TEST_CASE("vectors are left undecayed where asked") {
+  const nn::SgdOptions options{.learning_rate = 0.25, .weight_decay = 0.5, .decay_vectors = false};
+  Problem vector{{2}}, matrix{{2, 1}};
+  nn::sgd(options).minimize(vector.replica, vector.loss());
+  nn::sgd(options).minimize(matrix.replica, matrix.loss());
+  CHECK(vector.after(2, 0, 4)[0] == Approx(1));
+  CHECK(matrix.after(2, 0, 4)[0] == Approx(0.75));
+}
+
+TEST_CASE("minimize leaves one all-reduce of the mean for each variable, named after it") {
+  rp::Graph graph{2, 4};
+  rp::ReplicaContext replica{graph};
+  const auto scope = replica.scope("net");
+  const auto x = nn::linear(replica, Matrix{input(graph, {rp::DType::float32, {4, 3}}, 0)}, "fc", {.features = 2});
+  nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, rp::mean(x));
+  CHECK(placeholders(graph) == std::vector<std::string>{"net.fc.weight/gradient", "net.fc.bias/gradient"});
+  for (const auto& node : graph.nodes())
+    if (const auto* placeholder = node.get<rp::Placeholder>()) {
+      CHECK(placeholder->kind == rp::CollectiveKind::all_reduce);
+      CHECK(placeholder->reduction == rp::Reduction::mean);
+      CHECK(node.where.text().starts_with("test_optimizer.cpp:"));
+    }
+  REQUIRE(graph.variables().size() == 4);
+  CHECK(graph.variables()[2].name == "net.fc.weight/momentum");
+  CHECK(graph.variables()[2].kind == rp::VariableKind::mirrored);
+  CHECK_FALSE(graph.variables()[2].trainable);
+}
+
+TEST_CASE("minimize takes only trainable variables that the step has read, or those given") {
+  rp::Graph graph{0, 2};
+  rp::ReplicaContext replica{graph};
+  const auto a = replica.variable<float>("a", {}, rp::Initializer::ones());
+  const auto b = replica.variable<float>("b", {}, rp::Initializer::ones());
+  replica.variable<float>("never read", {}, rp::Initializer::ones());
+  const auto fixed = replica.variable<float>("fixed", {}, rp::Initializer::ones(), {.trainable = false});
+  const auto loss = a.read() * b.read() * fixed.read();
+  nn::sgd({}).minimize(replica, loss, std::vector{b});
+  CHECK(placeholders(graph) == std::vector<std::string>{"b/gradient"});
+  nn::sgd({}).minimize(replica, loss);
+  CHECK(placeholders(graph) == std::vector<std::string>{"b/gradient", "a/gradient", "b/gradient"});
+}
+
+TEST_CASE("a second minimize of a step sees the values that its loss read") {
+  Problem problem{{1}};
+  const auto early = problem.loss() * 0.5f;  // reads w before the first update
+  nn::sgd({.learning_rate = 1}).minimize(problem.replica, problem.loss());
+  const auto late = problem.loss() * 2.0f;  // reads w after it
+  nn::sgd({.learning_rate = 1}).minimize(problem.replica, early);
+  CHECK(problem.after(10, 0, 3)[0] == Approx(10 - 3 - 1.5));
+  nn::sgd({.learning_rate = 1}).minimize(problem.replica, late);
+  CHECK(problem.after(10, 0, 3)[0] == Approx(10 - 3 - 1.5 - 6));
+}
+
+TEST_CASE("wrap_optimizer averages the gradients for an optimizer that knows nothing of replicas") {
+  Problem problem{{1}};
+  nn::wrap_optimizer(SignDescent{0.5f}).minimize(problem.replica, problem.loss());
+  CHECK(placeholders(problem.graph) == std::vector<std::string>{"w/gradient"});
+  CHECK(problem.after(2, 0, -7)[0] == Approx(2.5));
+}
+
+TEST_CASE("a loss that is no number, no variable, or options that cannot be are refused") {
+  Problem problem{{2}};
+  const auto vector = problem.w.read() * 2.0f;
+  CHECK_THROWS_WITH(nn::sgd({}).minimize(problem.replica, vector),
+                    Contains("must be one number, found float32[2]") && Contains("test_optimizer.cpp:"));
+  rp::Graph graph;
+  rp::ReplicaContext replica{graph};
+  CHECK_THROWS_WITH(nn::sgd({}).minimize(replica, rp::full<float>(graph, {}, 1)), Contains("found no trainable variable"));
+  CHECK_THROWS_WITH(nn::sgd({.momentum = -1}), Contains("must not be negative"));
+  CHECK_THROWS_WITH(nn::sgd({.nesterov = true}), Contains("nesterov needs a momentum"));
+}
