@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 
+#include <replicator/cpu/parallel.hpp>
 #include <replicator/cpu/tiles.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/pooling.hpp>
@@ -19,7 +19,8 @@ namespace detail {
 
 struct PoolingView {
   PoolingOptions options;
-  std::int64_t planes = 0, pixel = 1;
+  std::int64_t first = 0, last = 0;  // planes
+  std::int64_t pixel = 1;
   Extents2d x{}, y{};
 };
 
@@ -73,7 +74,7 @@ struct ClippedWindow {
 // Calls f(plane of x, window, y) for every window and group of `lanes` channels; both are offsets in elements.
 template <std::int64_t lanes, class F>
 [[gnu::always_inline]] inline void for_each_window(const PoolingView& v, F f) {
-  for (std::int64_t plane = 0; plane < v.planes; ++plane)
+  for (std::int64_t plane = v.first; plane < v.last; ++plane)
     for (std::int64_t lane = 0; lane < v.pixel; lane += lanes)
       for (std::int64_t r = 0; r < v.y[0]; ++r)
         for (std::int64_t c = 0; c < v.y[1]; ++c)
@@ -87,6 +88,12 @@ template <class F>
   for (std::int64_t row = w.row_begin; row < w.row_end; ++row)
     for (std::int64_t column = w.column_begin; column < w.column_end; ++column)
       f(plane + (row * v.x[1] + column) * v.pixel, number++);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void clear(const PoolingView& v, T* dx) {
+  const std::int64_t plane = v.x[0] * v.x[1] * v.pixel;
+  std::fill(dx + v.first * plane, dx + v.last * plane, T{});
 }
 
 // The maximum of a window in each lane, and which pixel holds it: the first that does.
@@ -123,7 +130,7 @@ struct MaxPoolLoop {
 struct MaxPoolSpreadLoop {
   template <std::int64_t lanes, class T>
   [[gnu::always_inline]] static void run(const PoolingView& v, const T* x, const T* dy, T* dx) {
-    std::fill(dx, dx + v.planes * v.x[0] * v.x[1] * v.pixel, T{});
+    clear(v, dx);
     for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
       WindowMaximum<T, lanes> maximum{};
       maximum.find(v, x, plane, w);
@@ -173,7 +180,7 @@ struct AveragePoolLoop {
 struct AveragePoolTransposeLoop {
   template <std::int64_t lanes, class T>
   [[gnu::always_inline]] static void run(const PoolingView& v, const T* dy, const T*, T* dx) {
-    std::fill(dx, dx + v.planes * v.x[0] * v.x[1] * v.pixel, T{});
+    clear(v, dx);
     for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
       T share[lanes];
       const T count = divisor<T>(v, w);
@@ -206,15 +213,21 @@ PoolingLoop<T> pooling_loop(std::int64_t pixel) {
 template <class T>
 class PoolingLoops final : public Executable {
  public:
-  PoolingLoops(const PoolingView& view, PoolingLoop<T> loop) : view_{view}, loop_{loop} {}
+  PoolingLoops(const PoolingView& view, PoolingLoop<T> loop, int threads) : view_{view}, loop_{loop}, threads_{threads} {}
   void run(const Launch& launch) const override {
     const T* second = input_layouts.size() > 1 ? reinterpret_cast<const T*>(launch.inputs[1]) : nullptr;
-    loop_(view_, reinterpret_cast<const T*>(launch.inputs[0]), second, reinterpret_cast<T*>(launch.outputs[0]));
+    parallel_for(threads_, view_.last, [&](int, std::int64_t first, std::int64_t last) {
+      PoolingView part = view_;
+      part.first = first;
+      part.last = last;
+      loop_(part, reinterpret_cast<const T*>(launch.inputs[0]), second, reinterpret_cast<T*>(launch.outputs[0]));
+    });
   }
 
  private:
   PoolingView view_;
   PoolingLoop<T> loop_;
+  int threads_;
 };
 
 // All images are taken and given in the layout in which input 0 is offered.
@@ -222,8 +235,8 @@ template <class Loop, class T>
 std::unique_ptr<Executable> make_pooling_loops(const PoolingOptions& options, const Shape& x, const Shape& y,
                                                const KernelRequest& request) {
   const ImageLayout layout = image_layout(request.offered[0], request.inputs[0].shape);
-  const PoolingView view{options, layout.planes(x), layout.pixel(x), {x[2], x[3]}, {y[2], y[3]}};
-  auto result = std::make_unique<PoolingLoops<T>>(view, pooling_loop<Loop, T>(view.pixel));
+  const PoolingView view{options, 0, layout.planes(x), layout.pixel(x), {x[2], x[3]}, {y[2], y[3]}};
+  auto result = std::make_unique<PoolingLoops<T>>(view, pooling_loop<Loop, T>(view.pixel), request.threads);
   for (const auto& input : request.inputs) result->input_layouts.push_back(layout.of(input.shape));
   result->output_layouts = {layout.of(request.outputs[0].shape)};
   result->in_place = {-1};

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random numbers in tiles of 16 Philox blocks; the last tile is made whole and cut. ops/random.hpp says which bits.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <replicator/core/philox.hpp>
+#include <replicator/cpu/tiles.hpp>
+#include <replicator/cpu/vector_math.hpp>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/ops/random.hpp>
+
+namespace replicator::cpu {
+
+namespace detail {
+
+inline constexpr std::size_t philox_lanes = 16;
+using PhiloxWords = std::array<std::array<std::uint32_t, philox_lanes>, 4>;
+
+// core/philox.hpp on 16 counters at once, whose first words count up.
+[[gnu::always_inline]] inline void philox_tile(PhiloxCounter counter, PhiloxKey key, PhiloxWords& words) {
+  auto& [c0, c1, c2, c3] = words;
+  for (std::size_t j = 0; j < philox_lanes; ++j) {
+    c0[j] = counter[0] + static_cast<std::uint32_t>(j);
+    c1[j] = counter[1];
+    c2[j] = counter[2];
+    c3[j] = counter[3];
+  }
+  for (int round = 0; round < 10; ++round) {
+    for (std::size_t j = 0; j < philox_lanes; ++j) {
+      const std::uint64_t a = std::uint64_t{0xD2511F53u} * c0[j];
+      const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * c2[j];
+      c0[j] = static_cast<std::uint32_t>(b >> 32) ^ c1[j] ^ key[0];
+      c1[j] = static_cast<std::uint32_t>(b);
+      c2[j] = static_cast<std::uint32_t>(a >> 32) ^ c3[j] ^ key[1];
+      c3[j] = static_cast<std::uint32_t>(a);
+    }
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+}
+
+// How many values of T a block makes.
+template <class T>
+inline constexpr std::size_t values_per_block = 16 / sizeof(T);
+template <class T>
+inline constexpr std::size_t random_tile = philox_lanes * values_per_block<T>;
+
+// Whole numbers in [0, 2^24) or [0, 2^53), value k of each block, and what brings them to [0, 1).
+template <class T>
+inline constexpr T random_unit = sizeof(T) == 4 ? T(0x1p-24) : T(0x1p-53);
+template <class T>
+[[gnu::always_inline]] inline T random_integer(const PhiloxWords& words, std::size_t k, std::size_t j) {
+  if constexpr (sizeof(T) == 4) return static_cast<T>(static_cast<std::int32_t>(words[k][j] >> 8));
+  else return static_cast<T>(static_cast<std::int64_t>(((std::uint64_t{words[2 * k][j]} << 32) | words[2 * k + 1][j]) >> 11));
+}
+
+template <class T>
+[[gnu::always_inline]] inline void uniform_tile(const PhiloxWords& words, T* out) {
+  for (std::size_t k = 0; k < values_per_block<T>; ++k)
+    for (std::size_t j = 0; j < philox_lanes; ++j) out[j * values_per_block<T> + k] = random_integer<T>(words, k, j) * random_unit<T>;
+}
+
+// Values 2p and 2p + 1 of a block come from its integers 2p (the radius; moved to (0, 1]) and 2p + 1 (the angle).
+// Source: Box and Muller, "A note on the generation of random normal deviates", 1958.
+template <class T>
+[[gnu::always_inline]] inline void normal_tile(const PhiloxWords& words, T* out) {
+  constexpr std::size_t n = values_per_block<T>;
+  for (std::size_t p = 0; p < n; p += 2) {
+    T radius[philox_lanes], angle[philox_lanes];
+    for (std::size_t j = 0; j < philox_lanes; ++j) {
+      radius[j] = T(-2) * vector_math::log((random_integer<T>(words, p, j) + T(1)) * random_unit<T>);
+      angle[j] = random_integer<T>(words, p + 1, j) * (random_unit<T> * T(6.283185307179586476925));
+    }
+    for (std::size_t j = 0; j < philox_lanes; ++j) radius[j] = std::sqrt(radius[j]);
+    for (std::size_t j = 0; j < philox_lanes; ++j) {
+      out[j * n + p] = radius[j] * vector_math::cos(angle[j]);
+      out[j * n + p + 1] = radius[j] * vector_math::sin(angle[j]);
+    }
+  }
+}
+
+template <Distribution distribution, class T>
+[[gnu::always_inline]] inline void fill_random(PhiloxCounter counter, PhiloxKey key, T* out, std::int64_t count) {
+  constexpr auto tile = static_cast<std::int64_t>(random_tile<T>);
+  for (std::int64_t begin = 0; begin < count; begin += tile, counter[0] += philox_lanes) {
+    PhiloxWords words;
+    T values[random_tile<T>];
+    philox_tile(counter, key, words);
+    if constexpr (distribution == Distribution::uniform) uniform_tile(words, values);
+    else normal_tile(words, values);
+    std::copy_n(values, std::min(tile, count - begin), out + begin);
+  }
+}
+
+template <class T>
+using RandomLoop = void (*)(PhiloxCounter, PhiloxKey, T*, std::int64_t);
+
+template <Distribution distribution, class T>
+[[gnu::flatten]] void random_baseline(PhiloxCounter counter, PhiloxKey key, T* out, std::int64_t count) {
+  fill_random<distribution>(counter, key, out, count);
+}
+template <Distribution distribution, class T>
+[[gnu::flatten, gnu::target("avx2")]] void random_avx2(PhiloxCounter counter, PhiloxKey key, T* out, std::int64_t count) {
+  fill_random<distribution>(counter, key, out, count);
+}
+
+template <Distribution distribution, class T>
+RandomLoop<T> random_loop() {
+  return instruction_level() == InstructionLevel::baseline ? &random_baseline<distribution, T> : &random_avx2<distribution, T>;
+}
+
+template <class T>
+class RandomLoops final : public Executable {
+ public:
+  RandomLoops(const Random& op, RandomLoop<T> loop) : count_{op.type.shape.elements()}, trace_index_{op.trace_index}, loop_{loop} {
+    output_layouts.resize(1);
+    in_place = {-1};
+  }
+  void run(const Launch& launch) const override {
+    const auto& c = launch.context;
+    const auto high = static_cast<std::uint32_t>(c.step >> 32);
+    const PhiloxCounter counter{0, static_cast<std::uint32_t>(c.step), c.replica, trace_index_ ^ (high * 0x9E3779B9u)};
+    const PhiloxKey key{static_cast<std::uint32_t>(c.seed), static_cast<std::uint32_t>(c.seed >> 32)};
+    loop_(counter, key, reinterpret_cast<T*>(launch.outputs[0]), count_);
+  }
+
+ private:
+  std::int64_t count_;
+  std::uint32_t trace_index_;
+  RandomLoop<T> loop_;
+};
+
+template <class T>
+std::unique_ptr<Executable> make_random_loops(const Random& op) {
+  return std::make_unique<RandomLoops<T>>(op, op.distribution == Distribution::uniform ? random_loop<Distribution::uniform, T>()
+                                                                                       : random_loop<Distribution::normal, T>());
+}
+
+inline std::unique_ptr<Executable> make_random(const KernelRequest& request) {
+  const auto& op = *request.operation.get<Random>();
+  if (op.type.dtype == DType::float32) return make_random_loops<float>(op);
+  if (op.type.dtype == DType::float64) return make_random_loops<double>(op);
+  return nullptr;
+}
+
+}  // namespace detail
+
+inline constexpr Kernel random_loops{"random loops", &detail::make_random};
+inline const bool random_loops_registered = register_kernel<Random>(DeviceKind::cpu, KernelTier::reference, &random_loops);
+
+}  // namespace replicator::cpu

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// From elements to their places and back: iota, one_hot, argmax.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/tensor.hpp>
+
+namespace replicator {
+
+// Where the maximum along an axis lies: the first place of several; a NaN wins. The axis disappears.
+struct ArgMax {
+  static constexpr std::string_view name = "argmax";
+  std::int64_t axis = 0;
+
+  template <class V>
+  void describe(V& v) const { v("axis", axis); }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    const Shape& x = inputs[0].shape;
+    if (axis < 0 || axis >= static_cast<std::int64_t>(x.rank()))
+      throw BuildError{"asked for axis " + std::to_string(axis) + " of " + inputs[0].text()};
+    const std::int64_t extent = x[static_cast<std::size_t>(axis)];
+    if (extent < 1 || extent > std::numeric_limits<std::int32_t>::max())
+      throw BuildError{"axis " + std::to_string(axis) + " of " + inputs[0].text() + " has no maximum with an int32 place"};
+    Shape shape;
+    for (std::size_t i = 0; i < x.rank(); ++i)
+      if (static_cast<std::int64_t>(i) != axis) shape.push_back(x[i]);
+    return {{DType::int32, shape}};
+  }
+  // Piecewise constant.
+  std::vector<AnyTensor> gradient(const GradientContext&) const { return {AnyTensor{}}; }
+};
+
+// x without the axis (-1: the last): the place of the maximum along it, the first of several.
+template <Element T>
+Tensor<std::int32_t> argmax(Tensor<T> x, std::int64_t axis, std::source_location where = std::source_location::current()) {
+  const auto rank = static_cast<std::int64_t>(x.shape().rank());
+  return Tensor<std::int32_t>{compute(x.graph(), ArgMax{axis < 0 ? axis + rank : axis}, {x}, where)};
+}
+
+// 0, 1, ... n - 1, as a constant of the graph.
+inline Tensor<std::int32_t> iota(Graph& graph, std::int32_t n, std::source_location where = std::source_location::current()) {
+  Array<std::int32_t> places{Shape{n}};
+  for (std::int32_t i = 0; i < n; ++i) places[i] = i;
+  return Tensor<std::int32_t>{constant_node(graph, std::move(places).any(), where)};
+}
+
+// labels [...] -> [..., classes]: 1 at the label, 0 elsewhere; all 0 for a label outside of [0, classes).
+template <Element T = float>
+Tensor<T> one_hot(Tensor<std::int32_t> labels, std::int32_t classes,
+                  std::source_location where = std::source_location::current()) {
+  Shape column = labels.shape();
+  column.push_back(1);
+  const AnyTensor inputs[] = {reshape(labels, column, where), iota(labels.graph(), classes, where)};
+  Expression e;
+  e.compute = DType::int32;
+  e.inputs = 2;
+  e.outputs = {e.apply(ScalarOp::equal, e.input(0), e.input(1))};
+  return Tensor<T>{map_node(labels.graph(), std::move(e), inputs, dtype_of<T>, where)};
+}
+
+}  // namespace replicator

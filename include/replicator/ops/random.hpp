@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random tensors. Their bits are a pure function of who asks:
+//
+//   block b of a node = Philox(key = seed, counter = (b, step, replica, trace index ^ mix(high word of the step)))
+//
+// with the node's place in its replica's trace. A block of four words makes four float32 or two float64; element i of
+// the tensor, counted in row-major order, is value i % 4 (i % 2) of block i / 4 (i / 2): wherever it lies, whoever computes it.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/tensor.hpp>
+
+namespace replicator {
+
+enum class Distribution : std::uint8_t {
+  uniform,  // [0, 1): the upper 24 bits of a word, or 53 of two
+  normal,   // mean 0, deviation 1, by Box and Muller: r cos and r sin of two uniform numbers
+};
+constexpr std::string_view name_of(Distribution distribution) {
+  return distribution == Distribution::uniform ? "uniform" : "normal";
+}
+
+struct Random {
+  static constexpr std::string_view name = "random";
+  static constexpr bool varies = true;
+  Distribution distribution = Distribution::uniform;
+  TensorType type;
+  std::uint32_t trace_index = 0;
+
+  template <class V>
+  void describe(V& v) const {
+    v("distribution", distribution);
+    v("dtype", type.dtype);
+    v("shape", type.shape);
+    v("trace_index", trace_index);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType>) const {
+    if (!is_floating(type.dtype)) throw BuildError{"asked for random " + type.text() + ": only float32 and float64 can be"};
+    if (type.shape.elements() >= std::int64_t{1} << 33)
+      throw BuildError{"asked for random " + type.text() + ": a node can make 2^33 random numbers at most"};
+    return {type};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext&) const { return {}; }  // it has no inputs
+};
+
+namespace detail {
+inline AnyTensor random_node(Graph& graph, Distribution distribution, const TensorType& type, Location where) {
+  return compute(graph, Random{distribution, type, static_cast<std::uint32_t>(graph.nodes().size())}, {}, where);
+}
+// x * scale + shift
+inline AnyTensor scale_and_shift(AnyTensor x, double scale, double shift, Location where) {
+  Expression e;
+  e.compute = x.dtype();
+  e.inputs = 1;
+  const auto scaled = scale == 1 ? e.input(0) : e.apply(ScalarOp::multiply, e.input(0), e.constant(scale));
+  e.outputs = {shift == 0 ? scaled : e.apply(ScalarOp::add, scaled, e.constant(shift))};
+  return scale == 1 && shift == 0 ? x : map_node(x.graph(), std::move(e), {&x, 1}, x.dtype(), where);
+}
+}  // namespace detail
+
+// Uniform in [low, high), new in every step and on every replica.
+template <FloatingElement T = float>
+Tensor<T> uniform(Graph& graph, const Shape& shape, T low = 0, T high = 1,
+                  std::source_location where = std::source_location::current()) {
+  const AnyTensor u = detail::random_node(graph, Distribution::uniform, {dtype_of<T>, shape}, where);
+  return Tensor<T>{detail::scale_and_shift(u, high - low, low, where)};
+}
+
+// Normal with this mean and standard deviation, new in every step and on every replica.
+template <FloatingElement T = float>
+Tensor<T> normal(Graph& graph, const Shape& shape, T mean = 0, T stddev = 1,
+                 std::source_location where = std::source_location::current()) {
+  const AnyTensor z = detail::random_node(graph, Distribution::normal, {dtype_of<T>, shape}, where);
+  return Tensor<T>{detail::scale_and_shift(z, stddev, mean, where)};
+}
+
+// Each element is 0 with probability `rate`, else x / (1 - rate). Throws BuildError unless 0 <= rate < 1.
+// Source: Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov, JMLR 15, 2014.
+template <FloatingElement T>
+Tensor<T> dropout(Tensor<T> x, double rate, std::source_location where = std::source_location::current()) {
+  if (!(rate >= 0 && rate < 1))
+    throw BuildError{"dropout at " + Location{where}.text() + ": asked for the rate " + std::to_string(rate) +
+                     ", which must be at least 0 and less than 1"};
+  if (rate == 0) return x;
+  const AnyTensor u = detail::random_node(x.graph(), Distribution::uniform, x.any().type(), where);
+  Expression e;
+  e.compute = dtype_of<T>;
+  e.inputs = 2;
+  const auto kept = e.apply(ScalarOp::multiply, e.input(0), e.constant(1 / (1 - rate)));
+  const auto dropped = e.apply(ScalarOp::less, e.input(1), e.constant(rate));
+  e.outputs = {e.apply(ScalarOp::select, dropped, e.constant(0), kept)};
+  const AnyTensor inputs[] = {x, u};
+  return Tensor<T>{map_node(x.graph(), std::move(e), inputs, dtype_of<T>, where)};
+}
+
+}  // namespace replicator

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <replicator/cpu/movement.hpp>
+
+#include "../support/differences.hpp"
+
+using namespace replicator;
+using namespace replicator::test;
+
+namespace {
+
+std::int64_t in(std::int64_t low, std::int64_t high) { return *rc::gen::inRange<std::int64_t>(low, high + 1); }
+
+Shape draw_shape(std::int64_t least = 0) {
+  Shape shape;
+  for (std::int64_t rank = in(0, 4); rank > 0; --rank) shape.push_back(in(least, 5));
+  return shape;
+}
+
+// 0, 1, 2 ...: every element is told apart (for bool, every second one).
+template <Element T>
+AnyArray counted(const Shape& shape) {
+  Array<T> result{shape};
+  for (std::int64_t i = 0; i < result.size(); ++i) result[i] = static_cast<T>(std::same_as<T, bool> ? i % 2 : i);
+  return std::move(result).any();
+}
+
+double at(const AnyArray& array, const std::vector<std::int64_t>& index) {
+  return doubles(array)[static_cast<std::size_t>(offset_of({}, array.shape(), index))];
+}
+
+AnyArray run(const AnyOperation& op, const std::vector<AnyArray>& inputs) {
+  std::vector<TensorType> types;
+  std::vector<Held> from;
+  for (const auto& input : inputs) types.push_back(input.type()), from.push_back(held(input));
+  return array_of(run_kernel(op, from, op.infer_shape(types))[0]);
+}
+
+// Calls check<T>() for every dtype.
+template <class F>
+void for_each_dtype(F&& check) {
+  for (const auto dtype : {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8, DType::boolean})
+    visit_dtype(dtype, [&]<class T>() { check.template operator()<T>(); });
+}
+
+AxisValues draw_permutation(std::size_t rank) {
+  AxisValues permutation(rank);
+  std::iota(permutation.begin(), permutation.end(), 0);
+  for (std::size_t i = rank; i > 1; --i) std::swap(permutation[i - 1], permutation[static_cast<std::size_t>(in(0, static_cast<std::int64_t>(i) - 1))]);
+  return permutation;
+}
+
+Slice draw_slice(const Shape& shape) {
+  Slice slice;
+  for (const auto extent : shape) {
+    slice.begin.push_back(in(0, extent));
+    slice.end.push_back(in(slice.begin.back(), extent));
+    slice.step.push_back(in(1, 3));
+  }
+  return slice;
+}
+
+Pad draw_pad(const Shape& shape) {
+  Pad pad;
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    pad.low.push_back(in(0, 2));
+    pad.high.push_back(in(0, 2));
+    pad.inner.push_back(in(0, 2));
+  }
+  pad.value = 1;
+  return pad;
+}
+
+}  // namespace
+
+TEST_CASE("transpose moves every element to its permuted index, in any dtype") {
+  REQUIRE(rc::check("transpose", [] {
+    const Shape shape = draw_shape();
+    const Transpose op{draw_permutation(shape.rank())};
+    for_each_dtype([&]<class T>() {
+      const AnyArray x = counted<T>(shape), y = run(op, {x});
+      for_each_index(y.shape(), [&](const std::vector<std::int64_t>& index) {
+        std::vector<std::int64_t> from(index.size());
+        for (std::size_t i = 0; i < index.size(); ++i) from[static_cast<std::size_t>(op.permutation[i])] = index[i];
+        RC_ASSERT(at(y, index) == at(x, from));
+      });
+    });
+  }));
+}
+
+TEST_CASE("slice takes the elements at begin + i step, in any dtype") {
+  REQUIRE(rc::check("slice", [] {
+    const Shape shape = draw_shape();
+    const Slice op = draw_slice(shape);
+    for_each_dtype([&]<class T>() {
+      const AnyArray x = counted<T>(shape), y = run(op, {x});
+      for_each_index(y.shape(), [&](std::vector<std::int64_t> index) {
+        const double found = at(y, index);
+        for (std::size_t i = 0; i < index.size(); ++i) {
+          index[i] = op.begin[i] + index[i] * op.step[i];
+          RC_ASSERT(index[i] < op.end[i]);
+        }
+        RC_ASSERT(found == at(x, index));
+      });
+    });
+  }));
+}
+
+TEST_CASE("slicing what was padded gives back x, and all else is the value") {
+  REQUIRE(rc::check("pad", [] {
+    const Shape shape = draw_shape(1);
+    const Pad op = draw_pad(shape);
+    for_each_dtype([&]<class T>() {
+      const AnyArray x = counted<T>(shape), y = run(op, {x});
+      Slice back{op.low, {}, op.inner};
+      for (std::size_t i = 0; i < shape.rank(); ++i) back.end.push_back(y.shape()[i] - op.high[i]), ++back.step[i];
+      RC_ASSERT(doubles(run(back, {y})) == doubles(x));
+      const auto xs = doubles(x), ys = doubles(y);
+      const double rest = static_cast<double>(ys.size() - xs.size());
+      RC_ASSERT(std::accumulate(ys.begin(), ys.end(), 0.0) == std::accumulate(xs.begin(), xs.end(), 0.0) + rest);
+    });
+  }));
+}
+
+TEST_CASE("concat puts parts one after the other, and slices give them back") {
+  REQUIRE(rc::check("concat", [] {
+    Shape shape = draw_shape();
+    shape.push_back(1);
+    const auto axis = static_cast<std::size_t>(in(0, static_cast<std::int64_t>(shape.rank()) - 1));
+    std::vector<AnyArray> parts;
+    for (std::int64_t n = in(1, 3); n > 0; --n) {
+      shape[axis] = in(0, 3);
+      parts.push_back(random_array<float>(shape, static_cast<std::uint64_t>(n)).any());
+    }
+    const AnyArray whole = run(Concat{static_cast<std::int64_t>(axis)}, parts);
+    std::int64_t first = 0;
+    for (const auto& part : parts) {
+      Slice slice{AxisValues(shape.rank(), 0), AxisValues(whole.shape().begin(), whole.shape().end()), AxisValues(shape.rank(), 1)};
+      slice.begin[axis] = first;
+      slice.end[axis] = first += part.shape()[axis];
+      RC_ASSERT(doubles(run(slice, {whole})) == doubles(part));
+    }
+    RC_ASSERT(whole.shape()[axis] == first);
+  }));
+}
+
+TEST_CASE("the gradients of movement agree with differences") {
+  REQUIRE(rc::check("transpose, slice, pad, concat", [] {
+    const Shape shape = draw_shape();
+    const auto permutation = draw_permutation(shape.rank());
+    const Slice slice = draw_slice(shape);
+    const Pad pad = draw_pad(shape);
+    const auto x = random_array<double>(shape, 1).any();
+    const auto error = [&](const AnyOperation& op) {
+      return gradient_error([&](Graph& graph, std::span<const AnyTensor> xs) { return compute(graph, op, {xs[0]}, {}); }, {x}, 1);
+    };
+    RC_ASSERT(error(Transpose{permutation}) < 1e-8);
+    RC_ASSERT(error(slice) < 1e-8);
+    if (shape.elements() > 0) RC_ASSERT(error(pad) < 1e-8);
+    if (shape.rank() == 0) return;
+    const auto axis = in(0, static_cast<std::int64_t>(shape.rank()) - 1);
+    const Function joined = [&](Graph& graph, std::span<const AnyTensor> xs) { return compute(graph, Concat{axis}, {xs[0], xs[1], xs[0]}, {}); };
+    RC_ASSERT(gradient_error(joined, {x, random_array<double>(shape, 2).any()}, 1) < 1e-8);
+  }));
+}
+
+TEST_CASE("changes of shape keep the elements in order") {
+  Graph graph;
+  const Array<std::int32_t> x{{2, 1, 3}, {1, 2, 3, 4, 5, 6}};
+  const auto t = input(graph, x, 0);
+  const auto check = [&](Tensor<std::int32_t> y, const Shape& shape) {
+    CHECK(y.shape() == shape);
+    CHECK(doubles(evaluate(y, std::vector{x.any()})) == doubles(x.any()));
+  };
+  check(reshape(t, {3, -1}), {3, 2});
+  check(reshape(t, {-1}), {6});
+  check(flatten(t), {2, 3});
+  check(expand_dims(t, 0), {1, 2, 1, 3});
+  check(expand_dims(t, -1), {2, 1, 3, 1});
+  check(squeeze(t, 1), {2, 3});
+  check(stop_gradient(t), {2, 1, 3});
+  const auto wide = evaluate(broadcast_to(t, {2, 2, 3}), std::vector{x.any()});
+  CHECK(doubles(wide) == std::vector<double>{1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6});
+}
+
+TEST_CASE("no gradient flows through stop_gradient") {
+  Graph graph;
+  const Array<double> x{{2}, {3, 5}};
+  const auto t = input(graph, x, 0);
+  const AnyTensor wanted[] = {t};
+  const auto slope = gradients(stop_gradient(t) * t, wanted, {});
+  CHECK(doubles(evaluate(slope[0], std::vector{x.any()})) == std::vector<double>{3, 5});
+}
+
+TEST_CASE("movement says what does not fit, and where") {
+  Graph graph;
+  const auto x = Tensor<float>{input(graph, {DType::float32, {2, 3}}, 0)};
+  const auto y = Tensor<float>{input(graph, {DType::float32, {4, 4}}, 1)};
+  using Catch::Matchers::Contains;
+  CHECK_THROWS_WITH(transpose(x, {0, 0}), Contains("transpose at test_movement.cpp:") && Contains("each of the axes 0 to 1 once"));
+  CHECK_THROWS_WITH(transpose(x, {0}), Contains("found 1 values of permutation for float32[2, 3]"));
+  CHECK_THROWS_WITH(slice(x, {0, 0}, {2, 4}), Contains("asked for elements 0 to 4 in steps of 1 of axis 1 of float32[2, 3]"));
+  CHECK_THROWS_WITH(pad(x, {0, -1}, {0, 0}), Contains("asked to pad axis 1 by -1 and 0"));
+  CHECK_THROWS_WITH(concat({x, y}, 0), Contains("concat at test_movement.cpp:") && Contains("found float32[2, 3] and float32[4, 4]"));
+  CHECK_THROWS_WITH(concat({x, x}, 2), Contains("asked for axis 2 of a tensor of 2 dimensions"));
+  CHECK_THROWS_WITH(reshape(x, {4, -1}), Contains("reshape at test_movement.cpp:") && Contains("cannot be found"));
+  CHECK_THROWS_WITH(squeeze(x, 1), Contains("squeeze at test_movement.cpp:") && Contains("not of extent 1"));
+  CHECK_THROWS_WITH(broadcast_to(x, {3, 3}), Contains("map at test_movement.cpp:"));
+}
