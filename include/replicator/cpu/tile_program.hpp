@@ -34,6 +34,7 @@ class TileProgram {
 
   std::int64_t tile() const { return tile_; }
   std::int64_t tiles() const { return (elements_ + tile_ - 1) / tile_; }
+  std::int64_t elements() const { return elements_; }
   // Of one thread; a multiple of 64.
   std::size_t scratch_bytes() const { return header_bytes() + slots_ * buffer_bytes(); }
 
@@ -51,20 +52,19 @@ class TileProgram {
     return -1;
   }
 
-  // Evaluates tiles [first, last) of the domain. `outputs` holds a pointer per stored output. After each tile calls
-  // visit(values, position, count), `values` having a pointer to `count` elements of the compute type per output of the
-  // expression (only where no outputs are stored).
+  // Evaluates elements [begin, end) of the domain in storage order. `outputs` holds a pointer per stored output. After each
+  // tile calls visit(values, count); values[o] points to `count` elements of the compute type of output o (only where no
+  // outputs are stored).
   template <class Visit>
-  void run(const std::byte* const* inputs, std::byte* const* outputs, std::byte* scratch, std::int64_t first, std::int64_t last,
+  void run(const std::byte* const* inputs, std::byte* const* outputs, std::byte* scratch, std::int64_t begin, std::int64_t end,
            const Visit& visit) const {
     const std::byte** pointers = reinterpret_cast<const std::byte**>(scratch);
     auto* states = reinterpret_cast<BroadcastOperand::State*>(scratch + pointer_bytes());
     for (std::size_t s = 0; s < slots_; ++s) pointers[s] = buffer(scratch, s);
     for (std::size_t i = 0; i < inputs_.size(); ++i) states[i] = {};
     for (const auto& constant : constants_) fill_constant(const_cast<std::byte*>(pointers[constant.slot]), constant.bits);
-    for (std::int64_t t = first; t < last; ++t) {
-      const std::int64_t position = t * tile_;
-      const std::int64_t count = std::min(tile_, elements_ - position);
+    for (std::int64_t position = begin; position < end; position += tile_) {
+      const std::int64_t count = std::min(tile_, end - position);
       const bool whole = count % tile_group == 0;
       for (std::size_t i = 0; i < inputs_.size(); ++i)
         pointers[i] = present(i, inputs[i], buffer(scratch, i), position, count, whole, states[i]);
@@ -77,7 +77,7 @@ class TileProgram {
       if (!whole)
         for (std::size_t o = 0; o < outputs_.size(); ++o)
           std::memcpy(outputs[o] + offset(position, outputs_[o]), pointers[output_slot(o)], offset(count, outputs_[o]));
-      visit(ResultTiles{pointers, results_.data()}, position, count);
+      visit(ResultTiles{pointers, results_.data()}, count);
     }
   }
 
