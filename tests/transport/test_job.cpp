@@ -2,10 +2,12 @@
 #include <catch2/catch.hpp>
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdlib>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,6 +33,17 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 std::string await_failure(Job& job) {
   for (int i = 0; i < 1000 && !job.aborted(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds{10});
   return job.failure();
+}
+
+// Stops this process; a helper of its own wakes it.
+void stop_for(std::chrono::milliseconds time) {
+  const pid_t self = ::getpid();
+  if (::fork() == 0) {
+    ::usleep(static_cast<useconds_t>(time.count() * 1000));
+    ::kill(self, SIGCONT);
+    ::_exit(0);
+  }
+  ::raise(SIGSTOP);
 }
 
 // All processes but `victim` ended by themselves, in time, with one sentence.
@@ -192,13 +205,7 @@ TEST_CASE("a process that is alive but does not come is late, by name") {
 TEST_CASE("a stop shorter than the limit harms nobody") {
   const auto results = run_job(2, [](Job& job) -> std::string {
     job.barrier();
-    if (job.rank() == 1 && ::fork() == 0) {  // a helper that stops its parent for a while
-      const pid_t parent = ::getppid();
-      ::kill(parent, SIGSTOP);
-      std::this_thread::sleep_for(std::chrono::milliseconds{600});
-      ::kill(parent, SIGCONT);
-      ::_exit(0);
-    }
+    if (job.rank() == 1) stop_for(std::chrono::milliseconds{600});
     job.barrier();
     std::this_thread::sleep_for(std::chrono::milliseconds{500});
     job.barrier();
@@ -206,6 +213,27 @@ TEST_CASE("a stop shorter than the limit harms nobody") {
   });
   INFO(describe(results));
   for (const auto& result : results) CHECK(result.text == "fine");
+}
+
+TEST_CASE("who was stopped for too long finds the verdict of the others when it wakes") {
+  const int victim = GENERATE(0, 2);
+  auto options = quick_options();
+  options.heartbeat = std::chrono::milliseconds{100};
+  options.dead_after = std::chrono::milliseconds{600};
+  const auto results = run_job(
+      3,
+      [&](Job& job) {
+        job.barrier();
+        if (job.rank() == victim) stop_for(std::chrono::milliseconds{1200});
+        const auto sentence = await_failure(job);
+        if (job.rank() != victim) std::this_thread::sleep_for(std::chrono::milliseconds{800});
+        return sentence;
+      },
+      options);
+  INFO(describe(results));
+  CHECK(contains(results[1].text, "process " + std::to_string(victim) + " (pid "));
+  CHECK(contains(results[1].text, "died or was stopped: no heartbeat for 0.6 s"));
+  for (const auto& result : results) CHECK(result.text == results[1].text);
 }
 
 TEST_CASE("a hook runs when the job ends, at once if it has ended, never after it is gone") {

@@ -97,7 +97,8 @@ std::string all_traffic(T& endpoint) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{4096}, std::size_t{1} << 20})
     for (const bool receives_first : {true, false})
       for (const bool descending : {true, false})
-        if (const auto text = all_pairs(endpoint, bytes, receives_first, descending); !text.empty())
+        if (bytes > 4096 && descending == receives_first) continue;  // the two that differ most are enough
+        else if (const auto text = all_pairs(endpoint, bytes, receives_first, descending); !text.empty())
           wrong += std::to_string(bytes) + " bytes: " + text;
   return wrong + in_order(endpoint);
 }

@@ -134,6 +134,7 @@ class Job {
   void judge(Clock::time_point now);
   void judge_exchange(Clock::time_point now);
   void contribute(int from, std::string what, detail::Bytes blob);
+  void declare_disagreement(int a, const std::string& what_a, int b, const std::string& what_b);
   void complete_exchange();
   void check_departures();
   void check_farewell();

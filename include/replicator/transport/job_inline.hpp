@@ -267,10 +267,7 @@ inline void Job::contribute(int from, std::string what, detail::Bytes blob) {
   if (gather_began_ == Clock::time_point{}) gather_began_ = Clock::now();
   const auto other = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.present; });
   if (other != peers_.end() && other->what != what)
-    return declare(describe(from) + " asks for the exchange \"" + what + "\" where " +
-                       describe(static_cast<int>(other - peers_.begin())) + " asks for \"" + other->what +
-                       "\": all processes must ask for the same exchanges in the same order",
-                   from);
+    return declare_disagreement(static_cast<int>(other - peers_.begin()), other->what, from, what);
   auto& mine = peers_[static_cast<std::size_t>(from)];
   mine.present = true;
   mine.what = std::move(what);
@@ -279,6 +276,14 @@ inline void Job::contribute(int from, std::string what, detail::Bytes blob) {
     complete_exchange();
   else
     check_departures();
+}
+
+// The sentence is the same whoever came first.
+inline void Job::declare_disagreement(int a, const std::string& what_a, int b, const std::string& what_b) {
+  if (b < a) return declare_disagreement(b, what_b, a, what_a);
+  declare(describe(b) + " asks for the exchange \"" + what_b + "\" where " + describe(a) + " asks for \"" + what_a +
+              "\": all processes must ask for the same exchanges in the same order",
+          b);
 }
 
 inline void Job::complete_exchange() {
@@ -314,11 +319,11 @@ inline void Job::send_to_all(const detail::Bytes& frame) {
   for (auto& peer : peers_) peer.link.push(frame);
 }
 
-// Process 0 decides for all; another process only where process 0 itself is gone.
+// Process 0 decides for all; another process only where process 0 itself is gone (should it only have been stopped,
+// it finds the sentence when it wakes).
 inline void Job::declare(const std::string& message, int culprit) {
   if (aborted()) return;
   adopt(message, culprit);
-  if (!is_hub()) return;
   send_to_all(detail::FrameWriter{detail::FrameKind::abort}
                   .number(static_cast<std::uint64_t>(culprit))
                   .text(message)

@@ -61,6 +61,7 @@ class Ucx {
   struct Peer {
     ucp_ep_h endpoint = nullptr;
     int process = 0;
+    detail::Bytes address;
     ucs_status_t failure = UCS_OK;
     bool reported = false;
   };
@@ -73,7 +74,7 @@ class Ucx {
   };
 
   Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, std::chrono::nanoseconds spin);
-  void connect(const std::vector<detail::Bytes>& addresses);
+  ucp_ep_h endpoint_to(int rank);
   Ticket open(void* request, const Operation& operation);
   static ucs_status_t status_of(const Operation& operation);
   void check_size(const Operation& operation);

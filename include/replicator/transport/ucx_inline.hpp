@@ -27,31 +27,37 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
   for (const auto& fields : all) readers.emplace_back(fields);
   std::vector<detail::Bytes> addresses;
   for (const int owner : process_of_rank) addresses.push_back(readers[static_cast<std::size_t>(owner)].blob());
-  for (const auto& endpoint : result) endpoint->connect(addresses);
+  for (const auto& endpoint : result)
+    for (std::size_t r = 0; r < addresses.size(); ++r) endpoint->peers_[r].address = addresses[r];
   return result;
 }
 
 inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, std::chrono::nanoseconds spin)
     : job_{job}, rank_{rank}, spin_{spin}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
-  for (const int owner : process_of_rank) peers_.push_back({nullptr, owner, UCS_OK, false});
+  for (const int owner : process_of_rank) peers_.push_back({nullptr, owner, {}, UCS_OK, false});
   hook_ = job.on_abort([descriptor = wakeup_.get()] {
     const std::uint64_t one = 1;
     static_cast<void>(!::write(descriptor, &one, sizeof one));
   });
 }
 
-inline void Ucx::connect(const std::vector<detail::Bytes>& addresses) {
-  for (std::size_t r = 0; r < peers_.size(); ++r) {
-    ucp_ep_params_t params{};
-    params.field_mask =
-        UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-    params.address = reinterpret_cast<const ucp_address_t*>(addresses[r].data());
-    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    params.err_handler.cb = on_failure;
-    params.err_handler.arg = &peers_[r];
-    detail::check_ucx(ucp_ep_create(worker_.get(), &params, &peers_[r].endpoint),
-                      "connecting rank " + std::to_string(rank_) + " to rank " + std::to_string(r));
-  }
+// Made by the first message: a connection that nobody uses would only be closed again, with complaints.
+inline ucp_ep_h Ucx::endpoint_to(int rank) {
+  auto& peer = peers_.at(static_cast<std::size_t>(rank));
+  if (peer.endpoint != nullptr) return peer.endpoint;
+  ucp_ep_params_t params{};
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(peer.address.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = on_failure;
+  params.err_handler.arg = &peer;
+  const auto status = ucp_ep_create(worker_.get(), &params, &peer.endpoint);
+  if (status != UCS_OK)
+    detail::throw_ucx(status, "connecting rank " + std::to_string(rank_) + " to rank " + std::to_string(rank) + " in " +
+                                  job_.describe(peer.process),
+                      peer.process);
+  return peer.endpoint;
 }
 
 inline Ucx::~Ucx() {
@@ -110,8 +116,7 @@ inline Ticket Ucx::send(std::span<const std::byte> out, int peer, Slot slot) {
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   params.memory_type = UCS_MEMORY_TYPE_HOST;
-  void* request = ucp_tag_send_nbx(peers_.at(static_cast<std::size_t>(peer)).endpoint, out.data(), out.size(),
-                                   tag(rank_, slot), &params);
+  void* request = ucp_tag_send_nbx(endpoint_to(peer), out.data(), out.size(), tag(rank_, slot), &params);
   return open(request, {nullptr, peer, false, slot.value(), out.size()});
 }
 

@@ -34,17 +34,12 @@ class UcxWorker {
   }
 
  private:
-  // Between hosts only: UCX does not notice a dead peer over shared memory. What the user's environment says stays.
-  static void set_unless_given(ucp_config_t* config, const char* name, const char* variable, const char* value) {
-    if (std::getenv(variable) == nullptr) check_ucx(ucp_config_modify(config, name, value), variable);
-  }
-
   static ucp_context_h make_context() {
     ucp_config_t* config = nullptr;
     check_ucx(ucp_config_read(nullptr, nullptr, &config), "reading the UCX_ variables");
     const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> owner{config, ucp_config_release};
-    set_unless_given(config, "TLS", "UCX_TLS", "^sm");
-    set_unless_given(config, "KEEPALIVE_INTERVAL", "UCX_KEEPALIVE_INTERVAL", "inf");  // the job's heartbeats do this
+    // Every network, but no shared memory: over that UCX does not notice a dead peer. What the user says stays.
+    if (std::getenv("UCX_TLS") == nullptr) check_ucx(ucp_config_modify(config, "TLS", "^sm"), "excluding shared memory");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
