@@ -100,7 +100,7 @@ TEST_CASE("minimize leaves one all-reduce of the mean for each variable, named a
   const auto scope = replica.scope("net");
   const auto x = nn::linear(replica, Matrix{input(graph, {rp::DType::float32, {4, 3}}, 0)}, "fc", {.features = 2});
   nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, rp::mean(x));
-  CHECK(placeholders(graph) == std::vector<std::string>{"net.fc.weight/gradient", "net.fc.bias/gradient"});
+  CHECK(placeholders(graph) == std::vector<std::string>{"net.fc.bias/gradient", "net.fc.weight/gradient"});
   for (const auto& node : graph.nodes())
     if (const auto* placeholder = node.get<rp::Placeholder>()) {
       CHECK(placeholder->kind == rp::CollectiveKind::all_reduce);

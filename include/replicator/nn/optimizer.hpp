@@ -2,7 +2,9 @@
 // What lies between a loss and the variables: gradients, their mean over the replicas, and an update.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
+#include <numeric>
 #include <source_location>
 #include <span>
 #include <string>
@@ -40,13 +42,17 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
   return gradients(loss, values, where);
 }
 
-// The mean over the replicas of each gradient: an all-reduce with the label "<variable>/gradient".
+// The mean over the replicas of each gradient: an all-reduce with the label "<variable>/gradient". They are asked for
+// in the order in which the gradients become ready, the last layer's first, so that buckets fill early.
 template <FloatingElement T>
 std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients,
                                           std::source_location where = std::source_location::current()) {
-  std::vector<Tensor<T>> means;
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    means.push_back(all_reduce(gradients[i], Reduction::mean, {.label = variables[i].name() + "/gradient"}, where));
+  std::vector<std::size_t> order(gradients.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return gradients[a].any().value() < gradients[b].any().value(); });
+  std::vector<Tensor<T>> means = gradients;
+  for (const auto i : order) means[i] = all_reduce(gradients[i], Reduction::mean, {.label = variables[i].name() + "/gradient"}, where);
   return means;
 }
 
