@@ -31,6 +31,7 @@ struct PlanRequest {
   int device = 0;         // counted on this host: which mirrored copies are its own
   int first_replica = 0;  // of this host: replica-local variables are counted from here
   std::uint32_t first_collective = 0;  // ids of earlier programs on the same communicator lie below
+  bool several_hosts = false;          // then small results travel to all of them
 };
 
 namespace detail {
@@ -49,6 +50,7 @@ class Planner {
     prepare_classes();
     for (std::uint32_t segment = 0; segment <= last_segment_; ++segment) emit_segment(segment);
     emit_results();
+    if (request_.several_hosts) emit_exchange();
     for (std::uint32_t b = 0; b < resolution_.buckets.size(); ++b) wait_for(b);
     emit_updates();
     share_in_place();
@@ -86,6 +88,7 @@ class Planner {
 
   void prepare_collectives() {
     leaves_.resize(resolution_.buckets.size());
+    program_.in_flight.reserve(resolution_.buckets.size());
     waited_.resize(resolution_.buckets.size());
     for (std::uint32_t b = 0; b < resolution_.buckets.size(); ++b) {
       const auto& bucket = resolution_.buckets[b];
@@ -366,6 +369,41 @@ class Planner {
     wait_for_value(c, value);
     auto& array = program_.results[k].emplace_back(source(c).graph.type(source(c).graph.results()[k]));
     copy(slot(c, value, r), fixed_buffer(array.data(), array.size_bytes()), array.size_bytes());
+  }
+
+  // Each replica's small results, and whether it has input for the next step, go to all hosts.
+  void emit_exchange() {
+    auto& exchange = program_.exchange;
+    exchange.block = sizeof(std::uint64_t);
+    exchange.offsets.assign(program_.results.size(), 0);
+    for (std::size_t k = 0; k < program_.results.size(); ++k) {
+      const auto bytes = program_.results[k][0].size_bytes();
+      if (program_.uniform_result[k] || bytes > ResultExchange::largest_result) continue;
+      exchange.offsets[k] = exchange.block;
+      exchange.block += (bytes + 7) / 8 * 8;
+    }
+    exchange.has_next.assign(static_cast<std::size_t>(local_), 1);
+    exchange.collective = static_cast<std::uint32_t>(program_.collectives.size());
+    collectives::CollectiveSpec spec{CollectiveKind::all_gather, DType::uint8, Reduction::sum, static_cast<std::int64_t>(exchange.block), 0, false,
+                                     "the exchange of the step's results", request_.first_collective + exchange.collective};
+    auto choice = collectives::choose(spec.kind, spec.elements, blocks_);
+    program_.collectives.push_back({request_.communicator.prepare(spec, choice.schedule), spec.name, std::move(choice.reason), spec.elements, 1});
+    auto& gather = *program_.collectives.back().collective;
+    for (int r = 0; r < local_; ++r) {
+      auto* flag = reinterpret_cast<std::byte*>(&exchange.has_next[static_cast<std::size_t>(r)]);
+      copy(fixed_buffer(flag, sizeof(std::uint64_t)), fixed_buffer(gather.input(r), sizeof(std::uint64_t)), sizeof(std::uint64_t));
+      for (std::size_t k = 0; k < program_.results.size(); ++k) {
+        if (!exchange.offsets[k]) continue;
+        auto& array = program_.results[k][static_cast<std::size_t>(r)];
+        copy(fixed_buffer(array.data(), array.size_bytes()), fixed_buffer(gather.input(r) + exchange.offsets[k], array.size_bytes()), array.size_bytes());
+      }
+    }
+    Instruction start;
+    start.kind = Instruction::Kind::start;
+    start.collective = exchange.collective;
+    append(start, {});
+    waited_.push_back(false);
+    wait_for(exchange.collective);
   }
 
   // Values that are themselves a variable's memory are set aside first: an update may overwrite it.

@@ -51,11 +51,21 @@ struct CollectiveUse {
   int members = 1;
 };
 
+// An all_gather over the hosts at the end of a step. A replica's block: has_next (8 bytes), then its small results.
+struct ResultExchange {
+  static constexpr std::size_t largest_result = 4096;  // bytes; larger ones stay on their host
+  std::uint32_t collective = 0;
+  std::size_t block = 0;                  // bytes of a replica; 0: a job of one host exchanges nothing
+  std::vector<std::size_t> offsets;       // of each result in a block; 0: not exchanged
+  std::vector<std::uint64_t> has_next;    // by replica of the device; set before the step
+};
+
 struct Program {
   std::vector<Instruction> code;
   std::vector<std::byte*> pointers;
   std::vector<InputPatch> patches;
   std::vector<CollectiveUse> collectives;
+  std::vector<std::uint32_t> in_flight;  // collectives started and not yet finished; reserved, so that a step allocates nothing
   HostArena arena;
   std::byte* scratch = nullptr;
   std::size_t arena_bytes = 0;    // for values, scratch excluded
@@ -66,6 +76,7 @@ struct Program {
   // results[k][r]: result k of the device's replica r; one entry for all where it is uniform.
   std::vector<std::vector<AnyArray>> results;
   std::vector<bool> uniform_result;
+  ResultExchange exchange;
 };
 
 }  // namespace replicator

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// How and where an experiment runs. Only `replicas` and `seed` are part of the experiment; the rest never changes a bit.
+#pragma once
+
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/device_kind.hpp>
+#include <replicator/core/error.hpp>
+
+namespace replicator {
+
+struct DeviceName {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+
+  // "cpu:3"
+  std::string text() const { return std::string{name_of(kind)} + ":" + std::to_string(index); }
+  friend bool operator==(const DeviceName&, const DeviceName&) = default;
+};
+
+namespace detail {
+
+inline std::int64_t parse_number(std::string_view text, std::string_view flag, std::int64_t lowest) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < lowest)
+    throw BuildError{std::string{flag} + " is \"" + std::string{text} + "\": it must be a whole number, at least " + std::to_string(lowest)};
+  return value;
+}
+
+// "cpu:0", "cpu:0-3", "cuda:0,cuda:1"
+inline std::vector<DeviceName> parse_devices(std::string_view text) {
+  const auto bad = [&](std::string_view item) {
+    return BuildError{"--devices has \"" + std::string{item} + "\": name devices as cpu:0, cpu:0-3 or cuda:0, separated by commas"};
+  };
+  std::vector<DeviceName> devices;
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    const std::string_view item = text.substr(0, comma);
+    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
+    const auto colon = item.find(':');
+    const auto kind = item.substr(0, colon);
+    if (colon == std::string_view::npos || (kind != "cpu" && kind != "cuda")) throw bad(item);
+    const auto range = item.substr(colon + 1);
+    const auto dash = range.find('-');
+    int first = 0, last = 0;
+    try {
+      first = static_cast<int>(parse_number(range.substr(0, dash), "--devices", 0));
+      last = dash == std::string_view::npos ? first : static_cast<int>(parse_number(range.substr(dash + 1), "--devices", first));
+    } catch (const BuildError&) {
+      throw bad(item);
+    }
+    for (int index = first; index <= last; ++index) {
+      const DeviceName device{kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda, index};
+      for (const auto& known : devices)
+        if (known == device) throw BuildError{"--devices names " + device.text() + " twice"};
+      devices.push_back(device);
+    }
+  }
+  if (devices.empty()) throw BuildError{"--devices names no device: try cpu:0"};
+  return devices;
+}
+
+}  // namespace detail
+
+struct Deployment {
+  int replicas = 1;                                  // over all hosts
+  std::vector<DeviceName> devices = {DeviceName{}};  // of this process; replicas are dealt to them in contiguous blocks
+  std::uint64_t seed = 0;
+  std::string transport = "auto";         // between processes: shared_memory on one machine, else ucx; or one by name
+  int threads_per_device = 1;             // OpenMP threads of a device's kernels
+  std::int64_t bucket_bytes = 4 << 20;    // small all_reduces are merged up to this size
+  std::chrono::seconds deadline{300};     // for every wait on another device; 0 waits without end
+  int input_threads = 0;                  // threads that decode; 0: as many as the machine has cores
+  std::vector<std::string> remaining = {};  // arguments that are not the deployment's, in order, without the program's name
+
+  // Takes its own flags from the command line and leaves the others in `remaining`. Throws BuildError for values that
+  // cannot be. The hosts come from the launcher (PMIx) or from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+  static Deployment from(int argc, const char* const* argv) { return from({argv + (argc > 0 ? 1 : 0), static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)}); }
+  static Deployment from(std::span<const char* const> arguments) {
+    Deployment result;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      std::string_view flag = arguments[i];
+      if (flag == "--serial") {
+        result.devices = {DeviceName{}};
+        continue;
+      }
+      std::string_view value;
+      const auto equals = flag.find('=');
+      const bool joined = flag.starts_with("--") && equals != std::string_view::npos;
+      if (joined) {
+        value = flag.substr(equals + 1);
+        flag = flag.substr(0, equals);
+      }
+      if (!takes(flag)) {
+        result.remaining.emplace_back(arguments[i]);
+        continue;
+      }
+      if (!joined) {
+        if (i + 1 == arguments.size()) throw BuildError{std::string{flag} + " needs a value"};
+        value = arguments[++i];
+      }
+      result.set(flag, value);
+    }
+    return result;
+  }
+
+  // For --help texts.
+  static std::string help() {
+    return "Where it runs (none of these changes a bit of the result, save --replicas and --seed):\n"
+           "  --replicas N            replicas over all hosts (1)\n"
+           "  --devices LIST          devices of each process: cpu:0, cpu:0-3, cuda:0,cuda:1 (cpu:0)\n"
+           "  --serial                all replicas in the calling thread\n"
+           "  --seed N                of initial values, random numbers and data (0)\n"
+           "  --transport NAME        between processes: auto, shared_memory, ucx (auto)\n"
+           "  --threads-per-device N  OpenMP threads of a device's kernels (1; changes bits)\n"
+           "  --bucket-bytes N        small all_reduces are merged up to this size (4194304)\n"
+           "  --deadline SECONDS      for every wait on another device, 0 for none (300)\n"
+           "  --input-threads N       threads that decode input (0: one per core)\n"
+           "Several processes: start them with mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.\n";
+  }
+
+ private:
+  static bool takes(std::string_view flag) {
+    for (const std::string_view known : {"--replicas", "--devices", "--seed", "--transport", "--threads-per-device", "--bucket-bytes", "--deadline",
+                                         "--input-threads"})
+      if (flag == known) return true;
+    return false;
+  }
+  void set(std::string_view flag, std::string_view value) {
+    const auto number = [&](std::int64_t lowest) { return detail::parse_number(value, flag, lowest); };
+    if (flag == "--replicas") replicas = static_cast<int>(number(1));
+    else if (flag == "--devices") devices = detail::parse_devices(value);
+    else if (flag == "--seed") seed = static_cast<std::uint64_t>(number(0));
+    else if (flag == "--threads-per-device") threads_per_device = static_cast<int>(number(1));
+    else if (flag == "--bucket-bytes") bucket_bytes = number(1);
+    else if (flag == "--deadline") deadline = std::chrono::seconds{number(0)};
+    else if (flag == "--input-threads") input_threads = static_cast<int>(number(0));
+    else transport = value;
+  }
+};
+
+}  // namespace replicator

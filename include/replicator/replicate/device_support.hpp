@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kind of device must offer to run programs: a slot that the headers of the kind fill.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include <replicator/core/device_kind.hpp>
+#include <replicator/core/error.hpp>
+#include <replicator/replicate/deployment.hpp>
+
+namespace replicator {
+
+struct DeviceSupport {
+  // Throws DeviceError where device `index` cannot be used, saying what is missing.
+  void (*require)(int index);
+};
+
+inline constinit std::atomic<const DeviceSupport*> device_support[device_kinds]{};
+
+// Throws BuildError for kinds that are not part of the program, or mixed; DeviceError for devices that are missing.
+inline void require_devices(std::span<const DeviceName> devices) {
+  for (const auto& device : devices) {
+    const auto* support = device_support[static_cast<std::size_t>(device.kind)].load();
+    if (!support)
+      throw BuildError{"the device " + device.text() + " was asked for, but this program was built without " + std::string{name_of(device.kind)} +
+                       ": compile it with nvcc and include <replicator/cuda/kernels.cuh>, or use cpu:0"};
+    support->require(device.index);
+    if (device.kind != devices[0].kind)
+      throw BuildError{"the devices " + devices[0].text() + " and " + device.text() + " are of different kinds: use one kind for a job"};
+  }
+}
+
+}  // namespace replicator

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must be equal on all processes of a job, compared before the first byte of a step moves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/collectives/resolve.hpp>
+#include <replicator/core/error.hpp>
+#include <replicator/core/hash.hpp>
+#include <replicator/transport/job.hpp>
+
+namespace replicator {
+
+struct FingerprintField {
+  std::string name;   // "collective 3"
+  std::string value;  // compared
+  std::string where;  // shown: "all_reduce "loss" at gan.cpp:41"
+};
+
+using Fingerprint = std::vector<FingerprintField>;
+
+namespace detail {
+
+inline std::vector<std::byte> pack(const Fingerprint& fields) {
+  std::vector<std::byte> bytes;
+  const auto text = [&](const std::string& value) {
+    const auto size = static_cast<std::uint32_t>(value.size());
+    const auto* head = reinterpret_cast<const std::byte*>(&size);
+    bytes.insert(bytes.end(), head, head + sizeof size);
+    const auto* data = reinterpret_cast<const std::byte*>(value.data());
+    bytes.insert(bytes.end(), data, data + value.size());
+  };
+  for (const auto& field : fields) text(field.name), text(field.value), text(field.where);
+  return bytes;
+}
+
+// Throws CommunicationError for bytes that no process of this program has packed.
+inline Fingerprint unpack(const std::vector<std::byte>& bytes, int process) {
+  std::size_t position = 0;
+  const auto text = [&] {
+    std::uint32_t size = 0;
+    if (bytes.size() - position >= sizeof size) std::memcpy(&size, bytes.data() + position, sizeof size);
+    position += sizeof size;
+    if (position > bytes.size() || bytes.size() - position < size)
+      throw CommunicationError{"process " + std::to_string(process) + " sent a fingerprint that cannot be read: is it the same program?", process};
+    std::string value(reinterpret_cast<const char*>(bytes.data() + position), size);
+    position += size;
+    return value;
+  };
+  Fingerprint fields;
+  while (position < bytes.size()) {
+    FingerprintField field;
+    field.name = text();
+    field.value = text();
+    field.where = text();
+    fields.push_back(std::move(field));
+  }
+  return fields;
+}
+
+inline std::string show(const FingerprintField& field) { return field.where.empty() ? field.value : field.where + " with " + field.value; }
+
+inline void require_same(const Fingerprint& mine, const Fingerprint& first, int process) {
+  const std::string who = "process " + std::to_string(process);
+  for (std::size_t i = 0; i < mine.size() && i < first.size(); ++i) {
+    if (mine[i].name == first[i].name && mine[i].value == first[i].value) continue;
+    throw BuildError{"the processes of this job differ in " + first[i].name + ": " + who + " has " +
+                     (mine[i].name == first[i].name ? show(mine[i]) : mine[i].name + " (" + show(mine[i]) + ")") + ", process 0 has " + show(first[i]) +
+                     ": start the same program with the same arguments on every host"};
+  }
+  if (mine.size() != first.size()) {
+    const bool more = mine.size() > first.size();
+    const auto& extra = more ? mine[first.size()] : first[mine.size()];
+    throw BuildError{(more ? who : std::string{"process 0"}) + " has " + extra.name + " (" + show(extra) + "), which " +
+                     (more ? std::string{"process 0"} : who) + " has not: every process must ask for the same"};
+  }
+}
+
+}  // namespace detail
+
+// Every process calls it with its own; all throw the same BuildError naming the first field in which a process differs from process 0.
+inline void compare_fingerprints(transport::Job& job, const Fingerprint& mine) {
+  if (job.size() == 1) return;
+  const auto all = job.exchange(detail::pack(mine), "the comparison of fingerprints");
+  const auto first = detail::unpack(all[0], 0);
+  for (int process = 1; process < job.size(); ++process)
+    detail::require_same(detail::unpack(all[static_cast<std::size_t>(process)], process), first, process);
+}
+
+// Of the running executable's bytes. Throws DeviceError where they cannot be read.
+inline Digest build_digest() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{std::fopen("/proc/self/exe", "rb"), &std::fclose};
+  if (!file) throw DeviceError{"cannot read /proc/self/exe, whose bytes the processes of a job compare: mount /proc"};
+  Hasher hasher;
+  std::vector<std::byte> chunk(1 << 20);
+  while (const auto read = std::fread(chunk.data(), 1, chunk.size(), file.get())) hasher.bytes({chunk.data(), read});
+  return hasher.result();
+}
+
+// The instruction set that kernels choose by.
+inline std::string instruction_set() {
+  __builtin_cpu_init();
+  std::string text;
+  if (__builtin_cpu_supports("avx2")) text += "avx2 ";
+  if (__builtin_cpu_supports("fma")) text += "fma ";
+  if (__builtin_cpu_supports("avx512f")) text += "avx512f ";
+  if (__builtin_cpu_supports("avx512bw")) text += "avx512bw ";
+  if (__builtin_cpu_supports("avx512vnni")) text += "avx512vnni ";
+  return text.empty() ? "baseline" : text.substr(0, text.size() - 1);
+}
+
+// The collectives with all attributes, and what is uniform.
+inline void add_resolution(Fingerprint& fields, const Resolution& resolution) {
+  for (std::size_t k = 0; k < resolution.collectives.size(); ++k) {
+    const auto& collective = resolution.collectives[k];
+    AttributePrinter attributes;
+    collective.what.describe(attributes);
+    fields.push_back({"collective " + std::to_string(k), collective.type.text() + " " + attributes.text(), collective.text});
+  }
+  const auto& first = resolution.classes[0];
+  std::set<Digest> uniform;
+  for (std::size_t i = 0; i < first.uniformity.uniform.size(); ++i)
+    if (first.uniformity.uniform[i]) uniform.insert(first.uniformity.digest[i]);
+  Hasher hasher;
+  for (const auto& digest : uniform) hasher.digest(digest);
+  fields.push_back({"the values that are the same on all replicas", hasher.result().text(), {}});
+}
+
+}  // namespace replicator

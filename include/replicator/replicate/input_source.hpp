@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A replica's input without its type.
+#pragma once
+
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <replicator/data/input.hpp>
+#include <replicator/graph/tensor.hpp>
+
+namespace replicator {
+
+class InputSource {
+ public:
+  virtual ~InputSource() = default;
+  // The next element's components, or empty at the end.
+  virtual std::optional<std::vector<AnyArray>> next() = 0;
+};
+
+namespace detail {
+
+template <class T>
+std::vector<AnyArray> components(Array<T> array) {
+  std::vector<AnyArray> result;
+  result.push_back(std::move(array).any());
+  return result;
+}
+template <class... T>
+std::vector<AnyArray> components(std::tuple<T...> element) {
+  std::vector<AnyArray> result;
+  std::apply([&](auto&... each) { (result.push_back(std::move(each).any()), ...); }, element);
+  return result;
+}
+
+template <data::Input Range>
+class RangeSource final : public InputSource {
+ public:
+  explicit RangeSource(Range range) : range_{std::move(range)} {}
+
+  std::optional<std::vector<AnyArray>> next() override {
+    using std::begin, std::end;
+    if (!at_) at_.emplace(begin(range_));
+    else ++*at_;
+    if (*at_ == end(range_)) return std::nullopt;
+    // What can be read once only may be moved from; what could be read again is left as it is.
+    if constexpr (std::forward_iterator<Iterator>) return components(data::InputValue<Range>(**at_));
+    else return components(data::InputValue<Range>(std::ranges::iter_move(*at_)));
+  }
+
+ private:
+  using Iterator = decltype(data::detail::first_of(std::declval<Range&>()));
+  Range range_;
+  std::optional<Iterator> at_;
+};
+
+template <class Value>
+struct InputTypes;
+template <class T>
+struct InputTypes<Array<T>> {
+  template <class Step, class Context, class... More>
+  static constexpr bool accepts = std::is_invocable_v<Step&, Context&, Tensor<T>>;
+  template <class Step, class Context>
+  static decltype(auto) call(Step& step, Context& context, const std::vector<AnyTensor>& x) { return step(context, Tensor<T>{x[0]}); }
+};
+template <class... T>
+struct InputTypes<std::tuple<Array<T>...>> {
+  template <class Step, class Context>
+  static constexpr bool accepts = std::is_invocable_v<Step&, Context&, Tensor<T>...>;
+  template <class Step, class Context>
+  static decltype(auto) call(Step& step, Context& context, const std::vector<AnyTensor>& x) {
+    return call(step, context, x, std::index_sequence_for<T...>{});
+  }
+  template <class Step, class Context, std::size_t... I>
+  static decltype(auto) call(Step& step, Context& context, const std::vector<AnyTensor>& x, std::index_sequence<I...>) {
+    return step(context, Tensor<T>{x[I]}...);
+  }
+};
+
+}  // namespace detail
+}  // namespace replicator

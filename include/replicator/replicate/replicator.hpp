@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the step that a researcher wrote for one replica on all of them, wherever they are.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <replicator/replicate/step.hpp>
+
+namespace replicator {
+
+class Replicator {
+ public:
+  // Meets the other processes of the job, if there are any. Throws BuildError for a deployment that cannot be (more devices
+  // than replicas, unknown devices, processes that differ), DeviceError for missing devices, CommunicationError for missing processes.
+  explicit Replicator(Deployment deployment = {}) : engine_{std::make_unique<Engine>(std::move(deployment))} {}
+
+  const Deployment& deployment() const { return engine_->deployment(); }
+  int replicas() const { return deployment().replicas; }
+  // This process, and how many the job has. Process 0 is the one to print and to write files.
+  int process() const { return engine_->process(); }
+  int processes() const { return engine_->processes(); }
+  // The context that input_fn is called with for a replica of this host.
+  InputContext input_context(int replica) const { return engine_->input_context(replica); }
+
+  // Calls input_fn(const InputContext&) for each of this host's replicas: it returns an input range of Array<T> or of tuples of
+  // them. Traces step_fn(ReplicaContext&, Tensor<T>...) once for each, one tensor per component of an element, resolves and plans.
+  // step_fn returns a tensor, a tuple of tensors, or nothing. Steps of one Replicator share its variables.
+  // Throws BuildError for every mistake that graphs, shapes and options show; nothing has moved then.
+  template <class InputFn, class StepFn>
+  auto replicate(InputFn input_fn, StepFn step_fn) {
+    static_assert(std::is_invocable_v<InputFn&, const InputContext&>, "replicator: input_fn must be callable with (const rp::InputContext&)");
+    if constexpr (std::is_invocable_v<InputFn&, const InputContext&>) {
+      using Range = std::remove_cvref_t<std::invoke_result_t<InputFn&, const InputContext&>>;
+      data::require_input<Range>();
+      if constexpr (data::Input<Range>) return replicate_range<Range>(input_fn, std::move(step_fn));
+    }
+  }
+
+  // SHA-256 (hexadecimal) over all variables in the order of names: what two runs are compared by. Every process calls it.
+  std::string digest() { return engine_->digest(); }
+
+  std::vector<std::string> variables() const { return engine_->variables().names(); }
+  const VariableDeclaration& declaration(const std::string& name) const { return engine_->variables().declaration(name); }
+  // The value of a variable: of a replica-local one, that of this host's replica `local`. Throws BuildError for unknown names.
+  const AnyArray& value(const std::string& name, int local = 0) const { return engine_->variables().value(name, local); }
+  // Gives every copy this value. In a job of several processes each must do the same. Throws BuildError where the type differs.
+  void set(const std::string& name, const AnyArray& value) { engine_->variables().set(name, value); }
+
+ private:
+  template <class Range, class InputFn, class StepFn>
+  auto replicate_range(InputFn& input_fn, StepFn step_fn) {
+    using Types = detail::InputTypes<data::InputValue<Range>>;
+    constexpr bool fits = Types::template accepts<StepFn, ReplicaContext>;
+    static_assert(fits,
+                  "replicator: step_fn does not fit the input: it must be callable with (rp::ReplicaContext&, rp::Tensor<T>...), one tensor for "
+                  "each component of the input's element, in order and with the same element types");
+    if constexpr (fits) {
+      using Result = decltype(Types::call(std::declval<StepFn&>(), std::declval<ReplicaContext&>(), std::declval<const std::vector<AnyTensor>&>()));
+      using Plain = std::remove_cvref_t<Result>;
+      static_assert(detail::StepResult<Plain>::valid, "replicator: step_fn must return a rp::Tensor, a std::tuple of them, or void");
+      if constexpr (detail::StepResult<Plain>::valid)
+        return make_step<Plain>(make_inputs<Range>(input_fn), [step_fn = std::move(step_fn)](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
+          if constexpr (std::is_void_v<Plain>) Types::call(step_fn, context, x);
+          else
+            for (const auto& tensor : detail::StepResult<Plain>::tensors(Types::call(step_fn, context, x)))
+              context.graph().results().push_back(tensor.value());
+        });
+    }
+  }
+  template <class Range, class InputFn>
+  std::vector<std::unique_ptr<InputSource>> make_inputs(InputFn& input_fn) {
+    std::vector<std::unique_ptr<InputSource>> inputs;
+    for (int replica = engine_->first_replica(); replica < engine_->end_replica(); ++replica) {
+      const InputContext context = engine_->input_context(replica);
+      inputs.push_back(std::make_unique<detail::RangeSource<Range>>(input_fn(context)));
+    }
+    return inputs;
+  }
+  template <class Result>
+  auto make_step(std::vector<std::unique_ptr<InputSource>> inputs, detail::Trace trace) {
+    auto driver = std::make_unique<detail::StepDriver>(*engine_, steps_++, std::move(inputs), std::move(trace));
+    return wrap(std::move(driver), std::type_identity<typename detail::StepResult<Result>::Arrays>{});
+  }
+  template <class... A>
+  Step<A...> wrap(std::unique_ptr<detail::StepDriver> driver, std::type_identity<std::tuple<A...>>) const {
+    return Step<A...>{std::move(driver), replicas()};
+  }
+
+  std::unique_ptr<Engine> engine_;
+  int steps_ = 0;
+};
+
+}  // namespace replicator

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes UCX part of the program: `--transport ucx`, and `auto` between machines.
+#pragma once
+
+#include <replicator/replicate/host_transport.hpp>
+#include <replicator/transport/ucx.hpp>
+
+namespace replicator::detail {
+
+inline const bool ucx_registered = [] {
+  ucx_slot.store(&make_host_communicators<transport::Ucx>);
+  return true;
+}();
+
+}  // namespace replicator::detail

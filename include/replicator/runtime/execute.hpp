@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a device's program once.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include <replicator/collectives/reduction.hpp>
+#include <replicator/runtime/program.hpp>
+
+namespace replicator {
+
+struct ExecutionOptions {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::chrono::nanoseconds deadline{};  // for each wait; zero waits without end
+};
+
+namespace detail {
+
+class Execution {
+ public:
+  Execution(Program& program, const ExecutionOptions& options) : program_{program}, options_{options}, pending_{program.in_flight} {
+    pending_.clear();
+  }
+
+  void run() {
+    for (const auto& instruction : program_.code) {
+      execute(instruction);
+      // Communication moves on beside the kernels.
+      for (std::size_t i = 0; i < pending_.size();)
+        if (program_.collectives[pending_[i]].collective->advance()) pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+        else ++i;
+    }
+  }
+
+ private:
+  void execute(const Instruction& instruction) {
+    std::byte* const* pointers = program_.pointers.data() + instruction.pointers;
+    switch (instruction.kind) {
+      case Instruction::Kind::run: {
+        const Launch launch{pointers, pointers + instruction.inputs, program_.scratch,
+                            {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica)}, nullptr};
+        instruction.executable->run(launch);
+        break;
+      }
+      case Instruction::Kind::fold:
+        collectives::combine(instruction.dtype, instruction.reduction, pointers[0], pointers[0], pointers[1], instruction.elements);
+        break;
+      case Instruction::Kind::copy:
+        if (instruction.bytes) std::memcpy(pointers[1], pointers[0], instruction.bytes);
+        break;
+      case Instruction::Kind::start:
+        program_.collectives[instruction.collective].collective->start();
+        pending_.push_back(instruction.collective);
+        break;
+      case Instruction::Kind::wait: wait(instruction.collective); break;
+    }
+  }
+  void wait(std::uint32_t index) {
+    auto& collective = *program_.collectives[index].collective;
+    if (collective.advance()) return;
+    const auto now = transport::Clock::now();
+    collective.wait(options_.deadline.count() ? now + options_.deadline : transport::Clock::time_point::max());
+  }
+
+  Program& program_;
+  const ExecutionOptions& options_;
+  std::vector<std::uint32_t>& pending_;
+};
+
+}  // namespace detail
+
+// `inputs[r]`: the arrays of the device's replica r. Throws CommunicationError at a deadline or when the job is aborted.
+inline void execute(Program& program, std::span<const std::vector<AnyArray>> inputs, const ExecutionOptions& options) {
+  for (const auto& patch : program.patches)
+    program.pointers[patch.pointer] = const_cast<std::byte*>(inputs[patch.replica][patch.element].data());
+  *program.step = options.step;
+  detail::Execution{program, options}.run();
+}
+
+}  // namespace replicator
