@@ -21,14 +21,15 @@ template <class From, class To>
 }
 
 template <class From, class To>
-void convert_loop(void* out, const void* in, const void*, const void*, std::int64_t n) {
+void convert_loop(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
   using Read = std::conditional_t<std::is_same_v<From, bool>, std::uint8_t, From>;
   using Written = std::conditional_t<std::is_same_v<To, bool>, std::uint8_t, To>;
   auto* o = static_cast<Written*>(out);
-  const auto* a = static_cast<const Read*>(in);
-  for (std::int64_t i = 0; i < n; i += tile_group) {
+  const std::byte* at = a.data;
+  for (Written* const end = o + n; o != end; o += tile_group, at += a.step) {
+    const auto* x = reinterpret_cast<const Read*>(at);
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < tile_group; ++j) o[i + j] = convert_element<Read, To>(a[i + j]);
+    for (std::int64_t j = 0; j < tile_group; ++j) o[j] = convert_element<Read, To>(x[j]);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <replicator/core/layout.hpp>
 #include <replicator/core/shape.hpp>
+#include <replicator/cpu/tiles.hpp>
 
 namespace replicator::cpu {
 
@@ -67,8 +68,8 @@ inline bool is_linear(const std::vector<OperandLoop>& loops) {
   return loops.size() == 1 && (loops[0].stride == 1 || loops[0].extent == 1);
 }
 
-// Presents a broadcast operand as contiguous elements, a stretch of the domain at a time. A stretch that equals the
-// last one is not written again: what a channel's constant costs is paid once per channel.
+// Presents a broadcast operand to tile loops, a stretch of the domain at a time. What repeats every 16 elements (a
+// channel's constant, the 16 channels of a block) is presented as one group; other patterns are written out.
 class BroadcastOperand {
  public:
   // `element`: bytes of one.
@@ -79,33 +80,37 @@ class BroadcastOperand {
     stretch_ = repeats ? run_ * loops_[loops_.size() - 2].extent : run_;
   }
 
-  // Elements over which only a period of the operand is read: tiles that end at its multiples are filled seldom.
+  // Elements over which only one period of the operand is read: tiles should end at its multiples.
   std::int64_t stretch() const { return stretch_; }
 
-  // What one buffer holds: a stretch's elements from a phase on. One per thread and operand.
+  // The stretch that was presented last; one per thread and operand.
   struct State {
-    std::int64_t begin = 0;   // of the stretch, in the domain
-    std::int64_t base = -1;   // where the stretch begins in the operand
-    std::int64_t phase = -1;  // place in the period
-    std::int64_t count = 0;   // elements in the buffer
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    TileOperand operand;
   };
 
-  // Elements [position, position + count) of the domain: in `buffer`, or the operand's own memory where `count` of them
-  // lie there and `borrow` allows it.
-  const std::byte* present(const std::byte* operand, std::byte* buffer, std::int64_t position, std::int64_t count, bool borrow,
-                           State& state) const {
-    const bool fits = count <= state.count;
-    if (fits && position >= state.begin && position + count <= state.begin + stretch_ && position % period_ == state.phase)
-      return buffer;
+  // Elements [position, position + count) of the domain, in whole groups: in `buffer`, or where they lie in the operand.
+  TileOperand present(const std::byte* operand, std::byte* buffer, std::int64_t position, std::int64_t count, State& state) const {
+    if (position >= state.begin && position + count <= state.end) return state.operand;
+    const auto group = static_cast<std::int64_t>(tile_group * element_);
     const std::int64_t inside = position % stretch_;
-    const std::int64_t base = offset_of(position - inside);
     const std::int64_t phase = inside % period_;
-    if (borrow && loops_.back().stride == 1 && phase + count <= period_)
-      return operand + static_cast<std::size_t>(base + phase) * element_;
-    const bool whole = inside + count <= stretch_;
-    if (!(whole && fits && state.base == base && phase == state.phase)) fill(operand, buffer, position, count);
-    state = whole ? State{position - inside, base, phase, std::max(count, state.base == base ? state.count : 0)} : State{};
-    return buffer;
+    const std::byte* base = operand + static_cast<std::size_t>(offset_of(position - inside)) * element_;
+    const bool unit = loops_.back().stride == 1;
+    state.end = 0;
+    if (inside + count <= stretch_ && tile_group % period_ == 0) {
+      state = {position - inside, position - inside + stretch_, {base, 0}};
+      if (phase != 0) state.begin = state.end = 0;  // another tile may begin elsewhere in the period
+      if (!unit || period_ != tile_group || phase != 0) {
+        fill_stretch(base, buffer, inside, tile_group);
+        state.operand.data = buffer;
+      }
+      return state.operand;
+    }
+    if (unit && phase + count <= period_ && count % tile_group == 0) return {base + static_cast<std::size_t>(phase) * element_, group};
+    fill(operand, buffer, position, count);
+    return {buffer, group};
   }
 
  private:
@@ -139,10 +144,7 @@ class BroadcastOperand {
     const T* from = reinterpret_cast<const T*>(from_bytes);
     T* to = reinterpret_cast<T*>(to_bytes);
     const std::int64_t stride = loops_.back().stride;
-    if (stride == 0) {
-      std::fill_n(to, n, *from);
-      return;
-    }
+    if (stride == 0) return fill_constant(to, *from, n);
     // The first period, then what is there doubles.
     std::int64_t done = std::min(n, period_);
     const std::int64_t phase = inside % period_;
@@ -152,6 +154,14 @@ class BroadcastOperand {
       std::memcpy(to + done, to, static_cast<std::size_t>(more) * sizeof(T));
       done += more;
     }
+  }
+
+  template <class T>
+  static void fill_constant(T* to, T value, std::int64_t n) {
+    constexpr std::int64_t group = 16;  // a constant count vectorises
+    for (; n >= group; n -= group, to += group)
+      for (std::int64_t i = 0; i < group; ++i) to[i] = value;
+    for (; n > 0; --n) *to++ = value;
   }
 
   std::vector<OperandLoop> loops_;

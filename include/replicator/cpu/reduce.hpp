@@ -302,7 +302,8 @@ class ReduceExecutable final : public Executable {
       std::swap(from, spare);
     }
     if (stored_[o] != compute_) {
-      conversion_loop(compute_, stored_[o])(spare, from, from, from, (kept_ + tile_group - 1) / tile_group * tile_group);
+      const TileOperand operand{from, static_cast<std::int64_t>(tile_group * element_)};
+      conversion_loop(compute_, stored_[o])(spare, operand, operand, operand, (kept_ + tile_group - 1) / tile_group * tile_group);
       from = spare;
     }
     std::memcpy(launch.outputs[o], from, static_cast<std::size_t>(kept_) * size_of(stored_[o]));

@@ -58,34 +58,34 @@ class TileProgram {
   template <class Visit>
   void run(const std::byte* const* inputs, std::byte* const* outputs, std::byte* scratch, std::int64_t begin, std::int64_t end,
            const Visit& visit) const {
-    const std::byte** pointers = reinterpret_cast<const std::byte**>(scratch);
-    auto* states = reinterpret_cast<BroadcastOperand::State*>(scratch + pointer_bytes());
-    for (std::size_t s = 0; s < slots_; ++s) pointers[s] = buffer(scratch, s);
+    auto* slots = reinterpret_cast<TileOperand*>(scratch);
+    auto* states = reinterpret_cast<BroadcastOperand::State*>(scratch + slot_bytes());
+    for (std::size_t s = 0; s < slots_; ++s)
+      slots[s] = {buffer(scratch, s), static_cast<std::int64_t>(tile_group * size_of(compute_))};
     for (std::size_t i = 0; i < inputs_.size(); ++i) states[i] = {};
-    for (const auto& constant : constants_) fill_constant(const_cast<std::byte*>(pointers[constant.slot]), constant.bits);
+    for (const auto& constant : constants_) slots[constant.slot] = {fill_constant(buffer(scratch, constant.slot), constant.bits), 0};
     for (std::int64_t position = begin; position < end; position += tile_) {
       const std::int64_t count = std::min(tile_, end - position);
       const bool whole = count % tile_group == 0;
       for (std::size_t i = 0; i < inputs_.size(); ++i)
-        pointers[i] = present(i, inputs[i], buffer(scratch, i), position, count, whole, states[i]);
+        slots[i] = present(i, inputs[i], buffer(scratch, i), position, count, states[i]);
       for (std::size_t o = 0; o < outputs_.size(); ++o)
-        if (whole) pointers[output_slot(o)] = outputs[o] + offset(position, outputs_[o]);
-        else pointers[output_slot(o)] = buffer(scratch, output_slot(o));
+        if (whole) slots[output_slot(o)].data = outputs[o] + offset(position, outputs_[o]);
+        else slots[output_slot(o)].data = buffer(scratch, output_slot(o));
       const std::int64_t n = (count + tile_group - 1) / tile_group * tile_group;
-      for (const auto& i : code_)
-        i.loop(const_cast<std::byte*>(pointers[i.out]), pointers[i.a], pointers[i.b], pointers[i.c], n);
+      for (const auto& i : code_) i.loop(const_cast<std::byte*>(slots[i.out].data), slots[i.a], slots[i.b], slots[i.c], n);
       if (!whole)
         for (std::size_t o = 0; o < outputs_.size(); ++o)
-          std::memcpy(outputs[o] + offset(position, outputs_[o]), pointers[output_slot(o)], offset(count, outputs_[o]));
-      visit(ResultTiles{pointers, results_.data()}, count);
+          std::memcpy(outputs[o] + offset(position, outputs_[o]), slots[output_slot(o)].data, offset(count, outputs_[o]));
+      visit(ResultTiles{slots, results_.data()}, count);
     }
   }
 
-  // The tiles of the expression's outputs.
+  // The tiles of the expression's outputs, contiguous.
   struct ResultTiles {
-    const std::byte* const* pointers;
-    const std::uint16_t* slots;
-    const std::byte* operator[](std::size_t output) const { return pointers[slots[output]]; }
+    const TileOperand* slots;
+    const std::uint16_t* results;
+    const std::byte* operator[](std::size_t output) const { return slots[results[output]].data; }
   };
 
  private:
@@ -112,8 +112,8 @@ class TileProgram {
     int slot = -1;
   };
 
-  std::size_t pointer_bytes() const { return (slots_ * sizeof(void*) + 63) / 64 * 64; }
-  std::size_t header_bytes() const { return pointer_bytes() + (inputs_.size() * sizeof(BroadcastOperand::State) + 63) / 64 * 64; }
+  std::size_t slot_bytes() const { return (slots_ * sizeof(TileOperand) + 63) / 64 * 64; }
+  std::size_t header_bytes() const { return slot_bytes() + (inputs_.size() * sizeof(BroadcastOperand::State) + 63) / 64 * 64; }
   std::size_t buffer_bytes() const { return static_cast<std::size_t>(tile_) * widest_ + 64; }
   std::byte* buffer(std::byte* scratch, std::size_t slot) const { return scratch + header_bytes() + slot * buffer_bytes(); }
   std::uint16_t output_slot(std::size_t o) const { return static_cast<std::uint16_t>(inputs_.size() + o); }
@@ -141,25 +141,28 @@ class TileProgram {
     tile_ = std::max(tile_group, std::min(tile_, (elements_ + tile_group - 1) / tile_group * tile_group));
   }
 
-  const std::byte* present(std::size_t i, const std::byte* input, std::byte* buffer, std::int64_t position, std::int64_t count,
-                           bool whole, BroadcastOperand::State& state) const {
+  TileOperand present(std::size_t i, const std::byte* input, std::byte* buffer, std::int64_t position, std::int64_t count,
+                      BroadcastOperand::State& state) const {
     const auto& plan = inputs_[i];
-    if (!plan.linear) return plan.broadcast.present(input, buffer, position, count, whole, state);
+    if (!plan.linear) return plan.broadcast.present(input, buffer, position, count, state);
     const std::byte* from = input + static_cast<std::size_t>(position) * plan.element;
-    if (whole) return from;
+    const auto group = static_cast<std::int64_t>(tile_group * plan.element);
+    if (count % tile_group == 0) return {from, group};
     std::memcpy(buffer, from, static_cast<std::size_t>(count) * plan.element);
-    return buffer;
+    return {buffer, group};
   }
 
-  void fill_constant(std::byte* to, std::uint64_t bits) const {
+  // One group of the constant.
+  const std::byte* fill_constant(std::byte* to, std::uint64_t bits) const {
     const auto fill = [&](auto value) {
-      for (std::int64_t i = 0; i < tile_; ++i) std::memcpy(to + static_cast<std::size_t>(i) * sizeof(value), &value, sizeof(value));
+      for (std::size_t i = 0; i < tile_group; ++i) std::memcpy(to + i * sizeof(value), &value, sizeof(value));
     };
     switch (compute_) {
-      case DType::float32: return fill(static_cast<float>(std::bit_cast<double>(bits)));
-      case DType::int32: return fill(static_cast<std::int32_t>(bits));
-      default: return fill(bits);
+      case DType::float32: fill(static_cast<float>(std::bit_cast<double>(bits))); break;
+      case DType::int32: fill(static_cast<std::int32_t>(bits)); break;
+      default: fill(bits);
     }
+    return to;
   }
 
   // --- compilation -------------------------------------------------------------------------------------------------
@@ -230,7 +233,17 @@ class TileProgram {
         if (expression.outputs[o] == i && terms[i].slot != output_slot(o))
           push(conversion_loop(compute_, outputs_[o]), output_slot(o), terms[i].slot, terms[i].slot, terms[i].slot);
     }
-    for (const auto output : expression.outputs) results_.push_back(static_cast<std::uint16_t>(terms[output].slot));
+    if (outputs_.empty())
+      for (const auto output : expression.outputs) results_.push_back(contiguous(terms[output].slot));
+  }
+
+  // The slot itself, or a copy where it holds one group for all.
+  std::uint16_t contiguous(int slot) {
+    const bool linear = slot < static_cast<int>(inputs_.size()) ? inputs_[static_cast<std::size_t>(slot)].linear : is_register(slot);
+    if (linear) return static_cast<std::uint16_t>(slot);
+    const auto copy = static_cast<int>(slots_++);
+    push(conversion_loop(compute_, compute_), copy, slot, slot, slot);
+    return static_cast<std::uint16_t>(copy);
   }
 
   void emit_term(const ScalarInstruction& source, std::vector<Term>& terms, std::size_t index, int output, std::vector<int>& free) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -55,7 +56,14 @@ constexpr int operands_of(TileOp op) {
   return operands_of(static_cast<ScalarOp>(op));
 }
 
-using TileLoop = void (*)(void* out, const void* a, const void* b, const void* c, std::int64_t n);
+// Where a loop finds an operand: the next group of 16 elements is `step` bytes further; 0 where all groups are the same.
+struct TileOperand {
+  const std::byte* data = nullptr;
+  std::int64_t step = 0;
+};
+
+// `n` elements, a multiple of 16. `out` is contiguous and may be exactly one of the operands.
+using TileLoop = void (*)(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n);
 
 namespace detail {
 
@@ -112,7 +120,7 @@ template <ScalarOp op, class T>
     if constexpr (std::is_integral_v<T>) return a < 0 ? minus(T(0), a) : a;
     else return vm::magnitude(a);
   } else if constexpr (op == ScalarOp::sign) {
-    return (a > 0 ? T(1) : T(0)) - (a < 0 ? T(1) : T(0));
+    return vm::choose(a > 0, T(1), T(0)) - vm::choose(a < 0, T(1), T(0));
   } else if constexpr (op == ScalarOp::floor) {
     if constexpr (std::is_integral_v<T>) return a;
     else return vm::floor(a);
@@ -172,7 +180,7 @@ template <std::size_t index, class T>
   else if constexpr (pair == TileOp::subtract_then_multiply) return times(minus(a, b), c);
   else if constexpr (pair == TileOp::add_then_add) return plus(plus(a, b), c);
   else if constexpr (pair == TileOp::multiply_then_multiply) return times(times(a, b), c);
-  else if constexpr (pair == TileOp::less_then_multiply) return times(a < b ? T(1) : T(0), c);
+  else if constexpr (pair == TileOp::less_then_multiply) return times(vector_math::choose(a < b, T(1), T(0)), c);
   else if constexpr (pair == TileOp::add_then_rectify) return apply_unary<ScalarOp::rectify>(plus(a, b));
   else if constexpr (op == ScalarOp::select) return vector_math::choose(a != 0, b, c);
   else if constexpr (op == ScalarOp::multiply_add) return fused_multiply_add(a, b, c);
@@ -180,44 +188,47 @@ template <std::size_t index, class T>
   else return apply_binary<op>(a, b);
 }
 
-// `out` may be exactly one of the operands. ivdep says so, and makes -O2 vectorise without asking at run time.
+// ivdep says that `out` overlaps no other elements, and makes -O2 vectorise without asking at run time.
 template <std::size_t index, class T>
-[[gnu::always_inline]] inline void tile_loop(void* out, const void* pa, const void* pb, const void* pc, std::int64_t n) {
+[[gnu::always_inline]] inline void tile_loop(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c,
+                                             std::int64_t n) {
   constexpr int operands = operands_of(static_cast<TileOp>(index));
   T* o = static_cast<T*>(out);
-  const T* a = static_cast<const T*>(pa);
-  const T* b = operands > 1 ? static_cast<const T*>(pb) : a;
-  const T* c = operands > 2 ? static_cast<const T*>(pc) : a;
-  for (std::int64_t i = 0; i < n; i += tile_group) {
+  const std::byte *at_a = a.data, *at_b = operands > 1 ? b.data : a.data, *at_c = operands > 2 ? c.data : a.data;
+  const std::int64_t step_a = a.step, step_b = operands > 1 ? b.step : step_a, step_c = operands > 2 ? c.step : step_a;
+  for (T* const end = o + n; o != end; o += tile_group, at_a += step_a, at_b += step_b, at_c += step_c) {
+    const T *x = reinterpret_cast<const T*>(at_a), *y = reinterpret_cast<const T*>(at_b), *z = reinterpret_cast<const T*>(at_c);
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < tile_group; ++j) o[i + j] = apply_op<index>(a[i + j], b[i + j], c[i + j]);
+    for (std::int64_t j = 0; j < tile_group; ++j) o[j] = apply_op<index>(x[j], y[j], z[j]);
   }
 }
 
 template <std::size_t index, class T>
-void loop_baseline(void* o, const void* a, const void* b, const void* c, std::int64_t n) {
-  tile_loop<index, T>(o, a, b, c, n);
+void loop_baseline(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
+  tile_loop<index, T>(out, a, b, c, n);
 }
 template <std::size_t index, class T>
-[[gnu::target("avx2,fma")]] void loop_avx2(void* o, const void* a, const void* b, const void* c, std::int64_t n) {
-  tile_loop<index, T>(o, a, b, c, n);
+[[gnu::target("avx2,fma")]] void loop_avx2(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
+  tile_loop<index, T>(out, a, b, c, n);
 }
 template <std::size_t index, class T>
-[[gnu::target("avx512f")]] void loop_avx512(void* o, const void* a, const void* b, const void* c, std::int64_t n) {
-  tile_loop<index, T>(o, a, b, c, n);
+[[gnu::target("avx512f")]] void loop_avx512(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
+  tile_loop<index, T>(out, a, b, c, n);
 }
 
 // A plain loop of sqrt() does not vectorise, because sqrt may set errno.
 template <class T>
-void loop_square_root(void* out, const void* a, const void*, const void*, std::int64_t n) {
+void loop_square_root(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
   typedef T Vector __attribute__((vector_size(16)));
-  for (std::size_t i = 0; i < static_cast<std::size_t>(n) * sizeof(T); i += 16) {
-    Vector v;
-    std::memcpy(&v, static_cast<const std::byte*>(a) + i, 16);
-    if constexpr (std::is_same_v<T, float>) v = __builtin_ia32_sqrtps(v);
-    else v = __builtin_ia32_sqrtpd(v);
-    std::memcpy(static_cast<std::byte*>(out) + i, &v, 16);
-  }
+  constexpr std::size_t group = tile_group * sizeof(T);
+  for (std::int64_t i = 0; i < n / tile_group; ++i)
+    for (std::size_t j = 0; j < group; j += sizeof(Vector)) {
+      Vector v;
+      std::memcpy(&v, a.data + i * a.step + j, sizeof(Vector));
+      if constexpr (std::is_same_v<T, float>) v = __builtin_ia32_sqrtps(v);
+      else v = __builtin_ia32_sqrtpd(v);
+      std::memcpy(static_cast<std::byte*>(out) + static_cast<std::size_t>(i) * group + j, &v, sizeof(Vector));
+    }
 }
 
 using TileTable = std::array<TileLoop, tile_ops>;

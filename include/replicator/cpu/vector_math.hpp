@@ -64,7 +64,7 @@ template <class T>
   constexpr T whole = sizeof(T) == 4 ? T(0x1p23) : T(0x1p52);  // from here on everything is an integer
   const T a = magnitude(x);
   const T rounded = with_sign((a + whole) - whole, x);
-  const T lower = rounded - (rounded > x ? T(1) : T(0));
+  const T lower = rounded - choose(rounded > x, T(1), T(0));
   return choose(a < whole, with_sign(lower, choose(lower == 0, x, lower)), x);
 }
 
@@ -105,12 +105,12 @@ struct ReducedExponent {
 [[gnu::always_inline]] inline double log(double x) {
   using Bits = std::int64_t;
   const bool tiny = x < 0x1p-1022;
-  const double normal = x * (tiny ? 0x1p54 : 1.0);
+  const double normal = x * choose(tiny, 0x1p54, 1.0);
   // The mantissa is brought to [sqrt(1/2), sqrt(2)), the exponent to a double by way of the bits of 2^52.
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(normal) + (0x3FF0000000000000u - 0x3FE6A09E667F3BCDu);
   const double f = std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFu) + 0x3FE6A09E667F3BCDu) - 1.0;
   const double k = (std::bit_cast<double>(static_cast<Bits>((bits >> 52) | 0x4330000000000000u)) - (0x1p52 + 1023.0)) -
-                   (tiny ? 54.0 : 0.0);
+                   choose(tiny, 54.0, 0.0);
   const double half_square = 0.5 * f * f;
   const double s = f / (2.0 + f);
   const double z = s * s;
@@ -128,7 +128,7 @@ struct ReducedExponent {
   // expm1 of 2|x| where that is large, else of -2|x|: both quotients are then well conditioned.
   const double a = choose(magnitude(x) < 22.0, magnitude(x), 22.0);
   const bool large = a >= 1.0;
-  const auto [shifted, high, low, r] = reduce_exponent(large ? 2.0 * a : -2.0 * a);
+  const auto [shifted, high, low, r] = reduce_exponent(choose(large, 2.0 * a, -2.0 * a));
   const double correction = (high - r) - low;
   const double half = 0.5 * r;
   const double square = r * half;
@@ -140,8 +140,8 @@ struct ReducedExponent {
   const double expm1_r = r - e;
   const double n = scale(1.0, shifted);
   const double expm1 = n * expm1_r + (n - 1.0);
-  const double quotient = (large ? 2.0 : expm1) / (expm1 + 2.0);
-  const double y = large ? 1.0 - quotient : -quotient;
+  const double quotient = choose(large, 2.0, expm1) / (expm1 + 2.0);
+  const double y = choose(large, 1.0 - quotient, -quotient);
   return choose(x != x, x, with_sign(choose(a < 0x1p-28, a, y), x));
 }
 
@@ -198,8 +198,8 @@ template <class T>
   const bool whole = floor(y) == y;
   const bool odd = whole & (floor(half) != half);
   const bool y_infinite = magnitude(y) == infinity<T>;
-  const T grow = y > 0 ? infinity<T> : T(0);
-  const T shrink = y > 0 ? T(0) : infinity<T>;
+  const T grow = choose(y > 0, infinity<T>, T(0));
+  const T shrink = choose(y > 0, T(0), infinity<T>);
   T result = choose(ax == 0, shrink, choose(ax == infinity<T>, grow, finite));
   result = choose(y_infinite, choose(ax > 1, grow, choose(ax < 1, shrink, T(1))), result);
   const bool negative = std::bit_cast<typename BitsOf<T>::type>(x) < 0;
@@ -213,15 +213,15 @@ template <class T>
   // log2|x| in two doubles.
   const double ax = magnitude(x);
   const bool tiny = ax < 0x1p-1022;
-  const double normal = ax * (tiny ? 0x1p54 : 1.0);
+  const double normal = ax * choose(tiny, 0x1p54, 1.0);
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(normal);
   const double mantissa = std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFu) | 0x3FF0000000000000u);
   const bool upper = mantissa >= 1.7320508075688772;  // brought to [sqrt(3)/2, sqrt(3))
-  const double m = mantissa * (upper ? 0.5 : 1.0);
-  const double k = (std::bit_cast<double>((bits >> 52) | 0x4330000000000000u) - (0x1p52 + 1023.0)) - (tiny ? 54.0 : 0.0) +
-                   (upper ? 1.0 : 0.0);
+  const double m = mantissa * choose(upper, 0.5, 1.0);
+  const double k = (std::bit_cast<double>((bits >> 52) | 0x4330000000000000u) - (0x1p52 + 1023.0)) - choose(tiny, 54.0, 0.0) +
+                   choose(upper, 1.0, 0.0);
   const bool middle = m >= 1.2247448713915890;
-  const double bp = middle ? 1.5 : 1.0;
+  const double bp = choose(middle, 1.5, 1.0);
   const double u = m - bp;
   const double sum = m + bp;
   const double v = 1.0 / sum;
@@ -242,8 +242,8 @@ template <class T>
   const double p_low = rest - (p_high - product);
   const double z_high = 9.61796700954437255859e-01 * p_high;
   const double z_low = -7.02846165095275826516e-09 * p_high + p_low * 9.61796693925975554329e-01 +
-                       (middle ? 1.35003920212974897128e-08 : 0.0);
-  const double base = middle ? 5.84962487220764160156e-01 : 0.0;
+                       choose(middle, 1.35003920212974897128e-08, 0.0);
+  const double base = choose(middle, 5.84962487220764160156e-01, 0.0);
   const double log_high = high_part(((z_high + z_low) + base) + k);
   const double log_low = z_low - (((log_high - k) - base) - z_high);
   // 2^(y log2|x|); y is cut so that products stay finite (a larger one overflows anyway).
@@ -284,9 +284,9 @@ template <class T>
 
 [[gnu::always_inline]] inline float log(float x) {
   const bool tiny = x < 0x1p-126f;
-  const float normal = x * (tiny ? 0x1p25f : 1.0f);
+  const float normal = x * choose(tiny, 0x1p25f, 1.0f);
   const std::int32_t bits = std::bit_cast<std::int32_t>(normal) + (0x3F800000 - 0x3F3504F3);
-  const float k = static_cast<float>((bits >> 23) - 127) - (tiny ? 25.0f : 0.0f);
+  const float k = static_cast<float>((bits >> 23) - 127) - choose(tiny, 25.0f, 0.0f);
   const float f = std::bit_cast<float>((bits & 0x007FFFFF) + 0x3F3504F3) - 1.0f;
   const float s = f / (2.0f + f);
   const float z = s * s;
