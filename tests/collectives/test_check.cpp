@@ -20,9 +20,8 @@ namespace rc = replicator::collectives;
 namespace {
 
 std::vector<rc::Schedule> all_schedules(const rc::ReplicaBlocks& blocks) {
-  return {rc::owner_computes(blocks), rc::ring(blocks),
-          rc::direct(blocks),         rc::all_gather(blocks),
-          rc::reduce_scatter(blocks), rc::broadcast(blocks, blocks.replicas() / 2),
+  return {rc::owner_computes(blocks),    rc::ring(blocks),           rc::direct(blocks),
+          rc::all_gather(blocks),        rc::reduce_scatter(blocks), rc::broadcast(blocks, blocks.replicas() / 2),
           rc::broadcast(blocks, 0, true)};
 }
 
@@ -86,7 +85,8 @@ class RandomRun {
     std::vector<std::pair<int, std::size_t>> can;
     for (int rank = 0; rank < s_.ranks(); ++rank)
       for (std::size_t c = 0; c < s_.programs[static_cast<std::size_t>(rank)].size(); ++c)
-        if (const auto* i = head(rank, c); i && i->action != rc::Action::recv && (i->action != rc::Action::send || receiver(rank, c)))
+        if (const auto* i = head(rank, c);
+            i && i->action != rc::Action::recv && (i->action != rc::Action::send || receiver(rank, c)))
           can.emplace_back(rank, c);
     if (can.empty()) return false;
     const auto [rank, channel] = can[random_.below(static_cast<std::uint32_t>(can.size()))];
@@ -112,7 +112,8 @@ class RandomRun {
     const rc::Instruction* send = head(rank, channel);
     const int mine = ordinal(rank, channel, send);
     for (std::size_t c = 0; c < s_.programs[static_cast<std::size_t>(send->peer)].size(); ++c)
-      if (const auto* i = head(send->peer, c); i && i->action == rc::Action::recv && i->peer == rank && ordinal(send->peer, c, i) == mine)
+      if (const auto* i = head(send->peer, c);
+          i && i->action == rc::Action::recv && i->peer == rank && ordinal(send->peer, c, i) == mine)
         return std::pair{send->peer, c};
     return std::nullopt;
   }
@@ -150,7 +151,8 @@ void mutate_dependencies(rc::Schedule& mutant, rc::Instruction& i, const Report&
     report(Change::dependency, "dependency dropped", mutant);
     i.after = all;
     for (int rank = 0; rank < mutant.ranks(); ++rank)
-      for (int channel = 0; channel < static_cast<int>(mutant.programs[static_cast<std::size_t>(rank)].size()); ++channel)
+      for (int channel = 0; channel < static_cast<int>(mutant.programs[static_cast<std::size_t>(rank)].size());
+           ++channel)
         for (int k = 0; k <= 3; ++k) {
           const rc::Dependency other{rank, channel, k};
           if (other == all[d]) continue;
@@ -238,9 +240,10 @@ TEST_CASE("every algorithm is right, as loads and lowered to messages") {
 TEST_CASE("a wrong schedule is refused with the place of the fault") {
   rc::Schedule schedule = rc::owner_computes({4, 2});
   std::swap(schedule.programs[1][1][0].left, schedule.programs[1][1][0].right);
-  CHECK_THROWS_WITH(rc::check(schedule),
-                    "all_reduce by the schedule \"owner_computes\" is wrong: rank 1, channel 1, instruction 0: does not "
-                    "make a node of the tree from its two children");
+  CHECK_THROWS_WITH(
+      rc::check(schedule),
+      "all_reduce by the schedule \"owner_computes\" is wrong: rank 1, channel 1, instruction 0: does not "
+      "make a node of the tree from its two children");
 }
 
 TEST_CASE("messages that wait for each other in a circle are a deadlock") {

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real runs between threads against a reference that folds T by recursion in plain loops: equal bits.
 #include <catch2/catch.hpp>
-
 #include <chrono>
 #include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/run.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/transport/in_process.hpp>
+#include <string>
+#include <thread>
+#include <vector>
 
 namespace rc = replicator::collectives;
 namespace rt = replicator::transport;
@@ -34,10 +32,19 @@ class MessagesOnly {
   void progress() { inner_.progress(); }
   bool wait(const std::function<bool()>& ready, rt::Clock::time_point until) { return inner_.wait(ready, until); }
 
- private:
+ protected:
   rt::InProcess inner_;
 };
 static_assert(rt::Transport<MessagesOnly> && !rt::PeerReadable<MessagesOnly>);
+
+// InProcess whose peers can be read but not written.
+class LoadsOnly : public MessagesOnly {
+ public:
+  LoadsOnly(rt::InProcessGroup& group, int rank) : MessagesOnly{group, rank} {}
+  const std::byte* peer(rt::Region region, int peer) { return inner_.peer(region, peer); }
+  void notify() { inner_.notify(); }
+};
+static_assert(rt::PeerReadable<LoadsOnly> && !rt::PeerWritable<LoadsOnly>);
 
 rc::CollectiveSpec spec_of(rc::Kind kind, std::int64_t elements) {
   rc::CollectiveSpec spec;
@@ -149,6 +156,7 @@ void check_everywhere(const rc::CollectiveSpec& spec, const rc::Schedule& schedu
   INFO(schedule.name << ": " << schedule.blocks.replicas() << " replicas on " << schedule.ranks() << " ranks, "
                      << spec.elements << " elements, " << rc::name_of(spec.reduction));
   check_bits<rt::InProcess>(spec, schedule, 1024);
+  check_bits<LoadsOnly>(spec, schedule, 1024);
   check_bits<MessagesOnly>(spec, schedule, 1024);
 }
 
@@ -229,7 +237,8 @@ TEST_CASE("a ring adds whole numbers exactly: n(n+1)/2") {
       for (int step = 0; step < 5; ++step) {
         for (int index = 0; index < collective->inputs(); ++index) {
           int sum = 0;
-          for (int r = nodes[static_cast<std::size_t>(index)].begin; r < nodes[static_cast<std::size_t>(index)].end; ++r)
+          for (int r = nodes[static_cast<std::size_t>(index)].begin; r < nodes[static_cast<std::size_t>(index)].end;
+               ++r)
             sum += r + 1 + step;
           for (int i = 0; i < 1000; ++i) reinterpret_cast<std::int32_t*>(collective->input(index))[i] = sum;
         }
@@ -273,7 +282,8 @@ TEST_CASE("several collectives are under way at once and a slow rank never sees 
         collectives[c]->wait(soon());
         const auto* found = reinterpret_cast<const float*>(collectives[c]->output());
         float wanted = static_cast<float>(ranks * (ranks + 1) / 2 + ranks * step);
-        if (specs[c].kind == rc::Kind::all_gather || specs[c].kind == rc::Kind::broadcast) wanted = static_cast<float>(1 + step);
+        if (specs[c].kind == rc::Kind::all_gather || specs[c].kind == rc::Kind::broadcast)
+          wanted = static_cast<float>(1 + step);
         for (std::int64_t i = 0; i < specs[c].elements; ++i)
           if (found[i] != wanted) throw replicator::Error{"another step's data"};
       }

@@ -19,7 +19,8 @@ TEST_CASE("replicas are dealt in contiguous blocks, the bigger ones first") {
           REQUIRE(blocks.rank_of(replica) == rank);
       }
     }
-  CHECK_THROWS_WITH((rc::ReplicaBlocks{2, 3}), "2 replicas cannot be dealt to 3 devices: every device needs at least one");
+  CHECK_THROWS_WITH((rc::ReplicaBlocks{2, 3}),
+                    "2 replicas cannot be dealt to 3 devices: every device needs at least one");
 }
 
 TEST_CASE("parts cover all elements, begin at multiples of 16 and may be empty") {

@@ -25,7 +25,8 @@ inline Schedule broadcast(const ReplicaBlocks& blocks, int root, bool flat = fal
                      std::to_string(blocks.replicas() - 1)};
   const int ranks = blocks.ranks();
   const int chunks = flat ? 1 : ranks;
-  Schedule schedule = detail::empty_schedule(flat ? "flat_broadcast" : "broadcast", Kind::broadcast, blocks, chunks, chunks);
+  Schedule schedule =
+      detail::empty_schedule(flat ? "flat_broadcast" : "broadcast", Kind::broadcast, blocks, chunks, chunks);
   schedule.root = root;
   const int source = blocks.rank_of(root);
   const Operand input{Buffer::input, source, root - blocks.begin(source), 0, 1};

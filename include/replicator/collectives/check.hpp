@@ -102,8 +102,7 @@ class Checker {
     if (writes && (i.dst.rank != rank || i.dst.buffer == Buffer::input))
       return fail(event, "writes what is not its rank's output or scratch");
     if (reads ? !inside(i.left) : i.left != Operand{}) return fail(event, "a bad left operand");
-    if (i.action == Action::reduce ? !inside(i.right) : i.right != Operand{})
-      return fail(event, "a bad right operand");
+    if (i.action == Action::reduce ? !inside(i.right) : i.right != Operand{}) return fail(event, "a bad right operand");
     if (i.action == Action::send && i.left.rank != rank) return fail(event, "sends what is another rank's");
     if (writes && reads && i.dst.count != i.left.count) return fail(event, "copies between different sizes");
     if (i.action == Action::reduce && i.dst.count != i.right.count) return fail(event, "reduces different sizes");
@@ -125,9 +124,12 @@ class Checker {
     // A block ends where the next one begins only while it is not cut into pieces.
     if (o.chunk / s_.chunks != (o.chunk + o.count - 1) / s_.chunks) return false;
     switch (o.buffer) {
-      case Buffer::input: return o.index < static_cast<int>(inputs_[rank].size()) && o.chunk < input_chunks();
-      case Buffer::output: return o.index == 0 && o.chunk < s_.output_blocks(o.rank) * s_.chunks;
-      case Buffer::scratch: return o.index < s_.scratch[rank] && o.chunk < input_chunks() && o.count == 1;
+      case Buffer::input:
+        return o.index < static_cast<int>(inputs_[rank].size()) && o.chunk < input_chunks();
+      case Buffer::output:
+        return o.index == 0 && o.chunk < s_.output_blocks(o.rank) * s_.chunks;
+      case Buffer::scratch:
+        return o.index < s_.scratch[rank] && o.chunk < input_chunks() && o.count == 1;
     }
     return false;
   }
@@ -231,7 +233,9 @@ class Checker {
 
   bool happens_before(int first, int second) const {
     return first == second ||
-           (ancestors_[static_cast<std::size_t>(second) * words_ + static_cast<std::size_t>(first) / 64] >> (first % 64)) & 1;
+           (ancestors_[static_cast<std::size_t>(second) * words_ + static_cast<std::size_t>(first) / 64] >>
+            (first % 64)) &
+               1;
   }
 
   // ---- 3. replay
@@ -275,7 +279,8 @@ class Checker {
     if (s_.any_order) {
       result.node = {};
       result.leaves.assign(static_cast<std::size_t>(s_.blocks.replicas() + 63) / 64, 0);
-      for (int r = node.begin; r < node.end; ++r) result.leaves[static_cast<std::size_t>(r) / 64] |= std::uint64_t{1} << (r % 64);
+      for (int r = node.begin; r < node.end; ++r)
+        result.leaves[static_cast<std::size_t>(r) / 64] |= std::uint64_t{1} << (r % 64);
     }
     return result;
   }
@@ -348,7 +353,8 @@ class Checker {
       bool ordered = to.writer < 0 || happens_before(to.writer, e);
       for (const int reader : to.readers) ordered = ordered && happens_before(reader, e);
       if (!ordered) return fail(e, "overwrites what may still be read or written");
-      if (values[static_cast<std::size_t>(k)].position != position(o, k)) return fail(e, "moves a chunk to the place of another");
+      if (values[static_cast<std::size_t>(k)].position != position(o, k))
+        return fail(e, "moves a chunk to the place of another");
       to = {values[static_cast<std::size_t>(k)], true, e, {}};
     }
     return true;
@@ -364,7 +370,8 @@ class Checker {
         wanted.root = reduces(s_.kind);
         const Cell& found = cell(o, 0);
         if (!found.defined || found.value != wanted) {
-          fail("rank " + std::to_string(rank) + ": chunk " + std::to_string(chunk) + " of the output is not the result");
+          fail("rank " + std::to_string(rank) + ": chunk " + std::to_string(chunk) +
+               " of the output is not the result");
           return;
         }
       }
@@ -373,14 +380,14 @@ class Checker {
 
   const Schedule& s_;
   std::string fault_;
-  std::vector<Place> places_;                     // of every instruction ("event")
-  std::vector<std::vector<int>> first_;           // [rank][channel]: its first event
-  std::vector<std::vector<TreeNode>> inputs_;     // [rank]
-  std::vector<int> partner_;                      // the other end of a message, or -1
-  std::vector<std::vector<int>> before_;          // direct predecessors
+  std::vector<Place> places_;                  // of every instruction ("event")
+  std::vector<std::vector<int>> first_;        // [rank][channel]: its first event
+  std::vector<std::vector<TreeNode>> inputs_;  // [rank]
+  std::vector<int> partner_;                   // the other end of a message, or -1
+  std::vector<std::vector<int>> before_;       // direct predecessors
   std::vector<int> order_;
   std::size_t words_ = 0;
-  std::vector<std::uint64_t> ancestors_;          // a bit for every event that happens before
+  std::vector<std::uint64_t> ancestors_;  // a bit for every event that happens before
   std::vector<std::map<std::pair<Buffer, std::pair<int, int>>, Cell>> cells_;  // [rank]{buffer, index, chunk}
 };
 
@@ -393,7 +400,8 @@ inline std::string find_fault(const Schedule& schedule) { return detail::Checker
 inline void check(const Schedule& schedule) {
   const std::string fault = find_fault(schedule);
   if (!fault.empty())
-    throw BuildError{std::string{name_of(schedule.kind)} + " by the schedule \"" + schedule.name + "\" is wrong: " + fault};
+    throw BuildError{std::string{name_of(schedule.kind)} + " by the schedule \"" + schedule.name +
+                     "\" is wrong: " + fault};
 }
 
 }  // namespace replicator::collectives

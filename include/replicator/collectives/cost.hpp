@@ -54,9 +54,8 @@ inline int steps(const Schedule& schedule) {
           int step = loads ? 1 : 0;
           if (k > 0) step = std::max(step, depth[r][c][k - 1]);
           for (const Dependency& d : i.after)
-            step = std::max(step, (d.rank != rank) + depth[static_cast<std::size_t>(d.rank)]
-                                                          [static_cast<std::size_t>(d.channel)]
-                                                          [static_cast<std::size_t>(d.instruction)]);
+            step = std::max(step, (d.rank != rank) + depth[static_cast<std::size_t>(d.rank)][static_cast<std::size_t>(
+                                                         d.channel)][static_cast<std::size_t>(d.instruction)]);
           if (step > depth[r][c][k]) {
             depth[r][c][k] = step;
             longest = std::max(longest, depth[r][c][k]);
@@ -99,10 +98,14 @@ inline Choice choose_all_reduce(std::int64_t bytes, int ranks, int replicas, boo
 inline Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root = 0,
                      bool any_order = false) {
   switch (kind) {
-    case Kind::all_reduce: return choose_all_reduce(block_bytes, blocks.ranks(), blocks.replicas(), any_order);
-    case Kind::all_gather: return {all_gather(blocks), "all_gather: one step, the least bytes possible"};
-    case Kind::reduce_scatter: return {reduce_scatter(blocks), "reduce_scatter: owner computes, same bits on every placement"};
-    case Kind::broadcast: break;
+    case Kind::all_reduce:
+      return choose_all_reduce(block_bytes, blocks.ranks(), blocks.replicas(), any_order);
+    case Kind::all_gather:
+      return {all_gather(blocks), "all_gather: one step, the least bytes possible"};
+    case Kind::reduce_scatter:
+      return {reduce_scatter(blocks), "reduce_scatter: owner computes, same bits on every placement"};
+    case Kind::broadcast:
+      break;
   }
   const bool flat = block_bytes <= direct_limit_bytes;
   return {broadcast(blocks, root, flat),

@@ -17,14 +17,15 @@ class CrossingTree {
  public:
   struct Vertex {
     TreeNode node;
-    int left = -1;   // vertices; -1 where this is a partial
+    int left = -1;  // vertices; -1 where this is a partial
     int right = -1;
     int rank = -1;   // of a partial: where it lies
     int index = -1;  // of a partial: which input there
     bool partial() const { return left < 0; }
   };
 
-  explicit CrossingTree(const ReplicaBlocks& blocks) : blocks_{blocks}, inputs_(static_cast<std::size_t>(blocks.ranks())) {
+  explicit CrossingTree(const ReplicaBlocks& blocks)
+      : blocks_{blocks}, inputs_(static_cast<std::size_t>(blocks.ranks())) {
     add({0, blocks.replicas()});
     fill_costs();
   }
@@ -111,8 +112,7 @@ inline Placed append_tree(Schedule& schedule, const CrossingTree& tree, const st
     const Placed& left = placed[static_cast<std::size_t>(vertex.left)];
     const Placed& right = placed[static_cast<std::size_t>(vertex.right)];
     const Operand dst =
-        root ? result
-             : Operand{Buffer::scratch, rank, schedule.scratch[static_cast<std::size_t>(rank)]++, chunk, 1};
+        root ? result : Operand{Buffer::scratch, rank, schedule.scratch[static_cast<std::size_t>(rank)]++, chunk, 1};
     Instruction reduce{Action::reduce, dst, left.where, right.where, -1, {}, root};
     placed.push_back(append(schedule, rank, channel, std::move(reduce), {left, right}));
   }

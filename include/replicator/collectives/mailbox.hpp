@@ -107,8 +107,14 @@ class Mailbox final : public Prepared<T> {
   Line resolve(const Instruction& i, int me) const {
     const auto dst = this->layout_.locate(i.dst, 0);
     const Operand& right = i.action == Action::reduce ? i.right : i.left;
-    return {i.action, i.root, i.left.rank != me, right.rank != me, this->region_.data + dst.offset,
-            address(i.left, me), address(right, me), dst.elements};
+    return {i.action,
+            i.root,
+            i.left.rank != me,
+            right.rank != me,
+            this->region_.data + dst.offset,
+            address(i.left, me),
+            address(right, me),
+            dst.elements};
   }
 
   // Of a remote input: in the first of the two mailboxes.
@@ -116,8 +122,8 @@ class Mailbox final : public Prepared<T> {
     const auto at = this->layout_.locate(operand, 0);
     if (operand.rank == me) return this->region_.data + at.offset;
     const std::size_t inside = at.offset - this->layout_.input(operand.index);
-    return boxes_[static_cast<std::size_t>(operand.rank)] + header + static_cast<std::size_t>(operand.index) * input_bytes_ +
-           inside;
+    return boxes_[static_cast<std::size_t>(operand.rank)] + header +
+           static_cast<std::size_t>(operand.index) * input_bytes_ + inside;
   }
 
   int missing_rank() const override { return arrived_ < boxes_.size() ? static_cast<int>(arrived_) : -1; }

@@ -84,7 +84,8 @@ class Prepared : public Collective {
     if (rank >= 0)
       text += " for rank " + std::to_string(rank) + " (replicas " + std::to_string(blocks_.begin(rank)) + " to " +
               std::to_string(blocks_.end(rank) - 1) + ")";
-    text += "; " + std::to_string(moved_) + " bytes had moved here. It is stopped, dead or slow: look there, or allow "
+    text += "; " + std::to_string(moved_) +
+            " bytes had moved here. It is stopped, dead or slow: look there, or allow "
             "more time with --deadline";
     return {text, rank};
   }

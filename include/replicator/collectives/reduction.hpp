@@ -101,12 +101,17 @@ CombineFunction choose_level() {
 template <class Op>
 CombineFunction choose_dtype(DType dtype) {
   switch (dtype) {
-    case DType::float32: return choose_level<Op, float>();
-    case DType::float64: return choose_level<Op, double>();
-    case DType::int32: return choose_level<Op, std::int32_t>();
-    case DType::int64: return choose_level<Op, std::int64_t>();
+    case DType::float32:
+      return choose_level<Op, float>();
+    case DType::float64:
+      return choose_level<Op, double>();
+    case DType::int32:
+      return choose_level<Op, std::int32_t>();
+    case DType::int64:
+      return choose_level<Op, std::int64_t>();
     case DType::uint8:
-    case DType::boolean: break;
+    case DType::boolean:
+      break;
   }
   return choose_level<Op, std::uint8_t>();
 }

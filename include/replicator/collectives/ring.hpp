@@ -48,13 +48,13 @@ inline Schedule ring(const ReplicaBlocks& blocks) {
       if (step == 1) {
         travelling = own;
         if (ranks == 1)
-          travelling = detail::append(schedule, rank, chunk, {Action::copy, output, own.where, {}, -1, {}, true}, {own});
+          travelling =
+              detail::append(schedule, rank, chunk, {Action::copy, output, own.where, {}, -1, {}, true}, {own});
         continue;
       }
       const bool root = step == ranks;
       const Operand dst =
-          root ? output
-               : Operand{Buffer::scratch, rank, schedule.scratch[static_cast<std::size_t>(rank)]++, chunk, 1};
+          root ? output : Operand{Buffer::scratch, rank, schedule.scratch[static_cast<std::size_t>(rank)]++, chunk, 1};
       Instruction reduce{Action::reduce, dst, travelling.where, own.where, -1, {}, root};
       travelling = detail::append(schedule, rank, chunk, std::move(reduce), {travelling, own});
     }

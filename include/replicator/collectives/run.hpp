@@ -90,9 +90,8 @@ class TransportCommunicator final : public Communicator {
 // must pass `check`. `piece_bytes` must be equal on every rank: a chunk is pipelined in pieces of at least this size.
 // Throws BuildError where transport and blocks differ in the number of ranks.
 template <class T>
-  requires transport::Transport<std::remove_reference_t<T>>
-std::unique_ptr<Communicator> make_communicator(T&& transport, const ReplicaBlocks& blocks,
-                                                std::size_t piece_bytes = default_piece_bytes) {
+requires transport::Transport<std::remove_reference_t<T>> std::unique_ptr<Communicator> make_communicator(
+    T&& transport, const ReplicaBlocks& blocks, std::size_t piece_bytes = default_piece_bytes) {
   return std::make_unique<detail::TransportCommunicator<T>>(std::forward<T>(transport), blocks, piece_bytes);
 }
 

@@ -107,11 +107,11 @@ struct Schedule {
   std::string name;
   Kind kind = Kind::all_reduce;
   ReplicaBlocks blocks{1, 1};
-  bool any_order = false;                       // reduces in an order of its own: the bits depend on the placement
-  int root = 0;                                 // broadcast: the replica
-  int chunks = 1;                               // parts of a block
-  std::vector<int> scratch;                     // slots of each rank
-  std::vector<std::vector<Channel>> programs;   // [rank][channel][instruction]
+  bool any_order = false;                      // reduces in an order of its own: the bits depend on the placement
+  int root = 0;                                // broadcast: the replica
+  int chunks = 1;                              // parts of a block
+  std::vector<int> scratch;                    // slots of each rank
+  std::vector<std::vector<Channel>> programs;  // [rank][channel][instruction]
 
   int ranks() const { return blocks.ranks(); }
   int input_blocks() const { return kind == Kind::reduce_scatter ? blocks.replicas() : 1; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads of one process. Models Transport and PeerReadable.
+// Ranks that are threads of one process. Models Transport, PeerReadable and PeerWritable.
 #pragma once
 
 #include <algorithm>
@@ -106,7 +106,8 @@ class InProcessGroup {
                                      std::to_string(destination) + " has different sizes at its ends: " +
                                      std::to_string(mine.bytes) + " and " + std::to_string(other->bytes) + " B",
                                  mine.source};
-      if (mine.bytes != 0) std::memcpy(sending ? other->data : mine.data, sending ? mine.data : other->data, mine.bytes);
+      if (mine.bytes != 0)
+        std::memcpy(sending ? other->data : mine.data, sending ? mine.data : other->data, mine.bytes);
       other->done->store(true, std::memory_order_release);
       mine.done->store(true, std::memory_order_release);
       others.erase(other);
@@ -213,7 +214,8 @@ class InProcess {
     return group_->sleep(ready, until);
   }
 
-  const std::byte* peer(Region region, int peer) { return group_->memory(region.id, region.bytes, peer); }
+  const std::byte* peer(Region region, int peer) { return writable_peer(region, peer); }
+  std::byte* writable_peer(Region region, int peer) { return group_->memory(region.id, region.bytes, peer); }
   // Words must have been stored with seq_cst order.
   void notify() { group_->notify(); }
 
@@ -242,6 +244,6 @@ class InProcess {
   std::vector<std::uint32_t> free_;
 };
 
-static_assert(PeerReadable<InProcess>);
+static_assert(PeerWritable<InProcess>);
 
 }  // namespace replicator::transport

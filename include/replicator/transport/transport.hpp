@@ -63,11 +63,17 @@ concept Transport = requires(T& t, std::size_t bytes, int peer, Slot slot, Ticke
 };
 
 // Peers can be read by plain loads. Words inside a region that ranks use to signal are written with
-// std::atomic_ref release stores, followed by notify() so that sleeping peers look again.
+// seq_cst std::atomic_ref stores, followed by notify() so that sleeping peers look again.
 template <class T>
 concept PeerReadable = Transport<T> && requires(T& t, Region region, int peer) {
   { t.peer(region, peer) } -> std::same_as<const std::byte*>;
   t.notify();
+};
+
+// Peers can be written by plain stores, too: who has computed a value saves them the trip to fetch it.
+template <class T>
+concept PeerWritable = PeerReadable<T> && requires(T& t, Region region, int peer) {
+  { t.writable_peer(region, peer) } -> std::same_as<std::byte*>;
 };
 
 }  // namespace replicator::transport
