@@ -20,12 +20,12 @@
 namespace replicator::test {
 
 struct ProcessResult {
-  int exit_code = -1;       // of exit(); -1 where a signal ended it
-  int signal = 0;           // that ended it
-  bool stopped = false;     // by SIGSTOP; killed once all others were done
-  bool timed_out = false;   // killed because it was stuck
-  double seconds = 0;       // until it ended
-  std::string text;         // what the function returned, or "error: " and what it threw; stderr before that
+  int exit_code = -1;      // of exit(); -1 where a signal ended it
+  int signal = 0;          // that ended it
+  bool stopped = false;    // by SIGSTOP; killed once all others were done
+  bool timed_out = false;  // killed because it was stuck
+  double seconds = 0;      // until it ended
+  std::string text;        // what the function returned, or "error: " and what it threw; stderr before that
 };
 
 namespace detail {
@@ -125,9 +125,8 @@ inline std::string describe(const std::vector<ProcessResult>& results) {
   for (std::size_t r = 0; r < results.size(); ++r) {
     const auto& result = results[r];
     text += "process " + std::to_string(r) + ": exit " + std::to_string(result.exit_code) + ", signal " +
-            std::to_string(result.signal) + (result.timed_out ? ", STUCK" : "") +
-            (result.stopped ? ", stopped" : "") + ", after " + std::to_string(result.seconds) + " s: " + result.text +
-            "\n";
+            std::to_string(result.signal) + (result.timed_out ? ", STUCK" : "") + (result.stopped ? ", stopped" : "") +
+            ", after " + std::to_string(result.seconds) + " s: " + result.text + "\n";
   }
   return text;
 }

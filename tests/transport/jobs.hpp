@@ -5,10 +5,9 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <replicator/transport/job.hpp>
 #include <string>
 #include <vector>
-
-#include <replicator/transport/job.hpp>
 
 #include "../support/processes.hpp"
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
-
 #include <signal.h>
 #include <unistd.h>
 
+#include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdlib>
 #include <span>
@@ -21,7 +20,9 @@ using transport::JobOptions;
 
 namespace {
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span{text.data(), text.size()}); }
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span{text.data(), text.size()});
+}
 
 std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -78,7 +79,8 @@ TEST_CASE("an exchange gives every process what each gave, however large") {
   INFO(describe(results));
   std::string expected;
   for (const std::string length : {"0", "3", "300000"})
-    for (int r = 0; r < count; ++r) expected += length + (length == "0" ? "" : std::string(1, static_cast<char>('a' + r)));
+    for (int r = 0; r < count; ++r)
+      expected += length + (length == "0" ? "" : std::string(1, static_cast<char>('a' + r)));
   for (const auto& result : results) {
     CHECK(result.exit_code == 0);
     CHECK(result.text == expected + "1");
@@ -94,7 +96,8 @@ TEST_CASE("the one that is killed is named by all others in one sentence") {
     const auto sentence = await_failure(job);
     return job.culprit() == static_cast<int>(victim) ? sentence : "the wrong culprit";
   });
-  check_survivors(results, victim, victim == 0 ? "died: its connection closed" : "died: its connection closed during step 12");
+  check_survivors(results, victim,
+                  victim == 0 ? "died: its connection closed" : "died: its connection closed during step 12");
 }
 
 TEST_CASE("the one that is stopped is named by all others in one sentence") {
@@ -242,7 +245,9 @@ TEST_CASE("a hook runs when the job ends, at once if it has ended, never after i
   int second = 0;
   int third = 0;
   const auto kept = job.on_abort([&] { ++first; });
-  { const auto dropped = job.on_abort([&] { ++second; }); }
+  {
+    const auto dropped = job.on_abort([&] { ++second; });
+  }
   job.check();
   job.abort("done with", 0);
   const auto late = job.on_abort([&] { ++third; });

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
-
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
-#include <span>
-#include <string>
-
 #include <replicator/transport/job.hpp>
 #include <replicator/transport/pmix.hpp>
+#include <span>
+#include <string>
 
 using namespace replicator;
 using namespace replicator::transport;
@@ -55,13 +53,12 @@ TEST_CASE("processes that mpirun starts find each other through PMIx") {
     return;
   }
   int status = 0;
-  const auto text = output_of("timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 3 '" +
-                                  own_program() + "' '[.child]'",
-                              status);
+  const auto text = output_of(
+      "timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 3 '" + own_program() + "' '[.child]'",
+      status);
   INFO(text);
   CHECK(status == 0);
-  for (const std::string rank : {"0", "1", "2"})
-    CHECK_THAT(text, Contains("process " + rank + " of 3 heard 0 10 20"));
+  for (const std::string rank : {"0", "1", "2"}) CHECK_THAT(text, Contains("process " + rank + " of 3 heard 0 10 20"));
 }
 
 TEST_CASE("including pmix.hpp is enough to make the launcher known, and variables still win") {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
-
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -71,8 +70,7 @@ std::vector<ProcessResult> run_environments(const std::vector<ProcessEnvironment
 }  // namespace
 
 TEST_CASE("the variables say which process this is") {
-  const auto found =
-      find({{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}});
+  const auto found = find({{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}});
   CHECK(found.rank == 2);
   CHECK(found.world_size == 4);
   CHECK(found.master_address == "10.0.0.1");
@@ -100,7 +98,8 @@ TEST_CASE("variables that are missing, no numbers or contradictory are refused w
 
 TEST_CASE("a launcher that the program does not know is not taken for many single processes") {
   if (launcher_slot.load() != nullptr) return;  // this test program knows PMIx
-  CHECK_THROWS_WITH(find({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "job"}}), Contains("include <replicator/transport/pmix.hpp>"));
+  CHECK_THROWS_WITH(find({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "job"}}),
+                    Contains("include <replicator/transport/pmix.hpp>"));
   CHECK(find({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "job"}, {"OMPI_COMM_WORLD_SIZE", "1"}}).world_size == 1);
 }
 
@@ -112,7 +111,8 @@ TEST_CASE("garbage on the rendezvous port does not stop the job from starting") 
   const auto half = send_garbage(port, "RPC1");
   const auto web = send_garbage(port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const auto nonsense = send_garbage(port, frame_of_nonsense);
-  const auto huge = send_garbage(port, std::string{"RPC1\x01\0\0\0\xff\xff\xff\xff\0\0\0\0", 16} + std::string(100000, 'x'));
+  const auto huge =
+      send_garbage(port, std::string{"RPC1\x01\0\0\0\xff\xff\xff\xff\0\0\0\0", 16} + std::string(100000, 'x'));
   const auto results = run_environments(all, quick_options());
   INFO(describe(results));
   for (const auto& result : results) CHECK(result.text == "met");
@@ -162,8 +162,8 @@ TEST_CASE("processes that contradict each other are told so at once") {
     const auto results = run_environments(all, quick_options());
     INFO(describe(results));
     for (const auto& result : results)
-      CHECK_THAT(result.text, Contains("build: process 1 (pid ") &&
-                                  Contains("WORLD_SIZE=3, process 0 with WORLD_SIZE=2"));
+      CHECK_THAT(result.text,
+                 Contains("build: process 1 (pid ") && Contains("WORLD_SIZE=3, process 0 with WORLD_SIZE=2"));
   }
   SECTION("one rank twice") {
     auto all = environments(3);
@@ -189,6 +189,7 @@ TEST_CASE("a port that is taken is named") {
   ProcessEnvironment environment;
   environment.world_size = 2;
   environment.master_port = transport::detail::port_of(taken.get());
-  CHECK_THROWS_WITH(Job(environment), Contains("process 0 cannot listen on port " + std::to_string(environment.master_port)) &&
-                                          Contains("choose another MASTER_PORT"));
+  CHECK_THROWS_WITH(Job(environment),
+                    Contains("process 0 cannot listen on port " + std::to_string(environment.master_port)) &&
+                        Contains("choose another MASTER_PORT"));
 }

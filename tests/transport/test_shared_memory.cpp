@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
-
 #include <signal.h>
 
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <replicator/transport/shared_memory.hpp>
 #include <set>
 #include <string>
 #include <vector>
-
-#include <replicator/transport/shared_memory.hpp>
 
 #include "jobs.hpp"
 #include "traffic.hpp"
@@ -87,7 +85,8 @@ TEST_CASE("regions are zero, aligned, apart from each other, and the same for al
   check_all_empty(run_ranks({0, 0, 1, 2}, [](Job& job, SharedMemory& endpoint) {
     std::string wrong;
     std::vector<transport::Region> regions;
-    for (const std::size_t bytes : {std::size_t{1}, std::size_t{64}, std::size_t{100000}, std::size_t{0}, std::size_t{7}}) {
+    for (const std::size_t bytes :
+         {std::size_t{1}, std::size_t{64}, std::size_t{100000}, std::size_t{0}, std::size_t{7}}) {
       regions.push_back(endpoint.allocate(bytes));
       const auto& region = regions.back();
       if (region.id != regions.size() - 1) wrong += "id; ";
@@ -139,16 +138,18 @@ TEST_CASE("messages of unequal size end the job for all, with both sizes") {
   });
   INFO(describe(results));
   for (const auto& result : results)
-    CHECK(result.text == "rank 0 sent 64 bytes (collective 3, channel 0, instruction 7), but rank 1 expects 128: "
-                         "their programs differ");
+    CHECK(result.text ==
+          "rank 0 sent 64 bytes (collective 3, channel 0, instruction 7), but rank 1 expects 128: "
+          "their programs differ");
 }
 
 TEST_CASE("unequal allocations and tables that name no process are refused") {
   Job job;
   auto endpoints = SharedMemory::create(job, {0, 0});
   endpoints[0]->allocate(64);
-  CHECK_THROWS_WITH(endpoints[1]->allocate(128),
-                    Catch::Matchers::Contains("rank 1 allocates 128 bytes as shared region 0, but rank 0 allocates 64"));
+  CHECK_THROWS_WITH(
+      endpoints[1]->allocate(128),
+      Catch::Matchers::Contains("rank 1 allocates 128 bytes as shared region 0, but rank 0 allocates 64"));
   CHECK_THROWS_WITH(SharedMemory::create(job, {0, 1}),
                     "rank 1 is said to be in process 1, but the job has 1 processes");
 }

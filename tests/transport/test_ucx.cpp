@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
-
 #include <signal.h>
 
+#include <catch2/catch.hpp>
+#include <replicator/transport/ucx.hpp>
 #include <string>
 #include <vector>
-
-#include <replicator/transport/ucx.hpp>
 
 #include "jobs.hpp"
 #include "traffic.hpp"
@@ -99,7 +97,8 @@ TEST_CASE("messages of unequal size over ucx end the job for all") {
   INFO(describe(results));
   const std::string sent = expected == 128 ? "64" : "more than 32";
   for (const auto& result : results)
-    CHECK(result.text == "rank 0 sent " + sent + " bytes (collective 3, channel 0, instruction 7), but rank 1 expects " +
+    CHECK(result.text == "rank 0 sent " + sent +
+                             " bytes (collective 3, channel 0, instruction 7), but rank 1 expects " +
                              std::to_string(expected) + ": their programs differ");
 }
 

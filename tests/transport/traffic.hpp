@@ -8,12 +8,11 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <replicator/transport/transport.hpp>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <replicator/transport/transport.hpp>
 
 namespace replicator::test {
 
@@ -84,20 +83,24 @@ std::string in_order(T& endpoint) {
   for (int i = 0; i < count; ++i) out[static_cast<std::size_t>(i)] = endpoint.rank() * 1000 + i;
   const auto one = [](std::vector<int>& values, int i) { return std::span{&values[static_cast<std::size_t>(i)], 1}; };
   for (int i = 0; i < count; ++i) tickets.push_back(endpoint.send(std::as_bytes(one(out, i)), next, {1, 2, 3}));
-  for (int i = 0; i < count; ++i) tickets.push_back(endpoint.recv(std::as_writable_bytes(one(in, i)), previous, {1, 2, 3}));
+  for (int i = 0; i < count; ++i)
+    tickets.push_back(endpoint.recv(std::as_writable_bytes(one(in, i)), previous, {1, 2, 3}));
   if (!wait_all(endpoint, tickets)) return "the messages did not come; ";
   for (int i = 0; i < count; ++i)
-    if (in[static_cast<std::size_t>(i)] != previous * 1000 + i) return "message " + std::to_string(i) + " out of order; ";
+    if (in[static_cast<std::size_t>(i)] != previous * 1000 + i)
+      return "message " + std::to_string(i) + " out of order; ";
   return "";
 }
 
 template <transport::Transport T>
 std::string all_traffic(T& endpoint) {
   std::string wrong;
-  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{4096}, std::size_t{1} << 20})
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{4096}, std::size_t{1} << 20})
     for (const bool receives_first : {true, false})
       for (const bool descending : {true, false})
-        if (bytes > 4096 && descending == receives_first) continue;  // the two that differ most are enough
+        if (bytes > 4096 && descending == receives_first)
+          continue;  // the two that differ most are enough
         else if (const auto text = all_pairs(endpoint, bytes, receives_first, descending); !text.empty())
           wrong += std::to_string(bytes) + " bytes: " + text;
   return wrong + in_order(endpoint);

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <string>
-#include <vector>
-
 #include <replicator/transport/frame.hpp>
 #include <replicator/transport/job_options.hpp>
 #include <replicator/transport/link.hpp>
+#include <string>
+#include <vector>
 
 namespace replicator::transport::detail {
 

@@ -6,11 +6,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
 #include <replicator/core/error.hpp>
 #include <replicator/transport/acquaintance.hpp>
 #include <replicator/transport/frame.hpp>
@@ -18,6 +13,10 @@
 #include <replicator/transport/link.hpp>
 #include <replicator/transport/rendezvous.hpp>
 #include <replicator/transport/tcp.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 namespace replicator::transport::detail {
 

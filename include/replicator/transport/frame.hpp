@@ -5,12 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <replicator/core/error.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <replicator/core/error.hpp>
 
 namespace replicator::transport::detail {
 

@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
+#include <replicator/transport/job.hpp>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <replicator/transport/job.hpp>
 
 namespace replicator::transport {
 

@@ -11,19 +11,18 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <span>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
-
 #include <replicator/core/error.hpp>
 #include <replicator/transport/frame.hpp>
 #include <replicator/transport/job_options.hpp>
 #include <replicator/transport/link.hpp>
 #include <replicator/transport/meeting.hpp>
 #include <replicator/transport/rendezvous.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
 
 namespace replicator::transport {
 
@@ -179,3 +178,4 @@ class Job {
 }  // namespace replicator::transport
 
 #include <replicator/transport/job_inline.hpp>
+#include <replicator/transport/job_thread.hpp>

@@ -8,11 +8,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
-#include <span>
-#include <utility>
-
 #include <replicator/transport/file_descriptor.hpp>
 #include <replicator/transport/frame.hpp>
+#include <span>
+#include <utility>
 
 namespace replicator::transport::detail {
 

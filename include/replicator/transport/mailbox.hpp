@@ -8,14 +8,13 @@
 #include <cstring>
 #include <deque>
 #include <list>
+#include <replicator/core/error.hpp>
+#include <replicator/transport/shared_ring.hpp>
+#include <replicator/transport/transport.hpp>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <replicator/core/error.hpp>
-#include <replicator/transport/shared_ring.hpp>
-#include <replicator/transport/transport.hpp>
 
 namespace replicator::transport::detail {
 
@@ -27,9 +26,8 @@ inline std::string slot_text(std::uint64_t slot) {
 
 inline std::string size_mismatch(int source, const std::string& sent, int destination, std::size_t expected,
                                  std::uint64_t slot) {
-  return "rank " + std::to_string(source) + " sent " + sent + " bytes (" + slot_text(slot) +
-         "), but rank " + std::to_string(destination) + " expects " + std::to_string(expected) +
-         ": their programs differ";
+  return "rank " + std::to_string(source) + " sent " + sent + " bytes (" + slot_text(slot) + "), but rank " +
+         std::to_string(destination) + " expects " + std::to_string(expected) + ": their programs differ";
 }
 
 // The messages of one rank. A message travels as a header and its bytes, piece by piece as the ring has room.
@@ -206,7 +204,8 @@ class Mailbox {
   }
 
   void check_size(int source, std::size_t sent, std::size_t expected, std::uint64_t slot) const {
-    if (sent != expected) throw CommunicationError{size_mismatch(source, std::to_string(sent), rank_, expected, slot), -1};
+    if (sent != expected)
+      throw CommunicationError{size_mismatch(source, std::to_string(sent), rank_, expected, slot), -1};
   }
 
   int rank_;

@@ -9,11 +9,10 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <string>
-#include <utility>
-
 #include <replicator/core/error.hpp>
 #include <replicator/transport/file_descriptor.hpp>
+#include <string>
+#include <utility>
 
 namespace replicator::transport::detail {
 
@@ -70,9 +69,9 @@ class MemoryFile {
   }
 
   [[noreturn]] static void fail(const char* what, std::size_t bytes) {
-    throw CommunicationError{std::string{"cannot "} + what + " shared memory of " + std::to_string(bytes) +
-                                 " bytes: " + errno_text(errno),
-                             -1};
+    throw CommunicationError{
+        std::string{"cannot "} + what + " shared memory of " + std::to_string(bytes) + " bytes: " + errno_text(errno),
+        -1};
   }
 
   FileDescriptor file_;

@@ -13,14 +13,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <replicator/core/error.hpp>
+#include <replicator/transport/file_descriptor.hpp>
+#include <replicator/transport/job.hpp>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <replicator/core/error.hpp>
-#include <replicator/transport/file_descriptor.hpp>
-#include <replicator/transport/job.hpp>
 
 namespace replicator::transport::detail {
 

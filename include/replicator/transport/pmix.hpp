@@ -12,11 +12,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <string>
-
 #include <replicator/core/error.hpp>
 #include <replicator/transport/rendezvous.hpp>
 #include <replicator/transport/tcp.hpp>
+#include <string>
 
 namespace replicator::transport {
 
@@ -123,8 +122,8 @@ inline ProcessEnvironment environment_from_pmix() {
   session.fence();
   const auto text = session.published(0, key);
   const auto colon = text.find(':');
-  result.master_port = static_cast<std::uint16_t>(detail::number_variable("replicator.address (of PMIx)",
-                                                                          text.substr(0, colon), 1, 65535));
+  result.master_port = static_cast<std::uint16_t>(
+      detail::number_variable("replicator.address (of PMIx)", text.substr(0, colon), 1, 65535));
   result.master_address = text.substr(colon + 1);
   return result;
 }

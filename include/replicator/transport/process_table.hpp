@@ -3,11 +3,10 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
-#include <vector>
-
 #include <replicator/core/error.hpp>
 #include <replicator/transport/job.hpp>
+#include <string>
+#include <vector>
 
 namespace replicator::transport::detail {
 
@@ -15,9 +14,8 @@ namespace replicator::transport::detail {
 inline void check_process_table(const Job& job, const std::vector<int>& process_of_rank) {
   for (std::size_t r = 0; r < process_of_rank.size(); ++r)
     if (process_of_rank[r] < 0 || process_of_rank[r] >= job.size())
-      throw BuildError{"rank " + std::to_string(r) + " is said to be in process " +
-                       std::to_string(process_of_rank[r]) + ", but the job has " + std::to_string(job.size()) +
-                       " processes"};
+      throw BuildError{"rank " + std::to_string(r) + " is said to be in process " + std::to_string(process_of_rank[r]) +
+                       ", but the job has " + std::to_string(job.size()) + " processes"};
 }
 
 }  // namespace replicator::transport::detail

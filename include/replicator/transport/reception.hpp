@@ -10,11 +10,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include <replicator/core/error.hpp>
 #include <replicator/transport/acquaintance.hpp>
 #include <replicator/transport/frame.hpp>
@@ -22,6 +17,10 @@
 #include <replicator/transport/link.hpp>
 #include <replicator/transport/rendezvous.hpp>
 #include <replicator/transport/tcp.hpp>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace replicator::transport::detail {
 
@@ -147,9 +146,7 @@ class Reception {
     throw BuildError{sentence};
   }
 
-  int first_missing() const {
-    return static_cast<int>(std::find(here_.begin(), here_.end(), false) - here_.begin());
-  }
+  int first_missing() const { return static_cast<int>(std::find(here_.begin(), here_.end(), false) - here_.begin()); }
 
   std::string missing_sentence() const {
     std::string missing;

@@ -8,11 +8,10 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
-#include <string>
-#include <string_view>
-
 #include <replicator/core/error.hpp>
 #include <replicator/transport/file_descriptor.hpp>
+#include <string>
+#include <string_view>
 
 namespace replicator::transport {
 
@@ -89,8 +88,7 @@ inline ProcessEnvironment environment_from_variables() {
     throw BuildError{"RANK is " + std::to_string(result.rank) + ", but WORLD_SIZE is " +
                      std::to_string(result.world_size) + ": ranks count from 0 to WORLD_SIZE - 1"};
   result.rank = detail::required_number("RANK", result.world_size, 0, result.world_size - 1);
-  result.master_port = static_cast<std::uint16_t>(
-      detail::required_number("MASTER_PORT", result.world_size, 1, 65535));
+  result.master_port = static_cast<std::uint16_t>(detail::required_number("MASTER_PORT", result.world_size, 1, 65535));
   const auto address = detail::variable("MASTER_ADDR");
   if (!address)
     throw BuildError{"WORLD_SIZE is " + std::to_string(result.world_size) +

@@ -2,22 +2,22 @@
 // The transport between ranks on one host, in any number of processes: peers read each other's memory.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include <replicator/core/error.hpp>
 #include <replicator/transport/doorbell.hpp>
 #include <replicator/transport/job.hpp>
 #include <replicator/transport/mailbox.hpp>
 #include <replicator/transport/shared_pool.hpp>
 #include <replicator/transport/transport.hpp>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace replicator::transport {
 
@@ -53,9 +53,7 @@ class SharedMemory {
   }
 
   // The same region of another rank, to be read. It holds zeros until that rank writes to it.
-  const std::byte* peer(Region region, int peer) const {
-    return regions_[region.id][static_cast<std::size_t>(peer)];
-  }
+  const std::byte* peer(Region region, int peer) const { return regions_[region.id][static_cast<std::size_t>(peer)]; }
 
   // After release stores into the own memory: peers that sleep look again.
   void notify() {
@@ -97,8 +95,9 @@ class SharedMemory {
   bool wait(const std::function<bool()>& ready, Clock::time_point until) {
     const auto start = Clock::now();
     do {
-      progress();
+      job_.check();
       if (ready()) return true;
+      progress();
     } while (Clock::now() < std::min(until, start + spin_));
     while (Clock::now() < until) {
       detail::Sleeper sleeper{pool_->control(rank_).bell};

@@ -8,10 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <replicator/core/error.hpp>
 #include <replicator/transport/doorbell.hpp>
 #include <replicator/transport/host_identity.hpp>
@@ -20,6 +16,9 @@
 #include <replicator/transport/pass_descriptors.hpp>
 #include <replicator/transport/process_table.hpp>
 #include <replicator/transport/shared_ring.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace replicator::transport::detail {
 

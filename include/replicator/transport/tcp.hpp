@@ -13,12 +13,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <replicator/core/error.hpp>
+#include <replicator/transport/file_descriptor.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <replicator/core/error.hpp>
-#include <replicator/transport/file_descriptor.hpp>
 
 namespace replicator::transport::detail {
 

@@ -14,11 +14,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <replicator/core/error.hpp>
 #include <replicator/transport/doorbell.hpp>
 #include <replicator/transport/file_descriptor.hpp>
@@ -29,6 +24,10 @@
 #include <replicator/transport/process_table.hpp>
 #include <replicator/transport/transport.hpp>
 #include <replicator/transport/ucx_worker.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace replicator::transport {
 

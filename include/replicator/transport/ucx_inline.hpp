@@ -19,7 +19,8 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
   detail::FrameWriter mine{detail::FrameKind::gather};
   for (std::size_t r = 0; r < process_of_rank.size(); ++r)
     if (process_of_rank[r] == job.rank()) {
-      result.emplace_back(new Ucx{job, static_cast<int>(r), process_of_rank, detail::spin_time(static_cast<int>(ranks_here))});
+      result.emplace_back(
+          new Ucx{job, static_cast<int>(r), process_of_rank, detail::spin_time(static_cast<int>(ranks_here))});
       mine.blob(result.back()->worker_.address());
     }
   const auto all = job.exchange(mine.fields(), "ucx: addresses");
@@ -54,8 +55,9 @@ inline ucp_ep_h Ucx::endpoint_to(int rank) {
   params.err_handler.arg = &peer;
   const auto status = ucp_ep_create(worker_.get(), &params, &peer.endpoint);
   if (status != UCS_OK)
-    detail::throw_ucx(status, "connecting rank " + std::to_string(rank_) + " to rank " + std::to_string(rank) + " in " +
-                                  job_.describe(peer.process),
+    detail::throw_ucx(status,
+                      "connecting rank " + std::to_string(rank_) + " to rank " + std::to_string(rank) + " in " +
+                          job_.describe(peer.process),
                       peer.process);
   return peer.endpoint;
 }

@@ -4,9 +4,8 @@
 
 #include <ucs/type/status.h>
 
-#include <string>
-
 #include <replicator/core/error.hpp>
+#include <string>
 
 namespace replicator::transport::detail {
 
@@ -19,13 +18,16 @@ inline UcxFailure ucx_failure(ucs_status_t status) {
     case UCS_ERR_NOT_IMPLEMENTED:
     case UCS_ERR_UNSUPPORTED:
     case UCS_ERR_NO_ELEM:
-    case UCS_ERR_ALREADY_EXISTS: return UcxFailure::usage;
+    case UCS_ERR_ALREADY_EXISTS:
+      return UcxFailure::usage;
     case UCS_ERR_NO_DEVICE:
     case UCS_ERR_NO_MEMORY:
     case UCS_ERR_NO_RESOURCE:
     case UCS_ERR_SHMEM_SEGMENT:
-    case UCS_ERR_EXCEEDS_LIMIT: return UcxFailure::device;
-    default: return UcxFailure::wire;
+    case UCS_ERR_EXCEEDS_LIMIT:
+      return UcxFailure::device;
+    default:
+      return UcxFailure::wire;
   }
 }
 
@@ -33,9 +35,12 @@ inline UcxFailure ucx_failure(ucs_status_t status) {
 [[noreturn]] inline void throw_ucx(ucs_status_t status, const std::string& what, int culprit) {
   const std::string message = "ucx: " + what + ": " + ucs_status_string(status);
   switch (ucx_failure(status)) {
-    case UcxFailure::usage: throw BuildError{message + " (is UCX_TLS, UCX_NET_DEVICES or another UCX_ variable wrong?)"};
-    case UcxFailure::device: throw DeviceError{message};
-    case UcxFailure::wire: break;
+    case UcxFailure::usage:
+      throw BuildError{message + " (is UCX_TLS, UCX_NET_DEVICES or another UCX_ variable wrong?)"};
+    case UcxFailure::device:
+      throw DeviceError{message};
+    case UcxFailure::wire:
+      break;
   }
   throw CommunicationError{message, culprit};
 }

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
-
 #include <replicator/transport/frame.hpp>
 #include <replicator/transport/ucx_status.hpp>
 
@@ -39,7 +38,8 @@ class UcxWorker {
     check_ucx(ucp_config_read(nullptr, nullptr, &config), "reading the UCX_ variables");
     const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> owner{config, ucp_config_release};
     // Every network, but no shared memory: over that UCX does not notice a dead peer. What the user says stays.
-    if (std::getenv("UCX_TLS") == nullptr) check_ucx(ucp_config_modify(config, "TLS", "^sm"), "excluding shared memory");
+    if (std::getenv("UCX_TLS") == nullptr)
+      check_ucx(ucp_config_modify(config, "TLS", "^sm"), "excluding shared memory");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
