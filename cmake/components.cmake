@@ -64,6 +64,11 @@ function(replicator_find_library name)
   add_library(replicator::${name} INTERFACE IMPORTED GLOBAL)
   target_include_directories(replicator::${name} SYSTEM INTERFACE "${${include_dir}}")
   target_link_libraries(replicator::${name} INTERFACE replicator::replicator ${libraries})
+  # Holds <replicator/with/${name}.hpp>, by which replicator.hpp knows that the component is part of the program.
+  set(marker "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/${name}")
+  if(EXISTS "${marker}")
+    target_include_directories(replicator::${name} INTERFACE "${marker}")
+  endif()
 endfunction()
 
 # Only the C header and the library: oneDNN's own CMake package also asks for OpenCL's development files.

@@ -8,3 +8,4 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/replicator-config-versio
                                  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES cmake/replicator-config.cmake cmake/components.cmake
               "${PROJECT_BINARY_DIR}/replicator-config-version.cmake" DESTINATION "${package_dir}")
+install(DIRECTORY cmake/components DESTINATION "${package_dir}")

@@ -129,12 +129,6 @@ Tensor<To> cast(Tensor<From> x, std::source_location where = std::source_locatio
   }
 }
 
-// The same value; no gradient flows back.
-template <Element T>
-Tensor<T> stop_gradient(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{compute(x.graph(), StopGradient{}, {x.any()}, where)};
-}
-
 // A tensor with these values; a ReplicaContext stands for its graph.
 template <Element T>
 Tensor<T> constant(Graph& graph, Array<T> values, std::source_location where = std::source_location::current()) {

@@ -17,7 +17,7 @@
 #include <replicator/core/sha256.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/replicate/deployment.hpp>
-#include <replicator/replicate/device_support.hpp>
+#include <replicator/replicate/require_devices.hpp>
 #include <replicator/replicate/fingerprint.hpp>
 #include <replicator/replicate/host_transport.hpp>
 #include <replicator/replicate/input_context.hpp>

@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kind of device must offer to run programs: a slot that the headers of the kind fill.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <span>
 #include <string>
 
-#include <replicator/core/device_kind.hpp>
+#include <replicator/core/device_support.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/replicate/deployment.hpp>
 
 namespace replicator {
-
-struct DeviceSupport {
-  // Throws DeviceError where device `index` cannot be used, saying what is missing.
-  void (*require)(int index);
-};
-
-inline constinit std::atomic<const DeviceSupport*> device_support[device_kinds]{};
 
 // Throws BuildError for kinds that are not part of the program, or mixed; DeviceError for devices that are missing.
 inline void require_devices(std::span<const DeviceName> devices) {

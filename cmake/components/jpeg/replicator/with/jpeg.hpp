@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+// On the include path only of targets that link replicator::jpeg: replicator.hpp looks for it.
+#pragma once
+
+#include <replicator/data/decode_jpeg.hpp>
+#include <replicator/data/synthetic.hpp>

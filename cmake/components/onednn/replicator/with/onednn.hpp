@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+// On the include path only of targets that link replicator::onednn: replicator.hpp looks for it.
+#pragma once
+
+#include <replicator/cpu/onednn_convolution.hpp>
+#include <replicator/cpu/onednn_matmul.hpp>

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// All kernels of the CPU that need no library.
+#pragma once
+
+#include <replicator/cpu/convolution.hpp>
+#include <replicator/cpu/copy.hpp>
+#include <replicator/cpu/device.hpp>
+#include <replicator/cpu/index.hpp>
+#include <replicator/cpu/map.hpp>
+#include <replicator/cpu/matmul.hpp>
+#include <replicator/cpu/movement.hpp>
+#include <replicator/cpu/pooling.hpp>
+#include <replicator/cpu/random.hpp>
+#include <replicator/cpu/reduce.hpp>

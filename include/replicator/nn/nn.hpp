@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// All layers, initialisers, optimizers and learning rates.
+#pragma once
+
+#include <replicator/nn/batch_norm.hpp>
+#include <replicator/nn/conv2d.hpp>
+#include <replicator/nn/initialisers.hpp>
+#include <replicator/nn/linear.hpp>
+#include <replicator/nn/optimizer.hpp>
+#include <replicator/nn/rate.hpp>
+#include <replicator/nn/sgd.hpp>

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// All operations.
+#pragma once
+
+#include <replicator/ops/convolution.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/index.hpp>
+#include <replicator/ops/loss.hpp>
+#include <replicator/ops/matmul.hpp>
+#include <replicator/ops/movement.hpp>
+#include <replicator/ops/normalisation.hpp>
+#include <replicator/ops/pooling.hpp>
+#include <replicator/ops/random.hpp>
+#include <replicator/ops/reduce.hpp>

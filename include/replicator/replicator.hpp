@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public face: everything that a step function and a program around it need. Namespace rp = replicator.
+#pragma once
+
+#include <replicator/version.hpp>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/cpu/kernels.hpp>
+#include <replicator/data/batch.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/data/image_folder.hpp>
+#include <replicator/data/index.hpp>
+#include <replicator/data/prefetch.hpp>
+#include <replicator/data/take.hpp>
+#include <replicator/graph/gradients.hpp>
+#include <replicator/io/safetensors.hpp>
+#include <replicator/models/resnet.hpp>
+#include <replicator/nn/nn.hpp>
+#include <replicator/ops/ops.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+// The optional parts that this build has: their folders are on the include path only then.
+#if __has_include(<replicator/with/onednn.hpp>)
+#include <replicator/with/onednn.hpp>
+#endif
+#if __has_include(<replicator/with/jpeg.hpp>)
+#include <replicator/with/jpeg.hpp>
+#endif
+#if __has_include(<replicator/with/ucx.hpp>)
+#include <replicator/with/ucx.hpp>
+#endif
+#if __has_include(<replicator/with/pmix.hpp>)
+#include <replicator/with/pmix.hpp>
+#endif

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+namespace replicator {
+
+inline constexpr std::string_view version = "0.1.0";
+
+}  // namespace replicator
