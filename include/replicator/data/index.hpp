@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which item of a finite set a replica reads at which position: shuffle, shard, epochs, take.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <replicator/core/error.hpp>
+#include <replicator/data/permutation.hpp>
+#include <replicator/data/shard.hpp>
+#include <replicator/data/stream.hpp>
+
+namespace replicator::data {
+
+// A pure function position -> item, so that seeking costs nothing. Position p of replica r is position p * R + r of
+// the whole job: R replicas that take n items each read the same global batch as one replica that takes n * R, every
+// item comes exactly once per epoch, and batches go on across the end of an epoch, so that nothing is dropped there.
+class Index {
+ public:
+  struct Place {
+    std::int64_t item = 0;    // in [0, size)
+    std::int64_t epoch = 0;
+    std::int64_t number = 0;  // the position in the whole job
+  };
+
+  explicit Index(std::int64_t size) : size_{size} {}
+
+  std::int64_t size() const { return size_; }
+  std::uint64_t seed() const { return shard_.seed; }
+  const std::shared_ptr<WorkerPool>& pool() const { return shard_.pool; }
+
+  Place operator()(std::int64_t position) const {
+    const std::int64_t number = position * shard_.replicas + shard_.replica;
+    const std::int64_t epoch = number / size_, place = number % size_;
+    if (!shuffled_) return {place, epoch, number};
+    return {Permutation{size_, shuffle_seed_.value_or(shard_.seed), epoch}(place), epoch, number};
+  }
+
+  // How many items this replica reads, the same for all replicas (so at most R - 1 items of a finite run are left
+  // over); -1 goes on for ever.
+  std::int64_t limit() const {
+    const std::int64_t epochs = shard_.epoch_limit;
+    const std::int64_t by_epochs = epochs < 0 ? -1 : epochs * size_ / shard_.replicas;
+    if (by_epochs < 0 || take_ < 0) return std::max(by_epochs, take_);
+    return std::min(by_epochs, take_);
+  }
+
+  // Throws BuildError behind shard(): an order of the part would not be an order of the whole.
+  void shuffle(std::optional<std::uint64_t> seed) {
+    if (sharded_)
+      throw BuildError{"shuffle() stands behind shard(): put it before, so that all replicas cut the same order"};
+    shuffled_ = true;
+    shuffle_seed_ = seed;
+  }
+  // Throws BuildError for a replica outside of [0, replicas), and the second time.
+  void shard(const Shard& shard) {
+    if (sharded_) throw BuildError{"shard() was asked for twice in one pipeline"};
+    if (shard.replica < 0 || shard.replica >= shard.replicas)
+      throw BuildError{"shard() was asked for replica " + std::to_string(shard.replica) + " of " +
+                       std::to_string(shard.replicas)};
+    sharded_ = true;
+    const std::int64_t epochs = shard_.epoch_limit;
+    shard_ = shard;
+    if (epochs >= 0) shard_.epoch_limit = epochs;
+  }
+  // Throws BuildError for a negative count.
+  void epochs(std::int64_t count) { shard_.epoch_limit = checked("epochs", count); }
+  void take(std::int64_t count) { take_ = take_ < 0 ? checked("take", count) : std::min(take_, checked("take", count)); }
+
+ private:
+  static std::int64_t checked(const char* what, std::int64_t count) {
+    if (count >= 0) return count;
+    throw BuildError{std::string{what} + "(" + std::to_string(count) + "): the count cannot be negative"};
+  }
+
+  std::int64_t size_;
+  Shard shard_;
+  std::int64_t take_ = -1;
+  std::optional<std::uint64_t> shuffle_seed_;
+  bool shuffled_ = false;
+  bool sharded_ = false;
+};
+
+namespace detail {
+struct ShuffleStage {
+  std::optional<std::uint64_t> seed;
+};
+struct ShardStage {
+  Shard shard;
+};
+struct EpochsStage {
+  std::int64_t count;
+};
+
+template <class S>
+constexpr void require_indexed() {
+  static_assert(Indexed<std::remove_cvref_t<S>>,
+                "replicator: shuffle(), shard() and epochs() choose items by number: put them right behind "
+                "image_folder(), before decode_jpeg() and batch()");
+}
+
+template <class S>
+auto operator|(S&& source, const ShuffleStage& stage) {
+  require_indexed<S>();
+  std::remove_cvref_t<S> result(std::forward<S>(source));
+  if constexpr (Indexed<decltype(result)>) result.index().shuffle(stage.seed);
+  return result;
+}
+template <class S>
+auto operator|(S&& source, const ShardStage& stage) {
+  require_indexed<S>();
+  std::remove_cvref_t<S> result(std::forward<S>(source));
+  if constexpr (Indexed<decltype(result)>) result.index().shard(stage.shard);
+  return result;
+}
+template <class S>
+auto operator|(S&& source, const EpochsStage& stage) {
+  require_indexed<S>();
+  std::remove_cvref_t<S> result(std::forward<S>(source));
+  if constexpr (Indexed<decltype(result)>) result.index().epochs(stage.count);
+  return result;
+}
+}  // namespace detail
+
+// Another random order in every epoch, the same for all replicas; keyed by the seed of shard() or by one's own.
+inline detail::ShuffleStage shuffle() { return {}; }
+inline detail::ShuffleStage shuffle(std::uint64_t seed) { return {seed}; }
+// This replica's part. Takes what converts to Shard, an InputContext for one.
+inline detail::ShardStage shard(const Shard& shard) { return {shard}; }
+// So many passes over the data (default: without end).
+inline detail::EpochsStage epochs(std::int64_t count) { return {count}; }
+
+}  // namespace replicator::data

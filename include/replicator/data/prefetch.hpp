@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes elements ahead of their use, on a thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <replicator/core/error.hpp>
+#include <replicator/data/stream.hpp>
+
+namespace replicator::data {
+
+namespace detail {
+
+struct PrefetchStage {
+  int depth;
+};
+
+template <class S>
+class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
+ public:
+  using Value = typename S::value_type;
+
+  Prefetched(S source, int depth) : state_{std::make_unique<State>(std::move(source), depth)} {}
+
+  // An exception of the source takes the place of its element: the input goes on behind it.
+  std::optional<Value> next() {
+    State& state = *state_;
+    std::unique_lock lock{state.mutex};
+    if (!state.thread.joinable()) {
+      state.stop = false;
+      state.thread = std::thread{[&state] { state.produce(); }};
+    }
+    state.changed.wait(lock, [&] { return !state.ready.empty(); });
+    Slot slot = std::move(state.ready.front());
+    state.ready.pop_front();
+    lock.unlock();
+    state.changed.notify_all();
+    if (slot.value) {
+      ++position_;
+      return std::move(slot.value);
+    }
+    state.halt();  // the thread has ended with this slot; the next call starts another one
+    if (slot.error) {
+      ++position_;
+      std::rethrow_exception(slot.error);
+    }
+    return std::nullopt;
+  }
+  std::int64_t position() const { return position_; }
+  void seek(std::int64_t position)
+    requires Seekable<S>
+  {
+    state_->halt();
+    state_->ready.clear();
+    state_->source.seek(position);
+    position_ = position;
+  }
+
+ private:
+  // An element, an exception, or (neither) the end.
+  struct Slot {
+    std::optional<Value> value;
+    std::exception_ptr error;
+  };
+
+  struct State {
+    State(S stream, int slots) : source{std::move(stream)}, depth{static_cast<std::size_t>(slots)} {}
+    ~State() { halt(); }
+
+    void halt() {
+      {
+        const std::lock_guard lock{mutex};
+        stop = true;
+      }
+      changed.notify_all();
+      if (thread.joinable()) thread.join();
+    }
+
+    void produce() {
+      for (bool going = true; going;) {
+        {
+          std::unique_lock lock{mutex};
+          changed.wait(lock, [&] { return stop || ready.size() < depth; });
+          if (stop) return;
+        }
+        Slot slot;
+        try {
+          slot.value = source.next();
+        } catch (...) {
+          slot.error = std::current_exception();
+        }
+        going = slot.value.has_value();
+        {
+          const std::lock_guard lock{mutex};
+          ready.push_back(std::move(slot));
+        }
+        changed.notify_all();
+      }
+    }
+
+    S source;
+    std::size_t depth;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<Slot> ready;
+    bool stop = false;
+    std::thread thread;
+  };
+
+  std::unique_ptr<State> state_;
+  std::int64_t position_ = 0;
+};
+
+template <class S>
+auto operator|(S&& source, const PrefetchStage& stage) {
+  auto stream = as_stream(std::forward<S>(source));
+  return Prefetched<decltype(stream)>{std::move(stream), stage.depth};
+}
+
+}  // namespace detail
+
+// Keeps up to `depth` elements ready, made by one thread (which decode_jpeg spreads over the worker pool). The thread
+// starts with the first element asked for. Destroying the input at any time waits for the element in the making.
+// Throws BuildError when depth < 1.
+inline detail::PrefetchStage prefetch(int depth) {
+  if (depth < 1) throw BuildError{"prefetch(" + std::to_string(depth) + "): at least one element must be kept ready"};
+  return {depth};
+}
+
+}  // namespace replicator::data

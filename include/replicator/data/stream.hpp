@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The base of all pipeline stages: an owning, move-only input range made from a function next().
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <replicator/data/input.hpp>
+
+namespace replicator::data {
+
+// Derived has `std::optional<Value> next()` (nothing at the end), `std::int64_t position()` (the number of the element
+// that next() gives next) and, where its source allows it, `void seek(std::int64_t position)`.
+// begin() takes the next element, as std::ranges::istream_view does: a second loop goes on behind the first.
+// Moving a stage invalidates its iterators.
+template <class Derived, class Value>
+class Stream {
+ public:
+  using value_type = Value;
+
+  class iterator {
+   public:
+    using iterator_concept = std::input_iterator_tag;
+    using value_type = Value;
+    using difference_type = std::ptrdiff_t;
+
+    iterator() = default;
+    explicit iterator(Stream* stream) : stream_{stream} {}
+    // The element may be moved from.
+    Value& operator*() const { return *stream_->current_; }
+    Value* operator->() const { return &*stream_->current_; }
+    iterator& operator++() {
+      stream_->advance();
+      return *this;
+    }
+    void operator++(int) { stream_->advance(); }
+    bool operator==(std::default_sentinel_t) const { return !stream_->current_; }
+
+   private:
+    Stream* stream_ = nullptr;
+  };
+
+  Stream(Stream&&) noexcept = default;
+  Stream& operator=(Stream&&) noexcept = default;
+
+  iterator begin() {
+    advance();
+    return iterator{this};
+  }
+  std::default_sentinel_t end() const { return {}; }
+
+ protected:
+  Stream() = default;
+  ~Stream() = default;
+
+ private:
+  void advance() {
+    current_.reset();
+    current_ = static_cast<Derived*>(this)->next();
+  }
+
+  std::optional<Value> current_;
+};
+
+namespace detail {
+
+template <class S>
+concept IsStream = requires(S& stream) {
+  typename S::value_type;
+  { stream.next() } -> std::same_as<std::optional<typename S::value_type>>;
+  { stream.position() } -> std::same_as<std::int64_t>;
+};
+
+// A user's range as a stream. The range lies on the heap: its iterators outlive a move of the stage.
+template <Input R>
+class RangeStream : public Stream<RangeStream<R>, InputValue<R>> {
+ public:
+  explicit RangeStream(R range) : range_{std::make_unique<R>(std::move(range))} {}
+
+  std::optional<InputValue<R>> next() {
+    using std::begin;
+    using std::end;
+    if (!at_)
+      at_.emplace(begin(*range_));
+    else if (*at_ != end(*range_))
+      ++*at_;
+    if (*at_ == end(*range_)) return std::nullopt;
+    ++position_;
+    return InputValue<R>(std::move(**at_));
+  }
+  std::int64_t position() const { return position_; }
+  void seek(std::int64_t position)
+    requires Seekable<R>
+  {
+    range_->seek(position);
+    at_.reset();
+    position_ = position;
+  }
+
+ private:
+  std::unique_ptr<R> range_;
+  std::optional<decltype(first_of(std::declval<R&>()))> at_;
+  std::int64_t position_ = 0;
+};
+
+// A source of items that are not decoded yet (image_folder and its like).
+template <class S>
+concept Indexed = requires(S& source) { source.index(); };
+
+// Whatever stands before a stage, as a stream.
+template <class S>
+auto as_stream(S&& source) {
+  using R = std::remove_cvref_t<S>;
+  static_assert(std::constructible_from<R, S>,
+                "replicator: a pipeline owns its stages and is moved, not copied: write std::move(input) | ...");
+  static_assert(!Indexed<R>, "replicator: these items are not decoded yet: put decode_jpeg() before this stage");
+  if constexpr (std::constructible_from<R, S> && !Indexed<R>) {
+    if constexpr (IsStream<R>) {
+      return R(std::forward<S>(source));
+    } else {
+      require_input<R>();
+      if constexpr (Input<R>) return RangeStream<R>{std::forward<S>(source)};
+    }
+  }
+}
+
+}  // namespace detail
+
+}  // namespace replicator::data

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first elements of an input.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <replicator/core/error.hpp>
+#include <replicator/data/stream.hpp>
+
+namespace replicator::data {
+
+namespace detail {
+
+struct TakeStage {
+  std::int64_t count;
+};
+
+template <class S>
+class Taken : public Stream<Taken<S>, typename S::value_type> {
+ public:
+  Taken(S source, std::int64_t count) : source_{std::move(source)}, count_{count} {}
+
+  std::optional<typename S::value_type> next() {
+    if (source_.position() >= count_) return std::nullopt;
+    return source_.next();
+  }
+  std::int64_t position() const { return source_.position(); }
+  void seek(std::int64_t position)
+    requires Seekable<S>
+  {
+    source_.seek(position);
+  }
+
+ private:
+  S source_;
+  std::int64_t count_;
+};
+
+template <class S>
+auto operator|(S&& source, const TakeStage& stage) {
+  using R = std::remove_cvref_t<S>;
+  if constexpr (Indexed<R>) {
+    R result(std::forward<S>(source));
+    result.index().take(stage.count);
+    return result;
+  } else {
+    auto stream = as_stream(std::forward<S>(source));
+    return Taken<decltype(stream)>{std::move(stream), stage.count};
+  }
+}
+
+}  // namespace detail
+
+// Elements 0 .. count-1: images behind image_folder(), batches behind batch().
+// Throws BuildError for a negative count.
+inline detail::TakeStage take(std::int64_t count) {
+  if (count < 0) throw BuildError{"take(" + std::to_string(count) + "): the count cannot be negative"};
+  return {count};
+}
+
+}  // namespace replicator::data
