@@ -32,17 +32,18 @@ using TurboHandle = std::unique_ptr<void, TurboDelete>;
 // Keeps its memory between pictures. Used by one thread at a time.
 class JpegDecoder {
  public:
-  JpegDecoder() : handle_{tjInitDecompress()} {
-    if (!handle_) throw std::bad_alloc{};
-  }
+  JpegDecoder() { renew(); }
 
   // Reads file and header. Throws DataError that names the file.
   void open(const std::string& path) {
     path_ = path;
     io::read_file(path, file_);
     int subsampling = 0;
+    width_ = height_ = 0;
     const int status = tjDecompressHeader3(handle_.get(), data(), size(), &width_, &height_, &subsampling, &colours_);
     if (status != 0) refuse("is not a JPEG picture that can be read: ");
+    // A file of tables without a picture is no error to libjpeg.
+    if (width_ < 1 || height_ < 1) refuse("is not a JPEG picture that can be read: it ends before the picture; ");
     // The limit at which Python's PIL suspects an attack, too.
     if (std::int64_t{width_} * height_ > 178'956'970)
       throw DataError{path_ + ": claims " + std::to_string(width_) + " x " + std::to_string(height_) +
@@ -68,8 +69,16 @@ class JpegDecoder {
   const unsigned char* data() const { return reinterpret_cast<const unsigned char*>(file_.data()); }
   unsigned long size() const { return static_cast<unsigned long>(file_.size()); }
 
-  [[noreturn]] void refuse(const char* what) const {
-    throw DataError{path_ + ": " + what + tjGetErrorStr2(handle_.get())};
+  void renew() {
+    handle_.reset(tjInitDecompress());
+    if (!handle_) throw std::bad_alloc{};
+  }
+
+  // A handle that failed may take the next file for the end of the damaged one (seen with 2.1.5): it is replaced.
+  [[noreturn]] void refuse(const char* what) {
+    const std::string message = path_ + ": " + what + tjGetErrorStr2(handle_.get());
+    renew();
+    throw DataError{message};
   }
 
   // Stray bytes between two markers lose no pixel, and many cameras write them.
