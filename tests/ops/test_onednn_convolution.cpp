@@ -12,7 +12,7 @@ using namespace replicator;
 using namespace replicator::test;
 
 namespace {
-constexpr EvaluateOptions library{.highest = KernelTier::library};
+const EvaluateOptions library{.highest = KernelTier::library};
 
 bool equal_bits(const AnyArray& a, const AnyArray& b) {
   return a.type() == b.type() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;

@@ -65,7 +65,8 @@ inline double gradient_error(const Function& f, std::vector<AnyArray> x, int ord
     for (std::size_t t = 0; t < terms.size(); ++t) slope += dot(slope_arrays[t * x.size() + i], direction);
     const double measured = (moved(step) - moved(-step)) / (2 * step);
     const double error = std::abs(slope - measured) / (1 + std::abs(measured));
-    most = error <= most ? most : error;
+    if (std::isnan(error)) return INFINITY;
+    most = std::max(most, error);
   }
   return most;
 }

@@ -3,6 +3,7 @@
 // Reduce are interpreted here, element by element in double: tests of other operations need no engine for them.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -324,7 +325,8 @@ inline double largest_difference(const AnyArray& a, const AnyArray& b) {
   double most = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double difference = std::abs(x[i] - y[i]) / (1 + std::abs(y[i]));
-    most = difference <= most ? most : difference;  // a NaN stays
+    if (std::isnan(difference)) return INFINITY;
+    most = std::max(most, difference);
   }
   return most;
 }
