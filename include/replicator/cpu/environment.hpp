@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a thread must set before it runs kernels, and the proof that the program was compiled for equal bits.
+#pragma once
+
+#include <omp.h>
+
+#include <bit>
+#include <cstdint>
+#include <string>
+
+#include <replicator/core/error.hpp>
+
+#if defined(__FAST_MATH__)
+#error "replicator promises equal bits on every placement: compile without -ffast-math (and -Ofast)"
+#endif
+
+namespace replicator::cpu {
+
+// While it lives, the calling thread rounds to nearest, keeps denormals exact (flush-to-zero and denormals-are-zero are
+// off, whatever a loaded -ffast-math library has set), masks floating-point traps, and opens OpenMP teams of `threads`.
+// What was set before comes back at the end. Destroy it on the thread that made it, in reverse order.
+class KernelEnvironment {
+ public:
+  explicit KernelEnvironment(int threads)
+      : saved_control_{__builtin_ia32_stmxcsr()}, saved_threads_{omp_get_max_threads()}, saved_dynamic_{omp_get_dynamic()} {
+    constexpr unsigned all_traps_masked = 0x1F80;  // the other fields zero: nearest, no flushing
+    __builtin_ia32_ldmxcsr(all_traps_masked);
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads);
+  }
+  KernelEnvironment(const KernelEnvironment&) = delete;
+  KernelEnvironment& operator=(const KernelEnvironment&) = delete;
+  ~KernelEnvironment() {
+    omp_set_num_threads(saved_threads_);
+    omp_set_dynamic(saved_dynamic_);
+    __builtin_ia32_ldmxcsr(saved_control_);
+  }
+
+ private:
+  unsigned saved_control_;
+  int saved_threads_;
+  int saved_dynamic_;
+};
+
+namespace detail {
+
+// As kernels are written, at a level that has FMA: contracted, the low part of the product would appear.
+[[gnu::noinline, gnu::noipa, gnu::target("avx2,fma")]] inline double product_minus_fma(double a, double b, double c) { return a * b - c; }
+[[gnu::noinline, gnu::noipa]] inline double product_minus(double a, double b, double c) { return a * b - c; }
+[[gnu::noinline, gnu::noipa]] inline double reassociated(double a, double b) { return (a + b) - a; }
+[[gnu::noinline, gnu::noipa]] inline bool is_number(double a) { return a == a; }
+[[gnu::noinline, gnu::noipa]] inline double half(double a) { return a * 0.5; }
+
+}  // namespace detail
+
+// Checks at run time, in the calling thread, that arithmetic was compiled and is done as the promises need.
+// Throws BuildError.
+inline void self_test() {
+  const auto require = [](bool holds, const char* what, const char* mend) {
+    if (!holds) throw BuildError{std::string{"this program cannot promise equal bits: "} + what + ": " + mend};
+  };
+  constexpr double a = 1.0 + 0x1p-30;
+  constexpr double rounded = 1.0 + 0x1p-29;  // a * a is this + 2^-60
+  const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  require(detail::product_minus(a, a, rounded) == 0 && (!fma || detail::product_minus_fma(a, a, rounded) == 0),
+          "a * b - c was contracted to one rounding", "compile every file with -ffp-contract=off (the CMake target sets it)");
+  require(detail::reassociated(1.0, 0x1p-60) == 0 && !detail::is_number(__builtin_nan("")),
+          "additions were reassociated or NaN was assumed away", "compile without -ffast-math, -Ofast and -funsafe-math-optimizations");
+  // By its bits: where denormals are zero, a comparison finds nothing wrong.
+  require(std::bit_cast<std::uint64_t>(detail::half(0x1p-1022)) == std::uint64_t{1} << 51, "denormals are flushed to zero",
+          "run kernels under a KernelEnvironment, and load no library built with -ffast-math");
+}
+
+}  // namespace replicator::cpu
