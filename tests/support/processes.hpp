@@ -78,7 +78,8 @@ inline void look_at(Child& child, ProcessResult& result) {
 }  // namespace detail
 
 // Forks `count` processes (so: to be called while this one has a single thread); process r returns body(r), or throws.
-// After `limit` whoever still runs is killed and marked; a process that stopped itself is killed when the others end.
+// After `limit` whoever still runs is killed and marked; a process that is stopped is killed when the others have
+// ended.
 inline std::vector<ProcessResult> run_processes(int count, const std::function<std::string(int)>& body,
                                                 std::chrono::seconds limit = std::chrono::seconds{60}) {
   using Clock = std::chrono::steady_clock;
@@ -110,7 +111,7 @@ inline std::vector<ProcessResult> run_processes(int count, const std::function<s
       if (late && !results[r].stopped) results[r].timed_out = true;
       if (late) ::kill(child.pid, SIGKILL);
     }
-    if (running > 0 && running == stopped)
+    if (running > 0 && running == stopped && running < children.size())
       for (const auto& child : children)
         if (!child.ended) ::kill(child.pid, SIGKILL);
     if (running > 0) ::poll(nullptr, 0, 2);

@@ -239,6 +239,23 @@ TEST_CASE("who was stopped for too long finds the verdict of the others when it 
   for (const auto& result : results) CHECK(result.text == results[1].text);
 }
 
+TEST_CASE("when all are stopped and wake, nobody is blamed") {
+  auto options = quick_options();
+  options.heartbeat = std::chrono::milliseconds{100};
+  options.dead_after = std::chrono::milliseconds{600};
+  const auto results = run_job(
+      3,
+      [&](Job& job) {
+        job.barrier();
+        stop_for(std::chrono::milliseconds{1000 + 50 * job.rank()});
+        job.barrier();
+        return std::string{"fine"};
+      },
+      options);
+  INFO(describe(results));
+  for (const auto& result : results) CHECK(result.text == "fine");
+}
+
 TEST_CASE("a hook runs when the job ends, at once if it has ended, never after it is gone") {
   Job job;
   int first = 0;

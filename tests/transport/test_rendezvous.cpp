@@ -118,6 +118,36 @@ TEST_CASE("garbage on the rendezvous port does not stop the job from starting") 
   for (const auto& result : results) CHECK(result.text == "met");
 }
 
+TEST_CASE("a link ends at the first byte that is no frame, and carries frames cut anywhere") {
+  using transport::detail::Link;
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  const FileDescriptor sender{ends[0]};
+  Link link{FileDescriptor{ends[1]}, 1000};
+  const auto frame = transport::detail::FrameWriter{transport::detail::FrameKind::abort}.number(7).text("why").finish();
+  transport::detail::FrameKind kind{};
+  transport::detail::Bytes fields;
+  for (const std::byte& byte : frame) {
+    CHECK_FALSE(link.next(kind, fields));
+    REQUIRE(::send(sender.get(), &byte, 1, 0) == 1);
+    CHECK(link.pump_in());
+  }
+  REQUIRE(link.next(kind, fields));
+  transport::detail::FrameReader reader{fields};
+  CHECK(reader.number() == 7);
+  CHECK(reader.text() == "why");
+  CHECK_THROWS_AS(reader.number(), CommunicationError);
+  const bool foreign = GENERATE(true, false);
+  if (foreign) {
+    REQUIRE(::send(sender.get(), "G", 1, 0) == 1);
+  } else {  // a frame longer than the limit
+    const auto large =
+        transport::detail::FrameWriter{transport::detail::FrameKind::hello}.text(std::string(2000, 'x')).finish();
+    REQUIRE(::send(sender.get(), large.data(), 16, 0) == 16);
+  }
+  CHECK_FALSE(link.pump_in());
+}
+
 TEST_CASE("a process that does not come is named by all at the connect deadline") {
   auto all = environments(4);
   all.erase(all.begin() + 2);
