@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trains a ResNet on a folder of JPEG pictures:
+//   ./resnet50 --depth 50 --data imagenet --image-size 224 --global-batch 256 --replicas 8 --devices cpu:0-7
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <replicator/replicator.hpp>
+
+namespace rp = replicator;
+
+namespace {
+
+struct Options {
+  int depth = 50;
+  std::int64_t image_size = 224;
+  std::int64_t global_batch = 256;
+  std::int64_t steps = 1000;
+  std::int64_t validate_every = 0;
+  std::string data;
+  std::string synthetic_dir = "data";
+  std::string load;
+  std::string save;
+  double learning_rate = 0.1;
+  std::int64_t warmup_steps = -1;
+  double momentum = 0.9;
+  double weight_decay = 1e-4;
+  double label_smoothing = 0;
+  bool cross_replica_batch_norm = false;
+  bool explain = false;
+};
+
+void add_flags(CLI::App& app, Options& o) {
+  app.add_option("--depth", o.depth, "Layers of the ResNet (version 1.5)")->check(CLI::IsMember({18, 34, 50, 101, 152}))->capture_default_str();
+  app.add_option("--image-size", o.image_size, "Height and width in pixels; below 64 the first layer is that for CIFAR: 3x3, stride 1, no pooling")
+      ->check(CLI::Range(8, 4096))
+      ->capture_default_str();
+  app.add_option("--global-batch", o.global_batch, "Pictures in a step, over all replicas")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", o.steps, "Steps to train")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--data", o.data, "Folder with train/<class>/*.jpg and val/<class>/*.jpg, or with <class>/*.jpg (then nothing is validated); "
+                                   "without it, a synthetic set is written and used");
+  app.add_option("--synthetic-dir", o.synthetic_dir, "Where the synthetic set is written")->capture_default_str();
+  app.add_option("--validate-every", o.validate_every, "Validate after every so many steps; 0: only at the end")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--learning-rate", o.learning_rate, "Peak of the rate, which rises linearly and falls along a cosine")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--warmup-steps", o.warmup_steps, "Steps in which the rate rises; default: a tenth of all");
+  app.add_option("--momentum", o.momentum, "Nesterov's momentum of SGD; 0 for none")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--weight-decay", o.weight_decay, "Weight decay, not of batch norm and biases")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--label-smoothing", o.label_smoothing, "Part of each target that is spread over all classes")->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  app.add_flag("--cross-replica-batch-norm", o.cross_replica_batch_norm, "Batch statistics over all replicas");
+  app.add_option("--load", o.load, "Weights to begin with: a safetensors file with torchvision's names");
+  app.add_option("--save", o.save, "Where the weights are written at the end, as such a file");
+  app.add_flag("--explain", o.explain, "Print the collectives of a step, and how and why each is done so");
+}
+
+// --- pictures ------------------------------------------------------------------------------------------------------
+
+struct Folders {
+  std::string train;
+  std::string val;  // empty: nothing to validate on
+};
+
+Folders find_folders(const Options& o, bool speaks) {
+  if (!o.data.empty()) {
+    const auto train = o.data + "/train", val = o.data + "/val";
+    if (!std::filesystem::is_directory(train)) return {o.data, ""};
+    return {train, std::filesystem::is_directory(val) ? val : ""};
+  }
+  const std::int64_t size = std::max<std::int64_t>(o.image_size, 16);
+  const std::string folder = o.synthetic_dir + "/synthetic-" + std::to_string(size);
+  if (speaks) std::cout << "no --data: training on synthetic pictures in " << folder << std::endl;
+  rp::data::write_synthetic(folder, {.size = size});
+  return {folder + "/train", folder + "/val"};
+}
+
+// Small pictures are shifted and mirrored, large ones cropped at random.
+rp::data::DecodeOptions decoding(const Options& o, bool train) {
+  return {.crop = {o.image_size, o.image_size}, .pad = o.image_size < 64 ? o.image_size / 8 : 0, .train = train};
+}
+
+auto train_input(const Options& o, rp::data::ImageFolder folder) {
+  return [&o, folder](const rp::InputContext& ctx) {
+    return rp::data::ImageFolder{folder} | rp::data::shuffle() | rp::data::shard(ctx) | rp::data::decode_jpeg(decoding(o, true)) |
+           rp::data::batch(ctx.replica_batch(o.global_batch)) | rp::data::prefetch(2);
+  };
+}
+
+auto validation_input(const Options& o, rp::data::ImageFolder folder) {
+  return [&o, folder](const rp::InputContext& ctx) {
+    return rp::data::ImageFolder{folder} | rp::data::shard(ctx) | rp::data::epochs(1) | rp::data::decode_jpeg(decoding(o, false)) |
+           rp::data::batch(ctx.replica_batch(o.global_batch), {.keep_last = true}) | rp::data::prefetch(2);
+  };
+}
+
+// --- steps ---------------------------------------------------------------------------------------------------------
+
+using Images = rp::Tensor<float>;         // [n, 3, size, size]
+using Labels = rp::Tensor<std::int32_t>;  // [n]
+
+rp::models::ResNetOptions network(const Options& o, std::int64_t classes, bool training) {
+  return {.classes = classes, .training = training, .cifar_stem = o.image_size < 64, .across_replicas = o.cross_replica_batch_norm};
+}
+
+auto train_step(const Options& o, std::int64_t classes) {
+  const std::int64_t warmup = o.warmup_steps >= 0 ? std::min(o.warmup_steps, o.steps - 1) : o.steps / 10;
+  const auto optimizer = rp::nn::sgd({.learning_rate = rp::nn::warmup_cosine(o.learning_rate, warmup, o.steps),
+                                      .momentum = o.momentum,
+                                      .nesterov = o.momentum > 0,
+                                      .weight_decay = o.weight_decay,
+                                      .decay_vectors = false});
+  return [&o, classes, optimizer](rp::ReplicaContext& replica, Images images, Labels labels) {
+    const auto logits = rp::models::resnet(replica, images, o.depth, network(o, classes, true));  // [n, classes]
+    const auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels, {.label_smoothing = o.label_smoothing}));
+    optimizer.minimize(replica, loss);
+    return std::tuple{loss, rp::accuracy(logits, labels)};
+  };
+}
+
+// How many pictures were recognised, and of how many.
+auto validation_step(const Options& o, std::int64_t classes) {
+  return [&o, classes](rp::ReplicaContext& replica, Images images, Labels labels) {
+    const auto logits = rp::models::resnet(replica, images, o.depth, network(o, classes, false));
+    const auto count = rp::full<float>(replica, {}, static_cast<float>(labels.shape()[0]));
+    return std::tuple{rp::accuracy(logits, labels) * count, count};
+  };
+}
+
+double validate(rp::Replicator& repl, const Options& o, const rp::data::ImageFolder& folder) {
+  auto step = repl.replicate(validation_input(o, folder), validation_step(o, static_cast<std::int64_t>(folder.classes().size())));
+  double right = 0, all = 0;
+  while (!step.finished()) {
+    const auto [hits, count] = step.step();
+    right += static_cast<double>(rp::mean(hits));
+    all += static_cast<double>(rp::mean(count));
+  }
+  return right / all;
+}
+
+// --- weights -------------------------------------------------------------------------------------------------------
+
+// The network's own variables; those of the optimizer have a slash in their names.
+std::vector<std::string> weight_names(const rp::Replicator& repl) {
+  std::vector<std::string> names;
+  for (const auto& name : repl.variables())
+    if (name.find('/') == std::string::npos) names.push_back(name);
+  return names;
+}
+
+void load(rp::Replicator& repl, const std::string& path) {
+  const auto file = rp::io::read_safetensors(path);
+  for (const auto& name : weight_names(repl)) {
+    const auto found = file.tensors.find(name);
+    if (found == file.tensors.end()) throw rp::DataError{path + ": it has no tensor \"" + name + "\", which the network needs: was it saved by another --depth?"};
+    repl.set(name, found->second);
+  }
+}
+
+// The running statistics of batch norm are those of replica 0.
+void save(const rp::Replicator& repl, const std::string& path) {
+  std::vector<rp::io::NamedTensor> tensors;
+  for (const auto& name : weight_names(repl)) tensors.push_back({name, repl.value(name).type(), repl.value(name).data()});
+  rp::io::write_safetensors(path, std::move(tensors));
+}
+
+// --- progress ------------------------------------------------------------------------------------------------------
+
+// One line that is written over on a terminal; else about twenty plain lines.
+class Progress {
+ public:
+  Progress(std::int64_t steps, std::int64_t batch, bool speaks) : steps_{steps}, batch_{batch}, speaks_{speaks}, terminal_{::isatty(1) == 1} {}
+
+  void operator()(std::int64_t done, float loss, float top1) {
+    const auto now = Clock::now();
+    if (done == 1) start_ = now;  // the first step warms up
+    const bool last = done == steps_;
+    const bool due = terminal_ ? now - shown_ > std::chrono::milliseconds{100} : done % std::max<std::int64_t>(1, steps_ / 20) == 0;
+    if (!speaks_ || (!due && !last && done != 1)) return;
+    shown_ = now;
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    const double rate = done > 1 ? static_cast<double>((done - 1) * batch_) / seconds : 0;
+    const auto left = static_cast<long>(done > 1 ? seconds / static_cast<double>(done - 1) * static_cast<double>(steps_ - done) : 0);
+    std::printf("%sstep %ld/%ld  loss %.4f  top-1 %.1f %%  %.1f images/s  %ld:%02ld left%s", terminal_ ? "\r\033[K" : "", static_cast<long>(done),
+                static_cast<long>(steps_), static_cast<double>(loss), static_cast<double>(top1) * 100, rate, left / 60, left % 60,
+                terminal_ && !last ? "" : "\n");
+    std::fflush(stdout);
+  }
+  void validation(std::int64_t done, double top1) {
+    if (speaks_) std::printf("%svalidation after step %ld: top-1 %.1f %%\n", terminal_ ? "\r\033[K" : "", static_cast<long>(done), top1 * 100);
+    std::fflush(stdout);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::int64_t steps_, batch_;
+  bool speaks_, terminal_;
+  Clock::time_point start_{}, shown_{};
+};
+
+void train(rp::Deployment deployment, const Options& o) {
+  rp::Replicator repl{std::move(deployment)};
+  const bool speaks = repl.process() == 0;
+  const auto folders = find_folders(o, speaks);
+  const auto pictures = rp::data::image_folder(folders.train);
+  const auto classes = static_cast<std::int64_t>(pictures.classes().size());
+  std::optional<rp::data::ImageFolder> unseen;
+  if (!folders.val.empty()) unseen = rp::data::image_folder(folders.val);
+  if (unseen && unseen->classes() != pictures.classes())
+    throw rp::DataError{folders.val + ": its classes are not those of " + folders.train + ": the sub-folders must have the same names"};
+  if (speaks)
+    std::cout << "ResNet-" << o.depth << ", " << pictures.images() << " pictures of " << classes << " classes, " << repl.replicas()
+              << " replicas of " << o.global_batch / repl.replicas() << " pictures" << std::endl;
+
+  auto step = repl.replicate(train_input(o, pictures), train_step(o, classes));
+  if (!o.load.empty()) load(repl, o.load);
+  if (o.explain && speaks) std::cout << step.explain();
+  Progress progress{o.steps, o.global_batch, speaks};
+  std::int64_t done = 0;
+  for (const auto& [loss, top1] : step.steps(o.steps)) {
+    progress(++done, rp::mean(loss), rp::mean(top1));
+    const bool due = done == o.steps || (o.validate_every > 0 && done % o.validate_every == 0);
+    if (due && unseen) progress.validation(done, validate(repl, o, *unseen));
+  }
+  if (!o.save.empty() && speaks) save(repl, o.save);
+  const auto digest = repl.digest();
+  if (speaks) std::cout << "weights sha256: " << digest << std::endl;
+}
+
+}  // namespace
+
+// Exit codes: 0 done; 1 failed, with a sentence on stderr; 2 the command line cannot be understood.
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{"Trains a ResNet on JPEG pictures. The same replicas, batch and seed give the same weights, wherever the replicas run.", "resnet50"};
+  app.footer(rp::Deployment::help());
+  add_flags(app, options);
+  rp::Deployment deployment;
+  try {
+    deployment = rp::Deployment::from(argc, argv);
+    app.parse(std::vector<std::string>(deployment.remaining.rbegin(), deployment.remaining.rend()));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const rp::BuildError& error) {
+    std::cerr << "resnet50: " << error.what() << '\n';
+    return 2;
+  }
+  try {
+    train(std::move(deployment), options);
+  } catch (const std::exception& error) {
+    std::cerr << "resnet50: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}
