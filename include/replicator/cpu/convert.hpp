@@ -35,7 +35,7 @@ void convert_loop(void* out, const TileOperand& a, const TileOperand&, const Til
 
 template <class From>
 TileLoop convert_loop_from(DType to) {
-  return visit_dtype(to, []<class To>() -> TileLoop { return &convert_loop<From, To>; });
+  return visit_dtype(to, [&]<class To>() -> TileLoop { return &convert_loop<From, To>; });
 }
 
 }  // namespace detail

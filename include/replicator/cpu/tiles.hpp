@@ -216,19 +216,28 @@ template <std::size_t index, class T>
   tile_loop<index, T>(out, a, b, c, n);
 }
 
-// A plain loop of sqrt() does not vectorise, because sqrt may set errno.
+// A plain loop of sqrt() does not vectorise, because sqrt may set errno. (Not a template of the vector: nvcc refuses that.)
+inline void square_root_of_vector(float* out, const std::byte* in) {
+  typedef float Vector __attribute__((vector_size(16)));
+  Vector v;
+  std::memcpy(&v, in, sizeof v);
+  v = __builtin_ia32_sqrtps(v);
+  std::memcpy(out, &v, sizeof v);
+}
+inline void square_root_of_vector(double* out, const std::byte* in) {
+  typedef double Vector __attribute__((vector_size(16)));
+  Vector v;
+  std::memcpy(&v, in, sizeof v);
+  v = __builtin_ia32_sqrtpd(v);
+  std::memcpy(out, &v, sizeof v);
+}
 template <class T>
 void loop_square_root(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
-  typedef T Vector __attribute__((vector_size(16)));
-  constexpr std::size_t group = tile_group * sizeof(T);
-  for (std::int64_t i = 0; i < n / tile_group; ++i)
-    for (std::size_t j = 0; j < group; j += sizeof(Vector)) {
-      Vector v;
-      std::memcpy(&v, a.data + i * a.step + j, sizeof(Vector));
-      if constexpr (std::is_same_v<T, float>) v = __builtin_ia32_sqrtps(v);
-      else v = __builtin_ia32_sqrtpd(v);
-      std::memcpy(static_cast<std::byte*>(out) + static_cast<std::size_t>(i) * group + j, &v, sizeof(Vector));
-    }
+  constexpr std::int64_t vector = 16 / sizeof(T);
+  T* o = static_cast<T*>(out);
+  const std::byte* at = a.data;
+  for (T* const end = o + n; o != end; o += tile_group, at += a.step)
+    for (std::int64_t j = 0; j < tile_group; j += vector) square_root_of_vector(o + j, at + j * static_cast<std::int64_t>(sizeof(T)));
 }
 
 using TileTable = std::array<TileLoop, tile_ops>;
