@@ -6,12 +6,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
-#include <vector>
-
 #include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/run.hpp>
 #include <replicator/transport/in_process.hpp>
+#include <thread>
+#include <vector>
 
 namespace rc = replicator::collectives;
 namespace rt = replicator::transport;

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checker accepts every schedule of the library, and refuses every single mutation of small ones.
 #include <catch2/catch.hpp>
-
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
-#include <string>
-#include <tuple>
-#include <vector>
-
 #include <replicator/collectives/check.hpp>
 #include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/lower.hpp>
 #include <replicator/core/philox.hpp>
+#include <string>
+#include <tuple>
+#include <vector>
 
 namespace rc = replicator::collectives;
 
@@ -188,8 +186,8 @@ void mutate_instruction(rc::Schedule& mutant, rc::Instruction& i, const Report& 
   mutate_dependencies(mutant, i, report);
 }
 
-// Every single mutation: each instruction dropped, doubled, swapped with the next one, and each of its fields changed to
-// every other value in and just outside the range.
+// Every single mutation: each instruction dropped, doubled, swapped with the next one, and each of its fields changed
+// to every other value in and just outside the range.
 void for_each_mutant(const rc::Schedule& schedule, const Report& report) {
   rc::Schedule mutant = schedule;
   for (std::size_t r = 0; r < schedule.programs.size(); ++r)

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <vector>
-
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/core/philox.hpp>
+#include <vector>
 
 namespace rc = replicator::collectives;
 using replicator::DType;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-
 #include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/lower.hpp>
 #include <replicator/collectives/schedule.hpp>
@@ -42,6 +41,12 @@ TEST_CASE("owner_computes moves as many bytes as a ring on 2^k ranks, and little
       const rc::Schedule schedule = rc::owner_computes({ranks * per_rank, ranks});
       CHECK(rc::bytes_factor(schedule) == 1.0);
       CHECK(rc::steps(schedule) == 2);
+    }
+  for (int ranks = 2; ranks <= 16; ++ranks)
+    for (int replicas = ranks; replicas <= 40; ++replicas) {
+      int log2 = 0;
+      while ((1 << log2) < ranks) ++log2;
+      CHECK(rc::steps(rc::owner_computes({replicas, ranks})) <= 1 + log2);
     }
   CHECK(rc::bytes_factor(rc::owner_computes({8, 3})) == 1.25);
   CHECK(rc::bytes_factor(rc::owner_computes({64, 12})) == Approx(1.36).margin(0.005));

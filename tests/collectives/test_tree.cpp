@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-
+#include <replicator/collectives/tree.hpp>
 #include <set>
 #include <string>
 #include <vector>
-
-#include <replicator/collectives/tree.hpp>
 
 namespace rc = replicator::collectives;
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
-
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <replicator/transport/in_process.hpp>
 #include <string>
 #include <thread>
-
-#include <replicator/transport/in_process.hpp>
 
 namespace rt = replicator::transport;
 

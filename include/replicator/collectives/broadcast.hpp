@@ -12,9 +12,8 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
-
 #include <replicator/collectives/build.hpp>
+#include <vector>
 
 namespace replicator::collectives {
 

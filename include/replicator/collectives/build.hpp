@@ -3,11 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <replicator/collectives/schedule.hpp>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <replicator/collectives/schedule.hpp>
 
 namespace replicator::collectives::detail {
 

@@ -15,11 +15,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <replicator/collectives/schedule.hpp>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <replicator/collectives/schedule.hpp>
 
 namespace replicator::collectives {
 

@@ -6,12 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
-
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/collectives/schedule.hpp>
 #include <replicator/core/dtype.hpp>
 #include <replicator/transport/transport.hpp>
+#include <string>
 
 namespace replicator::collectives {
 

@@ -6,15 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <string>
-#include <vector>
-
 #include <replicator/collectives/all_gather.hpp>
 #include <replicator/collectives/broadcast.hpp>
 #include <replicator/collectives/direct.hpp>
 #include <replicator/collectives/owner_computes.hpp>
 #include <replicator/collectives/reduce_scatter.hpp>
 #include <replicator/collectives/ring.hpp>
+#include <string>
+#include <vector>
 
 namespace replicator::collectives {
 

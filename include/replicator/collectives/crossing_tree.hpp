@@ -4,11 +4,10 @@
 
 #include <cstddef>
 #include <limits>
-#include <utility>
-#include <vector>
-
 #include <replicator/collectives/build.hpp>
 #include <replicator/collectives/schedule.hpp>
+#include <utility>
+#include <vector>
 
 namespace replicator::collectives {
 

@@ -12,9 +12,8 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
-
 #include <replicator/collectives/crossing_tree.hpp>
+#include <vector>
 
 namespace replicator::collectives {
 

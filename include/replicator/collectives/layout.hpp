@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-
 #include <replicator/collectives/communicator.hpp>
 #include <replicator/collectives/schedule.hpp>
 

@@ -3,10 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <replicator/collectives/schedule.hpp>
 #include <utility>
 #include <vector>
-
-#include <replicator/collectives/schedule.hpp>
 
 namespace replicator::collectives {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs schedules that load nothing but inputs from peers ("direct", "all_gather", "flat_broadcast") for few bytes: every
-// rank copies its inputs into its mailbox, where the payload follows its sequence number, and reads those of all others.
+// Runs schedules that load nothing but inputs from peers ("direct", "all_gather", "flat_broadcast") for few bytes:
+// every rank copies its inputs into its mailbox, where the payload follows its sequence number, and reads those of all
+// others.
 //
 //   mailbox (two of them):  | sequence 8 B | - 8 B | payload ... |      up to 112 B are two cache lines
 //
@@ -12,9 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
-
 #include <replicator/collectives/prepared.hpp>
+#include <vector>
 
 namespace replicator::collectives {
 

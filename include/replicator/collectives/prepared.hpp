@@ -6,11 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string>
-
 #include <replicator/collectives/communicator.hpp>
 #include <replicator/collectives/layout.hpp>
 #include <replicator/collectives/reduction.hpp>
+#include <string>
 
 namespace replicator::collectives::detail {
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reduce-scatter over replicas that keeps T: replica b receives the reduction of block b of all replicas.
 //
-//   R = 3, D = 2      every replica: in = | b0 | b1 | b2 |      rank 0: out = | T(b0) | T(b1) |   rank 1: out = | T(b2) |
+//   R = 3, D = 2      every replica: in = | b0 | b1 | b2 |
+//                     rank 0: out = | T(b0) | T(b1) |     rank 1: out = | T(b2) |
 //
 // The first half of owner_computes with one chunk for every replica: the root of block b lies where replica b lies, the
 // other nodes of T where the fewest edges cross ranks.

@@ -5,12 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string>
-#include <type_traits>
-
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/reduction.hpp>
+#include <string>
+#include <type_traits>
 
 namespace replicator::collectives {
 

@@ -12,9 +12,8 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
-
 #include <replicator/collectives/build.hpp>
+#include <utility>
 
 namespace replicator::collectives {
 

@@ -6,14 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <type_traits>
-#include <utility>
-
 #include <replicator/collectives/communicator.hpp>
 #include <replicator/collectives/lower.hpp>
 #include <replicator/collectives/mailbox.hpp>
 #include <replicator/collectives/runner.hpp>
+#include <string>
+#include <type_traits>
+#include <utility>
 
 namespace replicator::collectives {
 
@@ -86,9 +85,9 @@ class TransportCommunicator final : public Communicator {
 
 }  // namespace detail
 
-// The communicator of one rank. Takes the transport, or a reference to one that outlives it. Schedules given to prepare()
-// must pass `check`. `piece_bytes` must be equal on every rank: a chunk is pipelined in pieces of at least this size.
-// Throws BuildError where transport and blocks differ in the number of ranks.
+// The communicator of one rank. Takes the transport, or a reference to one that outlives it. Schedules given to
+// prepare() must pass `check`. `piece_bytes` must be equal on every rank: a chunk is pipelined in pieces of at least
+// this size. Throws BuildError where transport and blocks differ in the number of ranks.
 template <class T>
 requires transport::Transport<std::remove_reference_t<T>> std::unique_ptr<Communicator> make_communicator(
     T&& transport, const ReplicaBlocks& blocks, std::size_t piece_bytes = default_piece_bytes) {

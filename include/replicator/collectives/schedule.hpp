@@ -13,13 +13,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <replicator/collectives/tree.hpp>
 #include <replicator/core/collective_kind.hpp>
 #include <replicator/core/error.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace replicator::collectives {
 

@@ -14,10 +14,9 @@
 #pragma once
 
 #include <cstddef>
+#include <replicator/core/error.hpp>
 #include <string>
 #include <vector>
-
-#include <replicator/core/error.hpp>
 
 namespace replicator::collectives {
 

@@ -10,13 +10,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/transport/transport.hpp>
+#include <string>
+#include <thread>
+#include <vector>
 
 namespace replicator::transport {
 
