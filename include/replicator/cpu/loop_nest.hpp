@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -125,13 +126,27 @@ class BroadcastOperand {
   }
 
   void fill(const std::byte* operand, std::byte* buffer, std::int64_t position, std::int64_t count) const {
-    while (count > 0) {
-      const std::int64_t inside = position % stretch_;
+    // One division per loop for the first stretch; from one stretch to the next the loops around it count on.
+    const std::size_t around = loops_.size() - (stretch_ == run_ ? 1 : 2);
+    std::array<std::int64_t, Shape::max_rank + Layout::max_blocks> index{};
+    std::int64_t inside = position % stretch_;
+    std::int64_t offset = offset_of(position - inside);
+    for (std::int64_t i = static_cast<std::int64_t>(around) - 1, rest = position / stretch_; i >= 0; --i) {
+      index[static_cast<std::size_t>(i)] = rest % loops_[static_cast<std::size_t>(i)].extent;
+      rest /= loops_[static_cast<std::size_t>(i)].extent;
+    }
+    while (true) {
       const std::int64_t n = std::min(count, stretch_ - inside);
-      fill_stretch(operand + static_cast<std::size_t>(offset_of(position - inside)) * element_, buffer, inside, n);
-      position += n;
-      count -= n;
+      fill_stretch(operand + offset * static_cast<std::int64_t>(element_), buffer, inside, n);
+      if ((count -= n) == 0) return;
       buffer += static_cast<std::size_t>(n) * element_;
+      inside = 0;
+      for (std::size_t i = around; i-- > 0;) {
+        offset += loops_[i].stride;
+        if (++index[i] < loops_[i].extent) break;
+        offset -= loops_[i].stride * loops_[i].extent;
+        index[i] = 0;
+      }
     }
   }
   void fill_stretch(const std::byte* from, std::byte* to, std::int64_t inside, std::int64_t n) const {

@@ -168,7 +168,8 @@ class TileProgram {
   // --- compilation -------------------------------------------------------------------------------------------------
   void compile(const Expression& expression) {
     auto terms = read_terms(expression);
-    for (auto& term : terms) merge_pair(terms, term);
+    if (compute_ == DType::float32)
+      for (auto& term : terms) merge_pair(terms, term);
     mark_live(expression, terms);
     emit(expression, terms);
   }

@@ -216,28 +216,22 @@ template <std::size_t index, class T>
   tile_loop<index, T>(out, a, b, c, n);
 }
 
-// A plain loop of sqrt() does not vectorise, because sqrt may set errno. (Not a template of the vector: nvcc refuses that.)
-inline void square_root_of_vector(float* out, const std::byte* in) {
-  typedef float Vector __attribute__((vector_size(16)));
-  Vector v;
-  std::memcpy(&v, in, sizeof v);
-  v = __builtin_ia32_sqrtps(v);
-  std::memcpy(out, &v, sizeof v);
-}
-inline void square_root_of_vector(double* out, const std::byte* in) {
-  typedef double Vector __attribute__((vector_size(16)));
-  Vector v;
-  std::memcpy(&v, in, sizeof v);
-  v = __builtin_ia32_sqrtpd(v);
-  std::memcpy(out, &v, sizeof v);
-}
-template <class T>
+// A plain loop of sqrt() does not vectorise, because sqrt may set errno. (nvcc's front end wants no dependent vectors.)
+using FloatVector = float __attribute__((vector_size(16)));
+using DoubleVector = double __attribute__((vector_size(16)));
+inline FloatVector square_roots(FloatVector v) { return __builtin_ia32_sqrtps(v); }
+inline DoubleVector square_roots(DoubleVector v) { return __builtin_ia32_sqrtpd(v); }
+
+template <class T, class Vector>
 void loop_square_root(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
-  constexpr std::int64_t vector = 16 / sizeof(T);
-  T* o = static_cast<T*>(out);
-  const std::byte* at = a.data;
-  for (T* const end = o + n; o != end; o += tile_group, at += a.step)
-    for (std::int64_t j = 0; j < tile_group; j += vector) square_root_of_vector(o + j, at + j * static_cast<std::int64_t>(sizeof(T)));
+  constexpr std::size_t group = tile_group * sizeof(T);
+  for (std::int64_t i = 0; i < n / tile_group; ++i)
+    for (std::size_t j = 0; j < group; j += sizeof(Vector)) {
+      Vector v;
+      std::memcpy(&v, a.data + i * a.step + j, sizeof(Vector));
+      v = square_roots(v);
+      std::memcpy(static_cast<std::byte*>(out) + static_cast<std::size_t>(i) * group + j, &v, sizeof(Vector));
+    }
 }
 
 using TileTable = std::array<TileLoop, tile_ops>;
@@ -245,8 +239,10 @@ using TileTable = std::array<TileLoop, tile_ops>;
 template <std::size_t index, class T, InstructionLevel level>
 constexpr TileLoop tile_loop_of() {
   constexpr auto op = static_cast<ScalarOp>(index);
-  if constexpr (op <= ScalarOp::constant || (std::is_integral_v<T> && needs_floating(op))) return nullptr;
-  else if constexpr (op == ScalarOp::square_root) return &loop_square_root<T>;
+  constexpr bool pair = index >= static_cast<std::size_t>(TileOp::first_pair);
+  if constexpr (op <= ScalarOp::constant || (std::is_integral_v<T> && needs_floating(op)) || (pair && !std::is_same_v<T, float>))
+    return nullptr;
+  else if constexpr (op == ScalarOp::square_root) return &loop_square_root<T, std::conditional_t<std::is_same_v<T, float>, FloatVector, DoubleVector>>;
   else if constexpr (level == InstructionLevel::avx512) return &loop_avx512<index, T>;
   else if constexpr (level == InstructionLevel::avx2) return &loop_avx2<index, T>;
   else return &loop_baseline<index, T>;
@@ -261,7 +257,7 @@ inline constexpr TileTable tile_table = make_tile_table<T, level>(std::make_inde
 }  // namespace detail
 
 // The loop of `op` on elements of `compute`; null where the operation is not defined on them. To keep the user's
-// compile time down, double has no loops of its own for AVX-512, and integers have only baseline ones.
+// compile time down, only float has pairs and loops of its own for AVX-512, and integers have only baseline ones.
 inline TileLoop tile_loop(DType compute, TileOp op, InstructionLevel level) {
   using enum InstructionLevel;
   const auto i = static_cast<std::size_t>(op);
