@@ -132,6 +132,7 @@ int main(int argc, char** argv) {
       total.alone += times.alone;
       total.with_copies += times.with_copies;
     }
-    std::printf("%8d %20.1f %20.1f\n", threads, static_cast<double>(batch) / total.alone, static_cast<double>(batch) / total.with_copies);
+    std::printf("%8d %20.1f %20.1f\n", threads, static_cast<double>(batch) / total.alone,
+                static_cast<double>(batch) / total.with_copies);
   }
 }

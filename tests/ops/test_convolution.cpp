@@ -34,8 +34,10 @@ TEST_CASE("the gradients of convolution agree with differences to second order")
 }
 
 TEST_CASE("the gradients of both transposes agree with differences to second order") {
-  const auto c = convolution_case({2, 4, 6, 5}, {6, 2, 3, 2}, {.stride = {2, 1}, .padding = {{1, 0}, {0, 1}}, .groups = 2});
-  const auto x = random_array<double>(c.x, 1).any(), w = random_array<double>(c.w, 2).any(), dy = random_array<double>(c.y, 3).any();
+  const auto c =
+      convolution_case({2, 4, 6, 5}, {6, 2, 3, 2}, {.stride = {2, 1}, .padding = {{1, 0}, {0, 1}}, .groups = 2});
+  const auto x = random_array<double>(c.x, 1).any(), w = random_array<double>(c.w, 2).any(),
+             dy = random_array<double>(c.y, 3).any();
   const Function data = [&](Graph& graph, std::span<const AnyTensor> in) {
     return compute(graph, ConvolutionBackwardData{c.options, c.x}, {in[0], in[1]}, {});
   };
@@ -85,7 +87,8 @@ TEST_CASE("convolution says which extents do not fit, and where") {
              Contains("replica 2: convolution at test_convolution.cpp:") &&
                  Contains("x has 64 channels, but the weights [128, 32, 3, 3] with groups 1 take 32"));
   CHECK_THAT(message(input(graph, w, 1), {.groups = 3}), Contains("128 output channels, which 3 groups do not divide"));
-  CHECK_THAT(message(input(graph, tall, 1), {}), Contains("a window of 9 does not fit an extent of 8 with padding 0, 0"));
+  CHECK_THAT(message(input(graph, tall, 1), {}),
+             Contains("a window of 9 does not fit an extent of 8 with padding 0, 0"));
   CHECK_THAT(message(input(graph, flat, 1), {}), Contains("found [1, 64, 8, 8] and [8, 8]"));
   CHECK_THAT(message(input(graph, w, 1), {.stride = {0, 1}, .groups = 2}), Contains("stride 0"));
   CHECK_THROWS_WITH(convolution(image, input(graph, w, 1), input(graph, bias, 2), {.groups = 2}),

@@ -21,7 +21,8 @@ TEST_CASE("argmax gives the first place of the maximum along any axis, in any dt
       PhiloxStream random{shape.rank(), 5};
       for (auto& value : x) value = static_cast<T>(random.below(3));
       Graph graph;
-      const auto places = doubles(evaluate(argmax(input(graph, x, 0), static_cast<std::int64_t>(axis)), std::vector{x.any()}));
+      const auto places =
+          doubles(evaluate(argmax(input(graph, x, 0), static_cast<std::int64_t>(axis)), std::vector{x.any()}));
       std::size_t next = 0;
       Shape rest = shape;
       rest[axis] = 1;

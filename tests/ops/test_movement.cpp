@@ -51,7 +51,8 @@ void for_each_dtype(F&& check) {
 AxisValues draw_permutation(std::size_t rank) {
   AxisValues permutation(rank);
   std::iota(permutation.begin(), permutation.end(), 0);
-  for (std::size_t i = rank; i > 1; --i) std::swap(permutation[i - 1], permutation[static_cast<std::size_t>(in(0, static_cast<std::int64_t>(i) - 1))]);
+  for (std::size_t i = rank; i > 1; --i)
+    std::swap(permutation[i - 1], permutation[static_cast<std::size_t>(in(0, static_cast<std::int64_t>(i) - 1))]);
   return permutation;
 }
 
@@ -140,7 +141,8 @@ TEST_CASE("concat puts parts one after the other, and slices give them back") {
     const AnyArray whole = run(Concat{static_cast<std::int64_t>(axis)}, parts);
     std::int64_t first = 0;
     for (const auto& part : parts) {
-      Slice slice{AxisValues(shape.rank(), 0), AxisValues(whole.shape().begin(), whole.shape().end()), AxisValues(shape.rank(), 1)};
+      Slice slice{AxisValues(shape.rank(), 0), AxisValues(whole.shape().begin(), whole.shape().end()),
+                  AxisValues(shape.rank(), 1)};
       slice.begin[axis] = first;
       slice.end[axis] = first += part.shape()[axis];
       RC_ASSERT(doubles(run(slice, {whole})) == doubles(part));
@@ -157,14 +159,17 @@ TEST_CASE("the gradients of movement agree with differences") {
     const Pad pad = draw_pad(shape);
     const auto x = random_array<double>(shape, 1).any();
     const auto error = [&](const AnyOperation& op) {
-      return gradient_error([&](Graph& graph, std::span<const AnyTensor> xs) { return compute(graph, op, {xs[0]}, {}); }, {x}, 1);
+      return gradient_error(
+          [&](Graph& graph, std::span<const AnyTensor> xs) { return compute(graph, op, {xs[0]}, {}); }, {x}, 1);
     };
     RC_ASSERT(error(Transpose{permutation}) < 1e-8);
     RC_ASSERT(error(slice) < 1e-8);
     if (shape.elements() > 0) RC_ASSERT(error(pad) < 1e-8);
     if (shape.rank() == 0) return;
     const auto axis = in(0, static_cast<std::int64_t>(shape.rank()) - 1);
-    const Function joined = [&](Graph& graph, std::span<const AnyTensor> xs) { return compute(graph, Concat{axis}, {xs[0], xs[1], xs[0]}, {}); };
+    const Function joined = [&](Graph& graph, std::span<const AnyTensor> xs) {
+      return compute(graph, Concat{axis}, {xs[0], xs[1], xs[0]}, {});
+    };
     RC_ASSERT(gradient_error(joined, {x, random_array<double>(shape, 2).any()}, 1) < 1e-8);
   }));
 }
@@ -202,11 +207,14 @@ TEST_CASE("movement says what does not fit, and where") {
   const auto x = Tensor<float>{input(graph, {DType::float32, {2, 3}}, 0)};
   const auto y = Tensor<float>{input(graph, {DType::float32, {4, 4}}, 1)};
   using Catch::Matchers::Contains;
-  CHECK_THROWS_WITH(transpose(x, {0, 0}), Contains("transpose at test_movement.cpp:") && Contains("each of the axes 0 to 1 once"));
+  CHECK_THROWS_WITH(transpose(x, {0, 0}),
+                    Contains("transpose at test_movement.cpp:") && Contains("each of the axes 0 to 1 once"));
   CHECK_THROWS_WITH(transpose(x, {0}), Contains("found 1 values of permutation for float32[2, 3]"));
-  CHECK_THROWS_WITH(slice(x, {0, 0}, {2, 4}), Contains("asked for elements 0 to 4 in steps of 1 of axis 1 of float32[2, 3]"));
+  CHECK_THROWS_WITH(slice(x, {0, 0}, {2, 4}),
+                    Contains("asked for elements 0 to 4 in steps of 1 of axis 1 of float32[2, 3]"));
   CHECK_THROWS_WITH(pad(x, {0, -1}, {0, 0}), Contains("asked to pad axis 1 by -1 and 0"));
-  CHECK_THROWS_WITH(concat({x, y}, 0), Contains("concat at test_movement.cpp:") && Contains("found float32[2, 3] and float32[4, 4]"));
+  CHECK_THROWS_WITH(concat({x, y}, 0),
+                    Contains("concat at test_movement.cpp:") && Contains("found float32[2, 3] and float32[4, 4]"));
   CHECK_THROWS_WITH(concat({x, x}, 2), Contains("asked for axis 2 of a tensor of 2 dimensions"));
   CHECK_THROWS_WITH(reshape(x, {4, -1}), Contains("reshape at test_movement.cpp:") && Contains("cannot be found"));
   CHECK_THROWS_WITH(squeeze(x, 1), Contains("squeeze at test_movement.cpp:") && Contains("not of extent 1"));

@@ -31,7 +31,8 @@ TEST_CASE("channels that do not fill the blocks of a layout change nothing and l
   for (const std::int64_t channels : {3, 10, 17, 64})
     for (const std::int64_t outputs : {10, 16, 33})
       for (const std::int64_t stride : {1, 2}) {
-        const auto c = convolution_case({2, channels, 9, 7}, {outputs, channels, 3, 3}, {.stride = {stride, stride}, .padding = {1, 1}});
+        const auto c = convolution_case({2, channels, 9, 7}, {outputs, channels, 3, 3},
+                                        {.stride = {stride, stride}, .padding = {1, 1}});
         CAPTURE(c.text());
         CHECK(convolution_error<float>(c, library) < 1e-5);
       }
@@ -66,7 +67,8 @@ TEST_CASE("a layer takes its image in the layout in which the layer before it le
 TEST_CASE("the layouts that oneDNN chooses survive the way through core/layout.hpp") {
   using namespace cpu::onednn;
   const Shape shape{20, 10, 3, 3};
-  for (const auto tag : {dnnl_nchw, dnnl_nChw16c, dnnl_nChw8c, dnnl_nhwc, dnnl_OIhw16i16o, dnnl_OIhw4i16o4i, dnnl_Oihw16o, dnnl_hwio}) {
+  for (const auto tag :
+       {dnnl_nchw, dnnl_nChw16c, dnnl_nChw8c, dnnl_nhwc, dnnl_OIhw16i16o, dnnl_OIhw4i16o4i, dnnl_Oihw16o, dnnl_hwio}) {
     dnnl_memory_desc_t memory;
     require(dnnl_memory_desc_init_by_tag(&memory, 4, shape.begin(), dnnl_f32, tag), "init");
     const auto layout = layout_of(memory);
@@ -88,7 +90,8 @@ TEST_CASE("a reorder moves every element and leaves the padding zero") {
     const auto back = cpu::onednn::make_reorder(plain.type, layout, Layout{}, 1);
     Held blocked = held(plain.type, layout), again = held(plain.type, Layout{});
     std::memset(blocked.data(), 0xFF, blocked.memory.size_bytes());
-    AnyArray scratch{{DType::uint8, Shape{static_cast<std::int64_t>(std::max(there->scratch_bytes, back->scratch_bytes))}}};
+    AnyArray scratch{
+        {DType::uint8, Shape{static_cast<std::int64_t>(std::max(there->scratch_bytes, back->scratch_bytes))}}};
     const std::byte* from[] = {plain.memory.data(), blocked.data()};
     std::byte* to[] = {blocked.data(), again.data()};
     there->run({from, to, scratch.data(), {}, nullptr});
@@ -100,7 +103,8 @@ TEST_CASE("a reorder moves every element and leaves the padding zero") {
 
 TEST_CASE("equal convolutions give equal bits, from one primitive or another, at any address") {
   const auto c = convolution_case({4, 24, 14, 14}, {40, 24, 3, 3}, {.padding = {1, 1}});
-  const auto x = random_array<float>(c.x, 1).any(), w = random_array<float>(c.w, 2).any(), dy = random_array<float>(c.y, 3).any();
+  const auto x = random_array<float>(c.x, 1).any(), w = random_array<float>(c.w, 2).any(),
+             dy = random_array<float>(c.y, 3).any();
   for (const int threads : {1, 2}) {
     auto options = library;
     options.threads = threads;

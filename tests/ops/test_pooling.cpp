@@ -79,20 +79,23 @@ PoolingResults by_definition(const PoolingCase& c, const AnyArray& x, const AnyA
     r.maximum.push_back(xs[best]);
     r.spread[best] += dys[i];
     r.picked.push_back(us[best]);
-    r.average.push_back(std::accumulate(w.begin(), w.end(), 0.0, [&](double sum, auto at) { return sum + xs[at]; }) / count);
+    r.average.push_back(std::accumulate(w.begin(), w.end(), 0.0, [&](double sum, auto at) { return sum + xs[at]; }) /
+                        count);
     for (const auto at : w) r.shared[at] += dys[i] / count;
   }
   return r;
 }
 
-// The largest difference between kernels and definition. x is offered in `layout`; few different values, so that maxima tie.
+// The largest difference between kernels and definition. x is offered in `layout`; few different values, so that maxima
+// tie.
 template <Element T>
 double pooling_error(const PoolingCase& c, const Layout& layout = {}, int threads = 1) {
   auto x = random_array<T>(c.x, 1);
   for (auto& value : x) value = static_cast<T>(static_cast<int>(value * 3));
   const auto u = random_array<T>(c.x, 2).any(), dy = random_array<T>(c.y, 3).any();
   const auto expected = by_definition(c, x.any(), u, dy);
-  const auto error = [&](const AnyOperation& op, std::vector<Held> in, const Shape& shape, const std::vector<double>& values) {
+  const auto error = [&](const AnyOperation& op, std::vector<Held> in, const Shape& shape,
+                         const std::vector<double>& values) {
     const TensorType type{dtype_of<T>, shape};
     const auto found = run_kernel(op, std::move(in), {&type, 1}, {.threads = threads})[0];
     return largest_difference(array_of(found), array_of(type, values));
@@ -120,7 +123,8 @@ TEST_CASE("pooling takes blocked channels and channels last as they are") {
   REQUIRE(rc::check("layouts", [] {
     const auto c = draw_pooling({3, 8, 10, 16, 17, 24});
     RC_LOG(c.text());
-    for (const auto& layout : {cpu::detail::channel_blocks(c.x, 8), cpu::detail::channel_blocks(c.x, 16), cpu::detail::channels_last(c.x)}) {
+    for (const auto& layout :
+         {cpu::detail::channel_blocks(c.x, 8), cpu::detail::channel_blocks(c.x, 16), cpu::detail::channels_last(c.x)}) {
       RC_ASSERT(pooling_error<float>(c, layout) < 1e-6);
       RC_ASSERT(pooling_error<double>(c, layout, 2) < 1e-15);
     }
@@ -148,7 +152,9 @@ TEST_CASE("the gradients of pooling agree with differences to second order") {
     // Whole numbers far apart: no small step changes which is the largest.
     Array<double> x{c.x};
     for (std::int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>((i * 7919) % 10007);
-    const Function maximum = [&](Graph& graph, std::span<const AnyTensor> in) { return compute(graph, MaxPool{c.options}, {in[0]}, {}); };
+    const Function maximum = [&](Graph& graph, std::span<const AnyTensor> in) {
+      return compute(graph, MaxPool{c.options}, {in[0]}, {});
+    };
     const Function average = [&](Graph& graph, std::span<const AnyTensor> in) {
       return compute(graph, AveragePool{c.options}, {in[0]}, {});
     };
@@ -165,7 +171,8 @@ TEST_CASE("the gradients of pooling agree with differences to second order") {
 
 TEST_CASE("the transposes of pooling have gradients themselves") {
   const auto c = pooling_case({1, 2, 5, 4}, {.window = {3, 2}, .stride = {1, 2}, .padding = {1, 0}});
-  const auto x = random_array<double>(c.x, 1).any(), dy = random_array<double>(c.y, 2).any(), u = random_array<double>(c.x, 3).any();
+  const auto x = random_array<double>(c.x, 1).any(), dy = random_array<double>(c.y, 2).any(),
+             u = random_array<double>(c.x, 3).any();
   const Function spread = [&](Graph& graph, std::span<const AnyTensor> in) {
     return compute(graph, MaxPoolSpread{c.options}, {constant_node(graph, x, {}), in[0]}, {});
   };
@@ -197,14 +204,17 @@ TEST_CASE("the global average is the mean over both spatial axes") {
   const auto found = doubles(evaluate(global_average_pool(input(graph, x, 0)), std::vector{x.any()}));
   REQUIRE(found.size() == 6);
   for (std::int64_t i = 0; i < 6; ++i)
-    CHECK(found[static_cast<std::size_t>(i)] == Approx(std::accumulate(x.data() + 20 * i, x.data() + 20 * (i + 1), 0.0) / 20));
+    CHECK(found[static_cast<std::size_t>(i)] ==
+          Approx(std::accumulate(x.data() + 20 * i, x.data() + 20 * (i + 1), 0.0) / 20));
 }
 
 TEST_CASE("pooling says which extents do not fit") {
   Graph graph;
   const auto x = Tensor<float>{input(graph, {DType::float32, {1, 1, 4, 4}}, 0)};
   using Catch::Matchers::Contains;
-  CHECK_THROWS_WITH(max_pool(x, {.window = {5, 1}}), Contains("max_pool at test_pooling.cpp:") && Contains("a window of 5 does not fit"));
-  CHECK_THROWS_WITH(average_pool(x, {.window = {2, 2}, .padding = {2, 0}}), Contains("leaves windows of 2 without an element"));
+  CHECK_THROWS_WITH(max_pool(x, {.window = {5, 1}}),
+                    Contains("max_pool at test_pooling.cpp:") && Contains("a window of 5 does not fit"));
+  CHECK_THROWS_WITH(average_pool(x, {.window = {2, 2}, .padding = {2, 0}}),
+                    Contains("leaves windows of 2 without an element"));
   CHECK_THROWS_WITH(max_pool(Tensor<float>{input(graph, {DType::float32, {4, 4}}, 0)}, {}), Contains("found [4, 4]"));
 }

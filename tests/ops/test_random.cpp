@@ -20,7 +20,8 @@ constexpr StepContext somewhere{.seed = 0x123456789ABCDEF0u, .step = 0x500000007
 std::vector<double> draw(Distribution distribution, DType dtype, const Shape& shape, std::uint32_t trace_index = 9,
                          const StepContext& context = somewhere) {
   const TensorType type{dtype, shape};
-  return doubles(array_of(run_kernel(Random{distribution, type, trace_index}, {}, {&type, 1}, {.context = context})[0]));
+  return doubles(
+      array_of(run_kernel(Random{distribution, type, trace_index}, {}, {&type, 1}, {.context = context})[0]));
 }
 
 PhiloxCounter block_of(std::uint32_t block, std::uint32_t trace_index = 9) {
@@ -34,7 +35,9 @@ Moments moments(const std::vector<double>& values) {
   const auto n = static_cast<double>(values.size());
   Moments m;
   m.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
-  m.variance = std::accumulate(values.begin(), values.end(), 0.0, [&](double sum, double v) { return sum + (v - m.mean) * (v - m.mean); }) / n;
+  m.variance = std::accumulate(values.begin(), values.end(), 0.0,
+                               [&](double sum, double v) { return sum + (v - m.mean) * (v - m.mean); }) /
+               n;
   return m;
 }
 
@@ -67,9 +70,12 @@ TEST_CASE("normal numbers are those of Box and Muller") {
     };
     const auto block = block_of(static_cast<std::uint32_t>(i / 4));
     const std::size_t p = i % 4 / 2 * 2;
-    REQUIRE(single[i] == Approx(pair(((block[p] >> 8) + 1) * 0x1p-24, (block[p + 1] >> 8) * 0x1p-24, i)).margin(3e-6).epsilon(3e-6));
+    REQUIRE(single[i] ==
+            Approx(pair(((block[p] >> 8) + 1) * 0x1p-24, (block[p + 1] >> 8) * 0x1p-24, i)).margin(3e-6).epsilon(3e-6));
     const auto wide = block_of(static_cast<std::uint32_t>(i / 2));
-    const auto whole = [&](std::size_t k) { return static_cast<double>(((std::uint64_t{wide[k]} << 32) | wide[k + 1]) >> 11); };
+    const auto whole = [&](std::size_t k) {
+      return static_cast<double>(((std::uint64_t{wide[k]} << 32) | wide[k + 1]) >> 11);
+    };
     REQUIRE(twofold[i] == Approx(pair((whole(0) + 1) * 0x1p-53, whole(2) * 0x1p-53, i)).margin(1e-14).epsilon(1e-14));
   }
 }
@@ -78,8 +84,10 @@ TEST_CASE("the bits do not depend on the shape or on the instruction level") {
   const auto flat = draw(Distribution::normal, DType::float32, {12 * 31});
   CHECK(draw(Distribution::normal, DType::float32, {4, 3, 31}) == flat);
   std::vector<float> baseline(flat.size()), best(flat.size());
-  cpu::detail::random_baseline<Distribution::normal, float>({1, 2, 3, 4}, {5, 6}, baseline.data(), static_cast<std::int64_t>(flat.size()));
-  cpu::detail::random_loop<Distribution::normal, float>()({1, 2, 3, 4}, {5, 6}, best.data(), static_cast<std::int64_t>(flat.size()));
+  cpu::detail::random_baseline<Distribution::normal, float>({1, 2, 3, 4}, {5, 6}, baseline.data(),
+                                                            static_cast<std::int64_t>(flat.size()));
+  cpu::detail::random_loop<Distribution::normal, float>()({1, 2, 3, 4}, {5, 6}, best.data(),
+                                                          static_cast<std::int64_t>(flat.size()));
   CHECK(std::memcmp(baseline.data(), best.data(), 4 * flat.size()) == 0);
 }
 
@@ -120,7 +128,8 @@ TEST_CASE("uniform and normal have the moments that were asked for") {
   const auto z = doubles(evaluate(normal(graph, {200, 100}, 5.0f, 2.0f), {}));
   CHECK(moments(z).mean == Approx(5).margin(0.05));
   CHECK(moments(z).variance == Approx(4).epsilon(0.05));
-  CHECK(std::count_if(z.begin(), z.end(), [](double v) { return std::abs(v - 5) < 2; }) == Approx(0.6827 * 20000).epsilon(0.02));
+  CHECK(std::count_if(z.begin(), z.end(), [](double v) { return std::abs(v - 5) < 2; }) ==
+        Approx(0.6827 * 20000).epsilon(0.02));
 }
 
 TEST_CASE("dropout keeps the mean, and its gradient passes where an element was kept") {
@@ -144,7 +153,8 @@ TEST_CASE("a rate of 0 leaves x alone, and 1 is refused") {
   Graph graph;
   const auto x = input(graph, Array<float>{{2}}, 0);
   CHECK(dropout(x, 0).any().value() == x.any().value());
-  CHECK_THROWS_WITH(dropout(x, 1), Catch::Matchers::Contains("dropout at test_random.cpp:") && Catch::Matchers::Contains("less than 1"));
+  CHECK_THROWS_WITH(dropout(x, 1), Catch::Matchers::Contains("dropout at test_random.cpp:") &&
+                                       Catch::Matchers::Contains("less than 1"));
 }
 
 TEST_CASE("random nodes vary between replicas") {

@@ -53,22 +53,24 @@ inline ConvolutionCase draw_convolution(const std::vector<std::int64_t>& channel
 template <class F>
 void for_each_product(const ConvolutionCase& c, F&& f) {
   const auto& o = c.options;
-  for_each_index(Shape{c.y[0], c.y[1], c.y[2], c.y[3], c.w[1], c.w[2], c.w[3]}, [&](const std::vector<std::int64_t>& i) {
-    const std::int64_t row = i[2] * o.stride[0] + i[5] * o.dilation[0] - o.padding.low[0];
-    const std::int64_t column = i[3] * o.stride[1] + i[6] * o.dilation[1] - o.padding.low[1];
-    if (row < 0 || row >= c.x[2] || column < 0 || column >= c.x[3]) return;
-    const std::int64_t channel = i[1] / (c.w[0] / o.groups) * c.w[1] + i[4];
-    f(static_cast<std::size_t>(((i[0] * c.x[1] + channel) * c.x[2] + row) * c.x[3] + column),
-      static_cast<std::size_t>(((i[1] * c.w[1] + i[4]) * c.w[2] + i[5]) * c.w[3] + i[6]),
-      static_cast<std::size_t>(((i[0] * c.y[1] + i[1]) * c.y[2] + i[2]) * c.y[3] + i[3]));
-  });
+  for_each_index(Shape{c.y[0], c.y[1], c.y[2], c.y[3], c.w[1], c.w[2], c.w[3]},
+                 [&](const std::vector<std::int64_t>& i) {
+                   const std::int64_t row = i[2] * o.stride[0] + i[5] * o.dilation[0] - o.padding.low[0];
+                   const std::int64_t column = i[3] * o.stride[1] + i[6] * o.dilation[1] - o.padding.low[1];
+                   if (row < 0 || row >= c.x[2] || column < 0 || column >= c.x[3]) return;
+                   const std::int64_t channel = i[1] / (c.w[0] / o.groups) * c.w[1] + i[4];
+                   f(static_cast<std::size_t>(((i[0] * c.x[1] + channel) * c.x[2] + row) * c.x[3] + column),
+                     static_cast<std::size_t>(((i[1] * c.w[1] + i[4]) * c.w[2] + i[5]) * c.w[3] + i[6]),
+                     static_cast<std::size_t>(((i[0] * c.y[1] + i[1]) * c.y[2] + i[2]) * c.y[3] + i[3]));
+                 });
 }
 
 // y = C(x, w), dx = D(dy, w), dw = W(x, dy) by the definition.
 struct ConvolutionResults {
   AnyArray y, dx, dw;
 };
-inline ConvolutionResults by_definition(const ConvolutionCase& c, const AnyArray& x, const AnyArray& w, const AnyArray& dy) {
+inline ConvolutionResults by_definition(const ConvolutionCase& c, const AnyArray& x, const AnyArray& w,
+                                        const AnyArray& dy) {
   const auto xs = doubles(x), ws = doubles(w), dys = doubles(dy);
   std::vector<double> y(dys.size()), dx(xs.size()), dw(ws.size());
   for_each_product(c, [&](std::size_t xi, std::size_t wi, std::size_t yi) {

@@ -27,7 +27,8 @@ struct MatmulCase {
 inline MatmulCase draw_matmul(std::int64_t largest) {
   const auto extent = [&] { return *rc::gen::inRange<std::int64_t>(1, largest + 1); };
   const auto yes = [] { return *rc::gen::arbitrary<bool>(); };
-  const std::int64_t rows = extent(), columns = extent(), depth = extent(), batch = *rc::gen::inRange<std::int64_t>(0, 4);
+  const std::int64_t rows = extent(), columns = extent(), depth = extent(),
+                     batch = *rc::gen::inRange<std::int64_t>(0, 4);
   MatmulCase c{{yes(), yes()}, {}, {}};
   if (batch > 0) c.a.push_back(batch), c.b.push_back(batch);
   c.a.push_back(c.op.transpose_a ? depth : rows);
@@ -49,8 +50,10 @@ double matmul_error(const MatmulCase& c, const EvaluateOptions& options = {}) {
   for_each_index(Shape{e.batch, e.rows, e.columns}, [&](const std::vector<std::int64_t>& i) {
     double sum = 0;
     for (std::int64_t k = 0; k < e.depth; ++k)
-      sum += as[static_cast<std::size_t>(i[0] * e.rows * e.depth + (c.op.transpose_a ? k * e.rows + i[1] : i[1] * e.depth + k))] *
-             bs[static_cast<std::size_t>(i[0] * e.depth * e.columns + (c.op.transpose_b ? i[2] * e.depth + k : k * e.columns + i[2]))];
+      sum += as[static_cast<std::size_t>(i[0] * e.rows * e.depth +
+                                         (c.op.transpose_a ? k * e.rows + i[1] : i[1] * e.depth + k))] *
+             bs[static_cast<std::size_t>(i[0] * e.depth * e.columns +
+                                         (c.op.transpose_b ? i[2] * e.depth + k : k * e.columns + i[2]))];
     y.push_back(sum);
   });
   const AnyOperation op = c.op;

@@ -42,7 +42,8 @@ void for_each_row(const ConvolutionShapes& s, F&& row) {
         const std::int64_t y_plane = (n * s.y[1] + oc) * s.y[2] * s.y[3];
         for (std::int64_t kh = 0; kh < s.w[2]; ++kh)
           for (std::int64_t kw = 0; kw < s.w[3]; ++kw) {
-            const std::int64_t down = kh * o.dilation[0] - o.padding.low[0], right = kw * o.dilation[1] - o.padding.low[1];
+            const std::int64_t down = kh * o.dilation[0] - o.padding.low[0],
+                               right = kw * o.dilation[1] - o.padding.low[1];
             const TapRange rows = tap_range(s.x[2], s.y[2], o.stride[0], down);
             const TapRange columns = tap_range(s.x[3], s.y[3], o.stride[1], right);
             const std::int64_t w = ((oc * inputs + ic) * s.w[2] + kh) * s.w[3] + kw;
@@ -111,11 +112,17 @@ inline ConvolutionShapes shapes_of(const ConvolutionBackwardWeights& op, const K
 }
 
 template <class T>
-constexpr ConvolutionLoop<T> loop_of(const Convolution*) { return &convolve<T>; }
+constexpr ConvolutionLoop<T> loop_of(const Convolution*) {
+  return &convolve<T>;
+}
 template <class T>
-constexpr ConvolutionLoop<T> loop_of(const ConvolutionBackwardData*) { return &convolve_backward_data<T>; }
+constexpr ConvolutionLoop<T> loop_of(const ConvolutionBackwardData*) {
+  return &convolve_backward_data<T>;
+}
 template <class T>
-constexpr ConvolutionLoop<T> loop_of(const ConvolutionBackwardWeights*) { return &convolve_backward_weights<T>; }
+constexpr ConvolutionLoop<T> loop_of(const ConvolutionBackwardWeights*) {
+  return &convolve_backward_weights<T>;
+}
 
 template <class Op>
 std::unique_ptr<Executable> make_convolution_loops(const KernelRequest& request) {
@@ -138,7 +145,8 @@ inline constexpr Kernel convolution_loops{"convolution loops", &detail::make_con
 
 inline const bool convolution_loops_registered =
     register_kernel<Convolution>(DeviceKind::cpu, KernelTier::reference, &convolution_loops<Convolution>) &&
-    register_kernel<ConvolutionBackwardData>(DeviceKind::cpu, KernelTier::reference, &convolution_loops<ConvolutionBackwardData>) &&
+    register_kernel<ConvolutionBackwardData>(DeviceKind::cpu, KernelTier::reference,
+                                             &convolution_loops<ConvolutionBackwardData>) &&
     register_kernel<ConvolutionBackwardWeights>(DeviceKind::cpu, KernelTier::reference,
                                                 &convolution_loops<ConvolutionBackwardWeights>);
 

@@ -19,7 +19,8 @@ struct AroundAxis {
 };
 inline AroundAxis around_axis(const Shape& shape, std::size_t axis) {
   AroundAxis result;
-  for (std::size_t i = 0; i < shape.rank(); ++i) (i < axis ? result.outer : i == axis ? result.extent : result.inner) *= shape[i];
+  for (std::size_t i = 0; i < shape.rank(); ++i)
+    (i < axis ? result.outer : i == axis ? result.extent : result.inner) *= shape[i];
   return result;
 }
 
@@ -56,12 +57,14 @@ class ArgMaxLoops final : public Executable {
 inline std::unique_ptr<Executable> make_argmax(const KernelRequest& request) {
   const auto& x = request.inputs[0];
   const auto shape = around_axis(x.shape, static_cast<std::size_t>(request.operation.get<ArgMax>()->axis));
-  return visit_dtype(x.dtype, [&]<class T>() -> std::unique_ptr<Executable> { return std::make_unique<ArgMaxLoops<T>>(shape); });
+  return visit_dtype(x.dtype,
+                     [&]<class T>() -> std::unique_ptr<Executable> { return std::make_unique<ArgMaxLoops<T>>(shape); });
 }
 
 }  // namespace detail
 
 inline constexpr Kernel argmax_loops{"argmax loops", &detail::make_argmax};
-inline const bool argmax_loops_registered = register_kernel<ArgMax>(DeviceKind::cpu, KernelTier::reference, &argmax_loops);
+inline const bool argmax_loops_registered =
+    register_kernel<ArgMax>(DeviceKind::cpu, KernelTier::reference, &argmax_loops);
 
 }  // namespace replicator::cpu

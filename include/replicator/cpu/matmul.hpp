@@ -80,6 +80,7 @@ inline std::unique_ptr<Executable> make_matmul_loops(const KernelRequest& reques
 }  // namespace detail
 
 inline constexpr Kernel matmul_loops{"matmul loops", &detail::make_matmul_loops};
-inline const bool matmul_loops_registered = register_kernel<Matmul>(DeviceKind::cpu, KernelTier::reference, &matmul_loops);
+inline const bool matmul_loops_registered =
+    register_kernel<Matmul>(DeviceKind::cpu, KernelTier::reference, &matmul_loops);
 
 }  // namespace replicator::cpu

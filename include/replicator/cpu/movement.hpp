@@ -26,7 +26,8 @@ struct StridedCopy {
 
 template <class Word>
 void copy_row(const Word* in, std::int64_t in_stride, Word* out, std::int64_t out_stride, std::int64_t count) {
-  if (in_stride == 1 && out_stride == 1) std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(Word));
+  if (in_stride == 1 && out_stride == 1)
+    std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(Word));
   else
     for (std::int64_t i = 0; i < count; ++i) out[i * out_stride] = in[i * in_stride];
 }
@@ -39,7 +40,8 @@ void copy_box(const StridedCopy& c, std::size_t axis, const Word* in, Word* out)
   } else if (axis + 1 == rank) {
     copy_row(in, c.source[axis], out, c.destination[axis], c.box[axis]);
   } else {
-    for (std::int64_t i = 0; i < c.box[axis]; ++i) copy_box(c, axis + 1, in + i * c.source[axis], out + i * c.destination[axis]);
+    for (std::int64_t i = 0; i < c.box[axis]; ++i)
+      copy_box(c, axis + 1, in + i * c.source[axis], out + i * c.destination[axis]);
   }
 }
 
@@ -51,8 +53,10 @@ inline StridedCopy merged(const StridedCopy& c) {
     const std::size_t last = result.box.rank() - 1;
     const bool joins = result.box.rank() > 0 && result.source[last] == c.source[axis] * c.box[axis] &&
                        result.destination[last] == c.destination[axis] * c.box[axis];
-    if (joins) result.box[last] *= c.box[axis];
-    else result.box.push_back(c.box[axis]);
+    if (joins)
+      result.box[last] *= c.box[axis];
+    else
+      result.box.push_back(c.box[axis]);
     const std::size_t at = result.box.rank() - 1;
     result.source[at] = c.source[axis];
     result.destination[at] = c.destination[axis];
@@ -85,10 +89,11 @@ class StridedCopies final : public Executable {
 };
 
 // Elements are moved as words of their size; `value` is what fills the gaps, in the dtype.
-inline std::unique_ptr<Executable> make_copies(std::vector<StridedCopy> copies, const TensorType& output, bool fills = false,
-                                               double value = 0) {
+inline std::unique_ptr<Executable> make_copies(std::vector<StridedCopy> copies, const TensorType& output,
+                                               bool fills = false, double value = 0) {
   return visit_dtype(output.dtype, [&]<class T>() -> std::unique_ptr<Executable> {
-    return std::make_unique<StridedCopies<T>>(std::move(copies), fills ? output.shape.elements() : 0, static_cast<T>(value));
+    return std::make_unique<StridedCopies<T>>(std::move(copies), fills ? output.shape.elements() : 0,
+                                              static_cast<T>(value));
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN 2 through its C interface: owned handles, one engine, layouts translated. The only file that includes <dnnl.h>:
-// <dnnl.hpp> does not compile under nvcc.
+// oneDNN 2 through its C interface: owned handles, one engine, layouts translated. The only file that includes
+// <dnnl.h>: <dnnl.hpp> does not compile under nvcc.
 #pragma once
 
 #include <dnnl.h>
@@ -132,7 +132,8 @@ inline dnnl_memory_desc_t strided(std::span<const std::int64_t> extents, dnnl_da
 // Memory whose layout oneDNN may choose.
 inline dnnl_memory_desc_t any_layout(std::span<const std::int64_t> extents, dnnl_data_type_t type) {
   dnnl_memory_desc_t result;
-  require(dnnl_memory_desc_init_by_tag(&result, static_cast<int>(extents.size()), extents.data(), type, dnnl_format_tag_any),
+  require(dnnl_memory_desc_init_by_tag(&result, static_cast<int>(extents.size()), extents.data(), type,
+                                       dnnl_format_tag_any),
           "dnnl_memory_desc_init_by_tag");
   return result;
 }
@@ -182,9 +183,9 @@ inline std::optional<Layout> layout_of(const dnnl_memory_desc_t& memory) {
 }
 
 struct Argument {
-  int id = 0;                                   // DNNL_ARG_...
+  int id = 0;                                  // DNNL_ARG_...
   const dnnl_memory_desc_t* memory = nullptr;  // lives in the caller
-  const std::byte* data = nullptr;              // oneDNN writes through it where the argument is an output
+  const std::byte* data = nullptr;             // oneDNN writes through it where the argument is an output
 };
 
 // A primitive with a scratchpad of the caller's. Immutable: any thread may run it.
@@ -210,13 +211,15 @@ class Primitive {
     std::array<dnnl_exec_arg_t, most> list{};
     std::size_t n = 0;
     const auto add = [&](int id, const dnnl_memory_desc_t& description, const std::byte* data) {
-      require(dnnl_memory_create(memories[n].out(), &description, engine(), const_cast<std::byte*>(data)), "dnnl_memory_create");
+      require(dnnl_memory_create(memories[n].out(), &description, engine(), const_cast<std::byte*>(data)),
+              "dnnl_memory_create");
       list[n] = {id, memories[n].get()};
       ++n;
     };
     for (const auto& argument : arguments) add(argument.id, *argument.memory, argument.data);
     if (scratch_bytes() != 0) add(DNNL_ARG_SCRATCHPAD, scratchpad_, scratch);
-    require(dnnl_primitive_execute(primitive_.get(), stream(), static_cast<int>(n), list.data()), "dnnl_primitive_execute");
+    require(dnnl_primitive_execute(primitive_.get(), stream(), static_cast<int>(n), list.data()),
+            "dnnl_primitive_execute");
   }
 
  private:
@@ -229,7 +232,8 @@ inline const_dnnl_primitive_attr_t user_scratchpad() {
   static const Attributes shared = [] {
     Attributes created;
     require(dnnl_primitive_attr_create(created.out()), "dnnl_primitive_attr_create");
-    require(dnnl_primitive_attr_set_scratchpad_mode(created.get(), dnnl_scratchpad_mode_user), "dnnl_scratchpad_mode_user");
+    require(dnnl_primitive_attr_set_scratchpad_mode(created.get(), dnnl_scratchpad_mode_user),
+            "dnnl_scratchpad_mode_user");
     return created;
   }();
   return shared.get();
@@ -251,7 +255,9 @@ inline PrimitiveDescription describe_reorder(const dnnl_memory_desc_t& from, con
   return result;
 }
 
-inline std::size_t aligned(std::size_t bytes) { return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment; }
+inline std::size_t aligned(std::size_t bytes) {
+  return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
+}
 
 // The same elements in another layout; float32 and int32.
 class Reorder final : public Executable {
@@ -271,11 +277,13 @@ class Reorder final : public Executable {
 };
 
 // Null for dtypes that are not four bytes wide.
-inline std::unique_ptr<Executable> make_reorder(const TensorType& type, const Layout& from, const Layout& to, int threads) {
+inline std::unique_ptr<Executable> make_reorder(const TensorType& type, const Layout& from, const Layout& to,
+                                                int threads) {
   const auto element = data_type(type.dtype);
   if (!element || size_of(type.dtype) != 4) return nullptr;
   const OpenMpThreads guard{threads};
-  auto result = std::make_unique<Reorder>(description(type.shape, *element, from), description(type.shape, *element, to));
+  auto result =
+      std::make_unique<Reorder>(description(type.shape, *element, from), description(type.shape, *element, to));
   result->input_layouts = {from};
   result->output_layouts = {to};
   result->in_place = {-1};

@@ -34,9 +34,9 @@ inline PrimitiveDescription describe_forward(const cpu::detail::ConvolutionShape
   const auto m = convolution_memory(s);
   const auto& o = s.options;
   dnnl_convolution_desc_t description;
-  require(dnnl_dilated_convolution_forward_desc_init(&description, dnnl_forward_training, dnnl_convolution_direct, &m.x, &m.w,
-                                                     nullptr, &m.y, o.stride.data(), m.dilation.data(), o.padding.low.data(),
-                                                     o.padding.high.data()),
+  require(dnnl_dilated_convolution_forward_desc_init(&description, dnnl_forward_training, dnnl_convolution_direct, &m.x,
+                                                     &m.w, nullptr, &m.y, o.stride.data(), m.dilation.data(),
+                                                     o.padding.low.data(), o.padding.high.data()),
           "dnnl_dilated_convolution_forward_desc_init");
   return describe(&description);
 }
@@ -57,9 +57,9 @@ inline PrimitiveDescription describe_backward_weights(const cpu::detail::Convolu
   const auto m = convolution_memory(s);
   const auto& o = s.options;
   dnnl_convolution_desc_t description;
-  require(dnnl_dilated_convolution_backward_weights_desc_init(&description, dnnl_convolution_direct, &m.x, &m.w, nullptr, &m.y,
-                                                              o.stride.data(), m.dilation.data(), o.padding.low.data(),
-                                                              o.padding.high.data()),
+  require(dnnl_dilated_convolution_backward_weights_desc_init(&description, dnnl_convolution_direct, &m.x, &m.w,
+                                                              nullptr, &m.y, o.stride.data(), m.dilation.data(),
+                                                              o.padding.low.data(), o.padding.high.data()),
           "dnnl_dilated_convolution_backward_weights_desc_init");
   const auto forward = describe_forward(s);
   return forward ? describe(&description, forward.get()) : PrimitiveDescription{};
@@ -108,7 +108,8 @@ class ConvolutionPrimitive final : public Executable {
   }
 
  private:
-  // Scratch: oneDNN's own (shared by both primitives, which run one after the other), then the weights as it wants them.
+  // Scratch: oneDNN's own (shared by both primitives, which run one after the other), then the weights as it wants
+  // them.
   void keep_weights_plain() {
     const auto& inner = memory_[roles_.weights];
     plain_ = strided({inner.dims, static_cast<std::size_t>(inner.ndims)}, inner.data_type);
@@ -117,7 +118,8 @@ class ConvolutionPrimitive final : public Executable {
     inner_at_ = std::max(scratch_bytes, aligned(reorder_.scratch_bytes()));
     scratch_bytes = inner_at_ + aligned(dnnl_memory_desc_get_size(&inner));
   }
-  void reorder(int plain_role, const std::byte* plain, int inner_role, const std::byte* inner, std::byte* scratch) const {
+  void reorder(int plain_role, const std::byte* plain, int inner_role, const std::byte* inner,
+               std::byte* scratch) const {
     const Argument arguments[] = {{plain_role, &plain_, plain}, {inner_role, &memory_[roles_.weights], inner}};
     reorder_.run(arguments, scratch);
   }
@@ -131,9 +133,10 @@ class ConvolutionPrimitive final : public Executable {
   std::size_t inner_at_ = 0;
 };
 
-inline std::unique_ptr<Executable> make_convolution(const cpu::detail::ConvolutionShapes& s, const KernelRequest& request,
-                                                    PrimitiveDescription (*description)(const cpu::detail::ConvolutionShapes&),
-                                                    const ConvolutionPrimitive::Roles& roles) {
+inline std::unique_ptr<Executable> make_convolution(
+    const cpu::detail::ConvolutionShapes& s, const KernelRequest& request,
+    PrimitiveDescription (*description)(const cpu::detail::ConvolutionShapes&),
+    const ConvolutionPrimitive::Roles& roles) {
   if (request.outputs[0].dtype != DType::float32) return nullptr;
   if (s.x.elements() == 0 || s.w.elements() == 0) return nullptr;
   const OpenMpThreads guard{request.threads};
@@ -144,7 +147,8 @@ inline std::unique_ptr<Executable> make_convolution(const cpu::detail::Convoluti
 }
 
 inline std::unique_ptr<Executable> make_forward(const KernelRequest& request) {
-  return make_convolution(cpu::detail::shapes_of(*request.operation.get<Convolution>(), request), request, &describe_forward,
+  return make_convolution(cpu::detail::shapes_of(*request.operation.get<Convolution>(), request), request,
+                          &describe_forward,
                           {{{{DNNL_ARG_SRC, dnnl_query_src_md},
                              {DNNL_ARG_WEIGHTS, dnnl_query_weights_md},
                              {DNNL_ARG_DST, dnnl_query_dst_md}}},
@@ -161,8 +165,8 @@ inline std::unique_ptr<Executable> make_backward_data(const KernelRequest& reque
 }
 
 inline std::unique_ptr<Executable> make_backward_weights(const KernelRequest& request) {
-  return make_convolution(cpu::detail::shapes_of(*request.operation.get<ConvolutionBackwardWeights>(), request), request,
-                          &describe_backward_weights,
+  return make_convolution(cpu::detail::shapes_of(*request.operation.get<ConvolutionBackwardWeights>(), request),
+                          request, &describe_backward_weights,
                           {{{{DNNL_ARG_SRC, dnnl_query_src_md},
                              {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md},
                              {DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md}}},

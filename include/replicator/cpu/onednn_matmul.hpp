@@ -52,7 +52,8 @@ inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
   const OpenMpThreads guard{request.threads};
   const auto e = matmul_extents(op, a, b);
   const std::array memory{matrix(a, e.batch, e.rows, e.depth, op.transpose_a),
-                          matrix(b, e.batch, e.depth, e.columns, op.transpose_b), matrix(a, e.batch, e.rows, e.columns, false)};
+                          matrix(b, e.batch, e.depth, e.columns, op.transpose_b),
+                          matrix(a, e.batch, e.rows, e.columns, false)};
   dnnl_matmul_desc_t description;
   require(dnnl_matmul_desc_init(&description, &memory[0], &memory[1], nullptr, &memory[2]), "dnnl_matmul_desc_init");
   auto described = describe(&description);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling on [N, C, H, W] whose channels may lie in blocks: memory is seen as planes of H x W pixels of `pixel` channels
-// each, which is row-major (1), nChw8c, nChw16c (8, 16) and NHWC (C). The channels of a pixel are taken 8 at a time.
+// Pooling on [N, C, H, W] whose channels may lie in blocks: memory is seen as planes of H x W pixels of `pixel`
+// channels each, which is row-major (1), nChw8c, nChw16c (8, 16) and NHWC (C). The channels of a pixel are taken 8 at a
+// time.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +56,8 @@ struct ImageLayout {
 inline ImageLayout image_layout(const Layout& offered, const Shape& shape) {
   if (offered.plain) return {};
   if (offered == channels_last(shape)) return {0};
-  if (offered.blocks == 1 && offered.axis[0] == 1 && offered == channel_blocks(shape, offered.size[0])) return {offered.size[0]};
+  if (offered.blocks == 1 && offered.axis[0] == 1 && offered == channel_blocks(shape, offered.size[0]))
+    return {offered.size[0]};
   return {};
 }
 
@@ -78,12 +80,14 @@ template <std::int64_t lanes, class F>
     for (std::int64_t lane = 0; lane < v.pixel; lane += lanes)
       for (std::int64_t r = 0; r < v.y[0]; ++r)
         for (std::int64_t c = 0; c < v.y[1]; ++c)
-          f(plane * v.x[0] * v.x[1] * v.pixel + lane, clip(v, r, c), ((plane * v.y[0] + r) * v.y[1] + c) * v.pixel + lane);
+          f(plane * v.x[0] * v.x[1] * v.pixel + lane, clip(v, r, c),
+            ((plane * v.y[0] + r) * v.y[1] + c) * v.pixel + lane);
 }
 
 // Calls f(offset in x, number) for every pixel of a window in row-major order.
 template <class F>
-[[gnu::always_inline]] inline void for_each_pixel(const PoolingView& v, std::int64_t plane, const ClippedWindow& w, F f) {
+[[gnu::always_inline]] inline void for_each_pixel(const PoolingView& v, std::int64_t plane, const ClippedWindow& w,
+                                                  F f) {
   std::int64_t number = 0;
   for (std::int64_t row = w.row_begin; row < w.row_end; ++row)
     for (std::int64_t column = w.column_begin; column < w.column_end; ++column)
@@ -96,7 +100,16 @@ template <class T>
   std::fill(dx + v.first * plane, dx + v.last * plane, T{});
 }
 
-// The maximum of a window in each lane, and which pixel holds it: the first that does.
+// condition ? yes : no, by masks where that lets the lanes be one vector.
+template <std::int64_t lanes, class T>
+[[gnu::always_inline]] inline T take(bool condition, T yes, T no) {
+  if constexpr (lanes == 1)
+    return condition ? yes : no;
+  else
+    return vector_math::choose(condition, yes, no);
+}
+
+// The maximum of a window in each lane, and which pixel holds it: the first that does (the last of several NaN).
 template <class T, std::int64_t lanes>
 struct WindowMaximum {
   using Index = typename vector_math::BitsOf<T>::type;
@@ -104,14 +117,20 @@ struct WindowMaximum {
   Index at[lanes];
 
   [[gnu::always_inline]] void find(const PoolingView& v, const T* x, std::int64_t plane, const ClippedWindow& w) {
-    for_each_pixel(v, plane, w, [&](std::int64_t i, std::int64_t number) __attribute__((always_inline)) {
-      for (std::int64_t j = 0; j < lanes; ++j) {
-        const T candidate = x[i + j];
-        const bool better = (number == 0) | (candidate > value[j]) | (candidate != candidate);
-        value[j] = better ? candidate : value[j];
-        at[j] = better ? static_cast<Index>(number) : at[j];
-      }
-    });
+    for (std::int64_t j = 0; j < lanes; ++j) {
+      value[j] = x[plane + (w.row_begin * v.x[1] + w.column_begin) * v.pixel + j];
+      at[j] = 0;
+    }
+    for_each_pixel(
+        v, plane, w, [&](std::int64_t i, std::int64_t number) __attribute__((always_inline)) {
+          const auto here = static_cast<Index>(number);
+          for (std::int64_t j = 0; j < lanes; ++j) {
+            const T candidate = x[i + j];
+            const bool better = (candidate > value[j]) | (candidate != candidate);
+            value[j] = take<lanes>(better, candidate, value[j]);
+            at[j] = take<lanes>(better, here, at[j]);
+          }
+        });
   }
 };
 
@@ -119,11 +138,12 @@ struct WindowMaximum {
 struct MaxPoolLoop {
   template <std::int64_t lanes, class T>
   [[gnu::always_inline]] static void run(const PoolingView& v, const T* x, const T*, T* y) {
-    for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
-      WindowMaximum<T, lanes> maximum{};
-      maximum.find(v, x, plane, w);
-      for (std::int64_t j = 0; j < lanes; ++j) y[out + j] = maximum.value[j];
-    });
+    for_each_window<lanes>(
+        v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
+          WindowMaximum<T, lanes> maximum{};
+          maximum.find(v, x, plane, w);
+          for (std::int64_t j = 0; j < lanes; ++j) y[out + j] = maximum.value[j];
+        });
   }
 };
 
@@ -131,30 +151,38 @@ struct MaxPoolSpreadLoop {
   template <std::int64_t lanes, class T>
   [[gnu::always_inline]] static void run(const PoolingView& v, const T* x, const T* dy, T* dx) {
     clear(v, dx);
-    for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
-      WindowMaximum<T, lanes> maximum{};
-      maximum.find(v, x, plane, w);
-      T upstream[lanes];
-      for (std::int64_t j = 0; j < lanes; ++j) upstream[j] = dy[out + j];
-      for_each_pixel(v, plane, w, [&](std::int64_t i, std::int64_t number) __attribute__((always_inline)) {
-        for (std::int64_t j = 0; j < lanes; ++j) dx[i + j] += vector_math::choose(maximum.at[j] == number, upstream[j], T{});
-      });
-    });
+    for_each_window<lanes>(
+        v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
+          WindowMaximum<T, lanes> maximum{};
+          maximum.find(v, x, plane, w);
+          T upstream[lanes];
+          for (std::int64_t j = 0; j < lanes; ++j) upstream[j] = dy[out + j];
+          for_each_pixel(
+              v, plane, w, [&](std::int64_t i, std::int64_t number) __attribute__((always_inline)) {
+                const auto here = static_cast<typename WindowMaximum<T, lanes>::Index>(number);
+                for (std::int64_t j = 0; j < lanes; ++j)
+                  dx[i + j] += take<lanes>(maximum.at[j] == here, upstream[j], T{});
+              });
+        });
   }
 };
 
 struct MaxPoolPickLoop {
   template <std::int64_t lanes, class T>
   [[gnu::always_inline]] static void run(const PoolingView& v, const T* x, const T* u, T* y) {
-    for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
-      WindowMaximum<T, lanes> maximum{};
-      maximum.find(v, x, plane, w);
-      T picked[lanes]{};
-      for_each_pixel(v, plane, w, [&](std::int64_t i, std::int64_t number) __attribute__((always_inline)) {
-        for (std::int64_t j = 0; j < lanes; ++j) picked[j] = vector_math::choose(maximum.at[j] == number, u[i + j], picked[j]);
-      });
-      for (std::int64_t j = 0; j < lanes; ++j) y[out + j] = picked[j];
-    });
+    for_each_window<lanes>(
+        v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
+          WindowMaximum<T, lanes> maximum{};
+          maximum.find(v, x, plane, w);
+          T picked[lanes]{};
+          for_each_pixel(
+              v, plane, w, [&](std::int64_t i, std::int64_t number) __attribute__((always_inline)) {
+                const auto here = static_cast<typename WindowMaximum<T, lanes>::Index>(number);
+                for (std::int64_t j = 0; j < lanes; ++j)
+                  picked[j] = take<lanes>(maximum.at[j] == here, u[i + j], picked[j]);
+              });
+          for (std::int64_t j = 0; j < lanes; ++j) y[out + j] = picked[j];
+        });
   }
 };
 
@@ -166,14 +194,16 @@ template <class T>
 struct AveragePoolLoop {
   template <std::int64_t lanes, class T>
   [[gnu::always_inline]] static void run(const PoolingView& v, const T* x, const T*, T* y) {
-    for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
-      T sum[lanes]{};
-      for_each_pixel(v, plane, w, [&](std::int64_t i, std::int64_t) __attribute__((always_inline)) {
-        for (std::int64_t j = 0; j < lanes; ++j) sum[j] += x[i + j];
-      });
-      const T count = divisor<T>(v, w);
-      for (std::int64_t j = 0; j < lanes; ++j) y[out + j] = sum[j] / count;
-    });
+    for_each_window<lanes>(
+        v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
+          T sum[lanes]{};
+          for_each_pixel(
+              v, plane, w, [&](std::int64_t i, std::int64_t) __attribute__((always_inline)) {
+                for (std::int64_t j = 0; j < lanes; ++j) sum[j] += x[i + j];
+              });
+          const T count = divisor<T>(v, w);
+          for (std::int64_t j = 0; j < lanes; ++j) y[out + j] = sum[j] / count;
+        });
   }
 };
 
@@ -181,14 +211,16 @@ struct AveragePoolTransposeLoop {
   template <std::int64_t lanes, class T>
   [[gnu::always_inline]] static void run(const PoolingView& v, const T* dy, const T*, T* dx) {
     clear(v, dx);
-    for_each_window<lanes>(v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
-      T share[lanes];
-      const T count = divisor<T>(v, w);
-      for (std::int64_t j = 0; j < lanes; ++j) share[j] = dy[out + j] / count;
-      for_each_pixel(v, plane, w, [&](std::int64_t i, std::int64_t) __attribute__((always_inline)) {
-        for (std::int64_t j = 0; j < lanes; ++j) dx[i + j] += share[j];
-      });
-    });
+    for_each_window<lanes>(
+        v, [&](std::int64_t plane, const ClippedWindow& w, std::int64_t out) __attribute__((always_inline)) {
+          T share[lanes];
+          const T count = divisor<T>(v, w);
+          for (std::int64_t j = 0; j < lanes; ++j) share[j] = dy[out + j] / count;
+          for_each_pixel(
+              v, plane, w, [&](std::int64_t i, std::int64_t) __attribute__((always_inline)) {
+                for (std::int64_t j = 0; j < lanes; ++j) dx[i + j] += share[j];
+              });
+        });
   }
 };
 
@@ -203,17 +235,26 @@ template <class Loop, std::int64_t lanes, class T>
 [[gnu::flatten, gnu::target("avx2")]] void pooling_avx2(const PoolingView& v, const T* a, const T* b, T* out) {
   Loop::template run<lanes>(v, a, b, out);
 }
+template <class Loop, std::int64_t lanes, class T>
+[[gnu::flatten, gnu::target("avx512f")]] void pooling_avx512(const PoolingView& v, const T* a, const T* b, T* out) {
+  Loop::template run<lanes>(v, a, b, out);
+}
 
 template <class Loop, class T>
 PoolingLoop<T> pooling_loop(std::int64_t pixel) {
+  const InstructionLevel level = instruction_level();
   if (pixel % 8 != 0) return &pooling_baseline<Loop, 1, T>;
-  return instruction_level() == InstructionLevel::baseline ? &pooling_baseline<Loop, 8, T> : &pooling_avx2<Loop, 8, T>;
+  if (level == InstructionLevel::baseline) return &pooling_baseline<Loop, 8, T>;
+  if constexpr (sizeof(T) == 4)
+    if (level == InstructionLevel::avx512 && pixel % 16 == 0) return &pooling_avx512<Loop, 16, T>;
+  return &pooling_avx2<Loop, 8, T>;
 }
 
 template <class T>
 class PoolingLoops final : public Executable {
  public:
-  PoolingLoops(const PoolingView& view, PoolingLoop<T> loop, int threads) : view_{view}, loop_{loop}, threads_{threads} {}
+  PoolingLoops(const PoolingView& view, PoolingLoop<T> loop, int threads)
+      : view_{view}, loop_{loop}, threads_{threads} {}
   void run(const Launch& launch) const override {
     const T* second = input_layouts.size() > 1 ? reinterpret_cast<const T*>(launch.inputs[1]) : nullptr;
     parallel_for(threads_, view_.last, [&](int, std::int64_t first, std::int64_t last) {
@@ -255,13 +296,16 @@ inline std::unique_ptr<Executable> make_max_pool(const KernelRequest& r) {
   return make_pooling<MaxPoolLoop>(r.operation.get<MaxPool>()->options, r.inputs[0].shape, r.outputs[0].shape, r);
 }
 inline std::unique_ptr<Executable> make_max_pool_spread(const KernelRequest& r) {
-  return make_pooling<MaxPoolSpreadLoop>(r.operation.get<MaxPoolSpread>()->options, r.inputs[0].shape, r.inputs[1].shape, r);
+  return make_pooling<MaxPoolSpreadLoop>(r.operation.get<MaxPoolSpread>()->options, r.inputs[0].shape,
+                                         r.inputs[1].shape, r);
 }
 inline std::unique_ptr<Executable> make_max_pool_pick(const KernelRequest& r) {
-  return make_pooling<MaxPoolPickLoop>(r.operation.get<MaxPoolPick>()->options, r.inputs[0].shape, r.outputs[0].shape, r);
+  return make_pooling<MaxPoolPickLoop>(r.operation.get<MaxPoolPick>()->options, r.inputs[0].shape, r.outputs[0].shape,
+                                       r);
 }
 inline std::unique_ptr<Executable> make_average_pool(const KernelRequest& r) {
-  return make_pooling<AveragePoolLoop>(r.operation.get<AveragePool>()->options, r.inputs[0].shape, r.outputs[0].shape, r);
+  return make_pooling<AveragePoolLoop>(r.operation.get<AveragePool>()->options, r.inputs[0].shape, r.outputs[0].shape,
+                                       r);
 }
 inline std::unique_ptr<Executable> make_average_pool_transpose(const KernelRequest& r) {
   return make_pooling<AveragePoolTransposeLoop>(r.operation.get<AveragePoolTranspose>()->options, r.outputs[0].shape,
@@ -274,7 +318,8 @@ inline constexpr Kernel max_pool_loops{"max pool loops", &detail::make_max_pool}
 inline constexpr Kernel max_pool_spread_loops{"max pool spread loops", &detail::make_max_pool_spread};
 inline constexpr Kernel max_pool_pick_loops{"max pool pick loops", &detail::make_max_pool_pick};
 inline constexpr Kernel average_pool_loops{"average pool loops", &detail::make_average_pool};
-inline constexpr Kernel average_pool_transpose_loops{"average pool transpose loops", &detail::make_average_pool_transpose};
+inline constexpr Kernel average_pool_transpose_loops{"average pool transpose loops",
+                                                     &detail::make_average_pool_transpose};
 
 inline const bool pooling_loops_registered =
     register_kernel<MaxPool>(DeviceKind::cpu, KernelTier::reference, &max_pool_loops) &&

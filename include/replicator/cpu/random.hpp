@@ -49,21 +49,25 @@ using PhiloxWords = std::array<std::array<std::uint32_t, philox_lanes>, 4>;
 template <class T>
 inline constexpr std::size_t values_per_block = 16 / sizeof(T);
 template <class T>
-inline constexpr std::size_t random_tile = philox_lanes * values_per_block<T>;
+inline constexpr std::size_t random_tile = philox_lanes* values_per_block<T>;
 
 // Whole numbers in [0, 2^24) or [0, 2^53), value k of each block, and what brings them to [0, 1).
 template <class T>
 inline constexpr T random_unit = sizeof(T) == 4 ? T(0x1p-24) : T(0x1p-53);
 template <class T>
 [[gnu::always_inline]] inline T random_integer(const PhiloxWords& words, std::size_t k, std::size_t j) {
-  if constexpr (sizeof(T) == 4) return static_cast<T>(static_cast<std::int32_t>(words[k][j] >> 8));
-  else return static_cast<T>(static_cast<std::int64_t>(((std::uint64_t{words[2 * k][j]} << 32) | words[2 * k + 1][j]) >> 11));
+  if constexpr (sizeof(T) == 4)
+    return static_cast<T>(static_cast<std::int32_t>(words[k][j] >> 8));
+  else
+    return static_cast<T>(
+        static_cast<std::int64_t>(((std::uint64_t{words[2 * k][j]} << 32) | words[2 * k + 1][j]) >> 11));
 }
 
 template <class T>
 [[gnu::always_inline]] inline void uniform_tile(const PhiloxWords& words, T* out) {
   for (std::size_t k = 0; k < values_per_block<T>; ++k)
-    for (std::size_t j = 0; j < philox_lanes; ++j) out[j * values_per_block<T> + k] = random_integer<T>(words, k, j) * random_unit<T>;
+    for (std::size_t j = 0; j < philox_lanes; ++j)
+      out[j * values_per_block<T> + k] = random_integer<T>(words, k, j) * random_unit<T>;
 }
 
 // Values 2p and 2p + 1 of a block come from its integers 2p (the radius; moved to (0, 1]) and 2p + 1 (the angle).
@@ -92,8 +96,10 @@ template <Distribution distribution, class T>
     PhiloxWords words;
     T values[random_tile<T>];
     philox_tile(counter, key, words);
-    if constexpr (distribution == Distribution::uniform) uniform_tile(words, values);
-    else normal_tile(words, values);
+    if constexpr (distribution == Distribution::uniform)
+      uniform_tile(words, values);
+    else
+      normal_tile(words, values);
     std::copy_n(values, std::min(tile, count - begin), out + begin);
   }
 }
@@ -106,19 +112,22 @@ template <Distribution distribution, class T>
   fill_random<distribution>(counter, key, out, count);
 }
 template <Distribution distribution, class T>
-[[gnu::flatten, gnu::target("avx2")]] void random_avx2(PhiloxCounter counter, PhiloxKey key, T* out, std::int64_t count) {
+[[gnu::flatten, gnu::target("avx2")]] void random_avx2(PhiloxCounter counter, PhiloxKey key, T* out,
+                                                       std::int64_t count) {
   fill_random<distribution>(counter, key, out, count);
 }
 
 template <Distribution distribution, class T>
 RandomLoop<T> random_loop() {
-  return instruction_level() == InstructionLevel::baseline ? &random_baseline<distribution, T> : &random_avx2<distribution, T>;
+  return instruction_level() == InstructionLevel::baseline ? &random_baseline<distribution, T>
+                                                           : &random_avx2<distribution, T>;
 }
 
 template <class T>
 class RandomLoops final : public Executable {
  public:
-  RandomLoops(const Random& op, RandomLoop<T> loop) : count_{op.type.shape.elements()}, trace_index_{op.trace_index}, loop_{loop} {
+  RandomLoops(const Random& op, RandomLoop<T> loop)
+      : count_{op.type.shape.elements()}, trace_index_{op.trace_index}, loop_{loop} {
     output_layouts.resize(1);
     in_place = {-1};
   }
@@ -138,8 +147,9 @@ class RandomLoops final : public Executable {
 
 template <class T>
 std::unique_ptr<Executable> make_random_loops(const Random& op) {
-  return std::make_unique<RandomLoops<T>>(op, op.distribution == Distribution::uniform ? random_loop<Distribution::uniform, T>()
-                                                                                       : random_loop<Distribution::normal, T>());
+  return std::make_unique<RandomLoops<T>>(op, op.distribution == Distribution::uniform
+                                                  ? random_loop<Distribution::uniform, T>()
+                                                  : random_loop<Distribution::normal, T>());
 }
 
 inline std::unique_ptr<Executable> make_random(const KernelRequest& request) {
@@ -152,6 +162,7 @@ inline std::unique_ptr<Executable> make_random(const KernelRequest& request) {
 }  // namespace detail
 
 inline constexpr Kernel random_loops{"random loops", &detail::make_random};
-inline const bool random_loops_registered = register_kernel<Random>(DeviceKind::cpu, KernelTier::reference, &random_loops);
+inline const bool random_loops_registered =
+    register_kernel<Random>(DeviceKind::cpu, KernelTier::reference, &random_loops);
 
 }  // namespace replicator::cpu

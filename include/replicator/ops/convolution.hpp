@@ -38,7 +38,8 @@ struct ConvolutionOptions {
 namespace detail {
 inline void require_convolution_channels(const Shape& x, const Shape& w, std::int64_t groups) {
   if (x.rank() != 4 || w.rank() != 4)
-    throw BuildError{"x must be [N, C, H, W] and the weights [O, C / groups, KH, KW]; found " + x.text() + " and " + w.text()};
+    throw BuildError{"x must be [N, C, H, W] and the weights [O, C / groups, KH, KW]; found " + x.text() + " and " +
+                     w.text()};
   if (groups < 1 || w[0] % groups != 0)
     throw BuildError{"the weights " + w.text() + " have " + std::to_string(w[0]) + " output channels, which " +
                      std::to_string(groups) + " groups do not divide"};
@@ -64,7 +65,8 @@ inline void require_convolution_upstream(const Shape& x, const Shape& w, const S
 inline DType require_convolution_dtype(std::span<const TensorType> inputs) {
   const DType dtype = inputs[0].dtype;
   if (inputs[1].dtype != dtype || !(is_floating(dtype) || dtype == DType::int32))
-    throw BuildError{"found " + inputs[0].text() + " and " + inputs[1].text() + ": both must be float32, float64 or int32"};
+    throw BuildError{"found " + inputs[0].text() + " and " + inputs[1].text() +
+                     ": both must be float32, float64 or int32"};
   return dtype;
 }
 }  // namespace detail
@@ -75,7 +77,9 @@ struct Convolution {
   ConvolutionOptions options;
 
   template <class V>
-  void describe(V& v) const { options.describe(v); }
+  void describe(V& v) const {
+    options.describe(v);
+  }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     const DType dtype = detail::require_convolution_dtype(inputs);
     return {{dtype, detail::convolution_shape(inputs[0].shape, inputs[1].shape, options)}};
@@ -125,8 +129,10 @@ inline std::vector<AnyTensor> Convolution::gradient(const GradientContext& at) c
   const auto& x = at.inputs[0];
   const auto& w = at.inputs[1];
   std::vector<AnyTensor> result(2);
-  if (at.wanted[0]) result[0] = compute(at.graph, ConvolutionBackwardData{options, x.shape()}, {at.upstream[0], w}, at.where);
-  if (at.wanted[1]) result[1] = compute(at.graph, ConvolutionBackwardWeights{options, w.shape()}, {x, at.upstream[0]}, at.where);
+  if (at.wanted[0])
+    result[0] = compute(at.graph, ConvolutionBackwardData{options, x.shape()}, {at.upstream[0], w}, at.where);
+  if (at.wanted[1])
+    result[1] = compute(at.graph, ConvolutionBackwardWeights{options, w.shape()}, {x, at.upstream[0]}, at.where);
   return result;
 }
 
@@ -135,7 +141,8 @@ inline std::vector<AnyTensor> ConvolutionBackwardData::gradient(const GradientCo
   const auto& w = at.inputs[1];
   std::vector<AnyTensor> result(2);
   if (at.wanted[0]) result[0] = compute(at.graph, Convolution{options}, {at.upstream[0], w}, at.where);
-  if (at.wanted[1]) result[1] = compute(at.graph, ConvolutionBackwardWeights{options, w.shape()}, {at.upstream[0], dy}, at.where);
+  if (at.wanted[1])
+    result[1] = compute(at.graph, ConvolutionBackwardWeights{options, w.shape()}, {at.upstream[0], dy}, at.where);
   return result;
 }
 
@@ -143,7 +150,8 @@ inline std::vector<AnyTensor> ConvolutionBackwardWeights::gradient(const Gradien
   const auto& x = at.inputs[0];
   const auto& dy = at.inputs[1];
   std::vector<AnyTensor> result(2);
-  if (at.wanted[0]) result[0] = compute(at.graph, ConvolutionBackwardData{options, x.shape()}, {dy, at.upstream[0]}, at.where);
+  if (at.wanted[0])
+    result[0] = compute(at.graph, ConvolutionBackwardData{options, x.shape()}, {dy, at.upstream[0]}, at.where);
   if (at.wanted[1]) result[1] = compute(at.graph, Convolution{options}, {x, at.upstream[0]}, at.where);
   return result;
 }
@@ -162,8 +170,8 @@ Tensor<T> convolution(Tensor<T> x, Tensor<T> w, Tensor<T> bias, ConvolutionOptio
                       std::source_location where = std::source_location::current()) {
   const AnyTensor y = compute(x.graph(), Convolution{options}, {x, w}, where);
   if (!(bias.shape() == Shape{w.shape()[0]}))
-    throw BuildError{"convolution at " + Location{where}.text() + ": the weights " + w.shape().text() + " need a bias " +
-                     Shape{w.shape()[0]}.text() + ", found " + bias.shape().text()};
+    throw BuildError{"convolution at " + Location{where}.text() + ": the weights " + w.shape().text() +
+                     " need a bias " + Shape{w.shape()[0]}.text() + ", found " + bias.shape().text()};
   return Tensor<T>{apply(ScalarOp::add, {y, reshape(bias, {w.shape()[0], 1, 1}, where)}, where)};
 }
 

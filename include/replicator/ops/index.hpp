@@ -21,14 +21,17 @@ struct ArgMax {
   std::int64_t axis = 0;
 
   template <class V>
-  void describe(V& v) const { v("axis", axis); }
+  void describe(V& v) const {
+    v("axis", axis);
+  }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     const Shape& x = inputs[0].shape;
     if (axis < 0 || axis >= static_cast<std::int64_t>(x.rank()))
       throw BuildError{"asked for axis " + std::to_string(axis) + " of " + inputs[0].text()};
     const std::int64_t extent = x[static_cast<std::size_t>(axis)];
     if (extent < 1 || extent > std::numeric_limits<std::int32_t>::max())
-      throw BuildError{"axis " + std::to_string(axis) + " of " + inputs[0].text() + " has no maximum with an int32 place"};
+      throw BuildError{"axis " + std::to_string(axis) + " of " + inputs[0].text() +
+                       " has no maximum with an int32 place"};
     Shape shape;
     for (std::size_t i = 0; i < x.rank(); ++i)
       if (static_cast<std::int64_t>(i) != axis) shape.push_back(x[i]);
@@ -40,13 +43,15 @@ struct ArgMax {
 
 // x without the axis (-1: the last): the place of the maximum along it, the first of several.
 template <Element T>
-Tensor<std::int32_t> argmax(Tensor<T> x, std::int64_t axis, std::source_location where = std::source_location::current()) {
+Tensor<std::int32_t> argmax(Tensor<T> x, std::int64_t axis,
+                            std::source_location where = std::source_location::current()) {
   const auto rank = static_cast<std::int64_t>(x.shape().rank());
   return Tensor<std::int32_t>{compute(x.graph(), ArgMax{axis < 0 ? axis + rank : axis}, {x}, where)};
 }
 
 // 0, 1, ... n - 1, as a constant of the graph.
-inline Tensor<std::int32_t> iota(Graph& graph, std::int32_t n, std::source_location where = std::source_location::current()) {
+inline Tensor<std::int32_t> iota(Graph& graph, std::int32_t n,
+                                 std::source_location where = std::source_location::current()) {
   Array<std::int32_t> places{Shape{n}};
   for (std::int32_t i = 0; i < n; ++i) places[i] = i;
   return Tensor<std::int32_t>{constant_node(graph, std::move(places).any(), where)};

@@ -34,7 +34,8 @@ struct MatmulExtents {
 
 inline MatmulExtents matmul_extents(const Matmul& op, const Shape& a, const Shape& b) {
   const std::size_t m = a.rank() - 2;
-  return {m ? a[0] : 1, a[m + (op.transpose_a ? 1 : 0)], b[m + (op.transpose_b ? 0 : 1)], a[m + (op.transpose_a ? 0 : 1)]};
+  return {m ? a[0] : 1, a[m + (op.transpose_a ? 1 : 0)], b[m + (op.transpose_b ? 0 : 1)],
+          a[m + (op.transpose_a ? 0 : 1)]};
 }
 
 inline std::vector<TensorType> Matmul::infer_shape(std::span<const TensorType> inputs) const {
@@ -46,13 +47,13 @@ inline std::vector<TensorType> Matmul::infer_shape(std::span<const TensorType> i
   if (a.dtype != b.dtype || !(is_floating(a.dtype) || a.dtype == DType::int32))
     throw BuildError{"found " + a.text() + " and " + b.text() + ": both must be float32, float64 or int32"};
   if (rank == 3 && a.shape[0] != b.shape[0])
-    throw BuildError{"a " + a.shape.text() + " is a batch of " + std::to_string(a.shape[0]) + ", b " + b.shape.text() + " of " +
-                     std::to_string(b.shape[0])};
+    throw BuildError{"a " + a.shape.text() + " is a batch of " + std::to_string(a.shape[0]) + ", b " + b.shape.text() +
+                     " of " + std::to_string(b.shape[0])};
   const auto extents = matmul_extents(*this, a.shape, b.shape);
   if (const std::int64_t depth = b.shape[rank - (transpose_b ? 1 : 2)]; depth != extents.depth)
-    throw BuildError{"a " + a.shape.text() + (transpose_a ? " transposed" : "") + " has " + std::to_string(extents.depth) +
-                     " columns, but b " + b.shape.text() + (transpose_b ? " transposed" : "") + " has " + std::to_string(depth) +
-                     " rows"};
+    throw BuildError{"a " + a.shape.text() + (transpose_a ? " transposed" : "") + " has " +
+                     std::to_string(extents.depth) + " columns, but b " + b.shape.text() +
+                     (transpose_b ? " transposed" : "") + " has " + std::to_string(depth) + " rows"};
   Shape shape;
   if (rank == 3) shape.push_back(extents.batch);
   shape.push_back(extents.rows);

@@ -27,7 +27,8 @@ inline void require_per_axis(std::string_view what, const AxisValues& values, co
 inline std::int64_t require_axis(std::int64_t axis, std::size_t rank) {
   const auto signed_rank = static_cast<std::int64_t>(rank);
   if (axis < -signed_rank || axis >= signed_rank)
-    throw BuildError{"asked for axis " + std::to_string(axis) + " of a tensor of " + std::to_string(rank) + " dimensions"};
+    throw BuildError{"asked for axis " + std::to_string(axis) + " of a tensor of " + std::to_string(rank) +
+                     " dimensions"};
   return axis < 0 ? axis + signed_rank : axis;
 }
 // Runs `make` and puts the user's line before what it throws.
@@ -47,14 +48,17 @@ struct Transpose {
   AxisValues permutation;
 
   template <class V>
-  void describe(V& v) const { v("permutation", permutation); }
+  void describe(V& v) const {
+    v("permutation", permutation);
+  }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     const auto& x = inputs[0];
     detail::require_per_axis("permutation", permutation, x);
     std::array<bool, Shape::max_rank> seen{};
     Shape shape;
     for (const auto axis : permutation) {
-      if (axis < 0 || axis >= static_cast<std::int64_t>(x.shape.rank()) || std::exchange(seen[static_cast<std::size_t>(axis)], true))
+      if (axis < 0 || axis >= static_cast<std::int64_t>(x.shape.rank()) ||
+          std::exchange(seen[static_cast<std::size_t>(axis)], true))
         throw BuildError{"a permutation names each of the axes 0 to " + std::to_string(x.shape.rank() - 1) + " once"};
       shape.push_back(x.shape[static_cast<std::size_t>(axis)]);
     }
@@ -87,8 +91,9 @@ struct Slice {
     Shape shape;
     for (std::size_t i = 0; i < x.shape.rank(); ++i) {
       if (begin[i] < 0 || end[i] < begin[i] || end[i] > x.shape[i] || step[i] < 1)
-        throw BuildError{"asked for elements " + std::to_string(begin[i]) + " to " + std::to_string(end[i]) + " in steps of " +
-                         std::to_string(step[i]) + " of axis " + std::to_string(i) + " of " + x.text()};
+        throw BuildError{"asked for elements " + std::to_string(begin[i]) + " to " + std::to_string(end[i]) +
+                         " in steps of " + std::to_string(step[i]) + " of axis " + std::to_string(i) + " of " +
+                         x.text()};
       shape.push_back((end[i] - begin[i] + step[i] - 1) / step[i]);
     }
     return {{x.dtype, shape}};
@@ -151,7 +156,9 @@ struct Concat {
   std::int64_t axis = 0;
 
   template <class V>
-  void describe(V& v) const { v("axis", axis); }
+  void describe(V& v) const {
+    v("axis", axis);
+  }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     if (inputs.empty()) throw BuildError{"found nothing to put together: give at least one tensor"};
     TensorType result = inputs[0];
@@ -200,13 +207,14 @@ template <Element T>
 Tensor<T> pad(Tensor<T> x, AxisValues low, AxisValues high, T value = T{},
               std::source_location where = std::source_location::current()) {
   AxisValues inner(x.shape().rank(), 0);
-  return Tensor<T>{
-      compute(x.graph(), Pad{std::move(low), std::move(high), std::move(inner), static_cast<double>(value)}, {x}, where)};
+  return Tensor<T>{compute(
+      x.graph(), Pad{std::move(low), std::move(high), std::move(inner), static_cast<double>(value)}, {x}, where)};
 }
 
 // The tensors one after the other along an axis (-1: the last).
 template <Element T>
-Tensor<T> concat(std::span<const Tensor<T>> parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
+Tensor<T> concat(std::span<const Tensor<T>> parts, std::int64_t axis,
+                 std::source_location where = std::source_location::current()) {
   return detail::at_line("concat", where, [&] {
     if (parts.empty()) throw BuildError{"found nothing to put together: give at least one tensor"};
     const Concat op{detail::require_axis(axis, parts[0].shape().rank())};
@@ -222,7 +230,8 @@ Tensor<T> concat(std::initializer_list<Tensor<T>> parts, std::int64_t axis,
 
 // The same elements in row-major order with other extents. One of them may be -1: what is left for it.
 template <Element T>
-Tensor<T> reshape(Tensor<T> x, std::vector<std::int64_t> extents, std::source_location where = std::source_location::current()) {
+Tensor<T> reshape(Tensor<T> x, std::vector<std::int64_t> extents,
+                  std::source_location where = std::source_location::current()) {
   return detail::at_line("reshape", where, [&] {
     std::int64_t known = 1, open = 0;
     for (const auto extent : extents) extent == -1 ? ++open : known *= extent;

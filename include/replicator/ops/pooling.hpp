@@ -65,7 +65,9 @@ struct MaxPool {
   PoolingOptions options;
 
   template <class V>
-  void describe(V& v) const { options.describe(v); }
+  void describe(V& v) const {
+    options.describe(v);
+  }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     detail::require_floating(inputs[0]);
     return {{inputs[0].dtype, detail::pooled_shape(inputs[0].shape, options)}};
@@ -79,7 +81,9 @@ struct MaxPoolSpread {
   PoolingOptions options;
 
   template <class V>
-  void describe(V& v) const { options.describe(v); }
+  void describe(V& v) const {
+    options.describe(v);
+  }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     detail::require_pooled(inputs[0], options, inputs[1]);
     return {inputs[0]};
@@ -93,9 +97,12 @@ struct MaxPoolPick {
   PoolingOptions options;
 
   template <class V>
-  void describe(V& v) const { options.describe(v); }
+  void describe(V& v) const {
+    options.describe(v);
+  }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
-    if (inputs[0] != inputs[1]) throw BuildError{"found " + inputs[0].text() + " and " + inputs[1].text() + ", which must be equal"};
+    if (inputs[0] != inputs[1])
+      throw BuildError{"found " + inputs[0].text() + " and " + inputs[1].text() + ", which must be equal"};
     return {{inputs[0].dtype, detail::pooled_shape(inputs[0].shape, options)}};
   }
   std::vector<AnyTensor> gradient(const GradientContext& at) const {
@@ -117,7 +124,9 @@ struct AveragePool {
   PoolingOptions options;
 
   template <class V>
-  void describe(V& v) const { options.describe(v); }
+  void describe(V& v) const {
+    options.describe(v);
+  }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     detail::require_floating(inputs[0]);
     return {{inputs[0].dtype, detail::pooled_shape(inputs[0].shape, options)}};
@@ -149,7 +158,8 @@ inline std::vector<AnyTensor> AveragePool::gradient(const GradientContext& at) c
   return {compute(at.graph, AveragePoolTranspose{options, at.inputs[0].shape()}, {at.upstream[0]}, at.where)};
 }
 
-// x [N, C, H, W] -> [N, C, OH, OW], OH = (H + padding - window) / stride + 1: the maximum of each window, padding aside.
+// x [N, C, H, W] -> [N, C, OH, OW], OH = (H + padding - window) / stride + 1: the maximum of each window, padding
+// aside.
 template <FloatingElement T>
 Tensor<T> max_pool(Tensor<T> x, PoolingOptions options, std::source_location where = std::source_location::current()) {
   options.count_include_pad = false;
@@ -158,7 +168,8 @@ Tensor<T> max_pool(Tensor<T> x, PoolingOptions options, std::source_location whe
 
 // The same with the mean of each window.
 template <FloatingElement T>
-Tensor<T> average_pool(Tensor<T> x, PoolingOptions options, std::source_location where = std::source_location::current()) {
+Tensor<T> average_pool(Tensor<T> x, PoolingOptions options,
+                       std::source_location where = std::source_location::current()) {
   return Tensor<T>{compute(x.graph(), AveragePool{detail::with_stride(options)}, {x}, where)};
 }
 
@@ -167,13 +178,15 @@ template <FloatingElement T>
 Tensor<T> global_average_pool(Tensor<T> x, std::source_location where = std::source_location::current()) {
   const Shape shape = x.shape();
   if (shape.rank() != 4)
-    throw BuildError{"global_average_pool at " + Location{where}.text() + ": x must be [N, C, H, W], found " + shape.text()};
+    throw BuildError{"global_average_pool at " + Location{where}.text() + ": x must be [N, C, H, W], found " +
+                     shape.text()};
   Expression e;
   e.compute = dtype_of<T>;
   e.inputs = 1;
   e.outputs = {e.input(0)};
   const AnyTensor any = x;
-  const AnyTensor sum = reduce_node(x.graph(), ReduceKind::sum, std::move(e), {&any, 1}, shape, {2, 3}, dtype_of<T>, where);
+  const AnyTensor sum =
+      reduce_node(x.graph(), ReduceKind::sum, std::move(e), {&any, 1}, shape, {2, 3}, dtype_of<T>, where);
   return Tensor<T>{apply(ScalarOp::divide, sum, static_cast<double>(shape[2] * shape[3]), where)};
 }
 

@@ -4,7 +4,8 @@
 //   block b of a node = Philox(key = seed, counter = (b, step, replica, trace index ^ mix(high word of the step)))
 //
 // with the node's place in its replica's trace. A block of four words makes four float32 or two float64; element i of
-// the tensor, counted in row-major order, is value i % 4 (i % 2) of block i / 4 (i / 2): wherever it lies, whoever computes it.
+// the tensor, counted in row-major order, is value i % 4 (i % 2) of block i / 4 (i / 2): wherever it lies, whoever
+// computes it.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,8 @@ struct Random {
     v("trace_index", trace_index);
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType>) const {
-    if (!is_floating(type.dtype)) throw BuildError{"asked for random " + type.text() + ": only float32 and float64 can be"};
+    if (!is_floating(type.dtype))
+      throw BuildError{"asked for random " + type.text() + ": only float32 and float64 can be"};
     if (type.shape.elements() >= std::int64_t{1} << 33)
       throw BuildError{"asked for random " + type.text() + ": a node can make 2^33 random numbers at most"};
     return {type};

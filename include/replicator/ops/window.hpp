@@ -27,17 +27,19 @@ struct SpatialPadding {
 
 namespace detail {
 // How many positions a window takes along one axis. Throws BuildError where there is none.
-inline std::int64_t window_positions(std::int64_t extent, std::int64_t window, std::int64_t stride, std::int64_t dilation,
-                                     std::int64_t low, std::int64_t high) {
+inline std::int64_t window_positions(std::int64_t extent, std::int64_t window, std::int64_t stride,
+                                     std::int64_t dilation, std::int64_t low, std::int64_t high) {
   if (stride < 1 || dilation < 1 || low < 0 || high < 0)
-    throw BuildError{"asked for stride " + std::to_string(stride) + ", dilation " + std::to_string(dilation) + " and padding " +
-                     std::to_string(low) + ", " + std::to_string(high) + ": stride and dilation start at 1, padding at 0"};
+    throw BuildError{"asked for stride " + std::to_string(stride) + ", dilation " + std::to_string(dilation) +
+                     " and padding " + std::to_string(low) + ", " + std::to_string(high) +
+                     ": stride and dilation start at 1, padding at 0"};
   const std::int64_t reach = dilation * (window - 1) + 1;
   const std::int64_t padded = low + extent + high;
   if (window < 1 || extent < 1 || reach > padded)
-    throw BuildError{"a window of " + std::to_string(window) + (dilation > 1 ? " with dilation " + std::to_string(dilation) : "") +
-                     " does not fit an extent of " + std::to_string(extent) + " with padding " + std::to_string(low) + ", " +
-                     std::to_string(high) + ": take a smaller window or more padding"};
+    throw BuildError{"a window of " + std::to_string(window) +
+                     (dilation > 1 ? " with dilation " + std::to_string(dilation) : "") +
+                     " does not fit an extent of " + std::to_string(extent) + " with padding " + std::to_string(low) +
+                     ", " + std::to_string(high) + ": take a smaller window or more padding"};
   return (padded - reach) / stride + 1;
 }
 }  // namespace detail
