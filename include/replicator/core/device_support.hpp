@@ -3,17 +3,50 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
 
 #include <replicator/core/device_kind.hpp>
+#include <replicator/core/dtype.hpp>
+#include <replicator/core/error.hpp>
+#include <replicator/core/reduction.hpp>
 
 namespace replicator {
 
+// All functions throw DeviceError, save those that give back. `index` is the device's; several programs may use one
+// device at the same time, each with a queue and memory of its own.
 struct DeviceSupport {
-  // Throws DeviceError where device `index` cannot be used, saying what is missing.
+  // Throws where device `index` cannot be used, saying what is missing.
   void (*require)(int index) = nullptr;
+  // Memory for values and scratch, at least 64-byte aligned.
+  std::byte* (*allocate)(int index, std::size_t bytes) = nullptr;
+  void (*release)(int index, std::byte* memory, std::size_t bytes) noexcept = nullptr;
+
+  // Null where kernels run at once, in the calling thread and on the host's memory. Otherwise kernels see only memory of
+  // the device, and work is queued, in order: all copies between host and device are asked for.
+  void* (*make_queue)(int index) = nullptr;
+  void (*destroy_queue)(int index, void* queue) noexcept = nullptr;
+  // Before anything below, and before kernels: in each thread and for each step.
+  void (*enter)(int index) = nullptr;
+  // Between host and device in either direction, or within one of them. The host's side stays as it is until `synchronise`.
+  void (*copy)(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) = nullptr;
+  // into = combine(into, from), the node of the reduction tree, both in the device's memory: the host's bits.
+  void (*fold)(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* from, std::int64_t elements) = nullptr;
+  // Returns when all that was queued is done.
+  void (*synchronise)(void* queue) = nullptr;
+
+  bool runs_on_host() const { return make_queue == nullptr; }
 };
 
 // Constant-initialised; storing twice is harmless.
 inline constinit std::atomic<const DeviceSupport*> device_support[device_kinds]{};
+
+// Throws BuildError where the kind is not part of the program.
+inline const DeviceSupport& support_of(DeviceKind kind) {
+  if (const auto* support = device_support[static_cast<std::size_t>(kind)].load()) return *support;
+  const std::string name{name_of(kind)};
+  throw BuildError{name + " devices are not part of this program: include <replicator/" + name + (kind == DeviceKind::cpu ? "/kernels.hpp>" : "/kernels.cuh>")};
+}
 
 }  // namespace replicator

@@ -2,11 +2,32 @@
 // The CPU as a kind of device. cpu:i is a logical device: any index is there.
 #pragma once
 
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <string>
+
 #include <replicator/core/device_support.hpp>
 
 namespace replicator::cpu {
 
-inline constexpr DeviceSupport support{[](int) {}};
+namespace detail {
+
+inline void require(int) {}
+
+// Pages that stay mapped, huge where the system grants it.
+inline std::byte* allocate(int, std::size_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    throw DeviceError{"cannot map " + std::to_string(bytes) + " bytes for the step's buffers: use smaller batches or fewer replicas per host"};
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
+  return static_cast<std::byte*>(memory);
+}
+inline void release(int, std::byte* memory, std::size_t bytes) noexcept { ::munmap(memory, bytes); }
+
+}  // namespace detail
+
+inline constexpr DeviceSupport support{&detail::require, &detail::allocate, &detail::release};
 
 inline const bool device_registered = [] {
   device_support[static_cast<std::size_t>(DeviceKind::cpu)].store(&support);

@@ -84,7 +84,7 @@ class Engine {
     on_devices([&](int device) {
       step->programs[static_cast<std::size_t>(device)] =
           plan({step->resolution, step->lowered, variables_, *communicators_[static_cast<std::size_t>(device)], device, begin_, next_collective_,
-                job_.size() > 1});
+                job_.size() > 1, deployment_.devices[static_cast<std::size_t>(device)].kind, deployment_.devices[static_cast<std::size_t>(device)].index});
     });
     next_collective_ += collectives;
     return step;

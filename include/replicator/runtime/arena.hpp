@@ -2,8 +2,6 @@
 // Memory of a device: where buffers of known lifetimes lie in one block, and the block itself.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/core/error.hpp>
+#include <replicator/core/device_support.hpp>
 
 namespace replicator {
 
@@ -84,30 +82,31 @@ inline ArenaLayout place_in_arena(std::span<const Lifetime> lifetimes) {
   return layout;
 }
 
-// Pages that stay mapped, huge where the system grants it.
-class HostArena {
+// The block itself, in the memory of a device.
+class Arena {
  public:
-  HostArena() = default;
-  explicit HostArena(std::size_t bytes) : bytes_{bytes} {
-    if (bytes == 0) return;
-    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw DeviceError{"cannot map " + std::to_string(bytes) + " bytes for the step's buffers: use smaller batches or fewer replicas per host"};
-    data_ = static_cast<std::byte*>(memory);
-    ::madvise(data_, bytes_, MADV_HUGEPAGE);
+  Arena() = default;
+  // Throws DeviceError where the device has no room.
+  Arena(const DeviceSupport& support, int index, std::size_t bytes) : support_{&support}, index_{index}, bytes_{bytes} {
+    if (bytes) data_ = support.allocate(index, bytes);
   }
-  HostArena(HostArena&& other) noexcept : data_{std::exchange(other.data_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
-  HostArena& operator=(HostArena&& other) noexcept {
+  Arena(Arena&& other) noexcept { *this = std::move(other); }
+  Arena& operator=(Arena&& other) noexcept {
+    std::swap(support_, other.support_);
+    std::swap(index_, other.index_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  ~HostArena() {
-    if (data_) ::munmap(data_, bytes_);
+  ~Arena() {
+    if (data_) support_->release(index_, data_, bytes_);
   }
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
  private:
+  const DeviceSupport* support_ = nullptr;
+  int index_ = 0;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };

@@ -4,11 +4,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <vector>
 
-#include <replicator/collectives/reduction.hpp>
 #include <replicator/runtime/program.hpp>
 
 namespace replicator {
@@ -28,6 +26,7 @@ class Execution {
   }
 
   void run() {
+    program_.queue.enter();
     for (const auto& instruction : program_.code) {
       execute(instruction);
       // Communication moves on beside the kernels.
@@ -35,6 +34,7 @@ class Execution {
         if (program_.collectives[pending_[i]].collective->advance()) pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
         else ++i;
     }
+    program_.queue.synchronise();
   }
 
  private:
@@ -43,17 +43,17 @@ class Execution {
     switch (instruction.kind) {
       case Instruction::Kind::run: {
         const Launch launch{pointers, pointers + instruction.inputs, program_.scratch,
-                            {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica)}, nullptr};
+                            {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica)},
+                            program_.queue.handle()};
         instruction.executable->run(launch);
         break;
       }
       case Instruction::Kind::fold:
-        collectives::combine(instruction.dtype, instruction.reduction, pointers[0], pointers[0], pointers[1], instruction.elements);
+        program_.queue.fold(instruction.dtype, instruction.reduction, pointers[0], pointers[1], instruction.elements);
         break;
-      case Instruction::Kind::copy:
-        if (instruction.bytes) std::memcpy(pointers[1], pointers[0], instruction.bytes);
-        break;
+      case Instruction::Kind::copy: program_.queue.copy(pointers[1], pointers[0], instruction.bytes); break;
       case Instruction::Kind::start:
+        program_.queue.synchronise();
         program_.collectives[instruction.collective].collective->start();
         pending_.push_back(instruction.collective);
         break;

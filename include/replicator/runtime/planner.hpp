@@ -32,6 +32,8 @@ struct PlanRequest {
   int first_replica = 0;  // of this host: replica-local variables are counted from here
   std::uint32_t first_collective = 0;  // ids of earlier programs on the same communicator lie below
   bool several_hosts = false;          // then small results travel to all of them
+  DeviceKind kind = DeviceKind::cpu;   // of the device, and its index among those of the kind
+  int index = 0;
 };
 
 namespace detail {
@@ -41,7 +43,7 @@ class Planner {
   explicit Planner(const PlanRequest& request)
       : request_{request}, resolution_{request.resolution}, blocks_{request.communicator.blocks()},
         begin_{blocks_.begin(request.communicator.rank())}, local_{blocks_.count(request.communicator.rank())},
-        fold_{blocks_.replicas(), begin_, begin_ + local_} {
+        fold_{blocks_.replicas(), begin_, begin_ + local_}, support_{support_of(request.kind)} {
     for (int r = 0; r < local_; ++r) program_.replica_ids.push_back(begin_ + r);
   }
 
@@ -68,6 +70,7 @@ class Planner {
     std::uint32_t element = 0;
     std::uint32_t first = none, last = 0;  // instructions that touch it
     std::uint32_t shares = none;           // in place of this buffer
+    std::uint32_t copied = none;           // where the device has a copy of this memory of the host
     bool in_arena() const { return fixed == nullptr && replica < 0; }
   };
   struct ClassState {
@@ -258,7 +261,7 @@ class Planner {
     std::vector<std::uint32_t> operands;
     for (const auto input : node.inputs) {
       wait_for_value(c, input);
-      operands.push_back(slot(c, input, r));
+      operands.push_back(on_device(slot(c, input, r)));
     }
     for (const auto output : node.outputs) {
       slot(c, output, r) = arena_buffer(lowered(c).values[output].bytes);
@@ -266,6 +269,17 @@ class Planner {
     }
     append(run, operands);
     program_.scratch_bytes = std::max(program_.scratch_bytes, node.executable->scratch_bytes);
+  }
+  // A buffer that kernels can read. Memory of the host does not change while a step reads it, so one copy will do.
+  std::uint32_t on_device(std::uint32_t buffer) {
+    if (support_.runs_on_host() || buffers_[buffer].in_arena()) return buffer;
+    if (buffers_[buffer].copied == none) {
+      const auto bytes = buffers_[buffer].bytes;
+      const auto made = arena_buffer(bytes);
+      buffers_[buffer].copied = made;
+      copy(buffer, made, bytes);
+    }
+    return buffers_[buffer].copied;
   }
   // Another class has computed the same already.
   bool reuse_uniform(int c, const LoweredNode& node) {
@@ -293,6 +307,7 @@ class Planner {
     else
       contribute_to(c, input, r, program_.collectives[bucket].collective->input(r));
     if (++leaves_[bucket] == resolution_.buckets[bucket].members.size() * static_cast<std::size_t>(local_)) {
+      send_partials(bucket);
       Instruction start;
       start.kind = Instruction::Kind::start;
       start.collective = bucket;
@@ -312,12 +327,13 @@ class Planner {
   }
   void contribute_to(int c, std::uint32_t value, int r, std::byte* destination) {
     const auto buffer = slot(c, value, r);
-    if (movable(c, value, r)) buffers_[buffer].fixed = destination;
+    if (support_.runs_on_host() && movable(c, value, r)) buffers_[buffer].fixed = destination;
     else copy(buffer, fixed_buffer(destination, buffers_[buffer].bytes), buffers_[buffer].bytes);
   }
   void contribute_leaf(int c, const Placeholder& placeholder, std::uint32_t bucket, std::size_t offset, std::uint32_t value, int r) {
     const auto& leaf = fold_.leaves()[static_cast<std::size_t>(r)];
-    const auto partials = static_cast<int>(fold_.partials().size());
+    // A device with memory of its own folds there and sends the partials when they are whole.
+    const auto partials = support_.runs_on_host() ? static_cast<int>(fold_.partials().size()) : 0;
     const auto bytes = lowered(c).values[value].bytes;
     const auto where = [&](int buffer) -> std::uint32_t {
       if (buffer < partials) return fixed_buffer(program_.collectives[bucket].collective->input(buffer) + offset, bytes);
@@ -341,6 +357,18 @@ class Planner {
       fold.elements = type.shape.elements();
       fold.collective = bucket;
       append(fold, {where(step.into), where(step.from)});
+    }
+  }
+  void send_partials(std::uint32_t bucket) {
+    const auto kind = resolution_.collectives[resolution_.buckets[bucket].members[0]].what.kind;
+    if (support_.runs_on_host() || (kind != CollectiveKind::all_reduce && kind != CollectiveKind::reduce_scatter)) return;
+    auto& collective = *program_.collectives[bucket].collective;
+    for (std::size_t m = 0; m < resolution_.buckets[bucket].members.size(); ++m) {
+      const auto ordinal = resolution_.buckets[bucket].members[m];
+      const auto& type = resolution_.collectives[ordinal].type;
+      const auto offset = static_cast<std::size_t>(resolution_.buckets[bucket].offsets[m]) * size_of(type.dtype);
+      for (int p = 0; p < static_cast<int>(fold_.partials().size()); ++p)
+        copy(temporaries_.at({ordinal, p}), fixed_buffer(collective.input(p) + offset, type.bytes()), type.bytes());
     }
   }
   void bind_output(int c, const LoweredNode& node, const Placeholder& placeholder, std::uint32_t bucket, std::size_t offset, int r) {
@@ -432,7 +460,7 @@ class Planner {
   // The update may write the variable itself if nobody reads the old value later, and the kernel allows it.
   bool update_in_place(const Assignment& assignment) {
     auto& memory = buffers_[assignment.buffer];
-    if (!memory.in_arena() || memory.first == none) return false;
+    if (!support_.runs_on_host() || !memory.in_arena() || memory.first == none) return false;
     const auto position = memory.first;
     const auto& made_by = program_.code[position];
     if (made_by.kind != Instruction::Kind::run || made_by.replica >= 0 || position < first_update_position()) return false;
@@ -492,7 +520,8 @@ class Planner {
     }
     const auto layout = place_in_arena(lifetimes);
     program_.arena_bytes = layout.bytes;
-    program_.arena = HostArena{layout.bytes + program_.scratch_bytes};
+    program_.arena = Arena{support_, request_.index, layout.bytes + program_.scratch_bytes};
+    program_.queue = Queue{support_, request_.index};
     program_.scratch = program_.arena.data() + layout.bytes;
     for (const auto operand : operands_) {
       const auto b = owner(operand);
@@ -515,6 +544,7 @@ class Planner {
   int begin_;  // this device's first replica
   int local_;  // how many it has
   collectives::LocalFold fold_;
+  const DeviceSupport& support_;
   Program program_;
   std::vector<Memory> buffers_;
   std::vector<std::uint32_t> operands_;  // buffers, parallel to Program::pointers

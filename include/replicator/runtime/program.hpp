@@ -12,6 +12,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/runtime/arena.hpp>
+#include <replicator/runtime/queue.hpp>
 
 namespace replicator {
 
@@ -66,7 +67,7 @@ struct Program {
   std::vector<InputPatch> patches;
   std::vector<CollectiveUse> collectives;
   std::vector<std::uint32_t> in_flight;  // collectives started and not yet finished; reserved, so that a step allocates nothing
-  HostArena arena;
+  Arena arena;
   std::byte* scratch = nullptr;
   std::size_t arena_bytes = 0;    // for values, scratch excluded
   std::size_t scratch_bytes = 0;
@@ -77,6 +78,7 @@ struct Program {
   std::vector<std::vector<AnyArray>> results;
   std::vector<bool> uniform_result;
   ResultExchange exchange;
+  Queue queue;  // the last: gone before the memory that its work uses
 };
 
 }  // namespace replicator

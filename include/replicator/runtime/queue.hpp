@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a program runs: at once on the host's memory, or in order in a queue of a device that has memory of its own.
+#pragma once
+
+#include <cstring>
+#include <utility>
+
+#include <replicator/collectives/reduction.hpp>
+#include <replicator/core/device_support.hpp>
+
+namespace replicator {
+
+class Queue {
+ public:
+  Queue() = default;
+  Queue(const DeviceSupport& support, int index) : index_{index} {
+    if (support.runs_on_host()) return;
+    handle_ = support.make_queue(index);
+    support_ = &support;
+  }
+  Queue(Queue&& other) noexcept { *this = std::move(other); }
+  Queue& operator=(Queue&& other) noexcept {
+    std::swap(support_, other.support_);
+    std::swap(index_, other.index_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Queue() {
+    if (support_) support_->destroy_queue(index_, handle_);
+  }
+
+  // What kernels are launched into; null on the host.
+  void* handle() const { return handle_; }
+  void enter() const {
+    if (support_) support_->enter(index_);
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
+    if (bytes == 0) return;
+    if (support_) support_->copy(handle_, to, from, bytes);
+    else std::memcpy(to, from, bytes);
+  }
+  void fold(DType dtype, Reduction reduction, std::byte* into, const std::byte* from, std::int64_t elements) const {
+    if (support_) support_->fold(handle_, dtype, reduction, into, from, elements);
+    else collectives::combine(dtype, reduction, into, into, from, elements);
+  }
+  // Before the host looks at what was copied to it, or changes what was copied from it.
+  void synchronise() const {
+    if (support_) support_->synchronise(handle_);
+  }
+
+ private:
+  const DeviceSupport* support_ = nullptr;
+  int index_ = 0;
+  void* handle_ = nullptr;
+};
+
+}  // namespace replicator
