@@ -2,15 +2,14 @@
 // A folder that goes away with the test.
 #pragma once
 
+#include <stdlib.h>
+
 #include <filesystem>
+#include <replicator/io/file.hpp>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-
-#include <stdlib.h>
-
-#include <replicator/io/file.hpp>
 
 class TemporaryFolder {
  public:

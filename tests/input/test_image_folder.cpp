@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-
 #include <filesystem>
-#include <string>
-#include <vector>
-
 #include <replicator/data/image_folder.hpp>
 #include <replicator/data/take.hpp>
+#include <string>
+#include <vector>
 
 #include "temporary_folder.hpp"
 

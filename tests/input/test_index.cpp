@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
 
+#include <catch2/catch.hpp>
 #include <map>
+#include <replicator/data/index.hpp>
 #include <set>
 #include <vector>
-
-#include <replicator/data/index.hpp>
 
 using namespace replicator;
 using data::Index;

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <ranges>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include <replicator/data/batch.hpp>
 #include <replicator/data/decode_jpeg.hpp>
 #include <replicator/data/prefetch.hpp>
 #include <replicator/data/take.hpp>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "temporary_folder.hpp"
 
@@ -141,9 +139,10 @@ TEST_CASE("pictures are normalised by the mean and deviation of each colour") {
   const TemporaryFolder folder;
   folder.write("a/1.jpg", data::encode_jpeg(picture(32, 32)));
   const auto plain = evaluated(folder.path(), 32);
-  auto input = data::image_folder(folder.path()) |
-               data::decode_jpeg({.crop = {32, 32}, .resize = 32, .mean = {0.1f, 0.2f, 0.3f}, .stddev = {2, 4, 0.5f},
-                                  .train = false});
+  auto input =
+      data::image_folder(folder.path()) |
+      data::decode_jpeg(
+          {.crop = {32, 32}, .resize = 32, .mean = {0.1f, 0.2f, 0.3f}, .stddev = {2, 4, 0.5f}, .train = false});
   const auto image = std::get<0>(*input.next());
   CHECK(image.shape() == Shape{3, 32, 32});
   CHECK(image[5] == Approx((plain[5] - 0.1f) / 2));
@@ -155,8 +154,9 @@ TEST_CASE("batches have the same bits on any number of threads, ahead or not") {
   const TemporaryFolder folder;
   fill(folder, 4);
   const auto read = [&](int threads) {
-    auto input = data::image_folder(folder.path()) | data::shuffle() | data::shard({.seed = 5, .pool = pool_of(threads)}) |
-                 data::decode_jpeg(small) | data::batch(5) | data::prefetch(2);
+    auto input = data::image_folder(folder.path()) | data::shuffle() |
+                 data::shard({.seed = 5, .pool = pool_of(threads)}) | data::decode_jpeg(small) | data::batch(5) |
+                 data::prefetch(2);
     std::vector<Batch> batches;
     for (auto& batch : input) {
       batches.push_back(std::move(batch));
@@ -177,8 +177,9 @@ TEST_CASE("batches have the same bits on any number of threads, ahead or not") {
 TEST_CASE("seeking gives the bits that reading up to there gives") {
   const TemporaryFolder folder;
   fill(folder, 3);
-  auto input = data::image_folder(folder.path()) | data::shuffle() | data::shard({.seed = 1, .replica = 1, .replicas = 2}) |
-               data::decode_jpeg(small) | data::batch(2) | data::prefetch(2);
+  auto input = data::image_folder(folder.path()) | data::shuffle() |
+               data::shard({.seed = 1, .replica = 1, .replicas = 2}) | data::decode_jpeg(small) | data::batch(2) |
+               data::prefetch(2);
   std::vector<Batch> batches;
   for (int i = 0; i < 9; ++i) batches.push_back(*input.next());
   for (const std::int64_t position : {7, 2, 0}) {
@@ -208,7 +209,8 @@ TEST_CASE("about every other picture is mirrored when training") {
   for (auto& [image, label] : input) mirrored += image[0] > image[15];
   CHECK(mirrored > 65);
   CHECK(mirrored < 135);
-  auto never = data::image_folder(folder.path()) | data::decode_jpeg({.crop = {16, 16}, .flip = false}) | data::take(20);
+  auto never =
+      data::image_folder(folder.path()) | data::decode_jpeg({.crop = {16, 16}, .flip = false}) | data::take(20);
   for (auto& [image, label] : never) CHECK(image[0] < image[15]);
 }
 

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <chrono>
 #include <list>
 #include <ranges>
+#include <replicator/data/batch.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/data/prefetch.hpp>
+#include <replicator/data/take.hpp>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <tuple>
 #include <vector>
-
-#include <replicator/data/batch.hpp>
-#include <replicator/data/generator.hpp>
-#include <replicator/data/prefetch.hpp>
-#include <replicator/data/take.hpp>
 
 using namespace replicator;
 using Catch::Contains;
@@ -23,7 +21,9 @@ using Catch::Contains;
 namespace {
 
 Array<float> scalar(std::int64_t value) { return {Shape{}, {static_cast<float>(value)}}; }
-auto counting() { return data::from_generator([](std::int64_t position) { return scalar(position); }); }
+auto counting() {
+  return data::from_generator([](std::int64_t position) { return scalar(position); });
+}
 
 // The first elements, each as a list of its numbers.
 template <class S>
@@ -136,7 +136,8 @@ TEST_CASE("an exception comes in the place of its element") {
 
 TEST_CASE("prefetch works ahead, but no further than asked") {
   std::atomic<int> made = 0;
-  auto input = data::from_generator([&](std::int64_t position) { return ++made, scalar(position); }) | data::prefetch(3);
+  auto input =
+      data::from_generator([&](std::int64_t position) { return ++made, scalar(position); }) | data::prefetch(3);
   CHECK(made == 0);
   (void)input.next();
   for (int i = 0; i < 1000 && made < 4; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -152,7 +153,8 @@ TEST_CASE("a prefetching input can be destroyed at any time") {
 }
 
 TEST_CASE("elements of different shapes cannot be batched") {
-  auto input = data::from_generator([](std::int64_t position) { return Array<float>{Shape{position + 1}}; }) | data::batch(2);
+  auto input =
+      data::from_generator([](std::int64_t position) { return Array<float>{Shape{position + 1}}; }) | data::batch(2);
   CHECK_THROWS_WITH(input.next(), Contains("element 1") && Contains("[2]"));
 }
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-
 #include <cstdint>
-#include <vector>
-
 #include <replicator/data/crop.hpp>
 #include <replicator/data/resample.hpp>
+#include <vector>
 
 using namespace replicator;
 using namespace replicator::data::detail;
@@ -64,7 +62,8 @@ TEST_CASE("enlarging interpolates between the centres of pixels") {
 }
 
 TEST_CASE("shrinking averages with a triangle") {
-  // The centre of sample 0 is 1.5, its triangle 3 wide each way: pixels 0..3 weigh 2, 3, 2, 1. PIL gives 1.25, 3.75 too.
+  // The centre of sample 0 is 1.5, its triangle 3 wide each way: pixels 0..3 weigh 2, 3, 2, 1. PIL gives 1.25, 3.75
+  // too.
   const auto row = first_plane(resampled(picture_of(1, 6), crop_at(0, 0, 1, 6), 1, 2));
   CHECK(row[0] == Approx((2 * 0 + 3 * 1 + 2 * 2 + 1 * 3) / 8.0));
   CHECK(row[1] == Approx(3.75));

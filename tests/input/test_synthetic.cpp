@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-
 #include <cmath>
 #include <filesystem>
-#include <set>
-#include <string>
-#include <vector>
-
 #include <replicator/data/batch.hpp>
 #include <replicator/data/decode_jpeg.hpp>
 #include <replicator/data/synthetic.hpp>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "temporary_folder.hpp"
 
@@ -53,7 +51,8 @@ class Linear {
     for (std::int64_t k = 0; k < classes; ++k) {
       float lanes[16]{};
       for (std::int64_t i = 0; i < pixels; i += 16)
-        for (std::int64_t j = 0; j < 16; ++j) lanes[j] += weights_[static_cast<std::size_t>(k * pixels + i + j)] * image[i + j];
+        for (std::int64_t j = 0; j < 16; ++j)
+          lanes[j] += weights_[static_cast<std::size_t>(k * pixels + i + j)] * image[i + j];
       p[k] = 0;
       for (const float lane : lanes) p[k] += lane;
     }

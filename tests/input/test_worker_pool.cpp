@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
-
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <chrono>
+#include <replicator/data/worker_pool.hpp>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <replicator/data/worker_pool.hpp>
 
 using replicator::data::WorkerPool;
 

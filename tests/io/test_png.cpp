@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
-
-#include <cstdio>
-#include <filesystem>
-#include <vector>
-
 #include <unistd.h>
 
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <filesystem>
 #include <replicator/io/png.hpp>
+#include <vector>
 
 using namespace replicator;
 
 namespace {
 std::vector<std::byte> png_of(const Array<std::uint8_t>& pixels) {
-  const auto path = (std::filesystem::temp_directory_path() / ("replicator_" + std::to_string(::getpid()) + ".png")).string();
+  const auto path =
+      (std::filesystem::temp_directory_path() / ("replicator_" + std::to_string(::getpid()) + ".png")).string();
   io::write_png(path, pixels);
   std::vector<std::byte> bytes;
   io::read_file(path, bytes);
@@ -25,11 +24,10 @@ std::vector<std::byte> png_of(const Array<std::uint8_t>& pixels) {
 TEST_CASE("a 2x1 grey PNG has exactly the bytes that the standard asks for") {
   // Checksums from zlib's crc32 and adler32.
   const std::vector<int> expected{
-      0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n',
-      0, 0, 0, 13, 'I', 'H', 'D', 'R', 0, 0, 0, 2, 0, 0, 0, 1, 8, 0, 0, 0, 0, 0xD1, 0x49, 0x20, 0x56,
-      0, 0, 0, 14, 'I', 'D', 'A', 'T', 0x78, 1, 1, 3, 0, 0xFC, 0xFF, 0, 7, 255, 0x01, 0x10, 0x01, 0x07,
-      0x2B, 0xC2, 0xFC, 0xF2,
-      0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xAE, 0x42, 0x60, 0x82};
+      0x89, 'P',  'N',  'G',  '\r', '\n', 0x1A, '\n', 0, 0,   0,    13,   'I',  'H',  'D',  'R',  0,    0,
+      0,    2,    0,    0,    0,    1,    8,    0,    0, 0,   0,    0xD1, 0x49, 0x20, 0x56, 0,    0,    0,
+      14,   'I',  'D',  'A',  'T',  0x78, 1,    1,    3, 0,   0xFC, 0xFF, 0,    7,    255,  0x01, 0x10, 0x01,
+      0x07, 0x2B, 0xC2, 0xFC, 0xF2, 0,    0,    0,    0, 'I', 'E',  'N',  'D',  0xAE, 0x42, 0x60, 0x82};
   const auto bytes = png_of({{1, 2}, {7, 255}});
   std::vector<int> found;
   for (const auto b : bytes) found.push_back(std::to_integer<int>(b));
@@ -51,7 +49,8 @@ TEST_CASE("a PNG larger than one stored block keeps every pixel") {
   std::size_t at = 8 + 25 + 8 + 2;
   for (bool last = false; !last;) {
     last = bytes.at(at) == std::byte{1};
-    const auto count = std::to_integer<std::size_t>(bytes.at(at + 1)) | std::to_integer<std::size_t>(bytes.at(at + 2)) << 8;
+    const auto count = std::to_integer<std::size_t>(bytes.at(at + 1)) | std::to_integer<std::size_t>(bytes.at(at + 2))
+                                                                            << 8;
     for (std::size_t i = 0; i < count; ++i) lines.push_back(std::to_integer<std::uint8_t>(bytes.at(at + 5 + i)));
     at += 5 + count;
   }
@@ -59,7 +58,8 @@ TEST_CASE("a PNG larger than one stored block keeps every pixel") {
   bool same = true;
   for (std::size_t y = 0; y < 300; ++y) {
     same = same && lines[y * 751] == 0;
-    for (std::size_t x = 0; x < 750; ++x) same = same && lines[y * 751 + 1 + x] == pixels[static_cast<std::int64_t>(y * 750 + x)];
+    for (std::size_t x = 0; x < 750; ++x)
+      same = same && lines[y * 751 + 1 + x] == pixels[static_cast<std::int64_t>(y * 750 + x)];
   }
   CHECK(same);
 }

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
-
-#include <cstring>
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include <unistd.h>
 
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
 #include <replicator/core/philox.hpp>
 #include <replicator/io/safetensors.hpp>
+#include <string>
+#include <vector>
 
 using namespace replicator;
 using Catch::Contains;
@@ -90,7 +88,8 @@ TEST_CASE("a safetensors file lies in the order of names, with its data aligned"
 TEST_CASE("saving two tensors under one name is refused") {
   const float x = 0;
   const io::NamedTensor tensor{"w", {DType::float32, {}}, reinterpret_cast<const std::byte*>(&x)};
-  CHECK_THROWS_WITH(io::write_safetensors("unused", std::vector{tensor, tensor}), Contains("two tensors") && Contains("\"w\""));
+  CHECK_THROWS_WITH(io::write_safetensors("unused", std::vector{tensor, tensor}),
+                    Contains("two tensors") && Contains("\"w\""));
 }
 
 TEST_CASE("a failed save leaves the old file") {
@@ -165,10 +164,17 @@ TEST_CASE("a damaged safetensors file is read or refused, never worse") {
     for (std::uint32_t i = random.below(4) + 1; i-- > 0;) {
       const std::uint32_t at = random.below(static_cast<std::uint32_t>(bad.size()));
       switch (random.below(4)) {
-        case 0: bad[at] = static_cast<char>(random.next()); break;
-        case 1: bad[at] = "{}[]\",:\\u0919"[random.below(13)]; break;
-        case 2: bad.erase(at, 1 + random.below(3)); break;
-        default: bad.insert(at, bad.substr(random.below(static_cast<std::uint32_t>(bad.size())), random.below(9)));
+        case 0:
+          bad[at] = static_cast<char>(random.next());
+          break;
+        case 1:
+          bad[at] = "{}[]\",:\\u0919"[random.below(13)];
+          break;
+        case 2:
+          bad.erase(at, 1 + random.below(3));
+          break;
+        default:
+          bad.insert(at, bad.substr(random.below(static_cast<std::uint32_t>(bad.size())), random.below(9)));
       }
       if (bad.size() < 8) break;
     }

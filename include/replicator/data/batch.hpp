@@ -6,14 +6,13 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <replicator/core/array.hpp>
+#include <replicator/data/stream.hpp>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-#include <replicator/core/array.hpp>
-#include <replicator/data/stream.hpp>
 
 namespace replicator::data {
 
@@ -63,7 +62,8 @@ std::tuple<Array<T>...> stack_elements(const std::vector<std::tuple<Array<T>...>
   using V = std::tuple<Array<T>...>;
   return [&]<std::size_t... i>(std::index_sequence<i...>) {
     return V{stack<T>(elements, [](const V& element) -> const Array<T>& { return std::get<i>(element); })...};
-  }(std::index_sequence_for<T...>{});
+  }
+  (std::index_sequence_for<T...>{});
 }
 
 template <class S>
@@ -94,9 +94,7 @@ class Batched : public Stream<Batched<S>, typename S::value_type> {
     return value;
   }
   std::int64_t position() const { return position_; }
-  void seek(std::int64_t position)
-    requires Seekable<S>
-  {
+  void seek(std::int64_t position) requires Seekable<S> {
     source_.seek(position * stage_.size);
     position_ = position;
   }

@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-
 #include <replicator/core/philox.hpp>
 #include <replicator/data/resample.hpp>
 

@@ -10,12 +10,6 @@
 #include <deque>
 #include <exception>
 #include <optional>
-#include <string>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include <replicator/core/array.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/data/crop.hpp>
@@ -23,6 +17,11 @@
 #include <replicator/data/jpeg.hpp>
 #include <replicator/data/stream.hpp>
 #include <replicator/data/worker_pool.hpp>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace replicator::data {
 
@@ -31,9 +30,9 @@ struct DecodeOptions {
     std::int64_t height = 224;
     std::int64_t width = 224;
   };
-  Size crop = {};                          // of the pictures that come out
-  bool flip = true;                        // training: mirror every other picture
-  std::array<float, 2> scale{0.08f, 1.0f};  // training: share of the area that is kept
+  Size crop = {};                                  // of the pictures that come out
+  bool flip = true;                                // training: mirror every other picture
+  std::array<float, 2> scale{0.08f, 1.0f};         // training: share of the area that is kept
   std::array<float, 2> ratio{3.0f / 4, 4.0f / 3};  // training: width / height of what is kept
   // Above 0, the recipe of CIFAR instead: the whole picture at the size `crop`, moved by up to `pad` pixels each way
   // over black when training.
@@ -111,7 +110,8 @@ class DecodedJpegs : public Stream<DecodedJpegs, std::tuple<Array<float>, Array<
     const auto refuse = [](const std::string& what) { throw BuildError{"decode_jpeg: " + what}; };
     const auto [height, width] = options.crop;
     if (height < 1 || width < 1 || height > 65500 || width > 65500)
-      refuse("the crop has the size " + std::to_string(height) + " x " + std::to_string(width) + "; 1 to 65500 is possible");
+      refuse("the crop has the size " + std::to_string(height) + " x " + std::to_string(width) +
+             "; 1 to 65500 is possible");
     if (!(options.scale[0] > 0 && options.scale[0] <= options.scale[1] && options.scale[1] <= 1))
       refuse("scale is {smallest, largest} share of the area, 0 < smallest <= largest <= 1");
     if (!(options.ratio[0] > 0 && options.ratio[0] <= options.ratio[1]))
@@ -166,9 +166,8 @@ class DecodedJpegs : public Stream<DecodedJpegs, std::tuple<Array<float>, Array<
 
   Crop choose(PhiloxStream& random, std::int64_t height, std::int64_t width) const {
     if (options_.pad == 0)
-      return options_.train
-                 ? random_resized_crop(random, height, width, options_.scale, options_.ratio)
-                 : center_crop(height, width, options_.resize, options_.crop.height, options_.crop.width);
+      return options_.train ? random_resized_crop(random, height, width, options_.scale, options_.ratio)
+                            : center_crop(height, width, options_.resize, options_.crop.height, options_.crop.width);
     Crop crop = crop_at(0, 0, height, width);
     if (options_.train) {
       crop.rows.shift = below(random, 2 * options_.pad + 1) - options_.pad;

@@ -5,10 +5,9 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <replicator/data/stream.hpp>
 #include <type_traits>
 #include <utility>
-
-#include <replicator/data/stream.hpp>
 
 namespace replicator::data {
 
@@ -53,11 +52,7 @@ class Generator : public Stream<Generator<F>, typename ResultOf<F>::type> {
     return value;
   }
   std::int64_t position() const { return position_; }
-  void seek(std::int64_t position)
-    requires by_position<F>
-  {
-    position_ = position;
-  }
+  void seek(std::int64_t position) requires by_position<F> { position_ = position; }
 
  private:
   std::optional<Value> call() {

@@ -6,15 +6,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <replicator/core/error.hpp>
+#include <replicator/data/index.hpp>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
-
-#include <replicator/core/error.hpp>
-#include <replicator/data/index.hpp>
 
 namespace replicator::data {
 

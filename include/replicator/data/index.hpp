@@ -7,14 +7,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <type_traits>
-#include <utility>
-
 #include <replicator/core/error.hpp>
 #include <replicator/data/permutation.hpp>
 #include <replicator/data/shard.hpp>
 #include <replicator/data/stream.hpp>
+#include <string>
+#include <type_traits>
+#include <utility>
 
 namespace replicator::data {
 
@@ -24,7 +23,7 @@ namespace replicator::data {
 class Index {
  public:
   struct Place {
-    std::int64_t item = 0;    // in [0, size)
+    std::int64_t item = 0;  // in [0, size)
     std::int64_t epoch = 0;
     std::int64_t number = 0;  // the position in the whole job
   };
@@ -71,7 +70,9 @@ class Index {
   }
   // Throws BuildError for a negative count.
   void epochs(std::int64_t count) { shard_.epoch_limit = checked("epochs", count); }
-  void take(std::int64_t count) { take_ = take_ < 0 ? checked("take", count) : std::min(take_, checked("take", count)); }
+  void take(std::int64_t count) {
+    take_ = take_ < 0 ? checked("take", count) : std::min(take_, checked("take", count));
+  }
 
  private:
   static std::int64_t checked(const char* what, std::int64_t count) {

@@ -4,11 +4,10 @@
 
 #include <cstdint>
 #include <iterator>
+#include <replicator/core/array.hpp>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-
-#include <replicator/core/array.hpp>
 
 namespace replicator::data {
 
@@ -61,7 +60,9 @@ concept Input = detail::InputRange<R> && detail::gives_elements<R>;
 
 // May continue at any element: seek(position) makes element number `position` (from 0) the next one.
 template <class R>
-concept Seekable = requires(R& input, std::int64_t position) { input.seek(position); };
+concept Seekable = requires(R& input, std::int64_t position) {
+  input.seek(position);
+};
 
 // The type of an input's elements.
 template <Input R>

@@ -2,23 +2,22 @@
 // JPEG files by libjpeg-turbo: component `jpeg` (link turbojpeg).
 #pragma once
 
+#include <turbojpeg.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <replicator/core/array.hpp>
+#include <replicator/core/error.hpp>
+#include <replicator/data/resample.hpp>
+#include <replicator/io/file.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <turbojpeg.h>
-
-#include <replicator/core/array.hpp>
-#include <replicator/core/error.hpp>
-#include <replicator/data/resample.hpp>
-#include <replicator/io/file.hpp>
 
 namespace replicator::data {
 

@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <cstdint>
-
 #include <replicator/core/philox.hpp>
 
 namespace replicator::data {

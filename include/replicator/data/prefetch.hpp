@@ -10,12 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <replicator/core/error.hpp>
+#include <replicator/data/stream.hpp>
 #include <string>
 #include <thread>
 #include <utility>
-
-#include <replicator/core/error.hpp>
-#include <replicator/data/stream.hpp>
 
 namespace replicator::data {
 
@@ -57,9 +56,7 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
     return std::nullopt;
   }
   std::int64_t position() const { return position_; }
-  void seek(std::int64_t position)
-    requires Seekable<S>
-  {
+  void seek(std::int64_t position) requires Seekable<S> {
     state_->halt();
     state_->ready.clear();
     state_->source.seek(position);

@@ -8,10 +8,9 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <replicator/data/input.hpp>
 #include <type_traits>
 #include <utility>
-
-#include <replicator/data/input.hpp>
 
 namespace replicator::data {
 
@@ -95,9 +94,7 @@ class RangeStream : public Stream<RangeStream<R>, InputValue<R>> {
     return InputValue<R>(std::move(**at_));
   }
   std::int64_t position() const { return position_; }
-  void seek(std::int64_t position)
-    requires Seekable<R>
-  {
+  void seek(std::int64_t position) requires Seekable<R> {
     range_->seek(position);
     at_.reset();
     position_ = position;
@@ -111,7 +108,9 @@ class RangeStream : public Stream<RangeStream<R>, InputValue<R>> {
 
 // A source of items that are not decoded yet (image_folder and its like).
 template <class S>
-concept Indexed = requires(S& source) { source.index(); };
+concept Indexed = requires(S& source) {
+  source.index();
+};
 
 // Whatever stands before a stage, as a stream.
 template <class S>

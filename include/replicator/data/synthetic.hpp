@@ -2,25 +2,24 @@
 // A labelled set of JPEG pictures for trying things without real data: component `jpeg` (link turbojpeg).
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <span>
-#include <string>
-#include <system_error>
-#include <vector>
-
-#include <unistd.h>
-
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/data/jpeg.hpp>
 #include <replicator/data/worker_pool.hpp>
 #include <replicator/io/file.hpp>
+#include <span>
+#include <string>
+#include <system_error>
+#include <vector>
 
 namespace replicator::data {
 
@@ -71,7 +70,8 @@ class SyntheticPicture {
     sine_ = 2 * t / (1 + t * t);
     period_ = between(0.16f, 0.22f);
     for (float& phase : phase_) phase = random_.uniform();
-    for (Blot& blot : blots_) blot = {random_.uniform(), random_.uniform(), between(0.03f, 0.06f), colour(random_.uniform())};
+    for (Blot& blot : blots_)
+      blot = {random_.uniform(), random_.uniform(), between(0.03f, 0.06f), colour(random_.uniform())};
   }
 
   // [size, size, 3]
@@ -82,7 +82,8 @@ class SyntheticPicture {
     for (std::int64_t y = 0; y < size_; ++y)
       for (std::int64_t x = 0; x < size_; ++x) {
         const Colour pixel = at((static_cast<float>(x) + 0.5f) * step, (static_cast<float>(y) + 0.5f) * step);
-        for (const float value : pixel) *to++ = static_cast<std::uint8_t>(std::clamp(value + noise(), 0.0f, 1.0f) * 255);
+        for (const float value : pixel)
+          *to++ = static_cast<std::uint8_t>(std::clamp(value + noise(), 0.0f, 1.0f) * 255);
       }
     return pixels;
   }
@@ -131,11 +132,16 @@ class SyntheticPicture {
   float edge(float u, float v) const {
     const float r = length(u, v), a = std::abs(u), b = std::abs(v);
     switch (shape_) {
-      case 0: return r - 0.9f;
-      case 1: return std::max(a, b) - 0.8f;
-      case 2: return std::max(v - 0.6f, 0.866f * a - 0.5f * v - 0.5f);
-      case 3: return std::abs(r - 0.7f) - 0.28f;
-      default: return std::min(std::max(a - 0.95f, b - 0.33f), std::max(a - 0.33f, b - 0.95f));
+      case 0:
+        return r - 0.9f;
+      case 1:
+        return std::max(a, b) - 0.8f;
+      case 2:
+        return std::max(v - 0.6f, 0.866f * a - 0.5f * v - 0.5f);
+      case 3:
+        return std::abs(r - 0.7f) - 0.28f;
+      default:
+        return std::min(std::max(a - 0.95f, b - 0.33f), std::max(a - 0.33f, b - 0.95f));
     }
   }
 
@@ -212,8 +218,9 @@ inline bool holds_synthetic(const std::string& folder, const std::string& note) 
 inline void write_synthetic(const std::string& folder, const SyntheticOptions& options = {}) {
   if (options.classes < 2 || options.classes > 20 || options.size < 16 || options.size > 4096 ||
       options.train < options.classes || options.val < options.classes)
-    throw BuildError{"write_synthetic: needs 2 to 20 classes, a size of 16 to 4096 pixels and a picture of each class " +
-                     std::string{"for train and val; found "} + detail::synthetic_note(options)};
+    throw BuildError{
+        "write_synthetic: needs 2 to 20 classes, a size of 16 to 4096 pixels and a picture of each class " +
+        std::string{"for train and val; found "} + detail::synthetic_note(options)};
   const std::string note = detail::synthetic_note(options);
   if (detail::holds_synthetic(folder, note)) return;
   const std::string partial = folder + "." + std::to_string(::getpid()) + ".partial";

@@ -4,12 +4,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <replicator/core/error.hpp>
+#include <replicator/data/stream.hpp>
 #include <string>
 #include <type_traits>
 #include <utility>
-
-#include <replicator/core/error.hpp>
-#include <replicator/data/stream.hpp>
 
 namespace replicator::data {
 
@@ -29,11 +28,7 @@ class Taken : public Stream<Taken<S>, typename S::value_type> {
     return source_.next();
   }
   std::int64_t position() const { return source_.position(); }
-  void seek(std::int64_t position)
-    requires Seekable<S>
-  {
-    source_.seek(position);
-  }
+  void seek(std::int64_t position) requires Seekable<S> { source_.seek(position); }
 
  private:
   S source_;

@@ -2,20 +2,19 @@
 // Whole files: read at once, or written beside their place and renamed into it.
 #pragma once
 
-#include <cerrno>
-#include <cstddef>
-#include <cstring>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
 #include <replicator/core/error.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace replicator::io {
 

@@ -5,13 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <replicator/core/array.hpp>
+#include <replicator/io/file.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <replicator/core/array.hpp>
-#include <replicator/io/file.hpp>
 
 namespace replicator::io {
 
@@ -88,7 +87,8 @@ inline void write_png(const std::string& path, const Array<std::uint8_t>& pixels
   const std::int64_t channels = shape.rank() == 3 ? shape[2] : 1;
   if ((shape.rank() != 2 && shape.rank() != 3) || (channels != 1 && channels != 3) || pixels.size() == 0 ||
       shape[0] > 0x7FFFFFFF || shape[1] > 0x7FFFFFFF)
-    throw BuildError{path + ": a PNG needs pixels of shape [height, width], [height, width, 1] or [height, width, 3], " +
+    throw BuildError{path +
+                     ": a PNG needs pixels of shape [height, width], [height, width, 1] or [height, width, 3], " +
                      "found " + shape.text()};
   const auto row = static_cast<std::size_t>(shape[1] * channels);
   std::vector<std::byte> lines;

@@ -2,22 +2,21 @@
 // Weights in the safetensors format (https://github.com/huggingface/safetensors), which Python reads and writes too.
 #pragma once
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <replicator/core/array.hpp>
+#include <replicator/io/file.hpp>
+#include <replicator/io/safetensors_header.hpp>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <replicator/core/array.hpp>
-#include <replicator/io/file.hpp>
-#include <replicator/io/safetensors_header.hpp>
 
 namespace replicator::io {
 
@@ -46,8 +45,8 @@ inline void write_safetensors(const std::string& path, std::vector<NamedTensor> 
   std::map<std::string, bool> names{{"__metadata__", true}};
   std::string header = "{";
   for (const auto& [key, value] : metadata)
-    header += (header.size() == 1 ? "\"__metadata__\":{" : ",") + detail::json_string(key) + ":" +
-              detail::json_string(value);
+    header +=
+        (header.size() == 1 ? "\"__metadata__\":{" : ",") + detail::json_string(key) + ":" + detail::json_string(value);
   if (!metadata.empty()) header += "}";
   std::uint64_t offset = 0;
   for (const NamedTensor& tensor : tensors) {
@@ -101,8 +100,8 @@ inline std::vector<std::pair<TensorEntry, std::string>> checked_order(const std:
   std::uint64_t at = 0;
   for (const auto& [entry, name] : order) {
     if (entry.begin != at)
-      throw DataError{path + ": tensor \"" + name + "\" begins at byte " + std::to_string(entry.begin) + " of the data" +
-                      (entry.begin < at ? ", inside of another tensor" : ", behind a hole") +
+      throw DataError{path + ": tensor \"" + name + "\" begins at byte " + std::to_string(entry.begin) +
+                      " of the data" + (entry.begin < at ? ", inside of another tensor" : ", behind a hole") +
                       "; the tensor before it ends at " + std::to_string(at)};
     at = entry.end;
   }

@@ -7,13 +7,12 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <replicator/core/error.hpp>
+#include <replicator/core/shape.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <replicator/core/error.hpp>
-#include <replicator/core/shape.hpp>
 
 namespace replicator::io::detail {
 
