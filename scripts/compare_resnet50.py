@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the loss and all gradients of a ResNet with PyTorch's, from the same weights and batch.
 
-    scripts/compare_resnet50.py [--depth 50] [--image-size 224] [--batch 4] [--replicas 1] ...
+    scripts/compare_resnet50.py [--depth 50] [--image-size 64] [--batch 4] [--replicas 1] ...
 
 Needs torch, numpy and safetensors, and the program build/examples/resnet_gradients. Passes if for every tensor
-norm(a - b) / norm(b) < 1e-4 in float32, where b is PyTorch's. A float64 run of PyTorch tells how much of the
-difference is rounding: it is printed beside. With --store FILE it writes the small vectors that the unit tests keep.
+norm(a - b) / norm(b) < 1e-4 in float32, where b is PyTorch's. A float64 run of PyTorch is printed beside, because ReLU
+and max pooling have kinks: an input within rounding of one changes gradients by 1e-3 or more, whoever computes them.
+Where |torch-exact| is above 1e-4 take another --seed. With --store FILE it writes the short form that the tests keep.
 """
 import argparse
 import os
@@ -85,16 +86,22 @@ def hashed(count, salt):
     return (h >> np.uint32(8)).astype(np.float32) * np.float32(2.0 ** -24) - np.float32(0.5)
 
 
-def hashed_weights(model):
-    """Every parameter from its number among all of them and its shape; gains around 1, shifts around 0."""
+def hashed_weights(model, seed):
+    """Every parameter from its number among all of them. Batch norms get small gains and shifts away from zero, for few
+    inputs of ReLUs to lie near its kink: where rounding takes one to the other side, gradients jump (see --seed)."""
     state = {}
     for salt, (name, parameter) in enumerate(model.named_parameters()):
-        values = hashed(parameter.numel(), salt)
-        if parameter.dim() == 1:
-            values = values * np.float32(0.5) + np.float32(1 if name.endswith("weight") else 0)
-        else:
-            values = values * np.float32(4 / np.sqrt(parameter.numel() / parameter.shape[0]))
-        state[name] = values.reshape(parameter.shape)
+        v = hashed(parameter.numel(), salt + 10000 * seed)
+        last = "bn3" in name or "downsample" in name
+        if parameter.dim() > 1:
+            v = v * np.float32(4 / np.sqrt(parameter.numel() / parameter.shape[0]))
+        elif name.endswith("weight"):
+            v = (v * np.float32(0.5) + np.float32(1)) * np.float32(0.2 if last else 0.5)
+        elif last:
+            v = np.where(v < -0.4, v * np.float32(4), v)
+        elif "bn" in name:
+            v = np.where(v < -0.25, np.float32(-0.75), np.float32(0.75)) * (v * np.float32(0.2) + np.float32(1))
+        state[name] = v.astype(np.float32).reshape(parameter.shape)
     return state
 
 
@@ -132,17 +139,18 @@ def store(path, found, weights):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--depth", type=int, default=50, choices=BLOCKS)
-    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--image-size", type=int, default=64)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--stem", choices=("imagenet", "cifar"), default="imagenet")
+    parser.add_argument("--seed", type=int, default=7, help="of the weights: one at which PyTorch in float32 and in float64 agree")
     parser.add_argument("--replicas", type=int, default=1, help="more than 1: cross-replica batch norm, parts of the same batch")
     parser.add_argument("--tolerance", type=float, default=1e-4)
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "examples", "resnet_gradients"))
     parser.add_argument("--store", metavar="FILE", help="only write PyTorch's values (float64) in a short form")
     o = parser.parse_args()
 
-    weights = hashed_weights(ResNet(o.depth, o.classes, o.stem == "cifar"))
+    weights = hashed_weights(ResNet(o.depth, o.classes, o.stem == "cifar"), o.seed)
     batch = hashed_batch(o.batch, o.image_size, o.classes)
     exact = reference(o.depth, o.stem == "cifar", weights, batch, torch.float64)
     if o.store:
