@@ -125,7 +125,7 @@ void check_against_reference(const MapCase& c, const Executable& e, const std::v
 
 TEST_CASE("a map gives the bits of the scalar expression for any shapes, layouts, dtypes and alignments") {
   CHECK(rc::check([] {
-    for (int repeat = 0; repeat < 20; ++repeat) {
+    for (int repeat = 0; repeat < 8; ++repeat) {
       auto c = random_case();
       const auto e = make(c, 1);
       for (std::size_t i = 0; i < c.inputs.size(); ++i) {
