@@ -21,7 +21,8 @@ class Differentiation {
     for (const auto& x : xs)
       if (x.value().node < end_) reaches_[x.value().node] = true;
     for (std::uint32_t i = 0; i < end_; ++i)
-      for (const auto& input : graph_.node(i).inputs) reaches_[i] = reaches_[i] || reaches_[input.node];
+      if (!stops(graph_.node(i)))
+        for (const auto& input : graph_.node(i).inputs) reaches_[i] = reaches_[i] || reaches_[input.node];
     accumulate(y.value(), fill(graph_, y.type(), 1, where));
     for (std::uint32_t i = end_; i-- > 0;)
       if (reaches_[i] && !adjoints_[i].empty() && !graph_.node(i).inputs.empty()) visit(i);
@@ -34,6 +35,9 @@ class Differentiation {
   }
 
  private:
+  // What lies before a stop_gradient is not looked at, so it needs no gradient rules either.
+  static bool stops(const Node& node) { return node.get<Compute>() && node.get<Compute>()->operation.get<StopGradient>(); }
+
   void accumulate(Value value, AnyTensor gradient) {
     auto& outputs = adjoints_[value.node];
     if (outputs.empty()) outputs.resize(graph_.node(value.node).outputs.size());

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs on a kind of device that has memory and a queue of its own.
+#include <catch2/catch.hpp>
+#include <rapidcheck.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <replicator/cpu/kernels.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/graph/layout_copy.hpp>
+#include <replicator/nn/nn.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+#include "pretend_device.hpp"
+#include "random_program.hpp"
+
+using namespace replicator;
+using replicator::test::RandomInstruction;
+using replicator::test::RandomProgram;
+using replicator::test::RandomTrace;
+
+namespace {
+
+using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
+
+Deployment deployment(DeviceKind kind, int replicas, int devices) {
+  Deployment result;
+  result.replicas = replicas;
+  result.seed = 5;
+  result.input_threads = 1;
+  result.devices.clear();
+  for (int device = 0; device < devices; ++device) result.devices.push_back({kind, device});
+  return result;
+}
+
+template <class Results>
+void append_bytes(std::string& to, const Results& results) {
+  const auto one = [&](const auto& values) {
+    for (int replica = 0; replica < values.replicas(); ++replica) {
+      const auto bytes = values[replica].any().bytes();
+      to.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+  };
+  std::apply([&](const auto&... result) { (one(result), ...); }, results);
+}
+
+std::string random_outcome(const RandomProgram& program, const Deployment& where) {
+  Replicator repl{where};
+  const auto input_fn = [](const InputContext& ctx) {
+    return data::from_generator([ctx](std::int64_t position) {
+      PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
+      Array<float> big{{2 * ctx.replicas(), RandomTrace::width}}, small{{2, RandomTrace::width}};
+      for (auto* array : {&big, &small})
+        for (auto& value : *array) value = 2 * random.uniform() - 1;
+      return std::tuple{big, small};
+    });
+  };
+  auto train = repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<float> x, Tensor<float> y) { return RandomTrace{replica, x, y}.run(program); });
+  std::string outcome;
+  for (const auto& results : train.steps(3)) append_bytes(outcome, results);
+  return outcome + repl.digest();
+}
+
+RandomProgram draw_program() {
+  RandomProgram program(*rc::gen::inRange<std::size_t>(1, 16));
+  for (auto& i : program)
+    i = {*rc::gen::inRange(0u, replicator::test::random_instructions), *rc::gen::inRange(0u, 4u), *rc::gen::inRange(0u, 16u), *rc::gen::inRange(0u, 16u),
+         *rc::gen::inRange(0u, 16u)};
+  return program;
+}
+
+std::string regression_digest(const Deployment& where) {
+  Replicator repl{where};
+  const auto input_fn = [](const InputContext& ctx) {
+    return data::from_generator([n = ctx.replica_batch(24), ctx](std::int64_t position) {
+      PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
+      Array<float> x{{n, 2}}, y{{n, 1}};
+      for (auto& value : x) value = 2 * random.uniform() - 1;
+      for (std::int64_t i = 0; i < n; ++i) y[i] = 0.75f * x[2 * i] - 0.5f * x[2 * i + 1];
+      return std::tuple{x, y};
+    });
+  };
+  const auto step_fn = [](ReplicaContext& replica, Tensor<float> x, Tensor<float> y) {
+    auto w = replica.variable<float>("w", {2, 1}, Initializer::zeros());
+    auto loss = mean(map([](auto a, auto b) { return pow(tanh(a) - tanh(b), 2); }, matmul(x, w.read()), y));
+    nn::sgd({.learning_rate = 0.5, .momentum = 0.5}).minimize(replica, loss);
+    return loss;
+  };
+  auto train = repl.replicate(input_fn, step_fn);
+  float last = 0;
+  for (auto [loss] : train.steps(10)) last = mean(loss);
+  CHECK(last < 0.02f);
+  return repl.digest();
+}
+
+}  // namespace
+
+TEST_CASE("training on devices with memory of their own gives the CPU's bits") {
+  const Devices devices;
+  const std::string expected = regression_digest(deployment(DeviceKind::cpu, 8, 1));
+  for (const int count : {1, 2, 3, 8}) CHECK(regression_digest(deployment(DeviceKind::cuda, 8, count)) == expected);
+  CHECK(devices.in_use() == 0);
+}
+
+TEST_CASE("random programs give the same bits on devices with memory of their own") {
+  const Devices devices;
+  const bool same = rc::check([] {
+    const auto program = draw_program();
+    const int replicas = *rc::gen::inRange(1, 6), count = *rc::gen::inRange(1, replicas + 1);
+    RC_LOG() << replicas << " replicas on " << count << " devices: " << text_of(program) << '\n';
+    RC_ASSERT(random_outcome(program, deployment(DeviceKind::cpu, replicas, 1)) == random_outcome(program, deployment(DeviceKind::cuda, replicas, count)));
+  });
+  CHECK(same);
+}
+
+TEST_CASE("a kind of device that is not part of the program is refused with its name") {
+  CHECK_THROWS_WITH(Replicator{deployment(DeviceKind::cuda, 1, 1)}, Catch::Contains("the device cuda:0 was asked for, but this program was built without cuda"));
+}
