@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node of the reduction tree over replicas, with the bits of collectives/reduction.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <replicator/core/dtype.hpp>
+#include <replicator/core/reduction.hpp>
+#include <replicator/cuda/arithmetic.cuh>
+#include <replicator/cuda/check.cuh>
+#include <replicator/cuda/launch.cuh>
+
+namespace replicator::cuda {
+
+// A NaN wins; of equal values (the two zeros) the right one.
+template <class T>
+__device__ T combine(Reduction reduction, T left, T right) {
+  if (reduction == Reduction::min) return left < right || left != left ? left : right;
+  if (reduction == Reduction::max) return left > right || left != left ? left : right;
+  return plus(left, right);
+}
+
+template <class T>
+__global__ void fold_elements(Reduction reduction, T* into, const T* from, std::int64_t elements) {
+  for (std::int64_t i = first_element(); i < elements; i += element_stride()) into[i] = combine(reduction, into[i], from[i]);
+}
+
+// into = combine(into, from)
+inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* from, std::int64_t elements) {
+  if (elements == 0) return;
+  const auto launch = [&]<class T>() {
+    fold_elements<T><<<blocks_for(elements, block_threads), block_threads, 0, stream_of(queue)>>>(
+        reduction, reinterpret_cast<T*>(into), reinterpret_cast<const T*>(from), elements);
+  };
+  if (dtype == DType::uint8 || dtype == DType::boolean) launch.operator()<std::uint8_t>();
+  else visit_compute(dtype, launch);
+  REPLICATOR_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace replicator::cuda

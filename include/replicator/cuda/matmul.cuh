@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of matrices on GPUs by tiles in shared memory: the reference. Each element adds its terms in ascending
+// order with one rounding per term, whatever the tiles.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <replicator/cuda/arithmetic.cuh>
+#include <replicator/cuda/check.cuh>
+#include <replicator/cuda/launch.cuh>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/ops/matmul.hpp>
+
+namespace replicator::cuda {
+
+// Strides of op(a) or op(b), which may be transposed, in elements.
+struct MatrixStrides {
+  std::int64_t row, column;
+};
+
+inline constexpr int matmul_tile = 64;   // rows and columns of y per block of threads
+inline constexpr int matmul_depth = 16;  // terms per turn
+inline constexpr int matmul_side = 16;   // threads per side; each has 4 x 4 elements of y
+
+// Brings rows x columns elements of a matrix, beginning at (row, column), to shared memory; zero beyond its border.
+template <int rows, int columns, class T>
+__device__ void bring_tile(T (&tile)[rows][columns + 1], const T* matrix, MatrixStrides strides, std::int64_t row, std::int64_t column,
+                           std::int64_t end_row, std::int64_t end_column) {
+  for (int i = threadIdx.x; i < rows * columns; i += matmul_side * matmul_side) {
+    // Neighbouring threads take neighbours in memory.
+    const int r = strides.column == 1 ? i / columns : i % rows;
+    const int c = strides.column == 1 ? i % columns : i / rows;
+    const bool inside = row + r < end_row && column + c < end_column;
+    tile[r][c] = inside ? matrix[(row + r) * strides.row + (column + c) * strides.column] : T(0);
+  }
+}
+
+template <class T>
+__global__ void multiply_matrices(MatmulExtents e, const T* a, MatrixStrides as, const T* b, MatrixStrides bs, T* y) {
+  constexpr int each = matmul_tile / matmul_side;
+  __shared__ T left[matmul_tile][matmul_depth + 1];
+  __shared__ T right[matmul_depth][matmul_tile + 1];
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * matmul_tile, column = static_cast<std::int64_t>(blockIdx.y) * matmul_tile;
+  const int own_row = threadIdx.x / matmul_side, own_column = threadIdx.x % matmul_side;
+  for (std::int64_t n = blockIdx.z; n < e.batch; n += gridDim.z) {
+    T sums[each][each] = {};
+    for (std::int64_t k = 0; k < e.depth; k += matmul_depth) {
+      bring_tile<matmul_tile, matmul_depth>(left, a + n * e.rows * e.depth, as, row, k, e.rows, e.depth);
+      bring_tile<matmul_depth, matmul_tile>(right, b + n * e.depth * e.columns, bs, k, column, e.depth, e.columns);
+      __syncthreads();
+      for (int d = 0; d < matmul_depth && k + d < e.depth; ++d)
+        for (int i = 0; i < each; ++i)
+          for (int j = 0; j < each; ++j)
+            sums[i][j] = fused_multiply_add(left[own_row + i * matmul_side][d], right[d][own_column + j * matmul_side], sums[i][j]);
+      __syncthreads();
+    }
+    for (int i = 0; i < each; ++i)
+      for (int j = 0; j < each; ++j) {
+        const std::int64_t r = row + own_row + i * matmul_side, c = column + own_column + j * matmul_side;
+        if (r < e.rows && c < e.columns) y[(n * e.rows + r) * e.columns + c] = sums[i][j];
+      }
+  }
+}
+
+template <class T>
+class MatmulExecutable final : public Executable {
+ public:
+  MatmulExecutable(const Matmul& op, const MatmulExtents& extents)
+      : extents_{extents}, a_{strides_of(extents.rows, extents.depth, op.transpose_a)}, b_{strides_of(extents.depth, extents.columns, op.transpose_b)} {
+    input_layouts.resize(2);
+    output_layouts.resize(1);
+    in_place = {-1};
+  }
+  void run(const Launch& launch) const override {
+    if (extents_.batch * extents_.rows * extents_.columns == 0) return;
+    const dim3 grid{tiles(extents_.rows), tiles(extents_.columns), static_cast<unsigned>(std::min<std::int64_t>(extents_.batch, 65535))};
+    multiply_matrices<T><<<grid, matmul_side * matmul_side, 0, stream_of(launch.stream)>>>(
+        extents_, reinterpret_cast<const T*>(launch.inputs[0]), a_, reinterpret_cast<const T*>(launch.inputs[1]), b_,
+        reinterpret_cast<T*>(launch.outputs[0]));
+    REPLICATOR_CUDA_CHECK(cudaGetLastError());
+  }
+
+ private:
+  static MatrixStrides strides_of(std::int64_t rows, std::int64_t columns, bool transposed) {
+    return transposed ? MatrixStrides{1, rows} : MatrixStrides{columns, 1};
+  }
+  static unsigned tiles(std::int64_t extent) { return static_cast<unsigned>((extent + matmul_tile - 1) / matmul_tile); }
+
+  MatmulExtents extents_;
+  MatrixStrides a_, b_;
+};
+
+inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
+  const auto& op = *request.operation.get<Matmul>();
+  const auto extents = matmul_extents(op, request.inputs[0].shape, request.inputs[1].shape);
+  switch (request.outputs[0].dtype) {
+    case DType::float32: return std::make_unique<MatmulExecutable<float>>(op, extents);
+    case DType::float64: return std::make_unique<MatmulExecutable<double>>(op, extents);
+    case DType::int32: return std::make_unique<MatmulExecutable<std::int32_t>>(op, extents);
+    default: return nullptr;
+  }
+}
+inline constexpr Kernel matmul_kernel{"cuda tiles", &make_matmul};
+inline const bool matmul_registered = register_kernel<Matmul>(DeviceKind::cuda, KernelTier::reference, &matmul_kernel);
+
+}  // namespace replicator::cuda

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of Reduce on GPUs. The order depends on shape and axes only: the reduced elements of an output, in
+// row-major order, are cut into blocks of 4,096; CUB reduces a block with a fixed number of threads, a tree the blocks.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <cub/block/block_reduce.cuh>
+
+#include <replicator/cuda/check.cuh>
+#include <replicator/cuda/launch.cuh>
+#include <replicator/cuda/scalar_program.cuh>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/graph/map.hpp>
+#include <replicator/graph/operation.hpp>
+
+namespace replicator::cuda {
+
+// The domain is numbered with the kept axes first: element j of output element k is k * reduced + j.
+struct ReduceExtents {
+  static constexpr std::int64_t block = 4096;  // reduced elements
+  static constexpr std::int64_t few = 32;      // so many one thread takes alone
+  std::int64_t kept = 1, reduced = 1, blocks = 1;
+};
+
+// A thread for each output element.
+template <class T>
+__global__ void reduce_few(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents) {
+  T registers[ScalarProgram::most_registers];
+  for (std::int64_t k = first_element(); k < extents.kept; k += element_stride()) {
+    T sums[ScalarProgram::most_outputs];
+    for (int o = 0; o < program.output_count; ++o) sums[o] = combine.identity;
+    for (std::int64_t j = 0; j < extents.reduced; ++j) {
+      program.evaluate(k * extents.reduced + j, registers);
+      for (int o = 0; o < program.output_count; ++o) sums[o] = combine(sums[o], registers[program.outputs[o].value]);
+    }
+    for (int o = 0; o < program.output_count; ++o) store(program.outputs[o].dtype, program.outputs[o].data, k, sums[o]);
+  }
+}
+
+// A block of threads for each block of an output element. partials[o][k * blocks + b]
+template <class T>
+__global__ void reduce_blocks(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents, T* partials) {
+  using BlockReduce = cub::BlockReduce<T, block_threads>;
+  __shared__ typename BlockReduce::TempStorage storage;
+  T registers[ScalarProgram::most_registers];
+  const std::int64_t units = extents.kept * extents.blocks;
+  for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    const std::int64_t k = unit / extents.blocks, b = unit - k * extents.blocks;
+    const std::int64_t end = min((b + 1) * ReduceExtents::block, extents.reduced);
+    T sums[ScalarProgram::most_outputs];
+    for (int o = 0; o < program.output_count; ++o) sums[o] = combine.identity;
+    for (std::int64_t j = b * ReduceExtents::block + threadIdx.x; j < end; j += block_threads) {
+      program.evaluate(k * extents.reduced + j, registers);
+      for (int o = 0; o < program.output_count; ++o) sums[o] = combine(sums[o], registers[program.outputs[o].value]);
+    }
+    for (int o = 0; o < program.output_count; ++o) {
+      const T sum = BlockReduce{storage}.Reduce(sums[o], combine);
+      __syncthreads();  // the storage is used again
+      if (threadIdx.x == 0) partials[o * units + unit] = sum;
+    }
+  }
+}
+
+// The binary counter's tree over the blocks, a thread for each output element.
+template <class T>
+__global__ void reduce_tree(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents, const T* partials) {
+  for (std::int64_t k = first_element(); k < extents.kept; k += element_stride())
+    for (int o = 0; o < program.output_count; ++o) {
+      const T* blocks = partials + (o * extents.kept + k) * extents.blocks;
+      T stack[64];
+      int depth = 0;
+      for (std::int64_t b = 0; b < extents.blocks; ++b) {
+        T sum = blocks[b];
+        for (std::int64_t turns = b; turns & 1; turns >>= 1) sum = combine(stack[--depth], sum);
+        stack[depth++] = sum;
+      }
+      T sum = stack[--depth];
+      while (depth > 0) sum = combine(stack[--depth], sum);
+      store(program.outputs[o].dtype, program.outputs[o].data, k, sum);
+    }
+}
+
+class ReduceExecutable final : public Executable {
+ public:
+  ReduceExecutable(const Reduce& reduce, const KernelRequest& request, const ReduceExtents& extents, const ScalarProgram& program)
+      : kind_{reduce.kind}, compute_{reduce.expression->compute}, extents_{extents}, program_{program} {
+    input_layouts.resize(request.inputs.size());
+    output_layouts.resize(request.outputs.size());
+    in_place.assign(request.outputs.size(), -1);
+    if (extents_.kept > 0 && extents_.reduced > ReduceExtents::few)
+      scratch_bytes = static_cast<std::size_t>(extents_.kept * extents_.blocks) * size_of(compute_) * request.outputs.size();
+  }
+
+  void run(const Launch& launch) const override {
+    if (extents_.kept == 0) return;
+    const auto program = bind(program_, launch.inputs, launch.outputs);
+    visit_compute(compute_, [&]<class T>() { this->template launch_kernels<T>(program, launch); });
+    REPLICATOR_CUDA_CHECK(cudaGetLastError());
+  }
+
+  template <class T>
+  void launch_kernels(const ScalarProgram& program, const Launch& launch) const {
+    const cudaStream_t stream = stream_of(launch.stream);
+    const Combine<T> combine{kind_};
+    const unsigned per_output = blocks_for(extents_.kept, block_threads);
+    if (extents_.reduced <= ReduceExtents::few) {
+      reduce_few<T><<<per_output, block_threads, 0, stream>>>(program, combine, extents_);
+      return;
+    }
+    T* partials = reinterpret_cast<T*>(launch.scratch);
+    reduce_blocks<T><<<blocks_for(extents_.kept * extents_.blocks, 1), block_threads, 0, stream>>>(program, combine, extents_, partials);
+    reduce_tree<T><<<per_output, block_threads, 0, stream>>>(program, combine, extents_, partials);
+  }
+
+ private:
+  ReduceKind kind_;
+  DType compute_;
+  ReduceExtents extents_;
+  ScalarProgram program_;
+};
+
+inline std::unique_ptr<Executable> make_reduce(const KernelRequest& request) {
+  const auto& reduce = *request.operation.get<Reduce>();
+  std::vector<std::size_t> kept, axes;
+  ReduceExtents extents;
+  for (std::size_t axis = 0; axis < reduce.domain.rank(); ++axis) {
+    const bool reduced = std::find(reduce.axes.begin(), reduce.axes.end(), static_cast<std::int64_t>(axis)) != reduce.axes.end();
+    (reduced ? extents.reduced : extents.kept) *= reduce.domain[axis];
+    (reduced ? axes : kept).push_back(axis);
+  }
+  if (extents.kept > 0 && extents.reduced == 0 && reduce.kind != ReduceKind::sum)
+    throw BuildError{"the " + std::string{name_of(reduce.kind)} + " over no elements was asked for, of the shape " + reduce.domain.text() +
+                     ": give the reduced axes an extent of at least 1"};
+  extents.blocks = (extents.reduced + ReduceExtents::block - 1) / ReduceExtents::block;
+  kept.insert(kept.end(), axes.begin(), axes.end());
+  const auto program = compile_scalar_program(*reduce.expression, request.inputs, reduce.domain, kept, reduce.dtypes);
+  if (!program) return nullptr;
+  return std::make_unique<ReduceExecutable>(reduce, request, extents, *program);
+}
+inline constexpr Kernel reduce_kernel{"cuda blocks", &make_reduce};
+inline const bool reduce_registered = register_kernel<Reduce>(DeviceKind::cuda, KernelTier::reference, &reduce_kernel);
+
+}  // namespace replicator::cuda
