@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// All replicas must ask for the same collectives, in the same order, with the same shapes and attributes.
+// All replicas must ask for the same collectives, in the same order, with the same shapes and attributes, declare the same
+// variables and return the same types: else what one of them finds would depend on which others live beside it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -53,6 +55,36 @@ inline void require_equal(const Graph& a, const Node& x, const Graph& b, const N
   if (x.label != y.label) report("the label \"" + x.label + "\"", "\"" + y.label + "\"", "replicas must ask for the same collectives in the same order");
 }
 
+inline void require_equal_results(const Graph& a, const Graph& b) {
+  const std::size_t count = std::min(a.results().size(), b.results().size());
+  for (std::size_t k = 0; k < count; ++k) {
+    const auto x = a.results()[k], y = b.results()[k];
+    if (a.type(x) == b.type(y)) continue;
+    throw BuildError{"replica " + std::to_string(a.replica()) + ": result " + std::to_string(k) + " of the step, made at " + a.node(x).where.text() +
+                     ", is " + a.type(x).text() + "; replica " + std::to_string(b.replica()) + " has " + b.type(y).text() + " made at " +
+                     b.node(y).where.text() + ": replicas must return equal shapes and dtypes"};
+  }
+}
+
+inline bool same_first_value(const Initializer& a, const Initializer& b) {
+  if (a.kind != b.kind || a.a != b.a || a.b != b.b || !a.array != !b.array) return false;
+  return a.array == b.array || (a.array->type() == b.array->type() && std::ranges::equal(a.array->bytes(), b.array->bytes()));
+}
+
+// Every variable of a is one of b.
+inline void require_equal_variables(const Graph& a, const Graph& b) {
+  for (const auto& x : a.variables()) {
+    const std::string who = "replica " + std::to_string(a.replica()) + ": the variable \"" + x.name + "\" at " + x.where.text();
+    const std::string other = "replica " + std::to_string(b.replica()), mend = ": every replica must declare the same variables";
+    const auto* y = b.find_variable(x.name);
+    if (!y) throw BuildError{who + " is not declared by " + other + mend};
+    const auto text = [](const VariableDeclaration& v) { return std::string{name_of(v.kind)} + " " + v.type.text(); };
+    if (text(x) != text(*y)) throw BuildError{who + " is " + text(x) + "; in " + other + " it is " + text(*y) + " at " + y->where.text() + mend};
+    if (!same_first_value(x.initializer, y->initializer))
+      throw BuildError{who + " has another first value than in " + other + " at " + y->where.text() + mend};
+  }
+}
+
 }  // namespace detail
 
 // Throws BuildError that names the first difference, both replicas and both source lines.
@@ -63,7 +95,12 @@ inline void check_agreement(std::span<const Graph> graphs) {
     const auto other = placeholders_of(graphs[g]);
     for (std::size_t k = 0; k < first.size() && k < other.size(); ++k)
       detail::require_equal(graphs[g], graphs[g].node(other[k]), graphs[0], graphs[0].node(first[k]));
-    if (first.size() == other.size()) continue;
+    if (first.size() == other.size()) {
+      detail::require_equal_variables(graphs[g], graphs[0]);
+      detail::require_equal_variables(graphs[0], graphs[g]);
+      detail::require_equal_results(graphs[g], graphs[0]);
+      continue;
+    }
     const bool more = other.size() > first.size();
     const auto& longer = more ? graphs[g] : graphs[0];
     const auto& shorter = more ? graphs[0] : graphs[g];

@@ -111,31 +111,38 @@ inline void form_buckets(Resolution& resolution, std::int64_t bucket_bytes) {
   }
 }
 
+// Reductions are merged only now: one node is either uniform or not.
+inline void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions& options) {
+  std::vector<Uniformity> uniformities;
+  for (const auto& one : classes) uniformities.push_back(analyse_uniformity(one.graph));
+  auto common = common_digests(uniformities);
+  if (options.common_to_processes) common = options.common_to_processes(common);
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    auto& one = classes[c];
+    restrict_to(common, uniformities[c]);
+    check_assignments(one.graph, uniformities[c]);
+    one.graph = passes::remove_dead_code(passes::merge_reduces(one.graph, uniformities[c].uniform));
+    one.uniformity = analyse_uniformity(one.graph);
+    restrict_to(common, one.uniformity);
+    one.collective = placeholders_of(one.graph);
+  }
+}
+
 }  // namespace detail
 
 // The graphs of this process's replicas, as traced. Throws BuildError where replicas disagree or a mirrored variable would
 // be given a value that varies.
 inline Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options = {}) {
-  check_agreement(traced);
   Resolution result;
+  if (traced.empty()) return result;
+  check_agreement(traced);
   std::unordered_map<Digest, std::uint32_t, DigestHash> known;
   for (const auto& graph : traced) {
     const auto [found, fresh] = known.try_emplace(digest_of(graph), static_cast<std::uint32_t>(result.classes.size()));
-    if (fresh) result.classes.push_back({optimise(graph), {}, {}});
+    if (fresh) result.classes.push_back({passes::fuse(simplify(graph)), {}, {}});
     result.class_of.push_back(found->second);
   }
-  std::vector<Uniformity> uniformities;
-  for (auto& one : result.classes) {
-    uniformities.push_back(analyse_uniformity(one.graph));
-    one.collective = placeholders_of(one.graph);
-  }
-  auto common = common_digests(uniformities);
-  if (options.common_to_processes) common = options.common_to_processes(common);
-  restrict_to(common, uniformities);
-  for (std::size_t c = 0; c < result.classes.size(); ++c) {
-    result.classes[c].uniformity = std::move(uniformities[c]);
-    check_assignments(result.classes[c].graph, result.classes[c].uniformity);
-  }
+  detail::find_uniform(result.classes, options);
   const auto& first = result.classes[0];
   for (const auto index : first.collective) {
     const auto& node = first.graph.node(index);

@@ -2,20 +2,26 @@
 // Every node is uniform (the same value on all replicas) or varying.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <replicator/graph/digest.hpp>
-#include <replicator/graph/graph.hpp>
+#include <replicator/graph/map.hpp>
+#include <replicator/graph/rewrite.hpp>
 
 namespace replicator {
 
 // Of the nodes of one graph.
 struct Uniformity {
   std::vector<bool> uniform;
-  std::vector<Digest> digest;  // what the node computes, from the leaves on: equal digests, equal uniform values
+  // By node, of each output (of an assignment: of what it does): what is computed, from the leaves on. Equal digests, equal
+  // values, if both are uniform. Fusion does not change it.
+  std::vector<std::vector<Digest>> digests;
+
+  const Digest& digest(Value value) const { return digests[value.node][value.output]; }
 };
 
 namespace detail {
@@ -35,32 +41,105 @@ inline bool is_uniform_node(const Graph& graph, const Node& node, const std::vec
   return true;
 }
 
+// What an expression computes over a domain, operation by operation: the same whether its parts are stored or not.
+class ExpressionDigest {
+ public:
+  ExpressionDigest(const Graph& graph, const Node& node, const Expression& expression, const Shape& domain, const Uniformity& known) {
+    Hasher where;
+    where.word(static_cast<std::uint64_t>(expression.compute));
+    add(where, domain);
+    const Digest context = where.result();
+    for (const auto& f : expression.code) {
+      Hasher hasher;
+      hasher.digest(context);
+      hasher.word(static_cast<std::uint64_t>(f.op));
+      if (f.op == ScalarOp::input) {
+        const Value value = node.inputs[f.a];
+        if (graph.type(value) == TensorType{expression.compute, domain}) {  // neither converted nor repeated
+          digests_.push_back(known.digest(value));
+          continue;
+        }
+        hasher.digest(known.digest(value));
+      } else {
+        hasher.word(f.bits);
+        const std::uint16_t operands[] = {f.a, f.b, f.c};
+        for (int i = 0; i < operands_of(f.op); ++i) hasher.digest(digests_[operands[i]]);
+      }
+      digests_.push_back(hasher.result());
+    }
+    for (const auto output : expression.outputs) outputs_.push_back(digests_[output]);
+  }
+  const std::vector<Digest>& outputs() const { return outputs_; }
+
+  static void add(Hasher& hasher, const Shape& shape) {
+    hasher.word(shape.rank());
+    for (const auto extent : shape) hasher.word(static_cast<std::uint64_t>(extent));
+  }
+
+ private:
+  std::vector<Digest> digests_, outputs_;
+};
+
+inline std::vector<Digest> digests_of_map(const Graph& graph, const Node& node, const Map& map, const Uniformity& known) {
+  auto digests = ExpressionDigest{graph, node, *map.expression, map.domain, known}.outputs();
+  for (std::size_t o = 0; o < digests.size(); ++o) {
+    if (map.dtypes[o] == map.expression->compute) continue;
+    Hasher hasher;
+    hasher.digest(digests[o]);
+    hasher.word(static_cast<std::uint64_t>(map.dtypes[o]));
+    digests[o] = hasher.result();
+  }
+  return digests;
+}
+
+inline std::vector<Digest> digests_of_reduce(const Graph& graph, const Node& node, const Reduce& reduce, const Uniformity& known) {
+  auto digests = ExpressionDigest{graph, node, *reduce.expression, reduce.domain, known}.outputs();
+  for (std::size_t o = 0; o < digests.size(); ++o) {
+    Hasher hasher;
+    hasher.digest(digests[o]);
+    hasher.word(static_cast<std::uint64_t>(reduce.kind));
+    for (const auto axis : reduce.axes) hasher.word(static_cast<std::uint64_t>(axis));
+    hasher.word(static_cast<std::uint64_t>(reduce.dtypes[o]));
+    digests[o] = hasher.result();
+  }
+  return digests;
+}
+
+inline std::vector<Digest> digests_of_node(const Graph& graph, const Node& node, const Uniformity& known) {
+  if (const auto* map = operation_of<Map>(node)) return digests_of_map(graph, node, *map, known);
+  if (const auto* reduce = operation_of<Reduce>(node)) return digests_of_reduce(graph, node, *reduce, known);
+  Hasher hasher;
+  hash_node(hasher, graph, node);
+  // A collective's result is the same everywhere whatever each replica gave.
+  if (!node.get<Placeholder>())
+    for (const auto input : node.inputs) hasher.digest(known.digest(input));
+  std::vector<Digest> digests;
+  for (std::size_t o = 0; o < std::max<std::size_t>(1, node.outputs.size()); ++o) {
+    hasher.word(o);
+    digests.push_back(hasher.result());
+  }
+  return digests;
+}
+
 }  // namespace detail
 
 inline Uniformity analyse_uniformity(const Graph& graph) {
   Uniformity result;
   for (const auto& node : graph.nodes()) {
     result.uniform.push_back(detail::is_uniform_node(graph, node, result.uniform));
-    Hasher hasher;
-    hash_node(hasher, graph, node);
-    // A collective's result is the same everywhere whatever each replica gave.
-    if (!node.get<Placeholder>())
-      for (const auto input : node.inputs) {
-        hasher.digest(result.digest[input.node]);
-        hasher.word(input.output);
-      }
-    result.digest.push_back(hasher.result());
+    result.digests.push_back(detail::digests_of_node(graph, node, result));
   }
   return result;
 }
 
 // What all the graphs compute, by digest.
 inline std::set<Digest> common_digests(const std::vector<Uniformity>& all) {
-  std::set<Digest> common(all[0].digest.begin(), all[0].digest.end());
-  for (std::size_t g = 1; g < all.size(); ++g) {
+  std::set<Digest> common;
+  for (std::size_t g = 0; g < all.size(); ++g) {
     std::set<Digest> both;
-    for (const auto& digest : all[g].digest)
-      if (common.contains(digest)) both.insert(digest);
+    for (const auto& node : all[g].digests)
+      for (const auto& digest : node)
+        if (g == 0 || common.contains(digest)) both.insert(digest);
     common = std::move(both);
   }
   return common;
@@ -68,21 +147,25 @@ inline std::set<Digest> common_digests(const std::vector<Uniformity>& all) {
 
 // A value that differs between the replicas' graphs (a constant that depends on the replica, say) is not uniform,
 // though each graph alone cannot see it.
-inline void restrict_to(const std::set<Digest>& common, std::vector<Uniformity>& all) {
-  for (auto& one : all)
-    for (std::size_t i = 0; i < one.uniform.size(); ++i)
-      if (!common.contains(one.digest[i])) one.uniform[i] = false;
+inline void restrict_to(const std::set<Digest>& common, Uniformity& one) {
+  for (std::size_t i = 0; i < one.uniform.size(); ++i)
+    for (const auto& digest : one.digests[i])
+      if (!common.contains(digest)) one.uniform[i] = false;
 }
 
-// Throws BuildError where a mirrored variable is given a value that varies.
+// Throws BuildError where a mirrored variable is given a value that varies, or not the same on all replicas.
 inline void check_assignments(const Graph& graph, const Uniformity& uniformity) {
-  for (const auto& node : graph.nodes()) {
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const auto& node = graph.nodes()[i];
     const auto* assign = node.get<Assign>();
-    if (!assign || uniformity.uniform[node.inputs[0].node]) continue;
+    if (!assign || uniformity.uniform[i]) continue;
     const auto& variable = graph.variables()[assign->variable];
     if (variable.kind == VariableKind::replica_local) continue;
-    throw BuildError{"\"" + variable.name + "\" is mirrored, but the value assigned at " + node.where.text() +
-                     " differs between replicas: an all_reduce is missing, or make it replica_local"};
+    if (!uniformity.uniform[node.inputs[0].node])
+      throw BuildError{"\"" + variable.name + "\" is mirrored, but the value assigned at " + node.where.text() +
+                       " differs between replicas: an all_reduce is missing, or make it replica_local"};
+    throw BuildError{"\"" + variable.name + "\" is mirrored, but replica " + std::to_string(graph.replica()) + " assigns it at " + node.where.text() +
+                     " and not all replicas do the same: assign the same value on every replica, or make it replica_local"};
   }
 }
 

@@ -56,6 +56,11 @@ class Graph {
     require_same(variables_[found->second], declaration);
     return found->second;
   }
+  // Null where there is no variable of that name.
+  const VariableDeclaration* find_variable(std::string_view name) const {
+    const auto found = variable_index_.find(name);
+    return found == variable_index_.end() ? nullptr : &variables_[found->second];
+  }
   // The variable's value at this point of the program: this replica's last assignment, or the step's start.
   AnyTensor read(std::uint32_t variable, Location where) {
     if (!current_[variable]) {

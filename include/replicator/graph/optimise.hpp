@@ -10,9 +10,12 @@
 
 namespace replicator {
 
-inline Graph optimise(const Graph& graph) {
+// The same values by the operations that have kernels, each computed once.
+inline Graph simplify(const Graph& graph) {
   using namespace passes;
-  return remove_dead_code(merge_reduces(fuse(merge_common(remove_dead_code(expand(graph))))));
+  return remove_dead_code(merge_common(remove_dead_code(expand(graph))));
 }
+
+inline Graph optimise(const Graph& graph) { return passes::remove_dead_code(passes::merge_reduces(passes::fuse(simplify(graph)))); }
 
 }  // namespace replicator

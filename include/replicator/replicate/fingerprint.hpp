@@ -2,11 +2,14 @@
 // What must be equal on all processes of a job, compared before the first byte of a step moves.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,7 +119,32 @@ inline std::string instruction_set() {
   return text.empty() ? "baseline" : text.substr(0, text.size() - 1);
 }
 
-// The collectives with all attributes, and what is uniform.
+namespace detail {
+
+inline std::string text_of(const Initializer& initializer) {
+  Hasher hasher;
+  hasher.word(static_cast<std::uint64_t>(initializer.kind));
+  hasher.word(std::bit_cast<std::uint64_t>(initializer.a));
+  hasher.word(std::bit_cast<std::uint64_t>(initializer.b));
+  if (initializer.array) hasher.bytes(initializer.array->bytes());
+  return hasher.result().text();
+}
+
+// What all replicas agree on beside collectives: see check_agreement.
+inline void add_interface(Fingerprint& fields, const Graph& graph) {
+  std::map<std::string, const VariableDeclaration*> variables;
+  for (const auto& variable : graph.variables()) variables[variable.name] = &variable;
+  for (const auto& [name, variable] : variables)
+    fields.push_back({"the variable \"" + name + "\"",
+                      std::string{name_of(variable->kind)} + " " + variable->type.text() + " first value " + text_of(variable->initializer),
+                      variable->where.text()});
+  for (std::size_t k = 0; k < graph.results().size(); ++k)
+    fields.push_back({"result " + std::to_string(k) + " of the step", graph.type(graph.results()[k]).text(), {}});
+}
+
+}  // namespace detail
+
+// The collectives with all attributes, variables, results, and what variables are given.
 inline void add_resolution(Fingerprint& fields, const Resolution& resolution) {
   for (std::size_t k = 0; k < resolution.collectives.size(); ++k) {
     const auto& collective = resolution.collectives[k];
@@ -125,12 +153,13 @@ inline void add_resolution(Fingerprint& fields, const Resolution& resolution) {
     fields.push_back({"collective " + std::to_string(k), collective.type.text() + " " + attributes.text(), collective.text});
   }
   const auto& first = resolution.classes[0];
+  detail::add_interface(fields, first.graph);
   std::set<Digest> uniform;
-  for (std::size_t i = 0; i < first.uniformity.uniform.size(); ++i)
-    if (first.uniformity.uniform[i]) uniform.insert(first.uniformity.digest[i]);
+  for (std::uint32_t i = 0; i < first.graph.nodes().size(); ++i)
+    if (first.graph.node(i).get<Assign>() && first.uniformity.uniform[i]) uniform.insert(first.uniformity.digests[i][0]);
   Hasher hasher;
   for (const auto& digest : uniform) hasher.digest(digest);
-  fields.push_back({"the values that are the same on all replicas", hasher.result().text(), {}});
+  fields.push_back({"the values that mirrored variables are given", hasher.result().text(), {}});
 }
 
 }  // namespace replicator

@@ -89,8 +89,7 @@ class Lowering {
   std::uint32_t add_value(Value value, const Layout& layout, bool uniform) {
     const auto& type = graph_.type(value);
     Hasher hasher;
-    hasher.digest(source_.uniformity.digest[value.node]);
-    hasher.word(value.output);
+    hasher.digest(source_.uniformity.digest(value));
     AttributeHasher visitor{hasher};
     LayoutCopy{layout}.describe(visitor);
     lowered_.values.push_back({static_cast<std::size_t>(storage_elements(layout, type.shape)) * size_of(type.dtype), uniform, hasher.result()});

@@ -16,7 +16,10 @@ namespace detail {
 
 class ReduceMerging {
  public:
-  explicit ReduceMerging(const Graph& graph) : graph_{graph}, rewriter_{graph}, group_of_(graph.nodes().size(), none) { find_groups(); }
+  ReduceMerging(const Graph& graph, const std::vector<bool>& mark)
+      : graph_{graph}, mark_{mark}, rewriter_{graph}, group_of_(graph.nodes().size(), none) {
+    find_groups();
+  }
 
   Graph run() && {
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) emit(i);
@@ -43,7 +46,8 @@ class ReduceMerging {
     for (const auto group : candidates) {
       const auto& first = *operation_of<Reduce>(graph_.node(groups_[group].front()));
       if (first.kind != reduce.kind || !(first.domain == reduce.domain) || first.axes != reduce.axes ||
-          first.expression->compute != reduce.expression->compute || !shares_input(groups_[group], index))
+          first.expression->compute != reduce.expression->compute || marked(groups_[group].front()) != marked(index) ||
+          !shares_input(groups_[group], index))
         continue;
       groups_[group].push_back(index);
       group_of_[index] = group;
@@ -53,6 +57,7 @@ class ReduceMerging {
     candidates.push_back(group_of_[index]);
     groups_.push_back({index});
   }
+  bool marked(std::uint32_t index) const { return !mark_.empty() && mark_[index]; }
   // A shared input of the whole domain: else one pass saves nothing.
   bool shares_input(const std::vector<std::uint32_t>& group, std::uint32_t index) const {
     const auto& domain = operation_of<Reduce>(graph_.node(index))->domain;
@@ -120,6 +125,7 @@ class ReduceMerging {
   }
 
   const Graph& graph_;
+  const std::vector<bool>& mark_;
   Rewriter rewriter_;
   std::vector<std::vector<std::uint32_t>> groups_;
   std::vector<std::uint32_t> group_of_;
@@ -128,6 +134,7 @@ class ReduceMerging {
 
 }  // namespace detail
 
-inline Graph merge_reduces(const Graph& graph) { return detail::ReduceMerging{graph}.run(); }
+// `mark`, by node, keeps apart what must not become one node (what is the same on all replicas and what is not, say).
+inline Graph merge_reduces(const Graph& graph, const std::vector<bool>& mark = {}) { return detail::ReduceMerging{graph, mark}.run(); }
 
 }  // namespace replicator::passes

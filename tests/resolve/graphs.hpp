@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs of several replicas to resolve, traced without an engine.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/collectives/resolve.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replica_context.hpp>
+
+namespace replicator::test {
+
+// step(replica, x) for each replica, x being a float32 input of this shape.
+template <class Step>
+std::vector<Graph> traced(int replicas, Step step, Shape shape = {4, 2}) {
+  std::vector<Graph> graphs;
+  graphs.reserve(static_cast<std::size_t>(replicas));
+  for (int r = 0; r < replicas; ++r) {
+    auto& graph = graphs.emplace_back(r, replicas);
+    const AnyTensor x = graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, shape}}, {}, {}}));
+    ReplicaContext context{graph};
+    step(context, Tensor<float>{x});
+  }
+  return graphs;
+}
+
+// What f throws, or "nothing".
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const BuildError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+inline std::string resolution_error(const std::vector<Graph>& graphs) {
+  return error_of([&] { resolve(graphs); });
+}
+
+// "test_agreement.cpp:31"
+inline std::string at_line(const std::source_location& here) { return Location{here}.text(); }
+
+}  // namespace replicator::test

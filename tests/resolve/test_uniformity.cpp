@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <source_location>
+
+#include <replicator/ops/movement.hpp>
+#include <replicator/ops/random.hpp>
+
+#include "graphs.hpp"
+
+using namespace replicator;
+using test::resolution_error;
+using test::traced;
+using Where = std::source_location;
+
+namespace {
+
+// Is the value uniform, when resolution has seen all replicas? It is what the step function returns.
+template <class Step>
+bool uniform(int replicas, Step step) {
+  const auto graphs = traced(replicas, [&](ReplicaContext& replica, Tensor<float> x) {
+    const AnyTensor value = step(replica, x);
+    replica.graph().results().push_back(value.value());
+  });
+  const auto resolution = resolve(graphs);
+  bool all = true, none = true;
+  for (const auto& one : resolution.classes) {
+    const bool here = one.uniformity.uniform[one.graph.results()[0].node];
+    all = all && here;
+    none = none && !here;
+  }
+  REQUIRE(all != none);
+  return all;
+}
+
+Variable<float> mirrored(ReplicaContext& replica, std::string_view name = "w") {
+  return replica.variable<float>(name, {4, 2}, Initializer::normal(0, 1));
+}
+Variable<float> local(ReplicaContext& replica) {
+  return replica.variable<float>("statistics", {4, 2}, Initializer::zeros(), {VariableKind::replica_local});
+}
+
+}  // namespace
+
+TEST_CASE("mirrored variables are uniform, input, replica id, random numbers and replica-local variables vary") {
+  CHECK(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return mirrored(replica).read(); }));
+  CHECK_FALSE(uniform(2, [](ReplicaContext&, Tensor<float> x) { return x; }));
+  CHECK_FALSE(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return replica_id(replica, {}); }));
+  CHECK_FALSE(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return normal<float>(replica, {4, 2}); }));
+  CHECK_FALSE(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return local(replica).read(); }));
+}
+
+TEST_CASE("the number of the step is uniform") {
+  CHECK(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return cast<float>(replica.step()); }));
+}
+
+TEST_CASE("constants are uniform where their bits are equal, varying where they depend on the replica") {
+  CHECK(uniform(3, [](ReplicaContext& replica, Tensor<float>) { return constant<float>(replica, {{2}, {1, 2}}); }));
+  CHECK_FALSE(uniform(3, [](ReplicaContext& replica, Tensor<float>) { return constant<float>(replica, {{2}, {1, static_cast<float>(replica.id())}}); }));
+  CHECK(uniform(3, [](ReplicaContext& replica, Tensor<float>) { return full<float>(replica, {2}, 3); }));
+  CHECK_FALSE(uniform(3, [](ReplicaContext& replica, Tensor<float>) { return full<float>(replica, {2}, replica.id() == 2 ? 3 : 4); }));
+  CHECK_FALSE(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return constant<float>(replica, {{}, {replica.id() ? -0.0f : 0.0f}}); }));
+}
+
+TEST_CASE("what an operation computes is uniform where all its inputs are") {
+  CHECK(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return sum(mirrored(replica).read() * 2.0f, {0}); }));
+  CHECK_FALSE(uniform(2, [](ReplicaContext& replica, Tensor<float> x) { return mirrored(replica).read() + x; }));
+  CHECK_FALSE(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return reshape(local(replica).read(), {8}); }));
+  CHECK(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return reshape(mirrored(replica).read(), {8}); }));
+}
+
+TEST_CASE("another operation on the same uniform input on one replica varies") {
+  CHECK_FALSE(uniform(2, [](ReplicaContext& replica, Tensor<float>) {
+    const auto w = mirrored(replica).read();
+    return replica.id() == 0 ? w + w : w * w;
+  }));
+}
+
+TEST_CASE("all_reduce, all_gather and broadcast make values uniform, reduce_scatter does not") {
+  CHECK(uniform(2, [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::sum); }));
+  CHECK(uniform(2, [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::max); }));
+  CHECK(uniform(2, [](ReplicaContext&, Tensor<float> x) { return all_gather(x); }));
+  CHECK(uniform(2, [](ReplicaContext&, Tensor<float> x) { return broadcast(x, 1); }));
+  CHECK_FALSE(uniform(2, [](ReplicaContext&, Tensor<float> x) { return reduce_scatter(x, Reduction::sum); }));
+  CHECK_FALSE(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return reduce_scatter(mirrored(replica).read(), Reduction::sum); }));
+}
+
+TEST_CASE("an all_reduce is uniform even where replicas compute their contributions differently") {
+  CHECK(uniform(2, [](ReplicaContext& replica, Tensor<float> x) { return all_reduce(replica.id() ? x * 2.0f : x, Reduction::sum) * 3.0f; }));
+}
+
+TEST_CASE("a forgotten all_reduce is refused with the variable, the line of the assignment and the mend") {
+  Where where;
+  const auto graphs = traced(2, [&](ReplicaContext& replica, Tensor<float> x) {
+    auto w = mirrored(replica, "fc.weight");
+    where = Where::current(), w.assign(w.read() - x * 0.1f);
+  });
+  CHECK(resolution_error(graphs) == "\"fc.weight\" is mirrored, but the value assigned at " + test::at_line(where) +
+                                        " differs between replicas: an all_reduce is missing, or make it replica_local");
+}
+
+TEST_CASE("a forgotten all_reduce is refused for a single replica too, before the experiment grows") {
+  CHECK(resolution_error(traced(1, [](ReplicaContext& replica, Tensor<float> x) { mirrored(replica).assign(x); })) != "nothing");
+}
+
+TEST_CASE("the all_reduced value is accepted, and a replica_local variable takes any") {
+  CHECK(resolution_error(traced(2, [](ReplicaContext& replica, Tensor<float> x) {
+          auto w = mirrored(replica);
+          w.assign(w.read() - all_reduce(x, Reduction::mean) * 0.1f);
+          auto s = local(replica);
+          s.assign(s.read() * 0.9f + x);
+        })) == "nothing");
+}
+
+TEST_CASE("a mirrored variable that takes another value on one replica is refused") {
+  const auto assign = [](auto make) { return resolution_error(traced(3, make)); };
+  CHECK(assign([](ReplicaContext& replica, Tensor<float>) { mirrored(replica).assign(full<float>(replica, {4, 2}, replica.id() == 1 ? 1 : 2)); }) !=
+        "nothing");
+  CHECK(assign([](ReplicaContext& replica, Tensor<float> x) { mirrored(replica).assign(reduce_scatter(all_gather(x), Reduction::sum)); }) !=
+        "nothing");
+  CHECK(assign([](ReplicaContext& replica, Tensor<float>) { mirrored(replica).assign(mirrored(replica, replica.id() == 1 ? "a" : "b").read()); }) !=
+        "nothing");
+}
+
+TEST_CASE("a mirrored variable that only some replicas assign is refused") {
+  CHECK(resolution_error(traced(2, [](ReplicaContext& replica, Tensor<float> x) {
+          auto w = mirrored(replica);
+          const auto g = all_reduce(x, Reduction::sum);
+          if (replica.id() == 1) w.assign(g);
+        })) != "nothing");
+}
+
+TEST_CASE("replicas that assign different mirrored variables are refused") {
+  CHECK(resolution_error(traced(2, [](ReplicaContext& replica, Tensor<float> x) {
+          auto v = mirrored(replica, "v"), w = mirrored(replica, "w");
+          const auto g = all_reduce(x, Reduction::sum);
+          (replica.id() == 1 ? v : w).assign(g);
+        })) != "nothing");
+}
+
+TEST_CASE("a varying value that is assigned and then replaced does no harm") {
+  CHECK(resolution_error(traced(2, [](ReplicaContext& replica, Tensor<float> x) {
+          auto w = mirrored(replica);
+          w.assign(x);
+          w.assign(all_reduce(w.read(), Reduction::mean));
+        })) == "nothing");
+}
+
+TEST_CASE("a uniform reduction stays uniform beside a varying one over the same memory") {
+  // Merged into one pass, they would both vary.
+  CHECK(resolution_error(traced(2, [](ReplicaContext& replica, Tensor<float> x) {
+          auto w = mirrored(replica);
+          auto norm = replica.variable<float>("norm", {}, Initializer::zeros());
+          const auto value = w.read();
+          norm.assign(sum(value * value));
+          replica.graph().results().push_back(sum(value * x).any().value());
+        })) == "nothing");
+}
+
+TEST_CASE("a uniform reduction stays uniform beside one that varies by a constant of the replica") {
+  CHECK(resolution_error(traced(2, [](ReplicaContext& replica, Tensor<float>) {
+          auto w = mirrored(replica);
+          auto norm = replica.variable<float>("norm", {}, Initializer::zeros());
+          const auto value = w.read();
+          norm.assign(sum(value * value));
+          replica.graph().results().push_back(sum(value * static_cast<float>(replica.id())).any().value());
+        })) == "nothing");
+}
+
+TEST_CASE("an update is the same on all replicas though some use a part of it elsewhere") {
+  // exp(w) is stored on replica 1, which uses it twice, and computed in passing on replica 0.
+  CHECK(resolution_error(traced(2, [](ReplicaContext& replica, Tensor<float> x) {
+          auto w = mirrored(replica);
+          const auto e = exp(w.read());
+          w.assign(e + w.read());
+          replica.graph().results().push_back((replica.id() == 1 ? x * e : x * 2.0f).any().value());
+        })) == "nothing");
+}
