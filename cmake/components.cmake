@@ -5,7 +5,7 @@
 #
 # defines the target replicator::<name>, which carries replicator::replicator with it, or sets
 # replicator_<name>_NOT_FOUND_MESSAGE to the reason in the caller's scope.
-set(replicator_components onednn ucx pmix jpeg cuda nccl)
+set(replicator_components onednn ucx pmix jpeg cuda nccl compiled)
 
 function(replicator_find_component name)
   if(TARGET replicator::${name})
@@ -25,6 +25,8 @@ function(replicator_find_component name)
     replicator_find_cuda()
   elseif(name STREQUAL "nccl")
     replicator_find_nccl()
+  elseif(name STREQUAL "compiled")
+    replicator_find_compiled()
   else()
     list(JOIN replicator_components ", " names)
     set(reason "replicator has no such component; it has ${names}")
@@ -120,4 +122,18 @@ function(replicator_find_nccl)
     target_link_libraries(replicator::nccl INTERFACE replicator::cuda)
   endif()
   set(reason "${reason}" PARENT_SCOPE)
+endfunction()
+
+# Engine, kernels and transports compiled once into an object, so that files that include replicator.hpp compile several
+# times faster. Takes in the other components that are there.
+function(replicator_find_compiled)
+  add_library(replicator-compiled OBJECT "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled.cpp")
+  target_link_libraries(replicator-compiled PUBLIC replicator::replicator)
+  foreach(component onednn ucx pmix)
+    replicator_find_component(${component})
+    target_link_libraries(replicator-compiled PUBLIC $<TARGET_NAME_IF_EXISTS:replicator::${component}>)
+  endforeach()
+  add_library(replicator::compiled INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(replicator::compiled INTERFACE replicator-compiled $<TARGET_OBJECTS:replicator-compiled>)
+  target_include_directories(replicator::compiled INTERFACE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/compiled")
 endfunction()

@@ -6,6 +6,6 @@ install(TARGETS replicator EXPORT replicator FILE_SET HEADERS)
 install(EXPORT replicator NAMESPACE replicator:: FILE replicator-targets.cmake DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/replicator-config-version.cmake"
                                  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
-install(FILES cmake/replicator-config.cmake cmake/components.cmake
+install(FILES cmake/replicator-config.cmake cmake/components.cmake cmake/compiled.cpp
               "${PROJECT_BINARY_DIR}/replicator-config-version.cmake" DESTINATION "${package_dir}")
 install(DIRECTORY cmake/components DESTINATION "${package_dir}")

@@ -5,7 +5,6 @@
 #include <replicator/version.hpp>
 
 #include <replicator/collectives/placeholders.hpp>
-#include <replicator/cpu/kernels.hpp>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/image_folder.hpp>
@@ -19,16 +18,11 @@
 #include <replicator/ops/ops.hpp>
 #include <replicator/replicate/replicator.hpp>
 
-// The optional parts that this build has: their folders are on the include path only then.
-#if __has_include(<replicator/with/onednn.hpp>)
-#include <replicator/with/onednn.hpp>
-#endif
+// The optional parts that this build has: their folders are on the include path only then. Kernels, transports and the
+// engine are compiled here, unless an object of the program holds them already (the CMake target replicator::compiled).
 #if __has_include(<replicator/with/jpeg.hpp>)
 #include <replicator/with/jpeg.hpp>
 #endif
-#if __has_include(<replicator/with/ucx.hpp>)
-#include <replicator/with/ucx.hpp>
-#endif
-#if __has_include(<replicator/with/pmix.hpp>)
-#include <replicator/with/pmix.hpp>
+#if !__has_include(<replicator/with/compiled.hpp>)
+#include <replicator/everything.hpp>
 #endif

@@ -1,339 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Replicator is made of, without the types of steps: devices, processes, variables, compiled steps.
+// What a Replicator is made of, as seen by the types of steps: it can be compiled apart from the user's files.
 #pragma once
 
-#include <algorithm>
+#include <atomic>
 #include <cstdint>
-#include <exception>
-#include <functional>
 #include <memory>
-#include <optional>
-#include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <replicator/core/sha256.hpp>
-#include <replicator/cpu/environment.hpp>
+#include <replicator/graph/graph.hpp>
 #include <replicator/replicate/deployment.hpp>
-#include <replicator/replicate/require_devices.hpp>
-#include <replicator/replicate/fingerprint.hpp>
-#include <replicator/replicate/host_transport.hpp>
 #include <replicator/replicate/input_context.hpp>
-#include <replicator/runtime/device_threads.hpp>
-#include <replicator/runtime/execute.hpp>
-#include <replicator/runtime/planner.hpp>
-#include <replicator/transport/in_process.hpp>
 
 namespace replicator {
 
 // A step, ready to run on this host's devices.
 struct CompiledStep {
-  Resolution resolution;
-  std::vector<LoweredGraph> lowered;
-  std::vector<Program> programs;  // by device
-  std::uint64_t seed = 0;
+  CompiledStep() = default;
+  CompiledStep(const CompiledStep&) = delete;
+  CompiledStep& operator=(const CompiledStep&) = delete;
+  virtual ~CompiledStep() = default;
 };
 
-// The results of one step: values[k] are those of result k, for the replicas [first, first + values[k].size()).
+// The results of one step: values[k] are those of result k, for the replicas [first[k], first[k] + values[k].size()).
 struct StepResults {
   std::vector<std::vector<AnyArray>> values;
   std::vector<int> first;
   bool all_have_next = true;
 };
 
+// Devices, processes and variables. In a job of several processes compile, run and digest are called by all at the same time.
 class Engine {
  public:
-  explicit Engine(Deployment deployment)
-      : deployment_{std::move(deployment)},
-        job_{transport::find_environment(), job_options(deployment_)},
-        process_of_rank_{deal_ranks()},
-        blocks_{deal_replicas()},
-        variables_{deployment_.seed, local_devices(), end_ - begin_},
-        cache_{deployment_.threads_per_device},
-        threads_{local_devices()},
-        pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)} {
-    cpu::self_test();
-    require_devices(deployment_.devices);
-    connect();
-    compare_experiments();
-  }
-
-  const Deployment& deployment() const { return deployment_; }
-  int first_replica() const { return begin_; }
-  int end_replica() const { return end_; }
-  int process() const { return job_.rank(); }
-  int processes() const { return job_.size(); }
-  VariableStore& variables() { return variables_; }
-
-  InputContext input_context(int replica) const { return {replica, deployment_.replicas, deployment_.seed, pool_}; }
-
-  // From the traced graphs of this host's replicas to programs. Every process calls it at the same time.
-  std::unique_ptr<CompiledStep> compile(std::span<const Graph> traced, int ordinal) {
-    answer_failure();
-    auto step = std::make_unique<CompiledStep>();
-    step->seed = seed_of(ordinal);
-    step->resolution = resolve(traced, {deployment_.bucket_bytes, [this](const std::set<Digest>& mine) { return common(mine); }});
-    for (const auto& one : step->resolution.classes)
-      for (const auto& variable : one.graph.variables()) variables_.declare(variable);
-    compare_steps(*step);
-    lower_classes(*step);
-    step->programs.resize(static_cast<std::size_t>(local_devices()));
-    const auto collectives = static_cast<std::uint32_t>(step->resolution.buckets.size()) + 1;
-    on_devices([&](int device) {
-      step->programs[static_cast<std::size_t>(device)] =
-          plan({step->resolution, step->lowered, variables_, *communicators_[static_cast<std::size_t>(device)], device, begin_, next_collective_,
-                job_.size() > 1, deployment_.devices[static_cast<std::size_t>(device)].kind, deployment_.devices[static_cast<std::size_t>(device)].index});
-    });
-    next_collective_ += collectives;
-    return step;
-  }
-
-  // One step. `inputs[r]`: the element of this host's replica r; `has_next[r]`: it has another one.
-  StepResults run(CompiledStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const bool> has_next, std::uint64_t number) {
-    answer_failure();
-    if (job_.size() > 1) job_.set_context("during step " + std::to_string(number));
-    on_devices([&](int device) {
-      auto& program = step.programs[static_cast<std::size_t>(device)];
-      const auto first = static_cast<std::size_t>(blocks_.begin(first_rank_ + device) - begin_);
-      for (std::size_t r = 0; r < program.exchange.has_next.size(); ++r) program.exchange.has_next[r] = has_next[first + r];
-      execute(program, inputs.subspan(first, program.replica_ids.size()), {step.seed, number, deployment_.deadline});
-    });
-    return collect(step, has_next);
-  }
-
-  // SHA-256 over name, type and bytes of every variable in the order of names: mirrored ones once, replica-local ones of all
-  // replicas in order. Every process calls it at the same time.
-  std::string digest() {
-    answer_failure();
-    const auto local = gather_local_variables();
-    std::vector<std::size_t> position(local.size());
-    Sha256 hash;
-    for (const auto& name : variables_.names()) {
-      const auto& declaration = variables_.declaration(name);
-      hash.update(name + " " + declaration.type.text());
-      if (declaration.kind == VariableKind::mirrored) {
-        hash.update(variables_.value(name, 0).bytes());
-        continue;
-      }
-      for (std::size_t process = 0; process < local.size(); ++process) {
-        const auto bytes = declaration.type.bytes() * static_cast<std::size_t>(replicas_of(static_cast<int>(process)));
-        hash.update(std::span{local[process]}.subspan(position[process], bytes));
-        position[process] += bytes;
-      }
-    }
-    return hash.text();
-  }
-
-  // "all_reduce "fc.weight/gradient" at train.cpp:31 and 12 more: 4194304 B, owner_computes: ..." and the memory of device 0.
-  std::string explain(const CompiledStep& step) const {
-    std::string text;
-    const auto& program = step.programs[0];
-    for (const auto& use : program.collectives) text += use.text + ": " + std::to_string(use.bytes) + " B; " + use.reason + "\n";
-    std::size_t kernels = 0;
-    for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
-    text += std::to_string(step.resolution.classes.size()) + " different graph(s); device 0 runs " + std::to_string(kernels) +
-            " kernels for " + std::to_string(program.replica_ids.size()) + " replica(s) in " + std::to_string(program.arena_bytes >> 20) +
-            " MiB for values and " + std::to_string(program.scratch_bytes >> 20) + " MiB of scratch\n";
-    return text;
-  }
-
-  ~Engine() {
-    communicators_.clear();
-    if (failure_ || std::uncaught_exceptions() > 0) return;
-    try {
-      job_.leave();
-    } catch (...) {  // the others have failed: their error is theirs to tell
-    }
-  }
+  Engine() = default;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+  virtual ~Engine() = default;
 
- private:
-  static transport::JobOptions job_options(const Deployment& deployment) {
-    transport::JobOptions options;
-    options.exchange_deadline = deployment.deadline;
-    return options;
-  }
-  int local_devices() const { return static_cast<int>(deployment_.devices.size()); }
+  virtual const Deployment& deployment() const = 0;
+  virtual int first_replica() const = 0;  // of this host
+  virtual int end_replica() const = 0;
+  virtual int process() const = 0;
+  virtual int processes() const = 0;
+  virtual InputContext input_context(int replica) const = 0;
 
-  // Ranks are devices: those of process 0 first.
-  std::vector<int> deal_ranks() {
-    const std::uint64_t mine = deployment_.devices.size();
-    std::vector<int> owners;
-    const auto all = job_.exchange(std::as_bytes(std::span{&mine, 1}), "the exchange of device counts");
-    for (int process = 0; process < job_.size(); ++process) {
-      std::uint64_t count = 0;
-      std::memcpy(&count, all[static_cast<std::size_t>(process)].data(), sizeof count);
-      if (process == job_.rank()) first_rank_ = static_cast<int>(owners.size());
-      owners.insert(owners.end(), count, process);
-    }
-    return owners;
-  }
-  collectives::ReplicaBlocks deal_replicas() {
-    const auto ranks = static_cast<int>(process_of_rank_.size());
-    if (deployment_.replicas < ranks)
-      throw BuildError{"there are " + std::to_string(deployment_.replicas) + " replicas for " + std::to_string(ranks) + " devices on " +
-                       std::to_string(job_.size()) + " process(es): every device needs at least one replica; raise --replicas or name fewer --devices"};
-    const collectives::ReplicaBlocks blocks{deployment_.replicas, ranks};
-    begin_ = blocks.begin(first_rank_);
-    end_ = blocks.end(first_rank_ + local_devices() - 1);
-    return blocks;
-  }
-  int replicas_of(int process) const {
-    int count = 0;
-    for (int rank = 0; rank < blocks_.ranks(); ++rank)
-      if (process_of_rank_[static_cast<std::size_t>(rank)] == process) count += blocks_.count(rank);
-    return count;
-  }
+  // From the traced graphs of this host's replicas to programs. `ordinal`: which step of the Replicator this is.
+  virtual std::unique_ptr<CompiledStep> compile(std::span<const Graph> traced, int ordinal) = 0;
+  // One step. `inputs[r]`: the element of this host's replica r; `has_next[r]`: it has another one.
+  virtual StepResults run(CompiledStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const bool> has_next,
+                          std::uint64_t number) = 0;
+  // Per collective: where asked, bytes, schedule and why; then the memory of device 0.
+  virtual std::string explain(const CompiledStep& step) const = 0;
 
-  void connect() {
-    if (job_.size() > 1) {
-      communicators_ = connect_hosts(deployment_.transport, job_, process_of_rank_, blocks_);
-      return;
-    }
-    group_ = std::make_unique<transport::InProcessGroup>(local_devices());
-    for (int device = 0; device < local_devices(); ++device)
-      communicators_.push_back(collectives::make_communicator(transport::InProcess{*group_, device}, blocks_));
-  }
-
-  void compare_experiments() {
-    if (job_.size() == 1) return;
-    std::string kinds;
-    for (const auto& device : deployment_.devices) kinds += std::string{name_of(device.kind)};
-    compare_fingerprints(job_, {{"the program", build_digest().text(), {}},
-                                {"--replicas", std::to_string(deployment_.replicas), {}},
-                                {"--seed", std::to_string(deployment_.seed), {}},
-                                {"--threads-per-device", std::to_string(deployment_.threads_per_device), {}},
-                                {"--bucket-bytes", std::to_string(deployment_.bucket_bytes), {}},
-                                {"the kind of devices", std::string{name_of(deployment_.devices[0].kind)}, {}},
-                                {"the instruction set", instruction_set(), {}}});
-  }
-  void compare_steps(const CompiledStep& step) {
-    if (job_.size() == 1) return;
-    Fingerprint fields;
-    add_resolution(fields, step.resolution);
-    for (const auto& name : variables_.names()) {
-      const auto& declaration = variables_.declaration(name);
-      if (declaration.kind != VariableKind::mirrored) continue;
-      Hasher hasher;
-      hasher.bytes(variables_.value(name, 0).bytes());
-      fields.push_back({"the variable \"" + name + "\"", declaration.type.text() + " " + hasher.result().text(), {}});
-    }
-    compare_fingerprints(job_, fields);
-  }
-  std::set<Digest> common(const std::set<Digest>& mine) {
-    if (job_.size() == 1) return mine;
-    const std::vector<Digest> flat{mine.begin(), mine.end()};
-    const auto all = job_.exchange(std::as_bytes(std::span{flat}), "the exchange of graphs");
-    std::set<Digest> result = mine;
-    for (const auto& bytes : all) {
-      std::vector<Digest> theirs(bytes.size() / sizeof(Digest));
-      if (!theirs.empty()) std::memcpy(theirs.data(), bytes.data(), theirs.size() * sizeof(Digest));
-      const std::set<Digest> known{theirs.begin(), theirs.end()};
-      std::erase_if(result, [&](const Digest& digest) { return !known.contains(digest); });
-    }
-    return result;
-  }
-
-  void lower_classes(CompiledStep& step) {
-    const cpu::KernelEnvironment environment{deployment_.threads_per_device};
-    for (const auto& one : step.resolution.classes) step.lowered.push_back(lower(one, deployment_.devices[0].kind, cache_));
-  }
-
-  void on_devices(const std::function<void(int)>& work) {
-    try {
-      threads_.run(
-          [&](int device) {
-            const cpu::KernelEnvironment environment{deployment_.threads_per_device};
-            work(device);
-          },
-          [this](const std::exception_ptr& error) { release(error); });
-    } catch (...) {
-      failure_ = std::current_exception();
-      throw;
-    }
-  }
-  // A device failed: nobody may wait for it.
-  void release(const std::exception_ptr& error) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const CommunicationError& failure) {
-      if (group_) group_->abort(failure);
-      else job_.abort(failure.what(), failure.culprit());
-    } catch (const std::exception& failure) {
-      const std::string text = job_.describe(job_.rank()) + " failed: " + failure.what();
-      if (group_) group_->abort(CommunicationError{text, 0});
-      else job_.abort(text, job_.rank());
-    }
-  }
-  // After a failure there is only one answer.
-  void answer_failure() const {
-    if (failure_) std::rethrow_exception(failure_);
-  }
-
-  std::uint64_t seed_of(int ordinal) const {
-    if (ordinal == 0) return deployment_.seed;
-    Hasher hasher;
-    hasher.word(deployment_.seed);
-    hasher.word(static_cast<std::uint64_t>(ordinal));
-    return hasher.result().low;
-  }
-
-  StepResults collect(CompiledStep& step, std::span<const bool> has_next) const {
-    StepResults results;
-    const auto& first = step.programs[0];
-    results.all_have_next = std::all_of(has_next.begin(), has_next.end(), [](bool has) { return has; });
-    for (std::size_t k = 0; k < first.results.size(); ++k) {
-      auto& values = results.values.emplace_back();
-      const bool exchanged = first.exchange.block != 0 && first.exchange.offsets[k] != 0;
-      results.first.push_back(first.uniform_result[k] || exchanged ? 0 : begin_);
-      if (first.uniform_result[k]) values.assign(static_cast<std::size_t>(deployment_.replicas), first.results[k][0]);
-      else if (exchanged) unpack_exchanged(step, k, values);
-      else
-        for (const auto& program : step.programs) values.insert(values.end(), program.results[k].begin(), program.results[k].end());
-    }
-    if (first.exchange.block != 0)
-      for (int replica = 0; replica < deployment_.replicas; ++replica) results.all_have_next = results.all_have_next && exchanged_block(step, replica)[0] != std::byte{0};
-    return results;
-  }
-  static const std::byte* exchanged_block(CompiledStep& step, int replica) {
-    const auto& exchange = step.programs[0].exchange;
-    return step.programs[0].collectives[exchange.collective].collective->output() + static_cast<std::size_t>(replica) * exchange.block;
-  }
-  void unpack_exchanged(CompiledStep& step, std::size_t k, std::vector<AnyArray>& values) const {
-    for (int replica = 0; replica < deployment_.replicas; ++replica) {
-      auto& array = values.emplace_back(step.programs[0].results[k][0].type());
-      std::memcpy(array.data(), exchanged_block(step, replica) + step.programs[0].exchange.offsets[k], array.size_bytes());
-    }
-  }
-
-  std::vector<std::vector<std::byte>> gather_local_variables() {
-    std::vector<std::byte> mine;
-    for (const auto& name : variables_.names())
-      for (int r = 0; variables_.declaration(name).kind == VariableKind::replica_local && r < end_ - begin_; ++r) {
-        const auto bytes = variables_.value(name, r).bytes();
-        mine.insert(mine.end(), bytes.begin(), bytes.end());
-      }
-    if (job_.size() == 1) return {std::move(mine)};
-    return job_.exchange(mine, "the exchange of replica-local variables");
-  }
-
-  Deployment deployment_;
-  transport::Job job_;
-  int first_rank_ = 0;
-  int begin_ = 0, end_ = 0;  // replicas of this host
-  std::vector<int> process_of_rank_;
-  collectives::ReplicaBlocks blocks_;
-  VariableStore variables_;
-  ExecutableCache cache_;
-  std::unique_ptr<transport::InProcessGroup> group_;
-  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
-  DeviceThreads threads_;
-  std::shared_ptr<data::WorkerPool> pool_;
-  std::uint32_t next_collective_ = 0;
-  std::exception_ptr failure_;
+  // SHA-256 over name, type and bytes of every variable in the order of names: mirrored ones once, replica-local ones of all
+  // replicas in order.
+  virtual std::string digest() = 0;
+  virtual std::vector<std::string> variables() const = 0;
+  virtual const VariableDeclaration& declaration(const std::string& name) const = 0;
+  virtual const AnyArray& value(const std::string& name, int local_replica) const = 0;
+  virtual void set(const std::string& name, const AnyArray& value) = 0;
 };
+
+using MakeEngine = std::unique_ptr<Engine> (*)(Deployment);
+
+// Filled by replicate/host_engine.hpp, in whichever file of the program includes it.
+inline constinit std::atomic<MakeEngine> engine_slot{nullptr};
+
+inline std::unique_ptr<Engine> make_engine(Deployment deployment) {
+  const auto make = engine_slot.load();
+  if (!make)
+    throw BuildError{"this program has no engine: include <replicator/replicator.hpp> without <replicator/with/compiled.hpp> on the include path, "
+                     "or link the CMake target replicator::compiled"};
+  return make(std::move(deployment));
+}
 
 }  // namespace replicator

@@ -17,7 +17,7 @@ class Replicator {
  public:
   // Meets the other processes of the job, if there are any. Throws BuildError for a deployment that cannot be (more devices
   // than replicas, unknown devices, processes that differ), DeviceError for missing devices, CommunicationError for missing processes.
-  explicit Replicator(Deployment deployment = {}) : engine_{std::make_unique<Engine>(std::move(deployment))} {}
+  explicit Replicator(Deployment deployment = {}) : engine_{make_engine(std::move(deployment))} {}
 
   const Deployment& deployment() const { return engine_->deployment(); }
   int replicas() const { return deployment().replicas; }
@@ -44,12 +44,12 @@ class Replicator {
   // SHA-256 (hexadecimal) over all variables in the order of names: what two runs are compared by. Every process calls it.
   std::string digest() { return engine_->digest(); }
 
-  std::vector<std::string> variables() const { return engine_->variables().names(); }
-  const VariableDeclaration& declaration(const std::string& name) const { return engine_->variables().declaration(name); }
+  std::vector<std::string> variables() const { return engine_->variables(); }
+  const VariableDeclaration& declaration(const std::string& name) const { return engine_->declaration(name); }
   // The value of a variable: of a replica-local one, that of this host's replica `local`. Throws BuildError for unknown names.
-  const AnyArray& value(const std::string& name, int local = 0) const { return engine_->variables().value(name, local); }
+  const AnyArray& value(const std::string& name, int local = 0) const { return engine_->value(name, local); }
   // Gives every copy this value. In a job of several processes each must do the same. Throws BuildError where the type differs.
-  void set(const std::string& name, const AnyArray& value) { engine_->variables().set(name, value); }
+  void set(const std::string& name, const AnyArray& value) { engine_->set(name, value); }
 
  private:
   template <class Range, class InputFn, class StepFn>

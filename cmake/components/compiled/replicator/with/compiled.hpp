@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+// On the include path only of targets that link replicator::compiled: replicator.hpp looks for it.
+#pragma once

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must be in a program once: the engine, the kernels, the transports and launchers that this build has.
+#pragma once
+
+#include <replicator/cpu/kernels.hpp>
+#include <replicator/replicate/host_engine.hpp>
+
+#if __has_include(<replicator/with/onednn.hpp>)
+#include <replicator/with/onednn.hpp>
+#endif
+#if __has_include(<replicator/with/ucx.hpp>)
+#include <replicator/with/ucx.hpp>
+#endif
+#if __has_include(<replicator/with/pmix.hpp>)
+#include <replicator/with/pmix.hpp>
+#endif

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine: devices and processes of this host, variables, compiled steps.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/sha256.hpp>
+#include <replicator/cpu/environment.hpp>
+#include <replicator/replicate/engine.hpp>
+#include <replicator/replicate/require_devices.hpp>
+#include <replicator/replicate/fingerprint.hpp>
+#include <replicator/replicate/host_transport.hpp>
+#include <replicator/runtime/device_threads.hpp>
+#include <replicator/runtime/execute.hpp>
+#include <replicator/runtime/planner.hpp>
+#include <replicator/transport/in_process.hpp>
+
+namespace replicator {
+
+struct HostStep final : CompiledStep {
+  Resolution resolution;
+  std::vector<LoweredGraph> lowered;
+  std::vector<Program> programs;  // by device
+  std::uint64_t seed = 0;
+};
+
+class HostEngine final : public Engine {
+ public:
+  explicit HostEngine(Deployment deployment)
+      : deployment_{std::move(deployment)},
+        job_{transport::find_environment(), job_options(deployment_)},
+        process_of_rank_{deal_ranks()},
+        blocks_{deal_replicas()},
+        variables_{deployment_.seed, local_devices(), end_ - begin_},
+        cache_{deployment_.threads_per_device},
+        threads_{local_devices()},
+        pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)} {
+    cpu::self_test();
+    require_devices(deployment_.devices);
+    connect();
+    compare_experiments();
+  }
+
+  const Deployment& deployment() const override { return deployment_; }
+  int first_replica() const override { return begin_; }
+  int end_replica() const override { return end_; }
+  int process() const override { return job_.rank(); }
+  int processes() const override { return job_.size(); }
+  std::vector<std::string> variables() const override { return variables_.names(); }
+  const VariableDeclaration& declaration(const std::string& name) const override { return variables_.declaration(name); }
+  const AnyArray& value(const std::string& name, int local_replica) const override { return variables_.value(name, local_replica); }
+  void set(const std::string& name, const AnyArray& value) override { variables_.set(name, value); }
+
+  InputContext input_context(int replica) const override { return {replica, deployment_.replicas, deployment_.seed, pool_}; }
+
+  std::unique_ptr<CompiledStep> compile(std::span<const Graph> traced, int ordinal) override {
+    answer_failure();
+    auto step = std::make_unique<HostStep>();
+    step->seed = seed_of(ordinal);
+    step->resolution = resolve(traced, {deployment_.bucket_bytes, [this](const std::set<Digest>& mine) { return common(mine); }});
+    for (const auto& one : step->resolution.classes)
+      for (const auto& variable : one.graph.variables()) variables_.declare(variable);
+    compare_steps(*step);
+    lower_classes(*step);
+    step->programs.resize(static_cast<std::size_t>(local_devices()));
+    const auto collectives = static_cast<std::uint32_t>(step->resolution.buckets.size()) + 1;
+    on_devices([&](int device) {
+      step->programs[static_cast<std::size_t>(device)] =
+          plan({step->resolution, step->lowered, variables_, *communicators_[static_cast<std::size_t>(device)], device, begin_, next_collective_,
+                job_.size() > 1, deployment_.devices[static_cast<std::size_t>(device)].kind, deployment_.devices[static_cast<std::size_t>(device)].index});
+    });
+    next_collective_ += collectives;
+    return step;
+  }
+
+  StepResults run(CompiledStep& compiled, std::span<const std::vector<AnyArray>> inputs, std::span<const bool> has_next,
+                  std::uint64_t number) override {
+    answer_failure();
+    auto& step = static_cast<HostStep&>(compiled);
+    if (job_.size() > 1) job_.set_context("during step " + std::to_string(number));
+    on_devices([&](int device) {
+      auto& program = step.programs[static_cast<std::size_t>(device)];
+      const auto first = static_cast<std::size_t>(blocks_.begin(first_rank_ + device) - begin_);
+      for (std::size_t r = 0; r < program.exchange.has_next.size(); ++r) program.exchange.has_next[r] = has_next[first + r];
+      execute(program, inputs.subspan(first, program.replica_ids.size()), {step.seed, number, deployment_.deadline});
+    });
+    return collect(step, has_next);
+  }
+
+  std::string digest() override {
+    answer_failure();
+    const auto local = gather_local_variables();
+    std::vector<std::size_t> position(local.size());
+    Sha256 hash;
+    for (const auto& name : variables_.names()) {
+      const auto& declaration = variables_.declaration(name);
+      hash.update(name + " " + declaration.type.text());
+      if (declaration.kind == VariableKind::mirrored) {
+        hash.update(variables_.value(name, 0).bytes());
+        continue;
+      }
+      for (std::size_t process = 0; process < local.size(); ++process) {
+        const auto bytes = declaration.type.bytes() * static_cast<std::size_t>(replicas_of(static_cast<int>(process)));
+        hash.update(std::span{local[process]}.subspan(position[process], bytes));
+        position[process] += bytes;
+      }
+    }
+    return hash.text();
+  }
+
+  std::string explain(const CompiledStep& compiled) const override {
+    const auto& step = static_cast<const HostStep&>(compiled);
+    std::string text;
+    const auto& program = step.programs[0];
+    for (const auto& use : program.collectives) text += use.text + ": " + std::to_string(use.bytes) + " B; " + use.reason + "\n";
+    std::size_t kernels = 0;
+    for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
+    text += std::to_string(step.resolution.classes.size()) + " different graph(s); device 0 runs " + std::to_string(kernels) +
+            " kernels for " + std::to_string(program.replica_ids.size()) + " replica(s) in " + std::to_string(program.arena_bytes >> 20) +
+            " MiB for values and " + std::to_string(program.scratch_bytes >> 20) + " MiB of scratch\n";
+    return text;
+  }
+
+  ~HostEngine() override {
+    communicators_.clear();
+    if (failure_ || std::uncaught_exceptions() > 0) return;
+    try {
+      job_.leave();
+    } catch (...) {  // the others have failed: their error is theirs to tell
+    }
+  }
+
+ private:
+  static transport::JobOptions job_options(const Deployment& deployment) {
+    transport::JobOptions options;
+    options.exchange_deadline = deployment.deadline;
+    return options;
+  }
+  int local_devices() const { return static_cast<int>(deployment_.devices.size()); }
+
+  // Ranks are devices: those of process 0 first.
+  std::vector<int> deal_ranks() {
+    const std::uint64_t mine = deployment_.devices.size();
+    std::vector<int> owners;
+    const auto all = job_.exchange(std::as_bytes(std::span{&mine, 1}), "the exchange of device counts");
+    for (int process = 0; process < job_.size(); ++process) {
+      std::uint64_t count = 0;
+      std::memcpy(&count, all[static_cast<std::size_t>(process)].data(), sizeof count);
+      if (process == job_.rank()) first_rank_ = static_cast<int>(owners.size());
+      owners.insert(owners.end(), count, process);
+    }
+    return owners;
+  }
+  collectives::ReplicaBlocks deal_replicas() {
+    const auto ranks = static_cast<int>(process_of_rank_.size());
+    if (deployment_.replicas < ranks)
+      throw BuildError{"there are " + std::to_string(deployment_.replicas) + " replicas for " + std::to_string(ranks) + " devices on " +
+                       std::to_string(job_.size()) + " process(es): every device needs at least one replica; raise --replicas or name fewer --devices"};
+    const collectives::ReplicaBlocks blocks{deployment_.replicas, ranks};
+    begin_ = blocks.begin(first_rank_);
+    end_ = blocks.end(first_rank_ + local_devices() - 1);
+    return blocks;
+  }
+  int replicas_of(int process) const {
+    int count = 0;
+    for (int rank = 0; rank < blocks_.ranks(); ++rank)
+      if (process_of_rank_[static_cast<std::size_t>(rank)] == process) count += blocks_.count(rank);
+    return count;
+  }
+
+  void connect() {
+    if (job_.size() > 1) {
+      communicators_ = connect_hosts(deployment_.transport, job_, process_of_rank_, blocks_);
+      return;
+    }
+    group_ = std::make_unique<transport::InProcessGroup>(local_devices());
+    for (int device = 0; device < local_devices(); ++device)
+      communicators_.push_back(collectives::make_communicator(transport::InProcess{*group_, device}, blocks_));
+  }
+
+  void compare_experiments() {
+    if (job_.size() == 1) return;
+    std::string kinds;
+    for (const auto& device : deployment_.devices) kinds += std::string{name_of(device.kind)};
+    compare_fingerprints(job_, {{"the program", build_digest().text(), {}},
+                                {"--replicas", std::to_string(deployment_.replicas), {}},
+                                {"--seed", std::to_string(deployment_.seed), {}},
+                                {"--threads-per-device", std::to_string(deployment_.threads_per_device), {}},
+                                {"--bucket-bytes", std::to_string(deployment_.bucket_bytes), {}},
+                                {"the kind of devices", std::string{name_of(deployment_.devices[0].kind)}, {}},
+                                {"the instruction set", instruction_set(), {}}});
+  }
+  void compare_steps(const HostStep& step) {
+    if (job_.size() == 1) return;
+    Fingerprint fields;
+    add_resolution(fields, step.resolution);
+    for (const auto& name : variables_.names()) {
+      const auto& declaration = variables_.declaration(name);
+      if (declaration.kind != VariableKind::mirrored) continue;
+      Hasher hasher;
+      hasher.bytes(variables_.value(name, 0).bytes());
+      fields.push_back({"the variable \"" + name + "\"", declaration.type.text() + " " + hasher.result().text(), {}});
+    }
+    compare_fingerprints(job_, fields);
+  }
+  std::set<Digest> common(const std::set<Digest>& mine) {
+    if (job_.size() == 1) return mine;
+    const std::vector<Digest> flat{mine.begin(), mine.end()};
+    const auto all = job_.exchange(std::as_bytes(std::span{flat}), "the exchange of graphs");
+    std::set<Digest> result = mine;
+    for (const auto& bytes : all) {
+      std::vector<Digest> theirs(bytes.size() / sizeof(Digest));
+      if (!theirs.empty()) std::memcpy(theirs.data(), bytes.data(), theirs.size() * sizeof(Digest));
+      const std::set<Digest> known{theirs.begin(), theirs.end()};
+      std::erase_if(result, [&](const Digest& digest) { return !known.contains(digest); });
+    }
+    return result;
+  }
+
+  void lower_classes(HostStep& step) {
+    const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+    for (const auto& one : step.resolution.classes) step.lowered.push_back(lower(one, deployment_.devices[0].kind, cache_));
+  }
+
+  void on_devices(const std::function<void(int)>& work) {
+    try {
+      threads_.run(
+          [&](int device) {
+            const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+            work(device);
+          },
+          [this](const std::exception_ptr& error) { release(error); });
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
+    }
+  }
+  // A device failed: nobody may wait for it.
+  void release(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommunicationError& failure) {
+      if (group_) group_->abort(failure);
+      else job_.abort(failure.what(), failure.culprit());
+    } catch (const std::exception& failure) {
+      const std::string text = job_.describe(job_.rank()) + " failed: " + failure.what();
+      if (group_) group_->abort(CommunicationError{text, 0});
+      else job_.abort(text, job_.rank());
+    }
+  }
+  // After a failure there is only one answer.
+  void answer_failure() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+  std::uint64_t seed_of(int ordinal) const {
+    if (ordinal == 0) return deployment_.seed;
+    Hasher hasher;
+    hasher.word(deployment_.seed);
+    hasher.word(static_cast<std::uint64_t>(ordinal));
+    return hasher.result().low;
+  }
+
+  StepResults collect(HostStep& step, std::span<const bool> has_next) const {
+    StepResults results;
+    const auto& first = step.programs[0];
+    results.all_have_next = std::all_of(has_next.begin(), has_next.end(), [](bool has) { return has; });
+    for (std::size_t k = 0; k < first.results.size(); ++k) {
+      auto& values = results.values.emplace_back();
+      const bool exchanged = first.exchange.block != 0 && first.exchange.offsets[k] != 0;
+      results.first.push_back(first.uniform_result[k] || exchanged ? 0 : begin_);
+      if (first.uniform_result[k]) values.assign(static_cast<std::size_t>(deployment_.replicas), first.results[k][0]);
+      else if (exchanged) unpack_exchanged(step, k, values);
+      else
+        for (const auto& program : step.programs) values.insert(values.end(), program.results[k].begin(), program.results[k].end());
+    }
+    if (first.exchange.block != 0)
+      for (int replica = 0; replica < deployment_.replicas; ++replica) results.all_have_next = results.all_have_next && exchanged_block(step, replica)[0] != std::byte{0};
+    return results;
+  }
+  static const std::byte* exchanged_block(HostStep& step, int replica) {
+    const auto& exchange = step.programs[0].exchange;
+    return step.programs[0].collectives[exchange.collective].collective->output() + static_cast<std::size_t>(replica) * exchange.block;
+  }
+  void unpack_exchanged(HostStep& step, std::size_t k, std::vector<AnyArray>& values) const {
+    for (int replica = 0; replica < deployment_.replicas; ++replica) {
+      auto& array = values.emplace_back(step.programs[0].results[k][0].type());
+      std::memcpy(array.data(), exchanged_block(step, replica) + step.programs[0].exchange.offsets[k], array.size_bytes());
+    }
+  }
+
+  std::vector<std::vector<std::byte>> gather_local_variables() {
+    std::vector<std::byte> mine;
+    for (const auto& name : variables_.names())
+      for (int r = 0; variables_.declaration(name).kind == VariableKind::replica_local && r < end_ - begin_; ++r) {
+        const auto bytes = variables_.value(name, r).bytes();
+        mine.insert(mine.end(), bytes.begin(), bytes.end());
+      }
+    if (job_.size() == 1) return {std::move(mine)};
+    return job_.exchange(mine, "the exchange of replica-local variables");
+  }
+
+  Deployment deployment_;
+  transport::Job job_;
+  int first_rank_ = 0;
+  int begin_ = 0, end_ = 0;  // replicas of this host
+  std::vector<int> process_of_rank_;
+  collectives::ReplicaBlocks blocks_;
+  VariableStore variables_;
+  ExecutableCache cache_;
+  std::unique_ptr<transport::InProcessGroup> group_;
+  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
+  DeviceThreads threads_;
+  std::shared_ptr<data::WorkerPool> pool_;
+  std::uint32_t next_collective_ = 0;
+  std::exception_ptr failure_;
+};
+
+inline const bool host_engine_registered = [] {
+  engine_slot.store([](Deployment deployment) -> std::unique_ptr<Engine> { return std::make_unique<HostEngine>(std::move(deployment)); });
+  return true;
+}();
+
+}  // namespace replicator
