@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loss and all gradients of a ResNet-18 against PyTorch's, kept in tests/data/resnet18_gradients.txt:
+//   scripts/compare_resnet50.py --depth 18 --stem cifar --image-size 16 --classes 10 --seed 0 --store <file>
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <replicator/replicator.hpp>
+
+namespace rp = replicator;
+
+namespace {
+
+// The same numbers as `hashed` in the script.
+float hashed(std::uint32_t index, std::uint32_t salt) {
+  std::uint32_t h = index + salt * 0x9E3779B9u;
+  h = (h ^ (h >> 16)) * 0x85EBCA6Bu;
+  h = (h ^ (h >> 13)) * 0xC2B2AE35u;
+  h ^= h >> 16;
+  return static_cast<float>(h >> 8) * 0x1p-24f - 0.5f;
+}
+
+// The same weights as `hashed_weights` in the script, with seed 0.
+rp::Array<float> weight(const std::string& name, const rp::Shape& shape, std::uint32_t salt) {
+  const bool last = name.find("bn3") != std::string::npos || name.find("downsample") != std::string::npos;
+  const auto spread = static_cast<float>(4 / std::sqrt(static_cast<double>(shape.elements()) / static_cast<double>(shape.rank() ? shape[0] : 1)));
+  rp::Array<float> result{shape};
+  for (std::int64_t i = 0; i < result.size(); ++i) {
+    const float v = hashed(static_cast<std::uint32_t>(i), salt);
+    if (shape.rank() > 1) result[i] = v * spread;
+    else if (name.ends_with("weight")) result[i] = (v * 0.5f + 1) * (last ? 0.2f : 0.5f);
+    else if (last) result[i] = static_cast<double>(v) < -0.4 ? v * 4 : v;
+    else if (name.find("bn") != std::string::npos) result[i] = (v < -0.25f ? -0.75f : 0.75f) * (v * 0.2f + 1);
+    else result[i] = v;
+  }
+  return result;
+}
+
+constexpr std::int64_t batch = 4, size = 16, classes = 10;
+
+// Each replica takes its part of the batch.
+auto part_of_batch(const rp::InputContext& ctx) {
+  const auto n = ctx.replica_batch(batch);
+  rp::Array<float> images{{n, 3, size, size}};
+  rp::Array<std::int32_t> labels{rp::Shape{n}};
+  for (std::int64_t i = 0; i < images.size(); ++i)
+    images[i] = 4 * hashed(static_cast<std::uint32_t>(ctx.replica() * images.size() + i), 1000);
+  for (std::int64_t i = 0; i < n; ++i) labels[i] = static_cast<std::int32_t>(((ctx.replica() * n + i) * 7 + 3) % classes);
+  return std::vector{std::tuple{images, labels}};
+}
+
+// norm, dot product with hashed numbers, and three elements
+using Summary = std::array<double, 5>;
+
+Summary summary(const rp::AnyArray& array, std::uint32_t salt) {
+  const auto g = array.as<float>();
+  double squares = 0, dot = 0;
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    squares += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+    dot += static_cast<double>(g[i]) * static_cast<double>(hashed(static_cast<std::uint32_t>(i), 2000 + salt));
+  }
+  return {std::sqrt(squares), dot, g[0], g[g.size() / 2], g[g.size() - 1]};
+}
+
+}  // namespace
+
+TEST_CASE("loss and gradients of ResNet-18 are PyTorch's, on one replica and on two with batch norm across them") {
+  const int replicas = GENERATE(1, 2);
+  rp::Replicator repl{{.replicas = replicas}};
+  std::vector<std::string> names;
+  auto step = repl.replicate(part_of_batch, [&](rp::ReplicaContext& replica, rp::Tensor<float> images, rp::Tensor<std::int32_t> labels) {
+    const auto logits =
+        rp::models::resnet18(replica, images, {.classes = classes, .cifar_stem = true, .across_replicas = replicas > 1});
+    const auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels));
+    const auto variables = replica.trainable_variables<float>();
+    const auto gradients = rp::nn::mean_over_replicas(variables, rp::nn::variable_gradients(loss, variables));
+    names.clear();
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      names.push_back(variables[i].name());
+      replica.variable<float>("gradient/" + names[i], variables[i].shape(), rp::Initializer::zeros(), {.trainable = false}).assign(gradients[i]);
+    }
+    return loss;
+  });
+
+  std::ifstream file{std::filesystem::path{__FILE__}.parent_path() / "../data/resnet18_gradients.txt"};
+  std::string name;
+  double loss = 0;
+  REQUIRE(file >> name >> loss);
+  std::vector<std::pair<std::string, Summary>> expected;
+  for (Summary s; file >> name >> s[0] >> s[1] >> s[2] >> s[3] >> s[4];) expected.emplace_back(name, s);
+  REQUIRE(expected.size() == 62);
+  REQUIRE(names.size() == 62);
+  for (std::uint32_t salt = 0; salt < expected.size(); ++salt) {
+    const auto& parameter = expected[salt].first;
+    repl.set(parameter, weight(parameter, repl.declaration(parameter).type.shape, salt).any());
+  }
+
+  const auto [losses] = step.step();
+  CHECK(rp::mean(losses) == Approx(loss).epsilon(1e-5));
+  for (std::uint32_t salt = 0; salt < expected.size(); ++salt) {
+    const auto& [parameter, theirs] = expected[salt];
+    const auto ours = summary(repl.value("gradient/" + parameter), salt);
+    INFO(parameter);
+    // An error of 1e-4 of the norm, spread evenly, would move the dot product by 0.29e-4 of the norm.
+    CHECK(std::abs(ours[0] - theirs[0]) < 1e-5 * theirs[0]);
+    CHECK(std::abs(ours[1] - theirs[1]) < 1e-5 * theirs[0]);
+    for (std::size_t i = 2; i < 5; ++i) CHECK(std::abs(ours[i] - theirs[i]) < 1e-5 * theirs[0]);
+  }
+}
