@@ -244,6 +244,16 @@ TEST_CASE("a wrong schedule is refused with the place of the fault") {
       "make a node of the tree from its two children");
 }
 
+TEST_CASE("writing again what a peer may still read is refused, even with the same value") {
+  rc::Schedule schedule = rc::owner_computes({2, 2});
+  auto& channel = schedule.programs[0][0];
+  channel.push_back(channel.front());
+  CHECK(rc::find_fault(schedule) == "rank 0, channel 0, instruction 1: overwrites what may still be read or written");
+  // After the peer's copy it is right.
+  channel.back().after.push_back({1, 0, 0});
+  CHECK(rc::find_fault(schedule) == "");
+}
+
 TEST_CASE("messages that wait for each other in a circle are a deadlock") {
   rc::Schedule schedule = rc::lower(rc::all_gather({2, 2}));
   // Both ranks: first the recv, then the send, in one channel.

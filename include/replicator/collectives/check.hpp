@@ -313,7 +313,6 @@ class Checker {
     std::vector<Term> right;
     if (!read(e, o, right)) return false;
     for (std::size_t k = 0; k < values.size(); ++k) {
-      if (values[k].root || right[k].root) return fail(e, "reduces a finished root");
       if (values[k].position != right[k].position) return fail(e, "reduces different chunks");
       if (!(s_.any_order ? join(values[k], right[k]) : grow(values[k], right[k])))
         return fail(e, "does not make a node of the tree from its two children");
