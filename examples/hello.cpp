@@ -5,7 +5,7 @@
 #include <replicator/replicator.hpp>
 namespace rp = replicator;
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   rp::Replicator repl{rp::Deployment::from(argc, argv)};
 
   auto input_fn = [](const rp::InputContext& ctx) {  // examples for ONE replica; each step takes 64 over all of them
@@ -26,4 +26,4 @@ int main(int argc, char** argv) {
   auto train = repl.replicate(input_fn, step_fn);
   for (auto [loss] : train.steps(20)) std::cout << "loss " << rp::mean(loss) << '\n';
   std::cout << "digest: " << repl.digest() << '\n';
-}
+} catch (const rp::Error& error) { return std::cerr << error.what() << '\n', 1; }

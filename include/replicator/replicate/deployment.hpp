@@ -21,9 +21,10 @@ namespace replicator {
 struct DeviceName {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
+  int part = 0;  // of a GPU that several logical devices share
 
-  // "cpu:3"
-  std::string text() const { return std::string{name_of(kind)} + ":" + std::to_string(index); }
+  // "cpu:3", "cuda:0", "cuda:0/2"
+  std::string text() const { return std::string{name_of(kind)} + ":" + std::to_string(index) + (part ? "/" + std::to_string(part) : ""); }
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
 
@@ -37,10 +38,10 @@ inline std::int64_t parse_number(std::string_view text, std::string_view flag, s
   return value;
 }
 
-// "cpu:0", "cpu:0-3", "cuda:0,cuda:1"
+// "cpu:0", "cpu:0-3", "cuda:0,cuda:1", "cuda:0x4" (four logical devices on one GPU)
 inline std::vector<DeviceName> parse_devices(std::string_view text) {
   const auto bad = [&](std::string_view item) {
-    return BuildError{"--devices has \"" + std::string{item} + "\": name devices as cpu:0, cpu:0-3 or cuda:0, separated by commas"};
+    return BuildError{"--devices has \"" + std::string{item} + "\": name devices as cpu:0, cpu:0-3, cuda:0 or cuda:0x4 (one GPU as four), separated by commas"};
   };
   std::vector<DeviceName> devices;
   while (!text.empty()) {
@@ -50,17 +51,19 @@ inline std::vector<DeviceName> parse_devices(std::string_view text) {
     const auto colon = item.find(':');
     const auto kind = item.substr(0, colon);
     if (colon == std::string_view::npos || (kind != "cpu" && kind != "cuda")) throw bad(item);
-    const auto range = item.substr(colon + 1);
+    const auto times = kind == "cuda" ? item.find('x', colon) : std::string_view::npos;
+    const auto range = item.substr(colon + 1, times == std::string_view::npos ? times : times - colon - 1);
     const auto dash = range.find('-');
-    int first = 0, last = 0;
+    int first = 0, last = 0, parts = 1;
     try {
       first = static_cast<int>(parse_number(range.substr(0, dash), "--devices", 0));
       last = dash == std::string_view::npos ? first : static_cast<int>(parse_number(range.substr(dash + 1), "--devices", first));
+      if (times != std::string_view::npos) parts = static_cast<int>(parse_number(item.substr(times + 1), "--devices", 1));
     } catch (const BuildError&) {
       throw bad(item);
     }
-    for (int index = first; index <= last; ++index) {
-      const DeviceName device{kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda, index};
+    for (int n = 0; n < (last - first + 1) * parts; ++n) {
+      const DeviceName device{kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda, first + n / parts, n % parts};
       for (const auto& known : devices)
         if (known == device) throw BuildError{"--devices names " + device.text() + " twice"};
       devices.push_back(device);
@@ -118,7 +121,7 @@ struct Deployment {
   static std::string help() {
     return "Where it runs (none of these changes a bit of the result, save --replicas and --seed):\n"
            "  --replicas N            replicas over all hosts (1)\n"
-           "  --devices LIST          devices of each process: cpu:0, cpu:0-3, cuda:0,cuda:1 (cpu:0)\n"
+           "  --devices LIST          devices of each process: cpu:0, cpu:0-3, cuda:0,cuda:1, cuda:0x4 (cpu:0)\n"
            "  --serial                all replicas in the calling thread\n"
            "  --seed N                of initial values, random numbers and data (0)\n"
            "  --transport NAME        between processes: auto, shared_memory, ucx (auto)\n"
