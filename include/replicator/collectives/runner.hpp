@@ -192,7 +192,8 @@ class Runner final : public Prepared<T> {
     line.action = i.action;
     line.root = i.root;
     line.told = told;
-    line.push = pushing_ && i.root && i.action == Action::reduce;
+    // In "direct" everyone computes the root, and nobody waits for it.
+    line.push = pushing_ && i.root && i.action == Action::reduce && told;
     line.peer = i.peer;
     line.elements = at.elements;
     line.slot_ordinal = ordinal;
