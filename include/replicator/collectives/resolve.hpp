@@ -98,11 +98,14 @@ inline void form_buckets(Resolution& resolution, std::int64_t bucket_bytes) {
       return mergeable(resolution.collectives[bucket.members[0]], collective) && bytes <= bucket_bytes;
     });
     if (found == candidates.end()) {
-      // A full bucket of the same kind is closed: a later gradient must not wait behind it.
-      std::erase_if(candidates, [&](auto b) { return mergeable(resolution.collectives[resolution.buckets[b].members[0]], collective); });
-      candidates.push_back(static_cast<std::uint32_t>(resolution.buckets.size()));
+      resolution.bucket_of[k] = static_cast<std::uint32_t>(resolution.buckets.size());
       resolution.buckets.emplace_back();
-      resolution.bucket_of[k] = candidates.back();
+      // What fills half a bucket goes alone, so that small ones around it stay together. A bucket without room for a
+      // small one is closed: a later gradient must not wait behind it.
+      if (2 * static_cast<std::int64_t>(collective.type.bytes()) <= bucket_bytes) {
+        std::erase_if(candidates, [&](auto b) { return mergeable(resolution.collectives[resolution.buckets[b].members[0]], collective); });
+        candidates.push_back(resolution.bucket_of[k]);
+      }
     } else {
       resolution.bucket_of[k] = *found;
     }

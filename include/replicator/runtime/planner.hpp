@@ -483,7 +483,7 @@ class Planner {
     const auto& allowed = run.executable->in_place;
     for (std::size_t o = 0; o < run.executable->output_layouts.size(); ++o)
       if (operands_[run.pointers + run.inputs + o] == output)
-        return o < allowed.size() && allowed[o] >= 0 && operands_[run.pointers + static_cast<std::uint32_t>(allowed[o])] == input;
+        return o < allowed.size() && allowed[o] >= 0 && operands_[run.pointers + static_cast<std::uint32_t>(allowed[o])] == input && !reads_twice(run, input);
     return false;
   }
 
@@ -497,12 +497,19 @@ class Planner {
         if (i < 0) continue;
         auto& output = buffers_[operands_[run.pointers + run.inputs + o]];
         const auto input = owner(operands_[run.pointers + static_cast<std::uint32_t>(i)]);
+        if (reads_twice(run, input)) continue;
         auto& source = buffers_[input];
         if (!output.in_arena() || !source.in_arena() || source.last != position || output.first != position || output.bytes != source.bytes) continue;
         output.shares = input;
         source.last = std::max(source.last, output.last);
       }
     }
+  }
+  // A kernel may write in place of an input only if no other input is the same memory.
+  bool reads_twice(const Instruction& run, std::uint32_t buffer) const {
+    int reads = 0;
+    for (std::uint32_t i = 0; i < run.inputs; ++i) reads += owner(operands_[run.pointers + i]) == buffer;
+    return reads > 1;
   }
   std::uint32_t owner(std::uint32_t buffer) const {
     while (buffers_[buffer].shares != none) buffer = buffers_[buffer].shares;
