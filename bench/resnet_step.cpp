@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times whole training steps of a ResNet on random pictures (no decoding): forward, backward, all-reduce, SGD with momentum.
+//   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] and the flags of a deployment
+// Prints the median seconds of a step and images/s. bench/compare_pytorch runs it beside PyTorch.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <replicator/replicator.hpp>
+namespace rp = replicator;
+
+namespace {
+
+struct Options {
+  int depth = 50;
+  std::int64_t image_size = 224;
+  std::int64_t batch = 16;  // over all replicas
+  int steps = 8;
+};
+
+Options parse(const std::vector<std::string>& arguments) {
+  Options options;
+  for (std::size_t i = 0; i + 1 < arguments.size(); i += 2) {
+    const int value = std::atoi(arguments[i + 1].c_str());
+    if (arguments[i] == "--depth") options.depth = value;
+    else if (arguments[i] == "--image-size") options.image_size = value;
+    else if (arguments[i] == "--batch") options.batch = value;
+    else if (arguments[i] == "--steps") options.steps = value;
+    else throw rp::BuildError{"resnet_step knows no flag " + arguments[i]};
+  }
+  return options;
+}
+
+void run(int argc, char** argv) {
+  const auto deployment = rp::Deployment::from(argc, argv);
+  const Options options = parse(deployment.remaining);
+  rp::Replicator repl{deployment};
+  auto input_fn = [&](const rp::InputContext& ctx) {
+    const auto n = ctx.replica_batch(options.batch);
+    rp::Array<float> images{{n, 3, options.image_size, options.image_size}};
+    rp::Array<std::int32_t> labels{{n}};
+    rp::PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(ctx.replica())};
+    for (auto& value : images) value = 2 * random.uniform() - 1;
+    for (auto& label : labels) label = static_cast<std::int32_t>(random.below(1000));
+    return rp::data::from_generator([images, labels] { return std::tuple{images, labels}; });
+  };
+  auto step_fn = [&](rp::ReplicaContext& replica, rp::Tensor<float> images, rp::Tensor<std::int32_t> labels) {
+    auto logits = rp::models::resnet(replica, images, options.depth, {.classes = 1000, .cifar_stem = options.image_size < 64});
+    auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels));
+    rp::nn::sgd({.learning_rate = 1e-3f, .momentum = 0.9f}).minimize(replica, loss);
+    return loss;
+  };
+  auto train = repl.replicate(input_fn, step_fn);
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> seconds;
+  train.step();
+  for (int i = 0; i < options.steps; ++i) {
+    const auto begin = Clock::now();
+    train.step();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const double median = seconds[seconds.size() / 2];
+  if (repl.process() == 0) std::printf("%.4f s/step %.2f images/s\n", median, static_cast<double>(options.batch) / median);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(argc, argv);
+  } catch (const rp::Error& error) {
+    std::fprintf(stderr, "resnet_step: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The same training step as bench/resnet_step.cpp in PyTorch, tuned for the CPU: channels-last, eager mode.
+
+bench/compare_pytorch sets the allocator so that pages stay mapped. Prints the median seconds of a step and images/s."""
+import argparse
+import time
+
+import torch
+from torch import nn
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = None
+        if stride != 1 or inputs != 4 * width:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+
+    def forward(self, x):
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        return self.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+def resnet50(cifar_stem):
+    layers = [nn.Conv2d(3, 64, 3, 1, 1, bias=False) if cifar_stem else nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+    if not cifar_stem:
+        layers.append(nn.MaxPool2d(3, 2, 1))
+    inputs = 64
+    for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for block in range(blocks):
+            layers.append(Bottleneck(inputs, width, stride if block == 0 else 1))
+            inputs = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    model = resnet50(options.image_size < 64).to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    criterion = nn.CrossEntropyLoss()
+    images = torch.rand(options.batch, 3, options.image_size, options.image_size).to(memory_format=torch.channels_last)
+    labels = torch.randint(0, 1000, (options.batch,))
+    seconds = []
+    for _ in range(options.steps + 1):
+        begin = time.perf_counter()
+        loss = criterion(model(images), labels)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        loss.item()
+        seconds.append(time.perf_counter() - begin)
+    seconds = sorted(seconds[1:])
+    median = seconds[len(seconds) // 2]
+    print(f"{median:.4f} s/step {options.batch / median:.2f} images/s")
+
+
+main()
