@@ -6,11 +6,10 @@
 #include <sys/mman.h>
 
 #include <array>
-#include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -27,13 +26,15 @@ namespace pretend {
 inline constexpr int devices = 8;
 
 struct Device {
-  std::vector<std::pair<std::byte*, std::size_t>> memory;  // of the calling thread's device only: no lock
+  std::mutex mutex;  // several logical devices may share it
+  std::vector<std::pair<std::byte*, std::size_t>> memory;
   int queues = 0;
 
   void protect(int protection) {
     for (const auto& [data, bytes] : memory) ::mprotect(data, bytes, protection);
   }
-  bool owns(const std::byte* pointer) const {
+  bool owns(const std::byte* pointer) {
+    const std::lock_guard lock{mutex};
     for (const auto& [data, bytes] : memory)
       if (pointer >= data && pointer <= data + bytes) return true;
     return false;
@@ -55,19 +56,23 @@ inline void require(int index) {
 }
 inline std::byte* allocate(int index, std::size_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const std::lock_guard lock{device(index).mutex};
   device(index).memory.emplace_back(static_cast<std::byte*>(data), bytes);
   return static_cast<std::byte*>(data);
 }
 inline void release(int index, std::byte* data, std::size_t bytes) noexcept {
+  const std::lock_guard lock{device(index).mutex};
   std::erase_if(device(index).memory, [&](const auto& block) { return block.first == data; });
   ::munmap(data, bytes);
 }
 inline void* make_queue(int index) {
+  const std::lock_guard lock{device(index).mutex};
   ++device(index).queues;
   return new Work{index, {}};
 }
 inline void synchronise(void* queue) {
   auto& work = *static_cast<Work*>(queue);
+  const std::lock_guard lock{device(work.index).mutex};
   device(work.index).protect(PROT_READ | PROT_WRITE);
   for (const auto& one : work.queued) one();
   work.queued.clear();
@@ -75,6 +80,7 @@ inline void synchronise(void* queue) {
 }
 inline void destroy_queue(int index, void* queue) noexcept {
   synchronise(queue);
+  const std::lock_guard lock{device(index).mutex};
   --device(index).queues;
   delete static_cast<Work*>(queue);
 }
@@ -83,7 +89,7 @@ inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t 
   enqueue(queue, [=] { std::memcpy(to, from, bytes); });
 }
 inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* from, std::int64_t elements) {
-  const auto& own = device(static_cast<Work*>(queue)->index);
+  auto& own = device(static_cast<Work*>(queue)->index);
   if (!own.owns(into) || !own.owns(from)) throw std::logic_error{"a fold was given memory of the host"};
   enqueue(queue, [=] { collectives::combine(dtype, reduction, into, into, from, elements); });
 }
@@ -100,7 +106,7 @@ class Executable final : public replicator::Executable {
     in_place = inner_->in_place;
   }
   void run(const Launch& launch) const override {
-    const auto& own = device(static_cast<Work*>(launch.stream)->index);
+    auto& own = device(static_cast<Work*>(launch.stream)->index);
     const std::vector<const std::byte*> inputs{launch.inputs, launch.inputs + input_layouts.size()};
     const std::vector<std::byte*> outputs{launch.outputs, launch.outputs + output_layouts.size()};
     for (const auto* input : inputs)

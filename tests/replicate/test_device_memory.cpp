@@ -11,6 +11,7 @@
 #include <replicator/data/generator.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/nn/nn.hpp>
+#include <replicator/replicate/host_engine.hpp>
 #include <replicator/replicate/replicator.hpp>
 
 #include "pretend_device.hpp"
@@ -102,6 +103,21 @@ TEST_CASE("training on devices with memory of their own gives the CPU's bits") {
   const std::string expected = regression_digest(deployment(DeviceKind::cpu, 8, 1));
   for (const int count : {1, 2, 3, 8}) CHECK(regression_digest(deployment(DeviceKind::cuda, 8, count)) == expected);
   CHECK(devices.in_use() == 0);
+}
+
+TEST_CASE("several logical devices share one GPU with the same bits") {
+  const Devices devices;
+  const std::string expected = regression_digest(deployment(DeviceKind::cpu, 8, 1));
+  const char* const arguments[] = {"--replicas", "8", "--seed", "5", "--input-threads", "1", "--devices", "cuda:0x3,cuda:2"};
+  const auto shared = Deployment::from(arguments);
+  REQUIRE(shared.devices.size() == 4);
+  CHECK(shared.devices[2].text() == "cuda:0/2");
+  CHECK(shared.devices[3].text() == "cuda:2");
+  CHECK(regression_digest(shared) == expected);
+  const char* const twice[] = {"--devices", "cuda:0x3,cuda:0"};
+  CHECK_THROWS_WITH(Deployment::from(twice), "--devices names cuda:0 twice");
+  const char* const logical[] = {"--devices", "cpu:0x2"};
+  CHECK_THROWS_WITH(Deployment::from(logical), Catch::Contains("--devices has \"cpu:0x2\": name devices as"));
 }
 
 TEST_CASE("random programs give the same bits on devices with memory of their own") {

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one kernel on cuda:0, through nothing but the registry and the device's support: no file that includes this is
+// compiled by nvcc.
+#pragma once
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <replicator/core/array.hpp>
+#include <replicator/core/device_support.hpp>
+#include <replicator/core/philox.hpp>
+#include <replicator/graph/operation.hpp>
+
+namespace replicator::test {
+
+// False, and the reason on the screen, where no GPU can be used.
+inline bool gpu_is_here() {
+  try {
+    support_of(DeviceKind::cuda).require(0);
+    return true;
+  } catch (const DeviceError& error) {
+    WARN("skipped: it needs a GPU: " << error.what());
+    return false;
+  }
+}
+
+// A buffer of the GPU.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(std::size_t bytes) : bytes_{bytes + 64}, data_{support_of(DeviceKind::cuda).allocate(0, bytes_)} {}
+  DeviceBuffer(DeviceBuffer&& other) noexcept : bytes_{other.bytes_}, data_{std::exchange(other.data_, nullptr)} {}
+  DeviceBuffer& operator=(DeviceBuffer&&) = delete;
+  ~DeviceBuffer() {
+    if (data_) support_of(DeviceKind::cuda).release(0, data_, bytes_);
+  }
+  std::byte* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* data_;
+};
+
+class DeviceQueue {
+ public:
+  DeviceQueue() : handle_{support_of(DeviceKind::cuda).make_queue(0)} {}
+  DeviceQueue(const DeviceQueue&) = delete;
+  DeviceQueue& operator=(const DeviceQueue&) = delete;
+  ~DeviceQueue() { support_of(DeviceKind::cuda).destroy_queue(0, handle_); }
+  void* handle() const { return handle_; }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
+    if (bytes) support_of(DeviceKind::cuda).copy(handle_, to, from, bytes);
+  }
+  void synchronise() const { support_of(DeviceKind::cuda).synchronise(handle_); }
+
+ private:
+  void* handle_;
+};
+
+// The outputs of the kernel that is registered for this kind of device. `in_place`: where the kernel allows it.
+template <class Op>
+std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::vector<AnyArray>& inputs, bool in_place = false) {
+  const AnyOperation operation{op};
+  std::vector<TensorType> types;
+  for (const auto& input : inputs) types.push_back(input.type());
+  const auto outputs = operation.infer_shape(types);
+  const std::vector<Layout> offered(inputs.size());
+  std::unique_ptr<Executable> executable;
+  for (std::size_t tier = kernel_tiers; tier-- > 0 && !executable;)
+    if (const Kernel* kernel = operation.slots()[static_cast<std::size_t>(kind)][tier].load())
+      executable = kernel->make({operation, types, outputs, offered, 1});
+  REQUIRE(executable);
+  std::vector<AnyArray> result;
+  for (const auto& output : outputs) result.emplace_back(output);
+  std::vector<const std::byte*> in;
+  std::vector<std::byte*> out;
+  if (kind == DeviceKind::cpu) {
+    std::vector<std::byte> scratch(executable->scratch_bytes + 64);
+    const auto misaligned = reinterpret_cast<std::uintptr_t>(scratch.data()) % 64;
+    for (const auto& input : inputs) in.push_back(input.data());
+    for (auto& array : result) out.push_back(array.data());
+    executable->run({in.data(), out.data(), scratch.data() + (64 - misaligned) % 64, {}, nullptr});
+    return result;
+  }
+  const DeviceQueue queue;
+  support_of(kind).enter(0);
+  std::vector<DeviceBuffer> buffers;
+  for (const auto& input : inputs) {
+    buffers.emplace_back(input.size_bytes());
+    queue.copy(buffers.back().data(), input.data(), input.size_bytes());
+    in.push_back(buffers.back().data());
+  }
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    if (in_place && executable->in_place[o] >= 0) {
+      out.push_back(buffers[static_cast<std::size_t>(executable->in_place[o])].data());
+      continue;
+    }
+    buffers.emplace_back(outputs[o].bytes());
+    out.push_back(buffers.back().data());
+  }
+  const DeviceBuffer scratch{executable->scratch_bytes};
+  executable->run({in.data(), out.data(), scratch.data(), {}, queue.handle()});
+  for (std::size_t o = 0; o < outputs.size(); ++o) queue.copy(result[o].data(), out[o], result[o].size_bytes());
+  queue.synchronise();
+  return result;
+}
+
+// Small whole numbers; for floating types also fractions, and sometimes an odd value (zeros, infinities, a NaN).
+inline AnyArray random_values(TensorType type, std::uint64_t seed, bool odd = false) {
+  AnyArray array{type};
+  PhiloxStream random{seed, 3};
+  visit_dtype(type.dtype, [&]<class T>() {
+    for (auto& value : array.as<T>()) {
+      if constexpr (std::is_same_v<T, bool>) value = random.below(2) != 0;
+      else if constexpr (std::is_integral_v<T>) value = static_cast<T>(static_cast<int>(random.below(40)) - (std::is_signed_v<T> ? 10 : 0));
+      else {
+        value = static_cast<T>(random.uniform() * 8 - 4);
+        constexpr T infinity = std::numeric_limits<T>::infinity();
+        const T odd_values[] = {0, -T(0), infinity, -infinity, std::numeric_limits<T>::denorm_min() * 5, std::numeric_limits<T>::quiet_NaN()};
+        if (odd && random.below(10) == 0) value = odd_values[random.below(6)];
+      }
+    }
+  });
+  return array;
+}
+
+// Element for element: the same bits, or two NaNs, or nearly the same.
+inline void check_close(const AnyArray& got, const AnyArray& want, double tolerance, const std::string& what) {
+  REQUIRE(got.type() == want.type());
+  if (tolerance == 0 && std::memcmp(got.data(), want.data(), got.size_bytes()) == 0) return;
+  visit_dtype(got.dtype(), [&]<class T>() {
+    const auto a = got.as<T>(), b = want.as<T>();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+      const bool same = (x == y && (tolerance > 0 || std::signbit(x) == std::signbit(y))) || (std::isnan(x) && std::isnan(y)) ||
+                        (std::isfinite(y) && std::abs(x - y) <= tolerance * (1 + std::abs(y)));
+      if (!same) {
+        INFO(what << ": element " << i << " is " << x << " instead of " << y);
+        FAIL();
+      }
+    }
+  });
+}
+
+}  // namespace replicator::test

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Promise 1 on a GPU: however many logical devices share it, the bits are the same.
+#include "device_run.hpp"
+
+#include <tuple>
+
+#include <replicator/cpu/kernels.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/nn/nn.hpp>
+#include <replicator/ops/ops.hpp>
+#include <replicator/replicate/host_engine.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+using namespace replicator;
+
+namespace {
+
+struct Outcome {
+  std::string digest;
+  float loss = 0;
+};
+
+// Regression, y = tanh(x w), 20 steps on 8 replicas.
+Outcome train_on(const char* devices) {
+  const char* const arguments[] = {"--replicas", "8", "--input-threads", "1", "--devices", devices};
+  Replicator repl{Deployment::from(arguments)};
+  const auto input_fn = [](const InputContext& ctx) {
+    return data::from_generator([n = ctx.replica_batch(512), ctx](std::int64_t position) {
+      PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
+      Array<float> x{{n, 2}}, y{{n, 1}};
+      for (auto& value : x) value = 2 * random.uniform() - 1;
+      for (std::int64_t i = 0; i < n; ++i) y[i] = 0.75f * x[2 * i] - 0.5f * x[2 * i + 1];
+      return std::tuple{x, y};
+    });
+  };
+  const auto step_fn = [](ReplicaContext& replica, Tensor<float> x, Tensor<float> y) {
+    auto w = replica.variable<float>("w", {2, 1}, Initializer::zeros());
+    auto loss = mean(map([](auto a, auto b) { return pow(tanh(a) - tanh(b), 2); }, matmul(x, w.read()), y));
+    nn::sgd({.learning_rate = 0.5, .momentum = 0.5}).minimize(replica, loss);
+    return loss;
+  };
+  auto train = repl.replicate(input_fn, step_fn);
+  Outcome outcome;
+  for (auto [loss] : train.steps(20)) outcome.loss = mean(loss);
+  outcome.digest = repl.digest();
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("one digest for a GPU as 1, 2, 3, 4 and 8 logical devices, and the CPU's loss") {
+  if (!replicator::test::gpu_is_here()) return;
+  const auto one = train_on("cuda:0");
+  for (const char* devices : {"cuda:0", "cuda:0x2", "cuda:0x3", "cuda:0x4", "cuda:0x8"}) CHECK(train_on(devices).digest == one.digest);
+  const auto cpu = train_on("cpu:0");
+  CHECK(one.loss == Approx(cpu.loss).epsilon(1e-3).margin(1e-6));
+}
