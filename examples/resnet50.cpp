@@ -29,7 +29,7 @@ struct Options {
   std::string synthetic_dir = "data";
   std::string load;
   std::string save;
-  double learning_rate = 0.1;
+  double learning_rate = 0.05;
   std::int64_t warmup_steps = -1;
   double momentum = 0.9;
   double weight_decay = 1e-4;
@@ -206,6 +206,7 @@ class Progress {
 void train(rp::Deployment deployment, const Options& o) {
   rp::Replicator repl{std::move(deployment)};
   const bool speaks = repl.process() == 0;
+  const auto replica_batch = repl.input_context(0).replica_batch(o.global_batch);
   const auto folders = find_folders(o, speaks);
   const auto pictures = rp::data::image_folder(folders.train);
   const auto classes = static_cast<std::int64_t>(pictures.classes().size());
@@ -215,7 +216,7 @@ void train(rp::Deployment deployment, const Options& o) {
     throw rp::DataError{folders.val + ": its classes are not those of " + folders.train + ": the sub-folders must have the same names"};
   if (speaks)
     std::cout << "ResNet-" << o.depth << ", " << pictures.images() << " pictures of " << classes << " classes, " << repl.replicas()
-              << " replicas of " << o.global_batch / repl.replicas() << " pictures" << std::endl;
+              << " replicas of " << replica_batch << " pictures" << std::endl;
 
   auto step = repl.replicate(train_input(o, pictures), train_step(o, classes));
   if (!o.load.empty()) load(repl, o.load);
