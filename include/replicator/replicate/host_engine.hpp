@@ -251,12 +251,16 @@ class HostEngine final : public Engine {
       std::rethrow_exception(error);
     } catch (const CommunicationError& failure) {
       if (group_) group_->abort(failure);
-      else job_.abort(failure.what(), failure.culprit());
+      else if (!job_.aborted()) job_.abort(failure.what(), process_of(failure.culprit()));
     } catch (const std::exception& failure) {
       const std::string text = job_.describe(job_.rank()) + " failed: " + failure.what();
       if (group_) group_->abort(CommunicationError{text, 0});
       else job_.abort(text, job_.rank());
     }
+  }
+  // Collectives blame a rank, the job a process.
+  int process_of(int rank) const {
+    return rank >= 0 && rank < blocks_.ranks() ? process_of_rank_[static_cast<std::size_t>(rank)] : -1;
   }
   // After a failure there is only one answer.
   void answer_failure() const {
