@@ -39,21 +39,38 @@ struct Options {
 };
 
 void add_flags(CLI::App& app, Options& o) {
-  app.add_option("--depth", o.depth, "Layers of the ResNet (version 1.5)")->check(CLI::IsMember({18, 34, 50, 101, 152}))->capture_default_str();
-  app.add_option("--image-size", o.image_size, "Height and width in pixels; below 64 the first layer is that for CIFAR: 3x3, stride 1, no pooling")
+  app.add_option("--depth", o.depth, "Layers of the ResNet (version 1.5)")
+      ->check(CLI::IsMember({18, 34, 50, 101, 152}))
+      ->capture_default_str();
+  app.add_option("--image-size", o.image_size,
+                 "Height and width in pixels; below 64 the first layer is that for CIFAR: 3x3, stride 1, no pooling")
       ->check(CLI::Range(8, 4096))
       ->capture_default_str();
-  app.add_option("--global-batch", o.global_batch, "Pictures in a step, over all replicas")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--global-batch", o.global_batch, "Pictures in a step, over all replicas")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--steps", o.steps, "Steps to train")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--data", o.data, "Folder with train/<class>/*.jpg and val/<class>/*.jpg, or with <class>/*.jpg (then nothing is validated); "
-                                   "without it, a synthetic set is written and used");
+  app.add_option(
+      "--data", o.data,
+      "Folder with train/<class>/*.jpg and val/<class>/*.jpg, or with <class>/*.jpg (then nothing is validated); "
+      "without it, a synthetic set is written and used");
   app.add_option("--synthetic-dir", o.synthetic_dir, "Where the synthetic set is written")->capture_default_str();
-  app.add_option("--validate-every", o.validate_every, "Validate after every so many steps; 0: only at the end")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--learning-rate", o.learning_rate, "Peak of the rate, which rises linearly and falls along a cosine")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--validate-every", o.validate_every, "Validate after every so many steps; 0: only at the end")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--learning-rate", o.learning_rate, "Peak of the rate, which rises linearly and falls along a cosine")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--warmup-steps", o.warmup_steps, "Steps in which the rate rises; default: a tenth of all");
-  app.add_option("--momentum", o.momentum, "Nesterov's momentum of SGD; 0 for none")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--weight-decay", o.weight_decay, "Weight decay, not of batch norm and biases")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--label-smoothing", o.label_smoothing, "Part of each target that is spread over all classes")->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  app.add_option("--momentum", o.momentum, "Nesterov's momentum of SGD; 0 for none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--weight-decay", o.weight_decay, "Weight decay, not of batch norm and biases")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--label-smoothing", o.label_smoothing, "Part of each target that is spread over all classes")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   app.add_flag("--cross-replica-batch-norm", o.cross_replica_batch_norm, "Batch statistics over all replicas");
   app.add_option("--load", o.load, "Weights to begin with: a safetensors file with torchvision's names");
   app.add_option("--save", o.save, "Where the weights are written at the end, as such a file");
@@ -87,14 +104,16 @@ rp::data::DecodeOptions decoding(const Options& o, bool train) {
 
 auto train_input(const Options& o, rp::data::ImageFolder folder) {
   return [&o, folder](const rp::InputContext& ctx) {
-    return rp::data::ImageFolder{folder} | rp::data::shuffle() | rp::data::shard(ctx) | rp::data::decode_jpeg(decoding(o, true)) |
-           rp::data::batch(ctx.replica_batch(o.global_batch)) | rp::data::prefetch(2);
+    return rp::data::ImageFolder{folder} | rp::data::shuffle() | rp::data::shard(ctx) |
+           rp::data::decode_jpeg(decoding(o, true)) | rp::data::batch(ctx.replica_batch(o.global_batch)) |
+           rp::data::prefetch(2);
   };
 }
 
 auto validation_input(const Options& o, rp::data::ImageFolder folder) {
   return [&o, folder](const rp::InputContext& ctx) {
-    return rp::data::ImageFolder{folder} | rp::data::shard(ctx) | rp::data::epochs(1) | rp::data::decode_jpeg(decoding(o, false)) |
+    return rp::data::ImageFolder{folder} | rp::data::shard(ctx) | rp::data::epochs(1) |
+           rp::data::decode_jpeg(decoding(o, false)) |
            rp::data::batch(ctx.replica_batch(o.global_batch), {.keep_last = true}) | rp::data::prefetch(2);
   };
 }
@@ -105,7 +124,10 @@ using Images = rp::Tensor<float>;         // [n, 3, size, size]
 using Labels = rp::Tensor<std::int32_t>;  // [n]
 
 rp::models::ResNetOptions network(const Options& o, std::int64_t classes, bool training) {
-  return {.classes = classes, .training = training, .cifar_stem = o.image_size < 64, .across_replicas = o.cross_replica_batch_norm};
+  return {.classes = classes,
+          .training = training,
+          .cifar_stem = o.image_size < 64,
+          .across_replicas = o.cross_replica_batch_norm};
 }
 
 auto train_step(const Options& o, std::int64_t classes) {
@@ -133,7 +155,8 @@ auto validation_step(const Options& o, std::int64_t classes) {
 }
 
 double validate(rp::Replicator& repl, const Options& o, const rp::data::ImageFolder& folder) {
-  auto step = repl.replicate(validation_input(o, folder), validation_step(o, static_cast<std::int64_t>(folder.classes().size())));
+  auto step = repl.replicate(validation_input(o, folder),
+                             validation_step(o, static_cast<std::int64_t>(folder.classes().size())));
   double right = 0, all = 0;
   while (!step.finished()) {
     const auto [hits, count] = step.step();
@@ -157,7 +180,9 @@ void load(rp::Replicator& repl, const std::string& path) {
   const auto file = rp::io::read_safetensors(path);
   for (const auto& name : weight_names(repl)) {
     const auto found = file.tensors.find(name);
-    if (found == file.tensors.end()) throw rp::DataError{path + ": it has no tensor \"" + name + "\", which the network needs: was it saved by another --depth?"};
+    if (found == file.tensors.end())
+      throw rp::DataError{path + ": it has no tensor \"" + name +
+                          "\", which the network needs: was it saved by another --depth?"};
     repl.set(name, found->second);
   }
 }
@@ -165,7 +190,8 @@ void load(rp::Replicator& repl, const std::string& path) {
 // The running statistics of batch norm are those of replica 0.
 void save(const rp::Replicator& repl, const std::string& path) {
   std::vector<rp::io::NamedTensor> tensors;
-  for (const auto& name : weight_names(repl)) tensors.push_back({name, repl.value(name).type(), repl.value(name).data()});
+  for (const auto& name : weight_names(repl))
+    tensors.push_back({name, repl.value(name).type(), repl.value(name).data()});
   rp::io::write_safetensors(path, std::move(tensors));
 }
 
@@ -174,25 +200,36 @@ void save(const rp::Replicator& repl, const std::string& path) {
 // One line that is written over on a terminal; else about twenty plain lines.
 class Progress {
  public:
-  Progress(std::int64_t steps, std::int64_t batch, bool speaks) : steps_{steps}, batch_{batch}, speaks_{speaks}, terminal_{::isatty(1) == 1} {}
+  Progress(std::int64_t steps, std::int64_t batch, bool speaks)
+      : steps_{steps}, batch_{batch}, speaks_{speaks}, terminal_{::isatty(1) == 1} {}
 
   void operator()(std::int64_t done, float loss, float top1) {
     const auto now = Clock::now();
     if (done == 1) start_ = now;  // the first step warms up
     const bool last = done == steps_;
-    const bool due = terminal_ ? now - shown_ > std::chrono::milliseconds{100} : done % std::max<std::int64_t>(1, steps_ / 20) == 0;
+    const bool due =
+        terminal_ ? now - shown_ > std::chrono::milliseconds{100} : done % std::max<std::int64_t>(1, steps_ / 20) == 0;
     if (!speaks_ || (!due && !last && done != 1)) return;
     shown_ = now;
     const double seconds = std::chrono::duration<double>(now - start_).count();
     const double rate = done > 1 ? static_cast<double>((done - 1) * batch_) / seconds : 0;
-    const auto left = static_cast<long>(done > 1 ? seconds / static_cast<double>(done - 1) * static_cast<double>(steps_ - done) : 0);
-    std::printf("%sstep %ld/%ld  loss %.4f  top-1 %.1f %%  %.1f images/s  %ld:%02ld left%s", terminal_ ? "\r\033[K" : "", static_cast<long>(done),
-                static_cast<long>(steps_), static_cast<double>(loss), static_cast<double>(top1) * 100, rate, left / 60, left % 60,
+    const auto left =
+        static_cast<long>(done > 1 ? seconds / static_cast<double>(done - 1) * static_cast<double>(steps_ - done) : 0);
+    std::printf("%sstep %ld/%ld  loss %.4f  top-1 %.1f %%  %.1f images/s  %ld:%02ld left%s",
+                terminal_ ? "\r\033[K" : "", static_cast<long>(done), static_cast<long>(steps_),
+                static_cast<double>(loss), static_cast<double>(top1) * 100, rate, left / 60, left % 60,
                 terminal_ && !last ? "" : "\n");
     std::fflush(stdout);
   }
-  void validation(std::int64_t done, double top1) {
-    if (speaks_) std::printf("%svalidation after step %ld: top-1 %.1f %%\n", terminal_ ? "\r\033[K" : "", static_cast<long>(done), top1 * 100);
+  // The time that it takes does not count.
+  template <class F>
+  void validation(std::int64_t done, F validate) {
+    const auto began = Clock::now();
+    const double top1 = validate();
+    start_ += Clock::now() - began;
+    if (!speaks_) return;
+    std::printf("%svalidation after step %ld: top-1 %.1f %%\n", terminal_ ? "\r\033[K" : "", static_cast<long>(done),
+                top1 * 100);
     std::fflush(stdout);
   }
 
@@ -213,10 +250,11 @@ void train(rp::Deployment deployment, const Options& o) {
   std::optional<rp::data::ImageFolder> unseen;
   if (!folders.val.empty()) unseen = rp::data::image_folder(folders.val);
   if (unseen && unseen->classes() != pictures.classes())
-    throw rp::DataError{folders.val + ": its classes are not those of " + folders.train + ": the sub-folders must have the same names"};
+    throw rp::DataError{folders.val + ": its classes are not those of " + folders.train +
+                        ": the sub-folders must have the same names"};
   if (speaks)
-    std::cout << "ResNet-" << o.depth << ", " << pictures.images() << " pictures of " << classes << " classes, " << repl.replicas()
-              << " replicas of " << replica_batch << " pictures" << std::endl;
+    std::cout << "ResNet-" << o.depth << ", " << pictures.images() << " pictures of " << classes << " classes, "
+              << repl.replicas() << " replicas of " << replica_batch << " pictures" << std::endl;
 
   auto step = repl.replicate(train_input(o, pictures), train_step(o, classes));
   if (!o.load.empty()) load(repl, o.load);
@@ -226,7 +264,7 @@ void train(rp::Deployment deployment, const Options& o) {
   for (const auto& [loss, top1] : step.steps(o.steps)) {
     progress(++done, rp::mean(loss), rp::mean(top1));
     const bool due = done == o.steps || (o.validate_every > 0 && done % o.validate_every == 0);
-    if (due && unseen) progress.validation(done, validate(repl, o, *unseen));
+    if (due && unseen) progress.validation(done, [&] { return validate(repl, o, *unseen); });
   }
   if (!o.save.empty() && speaks) save(repl, o.save);
   const auto digest = repl.digest();
@@ -238,7 +276,10 @@ void train(rp::Deployment deployment, const Options& o) {
 // Exit codes: 0 done; 1 failed, with a sentence on stderr; 2 the command line cannot be understood.
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Trains a ResNet on JPEG pictures. The same replicas, batch and seed give the same weights, wherever the replicas run.", "resnet50"};
+  CLI::App app{
+      "Trains a ResNet on JPEG pictures. The same replicas, batch and seed give the same weights, wherever the "
+      "replicas run.",
+      "resnet50"};
   app.footer(rp::Deployment::help());
   add_flags(app, options);
   rp::Deployment deployment;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the loss and the gradients of all parameters of a ResNet for given weights and a given batch, to compare them
 // with another library's: see scripts/compare_resnet50.py.
-//   ./resnet_gradients DEPTH cifar|imagenet WEIGHTS.safetensors BATCH.safetensors OUT.safetensors [flags of the deployment]
+//   ./resnet_gradients DEPTH cifar|imagenet WEIGHTS.safetensors BATCH.safetensors OUT.safetensors [flags of the
+//   deployment]
 #include <iostream>
 #include <map>
 #include <string>
@@ -34,14 +35,17 @@ void run(const std::vector<std::string>& arguments, rp::Deployment deployment) {
   const auto batch = rp::io::read_safetensors(arguments[3]);
 
   rp::Replicator repl{std::move(deployment)};
-  auto step = repl.replicate(part_of(batch), [&](rp::ReplicaContext& replica, rp::Tensor<float> images, rp::Tensor<std::int32_t> labels) {
+  auto step = repl.replicate(part_of(batch), [&](rp::ReplicaContext& replica, rp::Tensor<float> images,
+                                                 rp::Tensor<std::int32_t> labels) {
     auto network = options;
     network.classes = weights.tensors.at("fc.bias").shape()[0];
     const auto loss = rp::mean(rp::softmax_cross_entropy(rp::models::resnet(replica, images, depth, network), labels));
     const auto variables = replica.trainable_variables<float>();
     const auto gradients = rp::nn::mean_over_replicas(variables, rp::nn::variable_gradients(loss, variables));
     for (std::size_t i = 0; i < variables.size(); ++i)
-      replica.variable<float>("gradient/" + variables[i].name(), variables[i].shape(), rp::Initializer::zeros(), {.trainable = false})
+      replica
+          .variable<float>("gradient/" + variables[i].name(), variables[i].shape(), rp::Initializer::zeros(),
+                           {.trainable = false})
           .assign(gradients[i]);
     return rp::all_reduce(loss, rp::Reduction::mean);
   });
@@ -60,7 +64,9 @@ int main(int argc, char** argv) try {
   auto deployment = rp::Deployment::from(argc, argv);
   const auto arguments = deployment.remaining;
   if (arguments.size() != 5 || (arguments[1] != "cifar" && arguments[1] != "imagenet")) {
-    std::cerr << "usage: resnet_gradients DEPTH cifar|imagenet WEIGHTS.safetensors BATCH.safetensors OUT.safetensors [flags]\n" << rp::Deployment::help();
+    std::cerr << "usage: resnet_gradients DEPTH cifar|imagenet WEIGHTS.safetensors BATCH.safetensors OUT.safetensors "
+                 "[flags]\n"
+              << rp::Deployment::help();
     return 2;
   }
   run(arguments, std::move(deployment));

@@ -29,15 +29,21 @@ float hashed(std::uint32_t index, std::uint32_t salt) {
 // The same weights as `hashed_weights` in the script, with seed 0.
 rp::Array<float> weight(const std::string& name, const rp::Shape& shape, std::uint32_t salt) {
   const bool last = name.find("bn3") != std::string::npos || name.find("downsample") != std::string::npos;
-  const auto spread = static_cast<float>(4 / std::sqrt(static_cast<double>(shape.elements()) / static_cast<double>(shape.rank() ? shape[0] : 1)));
+  const auto spread = static_cast<float>(
+      4 / std::sqrt(static_cast<double>(shape.elements()) / static_cast<double>(shape.rank() ? shape[0] : 1)));
   rp::Array<float> result{shape};
   for (std::int64_t i = 0; i < result.size(); ++i) {
     const float v = hashed(static_cast<std::uint32_t>(i), salt);
-    if (shape.rank() > 1) result[i] = v * spread;
-    else if (name.ends_with("weight")) result[i] = (v * 0.5f + 1) * (last ? 0.2f : 0.5f);
-    else if (last) result[i] = static_cast<double>(v) < -0.4 ? v * 4 : v;
-    else if (name.find("bn") != std::string::npos) result[i] = (v < -0.25f ? -0.75f : 0.75f) * (v * 0.2f + 1);
-    else result[i] = v;
+    if (shape.rank() > 1)
+      result[i] = v * spread;
+    else if (name.ends_with("weight"))
+      result[i] = (v * 0.5f + 1) * (last ? 0.2f : 0.5f);
+    else if (last)
+      result[i] = static_cast<double>(v) < -0.4 ? v * 4 : v;
+    else if (name.find("bn") != std::string::npos)
+      result[i] = (v < -0.25f ? -0.75f : 0.75f) * (v * 0.2f + 1);
+    else
+      result[i] = v;
   }
   return result;
 }
@@ -51,7 +57,8 @@ auto part_of_batch(const rp::InputContext& ctx) {
   rp::Array<std::int32_t> labels{rp::Shape{n}};
   for (std::int64_t i = 0; i < images.size(); ++i)
     images[i] = 4 * hashed(static_cast<std::uint32_t>(ctx.replica() * images.size() + i), 1000);
-  for (std::int64_t i = 0; i < n; ++i) labels[i] = static_cast<std::int32_t>(((ctx.replica() * n + i) * 7 + 3) % classes);
+  for (std::int64_t i = 0; i < n; ++i)
+    labels[i] = static_cast<std::int32_t>(((ctx.replica() * n + i) * 7 + 3) % classes);
   return std::vector{std::tuple{images, labels}};
 }
 
@@ -74,16 +81,19 @@ TEST_CASE("loss and gradients of ResNet-18 are PyTorch's, on one replica and on 
   const int replicas = GENERATE(1, 2);
   rp::Replicator repl{{.replicas = replicas}};
   std::vector<std::string> names;
-  auto step = repl.replicate(part_of_batch, [&](rp::ReplicaContext& replica, rp::Tensor<float> images, rp::Tensor<std::int32_t> labels) {
-    const auto logits =
-        rp::models::resnet18(replica, images, {.classes = classes, .cifar_stem = true, .across_replicas = replicas > 1});
+  auto step = repl.replicate(part_of_batch, [&](rp::ReplicaContext& replica, rp::Tensor<float> images,
+                                                rp::Tensor<std::int32_t> labels) {
+    const auto logits = rp::models::resnet18(replica, images,
+                                             {.classes = classes, .cifar_stem = true, .across_replicas = replicas > 1});
     const auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels));
     const auto variables = replica.trainable_variables<float>();
     const auto gradients = rp::nn::mean_over_replicas(variables, rp::nn::variable_gradients(loss, variables));
     names.clear();
     for (std::size_t i = 0; i < variables.size(); ++i) {
       names.push_back(variables[i].name());
-      replica.variable<float>("gradient/" + names[i], variables[i].shape(), rp::Initializer::zeros(), {.trainable = false}).assign(gradients[i]);
+      replica
+          .variable<float>("gradient/" + names[i], variables[i].shape(), rp::Initializer::zeros(), {.trainable = false})
+          .assign(gradients[i]);
     }
     return loss;
   });

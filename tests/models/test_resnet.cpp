@@ -22,7 +22,8 @@ struct Traced {
   rp::Tensor<float> logits;
 
   Traced(int depth, rp::Shape images, const rp::models::ResNetOptions& options = {})
-      : logits{rp::models::resnet(replica, rp::Tensor<float>{element(0, {rp::DType::float32, images})}, depth, options)} {}
+      : logits{
+            rp::models::resnet(replica, rp::Tensor<float>{element(0, {rp::DType::float32, images})}, depth, options)} {}
   rp::AnyTensor element(std::uint32_t index, rp::TensorType type) {
     return graph.tensor(graph.add({rp::Input{rp::Input::Source::element, index}, {}, {type}, {}, {}}));
   }
@@ -41,7 +42,8 @@ std::vector<std::string> names(const rp::Graph& graph) {
 }
 
 std::size_t count(const rp::Graph& graph, std::string_view kind) {
-  return static_cast<std::size_t>(std::count_if(graph.nodes().begin(), graph.nodes().end(), [&](const auto& n) { return n.kind() == kind; }));
+  return static_cast<std::size_t>(
+      std::count_if(graph.nodes().begin(), graph.nodes().end(), [&](const auto& n) { return n.kind() == kind; }));
 }
 
 const rp::Shape photos{2, 3, 224, 224};
@@ -61,7 +63,8 @@ TEST_CASE("ResNets have as many trainable parameters as torchvision's") {
 TEST_CASE("the variables of ResNet-18 have torchvision's names, in its order of layers") {
   std::set<std::string> expected{"conv1.weight", "fc.weight", "fc.bias"};
   const auto add_norm = [&](const std::string& name) {
-    for (const auto* part : {".weight", ".bias", ".running_mean", ".running_var", ".num_batches_tracked"}) expected.insert(name + part);
+    for (const auto* part : {".weight", ".bias", ".running_mean", ".running_var", ".num_batches_tracked"})
+      expected.insert(name + part);
   };
   add_norm("bn1");
   for (const std::string stage : {"1", "2", "3", "4"})
@@ -91,7 +94,8 @@ TEST_CASE("the bottlenecks of ResNet-50 have the stride in the 3x3 convolution")
     if (!convolution || convolution->options.stride == rp::Extents2d{1, 1}) continue;
     const auto& read = traced.graph.node(node.inputs[1]);
     ++strided;
-    const bool expected = read.label == "conv1.weight" || read.label.ends_with(".0.conv2.weight") || read.label.ends_with("downsample.0.weight");
+    const bool expected = read.label == "conv1.weight" || read.label.ends_with(".0.conv2.weight") ||
+                          read.label.ends_with("downsample.0.weight");
     CHECK(expected);
   }
   CHECK(strided == 7);
@@ -113,7 +117,8 @@ TEST_CASE("a block may begin as the identity") {
   const Traced traced{18, photos, {.zero_residual_gain = true}};
   int zeros = 0;
   for (const auto& variable : traced.graph.variables())
-    if (variable.name.ends_with("bn2.weight") || variable.name == "layer1.0.bn1.weight") zeros += variable.initializer.a == 0 ? 1 : 0;
+    if (variable.name.ends_with("bn2.weight") || variable.name == "layer1.0.bn1.weight")
+      zeros += variable.initializer.a == 0 ? 1 : 0;
   CHECK(zeros == 8);
 }
 
@@ -124,7 +129,9 @@ TEST_CASE("in evaluation nothing is assigned") {
   CHECK(names(traced.graph).size() == 320);  // the same variables as in training
 }
 
-TEST_CASE("a training step of ResNet-50 asks for one all-reduce for each parameter, in the order in which gradients become ready") {
+TEST_CASE(
+    "a training step of ResNet-50 asks for one all-reduce for each parameter, in the order in which gradients become "
+    "ready") {
   Traced traced{50, photos};
   const rp::Tensor<std::int32_t> labels{traced.element(1, {rp::DType::int32, {2}})};
   const auto loss = rp::mean(rp::softmax_cross_entropy(traced.logits, labels));
@@ -142,12 +149,15 @@ TEST_CASE("a training step of ResNet-50 asks for one all-reduce for each paramet
   const auto optimised = rp::optimise(traced.graph);
   std::size_t sums = 0;
   for (const auto& node : optimised.nodes())
-    if (const auto* reduce = rp::operation_of<rp::Reduce>(node); reduce && reduce->axes == std::vector<std::int64_t>{0, 2, 3}) ++sums;
+    if (const auto* reduce = rp::operation_of<rp::Reduce>(node);
+        reduce && reduce->axes == std::vector<std::int64_t>{0, 2, 3})
+      ++sums;
   CHECK(sums == 3 * 53 - 4);
 }
 
 TEST_CASE("ResNets refuse depths and images that they cannot take, at the user's line") {
   CHECK_THROWS_WITH((Traced{20, photos}), "resnet: the depth 20 does not exist: take 18, 34, 50, 101 or 152");
-  CHECK_THROWS_WITH((Traced{18, {2, 3, 224}}), Contains("conv2d \"conv1\" at test_resnet.cpp:") && Contains("found float32[2, 3, 224]"));
+  CHECK_THROWS_WITH((Traced{18, {2, 3, 224}}),
+                    Contains("conv2d \"conv1\" at test_resnet.cpp:") && Contains("found float32[2, 3, 224]"));
   CHECK_THROWS_WITH((Traced{18, {1, 3, 32, 32}}), Contains("training needs more than one element"));
 }

@@ -47,12 +47,15 @@ TEST_CASE("moments far from zero do not cancel") {
   rp::Array<double> x{rp::Shape{1000}};
   for (std::int64_t i = 0; i < 1000; ++i) x[i] = 1e8 + static_cast<double>(i % 2);
   rp::Graph graph;
-  CHECK(doubles(evaluate(rp::moments(input(graph, x, 0)).variance, std::vector{x.any()}))[0] == Approx(0.25).epsilon(1e-12));
+  CHECK(doubles(evaluate(rp::moments(input(graph, x, 0)).variance, std::vector{x.any()}))[0] ==
+        Approx(0.25).epsilon(1e-12));
 }
 
 TEST_CASE("moments and batch norm agree with finite differences to second order") {
   const auto x = random_array<double>({3, 2, 2, 3}, 1).any();
-  const Function mean = [](rp::Graph&, std::span<const rp::AnyTensor> in) { return rp::moments(rp::Tensor<double>{in[0]}, {0, 2, 3}).mean.any(); };
+  const Function mean = [](rp::Graph&, std::span<const rp::AnyTensor> in) {
+    return rp::moments(rp::Tensor<double>{in[0]}, {0, 2, 3}).mean.any();
+  };
   const Function variance = [](rp::Graph&, std::span<const rp::AnyTensor> in) {
     return rp::moments(rp::Tensor<double>{in[0]}, {0, 2, 3}).variance.any();
   };
@@ -60,18 +63,22 @@ TEST_CASE("moments and batch norm agree with finite differences to second order"
   for (const int order : {1, 2}) {
     CHECK(gradient_error(mean, {x}, order) < 1e-6);
     CHECK(gradient_error(variance, {x}, order) < 1e-6);
-    CHECK(gradient_error(norm, {x, random_array<double>({1, 2, 1, 1}, 2).any(), random_array<double>({1, 2, 1, 1}, 3).any()}, order) < 1e-6);
+    CHECK(gradient_error(norm,
+                         {x, random_array<double>({1, 2, 1, 1}, 2).any(), random_array<double>({1, 2, 1, 1}, 3).any()},
+                         order) < 1e-6);
   }
 }
 
 TEST_CASE("batch norm and its gradient pass over the images as often as they must") {
   rp::Graph graph;
   const rp::Shape shape{8, 16, 4, 4}, channels{1, 16, 1, 1};
-  const rp::AnyTensor in[] = {input(graph, {rp::DType::float64, shape}, 0), input(graph, {rp::DType::float64, channels}, 1),
+  const rp::AnyTensor in[] = {input(graph, {rp::DType::float64, shape}, 0),
+                              input(graph, {rp::DType::float64, channels}, 1),
                               input(graph, {rp::DType::float64, channels}, 2)};
   const rp::AnyTensor y = normalised(in);
   // dy = exp(y): one pass that reads y and writes dy.
-  for (const auto& gradient : rp::gradients(rp::apply(rp::ScalarOp::exponential, {y}, {}), in)) graph.results().push_back(gradient.value());
+  for (const auto& gradient : rp::gradients(rp::apply(rp::ScalarOp::exponential, {y}, {}), in))
+    graph.results().push_back(gradient.value());
   graph.results().push_back(y.value());
   const auto optimised = rp::optimise(graph);
   int reads = 0, writes = 0;
@@ -92,10 +99,13 @@ TEST_CASE("batch norm while training normalises by the batch and moves the runni
   for (std::uint32_t v = 0; v < graph.variables().size(); ++v) wanted.push_back(graph.read(v, {}).value());
   std::vector<std::string> names;
   for (const auto& variable : graph.variables()) names.push_back(variable.name);
-  CHECK(names == std::vector<std::string>{"bn.weight", "bn.bias", "bn.running_mean", "bn.running_var", "bn.num_batches_tracked"});
+  CHECK(names == std::vector<std::string>{"bn.weight", "bn.bias", "bn.running_mean", "bn.running_var",
+                                          "bn.num_batches_tracked"});
   EvaluateOptions options;
-  options.variables = {{"bn.weight", rp::Array<float>{{1}, {2}}.any()},       {"bn.bias", rp::Array<float>{{1}, {1}}.any()},
-                       {"bn.running_mean", rp::Array<float>{{1}, {10}}.any()}, {"bn.running_var", rp::Array<float>{{1}, {1}}.any()},
+  options.variables = {{"bn.weight", rp::Array<float>{{1}, {2}}.any()},
+                       {"bn.bias", rp::Array<float>{{1}, {1}}.any()},
+                       {"bn.running_mean", rp::Array<float>{{1}, {10}}.any()},
+                       {"bn.running_var", rp::Array<float>{{1}, {1}}.any()},
                        {"bn.num_batches_tracked", rp::Array<std::int64_t>{{}, {4}}.any()}};
   const auto found = evaluate(graph, wanted, std::vector{x.any()}, options);
   const std::vector<double> expected{-1, 0, 1, 4};

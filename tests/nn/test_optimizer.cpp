@@ -33,11 +33,13 @@ struct Problem {
       wanted.push_back(graph.read(v, {}).value());
     }
     std::vector<double> result;
-    for (const auto& array : evaluate(graph, wanted, std::vector{filled(gradient)}, options)) result.push_back(doubles(array)[0]);
+    for (const auto& array : evaluate(graph, wanted, std::vector{filled(gradient)}, options))
+      result.push_back(doubles(array)[0]);
     return result;
   }
   rp::AnyArray filled(double value) const {
-    return array_of({rp::DType::float32, w.shape()}, std::vector<double>(static_cast<std::size_t>(w.shape().elements()), value));
+    return array_of({rp::DType::float32, w.shape()},
+                    std::vector<double>(static_cast<std::size_t>(w.shape().elements()), value));
   }
 };
 
@@ -53,9 +55,11 @@ struct SignDescent {
   float rate;
 
   template <rp::FloatingElement T>
-  void apply_gradients(rp::ReplicaContext&, const std::vector<rp::Variable<T>>& variables, const std::vector<rp::Tensor<T>>& gradients,
+  void apply_gradients(rp::ReplicaContext&, const std::vector<rp::Variable<T>>& variables,
+                       const std::vector<rp::Tensor<T>>& gradients,
                        std::source_location = std::source_location::current()) const {
-    for (std::size_t i = 0; i < variables.size(); ++i) variables[i].assign(variables[i].read() - rate * rp::sign(gradients[i]));
+    for (std::size_t i = 0; i < variables.size(); ++i)
+      variables[i].assign(variables[i].read() - rate * rp::sign(gradients[i]));
   }
 };
 
@@ -73,8 +77,10 @@ TEST_CASE("SGD follows PyTorch's formulas") {
       {{.learning_rate = 0.25, .weight_decay = 0.5}, {2 - 0.25 * decayed}},
       {{.learning_rate = 0.25, .momentum = 0.5}, {2 - 0.25 * 5.5, 5.5}},
       {{.learning_rate = 0.25, .momentum = 0.5, .weight_decay = 0.5}, {2 - 0.25 * 6.5, 6.5}},
-      {{.learning_rate = 0.25, .momentum = 0.5, .nesterov = true, .weight_decay = 0.5}, {2 - 0.25 * (decayed + 0.5 * 6.5), 6.5}},
-      {{.learning_rate = nn::Rate{[](rp::Symbol step) { return step.number(0.25); }}, .momentum = 0.5}, {2 - 0.25 * 5.5, 5.5}},
+      {{.learning_rate = 0.25, .momentum = 0.5, .nesterov = true, .weight_decay = 0.5},
+       {2 - 0.25 * (decayed + 0.5 * 6.5), 6.5}},
+      {{.learning_rate = nn::Rate{[](rp::Symbol step) { return step.number(0.25); }}, .momentum = 0.5},
+       {2 - 0.25 * 5.5, 5.5}},
   };
   for (const auto& [options, expected] : cases) {
     Problem problem{{2, 1}};
@@ -152,7 +158,8 @@ TEST_CASE("a loss that is no number, no variable, or options that cannot be are 
                     Contains("must be one number, found float32[2]") && Contains("test_optimizer.cpp:"));
   rp::Graph graph;
   rp::ReplicaContext replica{graph};
-  CHECK_THROWS_WITH(nn::sgd({}).minimize(replica, rp::full<float>(graph, {}, 1)), Contains("found no trainable variable"));
+  CHECK_THROWS_WITH(nn::sgd({}).minimize(replica, rp::full<float>(graph, {}, 1)),
+                    Contains("found no trainable variable"));
   CHECK_THROWS_WITH(nn::sgd({.momentum = -1}), Contains("must not be negative"));
   CHECK_THROWS_WITH(nn::sgd({.nesterov = true}), Contains("nesterov needs a momentum"));
 }

@@ -35,7 +35,8 @@ TEST_CASE("a rate is a number or a formula of the step") {
 
 TEST_CASE("warm-up rises linearly to the rate that it wraps") {
   const auto rate = nn::linear_warmup(0.8, 4);
-  for (const auto& [step, expected] : {std::pair{0, 0.2}, {1, 0.4}, {3, 0.8}, {4, 0.8}, {1000, 0.8}}) CHECK(at(rate, step) == Approx(expected));
+  for (const auto& [step, expected] : {std::pair{0, 0.2}, {1, 0.4}, {3, 0.8}, {4, 0.8}, {1000, 0.8}})
+    CHECK(at(rate, step) == Approx(expected));
   const auto both = nn::linear_warmup(nn::step_decay(1, 0.1, 10), 20);
   CHECK(at(both, 9) == Approx(0.5));
   CHECK(at(both, 10) == Approx(0.055));

@@ -35,12 +35,18 @@ struct ResNetLayout {
 // Throws BuildError for a depth that does not exist.
 inline ResNetLayout resnet_layout(int depth) {
   switch (depth) {
-    case 18: return {false, {2, 2, 2, 2}};
-    case 34: return {false, {3, 4, 6, 3}};
-    case 50: return {true, {3, 4, 6, 3}};
-    case 101: return {true, {3, 4, 23, 3}};
-    case 152: return {true, {3, 8, 36, 3}};
-    default: throw BuildError{"resnet: the depth " + std::to_string(depth) + " does not exist: take 18, 34, 50, 101 or 152"};
+    case 18:
+      return {false, {2, 2, 2, 2}};
+    case 34:
+      return {false, {3, 4, 6, 3}};
+    case 50:
+      return {true, {3, 4, 6, 3}};
+    case 101:
+      return {true, {3, 4, 23, 3}};
+    case 152:
+      return {true, {3, 8, 36, 3}};
+    default:
+      throw BuildError{"resnet: the depth " + std::to_string(depth) + " does not exist: take 18, 34, 50, 101 or 152"};
   }
 }
 
@@ -98,8 +104,9 @@ class ResNetBuilder {
                       where_);
   }
   Tensor<T> norm(Tensor<T> x, std::string_view name, Initializer gain = Initializer::ones()) {
-    return nn::batch_norm(replica_, x, name,
-                          {.training = options_.training, .across_replicas = options_.across_replicas, .gain = std::move(gain)}, where_);
+    return nn::batch_norm(
+        replica_, x, name,
+        {.training = options_.training, .across_replicas = options_.across_replicas, .gain = std::move(gain)}, where_);
   }
 
   ReplicaContext& replica_;
@@ -109,8 +116,8 @@ class ResNetBuilder {
 
 }  // namespace detail
 
-// images [N, 3, H, W] -> logits [N, classes]; depth 18, 34, 50, 101 or 152. Convolutions begin as He's normal (fan out).
-// Throws BuildError for another depth, images of another rank, or images too small for the network.
+// images [N, 3, H, W] -> logits [N, classes]; depth 18, 34, 50, 101 or 152. Convolutions begin as He's normal (fan
+// out). Throws BuildError for another depth, images of another rank, or images too small for the network.
 template <FloatingElement T>
 Tensor<T> resnet(ReplicaContext& replica, Tensor<T> images, int depth, const ResNetOptions& options = {},
                  std::source_location where = std::source_location::current()) {

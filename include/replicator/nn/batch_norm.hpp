@@ -32,18 +32,22 @@ RunningStatistics<T> running_statistics(ReplicaContext& replica, std::int64_t ch
   const VariableOptions local{VariableKind::replica_local, false};
   return {replica.variable<T>("running_mean", {channels}, Initializer::zeros(), local, where),
           replica.variable<T>("running_var", {channels}, Initializer::ones(), local, where),
-          replica.variable<std::int64_t>("num_batches_tracked", {}, Initializer::zeros(), {VariableKind::mirrored, false}, where)};
+          replica.variable<std::int64_t>("num_batches_tracked", {}, Initializer::zeros(),
+                                         {VariableKind::mirrored, false}, where)};
 }
 
-// running += momentum (batch - running); the variance is divided by one less than the number of elements, as in PyTorch.
+// running += momentum (batch - running); the variance is divided by one less than the number of elements, as in
+// PyTorch.
 template <FloatingElement T>
-void track(const RunningStatistics<T>& running, const MeanAndVariance<T>& batch, double elements, double momentum, Location where) {
+void track(const RunningStatistics<T>& running, const MeanAndVariance<T>& batch, double elements, double momentum,
+           Location where) {
   Graph& graph = batch.mean.graph();
   const Shape channels = running.mean.shape();
   const auto blend = [&](const Variable<T>& variable, const Tensor<T>& value, double scale) {
     return Tensor<T>{replicator::detail::map_at(
-        graph, dtype_of<T>, where, [&](Symbol old, Symbol now) { return old * (1 - momentum) + now * (momentum * scale); },
-        variable.read(), reshape(value, channels, where))};
+        graph, dtype_of<T>, where,
+        [&](Symbol old, Symbol now) { return old * (1 - momentum) + now * (momentum * scale); }, variable.read(),
+        reshape(value, channels, where))};
   };
   running.mean.assign(blend(running.mean, batch.mean, 1));
   running.variance.assign(blend(running.variance, batch.variance, elements / (elements - 1)));
@@ -53,8 +57,8 @@ void track(const RunningStatistics<T>& running, const MeanAndVariance<T>& batch,
 }  // namespace detail
 
 // Batch normalisation of [N, C, H, W] or [N, C] over all axes but the channels (axis 1). Same shape.
-// Variables: <name>.weight, <name>.bias (mirrored), <name>.running_mean, <name>.running_var (replica-local), all [C], and
-// <name>.num_batches_tracked. Throws BuildError for another rank, and for one element per channel while training.
+// Variables: <name>.weight, <name>.bias (mirrored), <name>.running_mean, <name>.running_var (replica-local), all [C],
+// and <name>.num_batches_tracked. Throws BuildError for another rank, and for one element per channel while training.
 // Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template <FloatingElement T>
 Tensor<T> batch_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const BatchNormOptions& options = {},
@@ -80,7 +84,8 @@ Tensor<T> batch_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name
 
   const Axes axes = (rank == 4 ? Axes{0, 2, 3} : Axes{0}).kept();
   const std::string label = options.across_replicas ? replica.graph().scope() + "moments" : std::string{};
-  const auto batch = options.across_replicas ? cross_replica_moments(x, axes, {.label = label}, where) : moments(x, axes, where);
+  const auto batch =
+      options.across_replicas ? cross_replica_moments(x, axes, {.label = label}, where) : moments(x, axes, where);
   detail::track(running, batch, static_cast<double>(elements), options.momentum, where);
   return normalise(x, batch, gamma, beta, options.epsilon, where);
 }

@@ -30,16 +30,20 @@ template <FloatingElement T>
 Tensor<T> conv2d(ReplicaContext& replica, Tensor<T> x, std::string_view name, const Conv2dOptions& options,
                  std::source_location where = std::source_location::current()) {
   if (x.shape().rank() != 4 || options.features < 1 || options.groups < 1 || x.shape()[1] < options.groups)
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": conv2d \"" + std::string{name} + "\" at " + Location{where}.text() +
-                     ": x must be [N, C, H, W], features at least 1 and groups within [1, C]; found " + x.any().type().text() +
-                     ", " + std::to_string(options.features) + " features and " + std::to_string(options.groups) + " groups"};
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": conv2d \"" + std::string{name} + "\" at " +
+                     Location{where}.text() +
+                     ": x must be [N, C, H, W], features at least 1 and groups within [1, C]; found " +
+                     x.any().type().text() + ", " + std::to_string(options.features) + " features and " +
+                     std::to_string(options.groups) + " groups"};
   const auto scope = replica.scope(name);
   const Shape shape{options.features, x.shape()[1] / options.groups, options.kernel[0], options.kernel[1]};
   const Initializer uniform = inverse_root_uniform(fan_in(shape));
-  const auto weight = replica.variable<T>("weight", shape, options.initializer.value_or(uniform), {}, where).read(where);
+  const auto weight =
+      replica.variable<T>("weight", shape, options.initializer.value_or(uniform), {}, where).read(where);
   const ConvolutionOptions geometry{options.stride, options.padding, options.dilation, options.groups};
   if (!options.bias) return convolution(x, weight, geometry, where);
-  return convolution(x, weight, replica.variable<T>("bias", {options.features}, uniform, {}, where).read(where), geometry, where);
+  return convolution(x, weight, replica.variable<T>("bias", {options.features}, uniform, {}, where).read(where),
+                     geometry, where);
 }
 
 }  // namespace replicator::nn

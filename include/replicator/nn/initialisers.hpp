@@ -16,7 +16,9 @@ inline std::int64_t fan_out(const Shape& weight) { return weight.elements() / we
 
 // Normal with variance 2 / fan: keeps the variance of activations (fan_in) or of gradients (fan_out) through ReLUs.
 // Source: He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015.
-inline Initializer he_normal(std::int64_t fan) { return Initializer::normal(0, std::sqrt(2.0 / static_cast<double>(fan))); }
+inline Initializer he_normal(std::int64_t fan) {
+  return Initializer::normal(0, std::sqrt(2.0 / static_cast<double>(fan)));
+}
 
 // Uniform in +-1 / sqrt(fan_in): what PyTorch gives the weights and biases of linear and convolution layers.
 inline Initializer inverse_root_uniform(std::int64_t fan) {

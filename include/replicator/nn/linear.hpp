@@ -25,9 +25,9 @@ template <FloatingElement T>
 Tensor<T> linear(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LinearOptions& options,
                  std::source_location where = std::source_location::current()) {
   if (x.shape().rank() != 2 || options.features < 1)
-    throw BuildError{"replica " + std::to_string(replica.id()) + ": linear \"" + std::string{name} + "\" at " + Location{where}.text() +
-                     ": x must be [N, inputs] and features at least 1; found " + x.any().type().text() + " and " +
-                     std::to_string(options.features) + " features"};
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": linear \"" + std::string{name} + "\" at " +
+                     Location{where}.text() + ": x must be [N, inputs] and features at least 1; found " +
+                     x.any().type().text() + " and " + std::to_string(options.features) + " features"};
   const auto scope = replica.scope(name);
   const auto inputs = x.shape()[1];
   const Initializer uniform = inverse_root_uniform(inputs);

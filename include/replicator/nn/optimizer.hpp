@@ -20,9 +20,11 @@ namespace replicator::nn {
 // An optimizer of a single replica: given variables and their gradients it assigns the variables, and knows nothing of
 // other replicas.
 template <class Optimizer, class T>
-concept AppliesGradients =
-    requires(const Optimizer& o, ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients,
-             std::source_location where) { o.apply_gradients(replica, variables, gradients, where); };
+concept AppliesGradients = requires(const Optimizer& o, ReplicaContext& replica,
+                                    const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients,
+                                    std::source_location where) {
+  o.apply_gradients(replica, variables, gradients, where);
+};
 
 // The gradients of this replica's loss, one for each variable. A variable that was assigned earlier in the step counts
 // as the value that the loss read. Throws BuildError unless the loss is one number.
@@ -31,8 +33,9 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
                                           std::source_location where = std::source_location::current()) {
   Graph& graph = loss.graph();
   if (loss.shape().elements() != 1)
-    throw BuildError{"replica " + std::to_string(graph.replica()) + ": the loss minimised at " + Location{where}.text() +
-                     " must be one number, found " + loss.any().type().text() + ": take its rp::mean"};
+    throw BuildError{"replica " + std::to_string(graph.replica()) + ": the loss minimised at " +
+                     Location{where}.text() + " must be one number, found " + loss.any().type().text() +
+                     ": take its rp::mean"};
   std::vector<Tensor<T>> values;
   for (const auto& variable : variables) {
     const AnyTensor current = variable.read(where);
@@ -45,14 +48,17 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
 // The mean over the replicas of each gradient: an all-reduce with the label "<variable>/gradient". They are asked for
 // in the order in which the gradients become ready, the last layer's first, so that buckets fill early.
 template <FloatingElement T>
-std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients,
+std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variables,
+                                          const std::vector<Tensor<T>>& gradients,
                                           std::source_location where = std::source_location::current()) {
   std::vector<std::size_t> order(gradients.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return gradients[a].any().value() < gradients[b].any().value(); });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return gradients[a].any().value() < gradients[b].any().value();
+  });
   std::vector<Tensor<T>> means = gradients;
-  for (const auto i : order) means[i] = all_reduce(gradients[i], Reduction::mean, {.label = variables[i].name() + "/gradient"}, where);
+  for (const auto i : order)
+    means[i] = all_reduce(gradients[i], Reduction::mean, {.label = variables[i].name() + "/gradient"}, where);
   return means;
 }
 
@@ -64,15 +70,17 @@ class AveragingOptimizer {
   explicit AveragingOptimizer(Optimizer inner) : inner_{std::move(inner)} {}
 
   template <FloatingElement T>
-    requires AppliesGradients<Optimizer, T>
-  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients,
+  requires AppliesGradients<Optimizer, T>
+  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
+                       const std::vector<Tensor<T>>& gradients,
                        std::source_location where = std::source_location::current()) const {
     inner_.apply_gradients(replica, variables, mean_over_replicas(variables, gradients, where), where);
   }
 
   // Every trainable variable that this step has read, or the given ones: one step towards a smaller mean of the losses.
   template <FloatingElement T>
-  void minimize(ReplicaContext& replica, Tensor<T> loss, std::source_location where = std::source_location::current()) const {
+  void minimize(ReplicaContext& replica, Tensor<T> loss,
+                std::source_location where = std::source_location::current()) const {
     minimize(replica, loss, replica.trainable_variables<T>(), where);
   }
   template <FloatingElement T>
@@ -80,7 +88,8 @@ class AveragingOptimizer {
                 std::source_location where = std::source_location::current()) const {
     if (variables.empty())
       throw BuildError{"replica " + std::to_string(replica.id()) + ": minimize at " + Location{where}.text() +
-                       " found no trainable variable that this step has read: make one with replica.variable<T>(...) or a layer of rp::nn"};
+                       " found no trainable variable that this step has read: make one with replica.variable<T>(...) "
+                       "or a layer of rp::nn"};
     apply_gradients(replica, variables, variable_gradients(loss, variables, where), where);
   }
 

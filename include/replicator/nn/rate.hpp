@@ -21,8 +21,8 @@ class Rate {
  public:
   Rate(double value) : value_{value} {}  // NOLINT: implicit on purpose
   template <std::invocable<Symbol> F>
-    requires std::same_as<std::invoke_result_t<F&, Symbol>, Symbol>
-  Rate(F formula) : formula_{std::move(formula)} {}  // NOLINT: implicit on purpose
+  requires std::same_as<std::invoke_result_t<F&, Symbol>, Symbol> Rate(F formula)
+      : formula_{std::move(formula)} {}  // NOLINT: implicit on purpose
 
   bool constant() const { return !formula_; }
   // Of a constant rate.
@@ -47,7 +47,8 @@ class Rate {
 namespace detail {
 inline void require_steps(const char* what, std::int64_t steps, std::int64_t least) {
   if (steps < least)
-    throw BuildError{std::string{what} + ": asked for " + std::to_string(steps) + " steps, it takes at least " + std::to_string(least)};
+    throw BuildError{std::string{what} + ": asked for " + std::to_string(steps) + " steps, it takes at least " +
+                     std::to_string(least)};
 }
 }  // namespace detail
 
@@ -66,8 +67,8 @@ inline Rate step_decay(double rate, double factor, std::int64_t every) {
   };
 }
 
-// Rises linearly to `peak` in `warmup` steps, then falls along half a cosine to `final` at step `total`, and stays there.
-// Source: Loshchilov and Hutter, "SGDR", 2017; Goyal et al., "Accurate, large minibatch SGD", 2017.
+// Rises linearly to `peak` in `warmup` steps, then falls along half a cosine to `final` at step `total`, and stays
+// there. Source: Loshchilov and Hutter, "SGDR", 2017; Goyal et al., "Accurate, large minibatch SGD", 2017.
 inline Rate warmup_cosine(double peak, std::int64_t warmup, std::int64_t total, double final = 0) {
   detail::require_steps("warmup_cosine (warmup)", warmup, 0);
   detail::require_steps("warmup_cosine (total)", total, warmup + 1);

@@ -26,14 +26,18 @@ class Sgd {
  public:
   // Throws BuildError for a negative option, and for nesterov without momentum.
   explicit Sgd(SgdOptions options) : options_{std::move(options)} {
-    if (options_.momentum < 0 || options_.weight_decay < 0 || (options_.learning_rate.constant() && options_.learning_rate.value() < 0))
+    if (options_.momentum < 0 || options_.weight_decay < 0 ||
+        (options_.learning_rate.constant() && options_.learning_rate.value() < 0))
       throw BuildError{"sgd: learning_rate, momentum and weight_decay must not be negative"};
-    if (options_.nesterov && options_.momentum == 0) throw BuildError{"sgd: nesterov needs a momentum, 0.9 for instance"};
+    if (options_.nesterov && options_.momentum == 0)
+      throw BuildError{"sgd: nesterov needs a momentum, 0.9 for instance"};
   }
 
-  // Without communication: the gradients are taken as they are. Mirrored variables need gradients that are the same on all replicas.
+  // Without communication: the gradients are taken as they are. Mirrored variables need gradients that are the same on
+  // all replicas.
   template <FloatingElement T>
-  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients,
+  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
+                       const std::vector<Tensor<T>>& gradients,
                        std::source_location where = std::source_location::current()) const {
     const AnyTensor rate = options_.learning_rate.template in<T>(replica, where);
     const Formula decayed = formula(dtype_of<T>, options_.weight_decay);
@@ -46,7 +50,8 @@ class Sgd {
 
   // The step that makes the mean of the replicas' losses smaller; see AveragingOptimizer::minimize.
   template <FloatingElement T>
-  void minimize(ReplicaContext& replica, Tensor<T> loss, std::source_location where = std::source_location::current()) const {
+  void minimize(ReplicaContext& replica, Tensor<T> loss,
+                std::source_location where = std::source_location::current()) const {
     wrap_optimizer(*this).minimize(replica, loss, where);
   }
   template <FloatingElement T>
@@ -78,16 +83,20 @@ class Sgd {
   }
 
   template <FloatingElement T>
-  void update(ReplicaContext& replica, const Variable<T>& variable, const Tensor<T>& gradient, AnyTensor rate, const Formula& formula,
-              std::source_location where) const {
+  void update(ReplicaContext& replica, const Variable<T>& variable, const Tensor<T>& gradient, AnyTensor rate,
+              const Formula& formula, std::source_location where) const {
     Graph& graph = replica.graph();
     std::vector<AnyTensor> operands{variable.read(where), gradient, rate};
     if (options_.momentum == 0) {
       const auto node = add_compute(graph, Map{formula, variable.shape(), {dtype_of<T>}}, operands, where);
       return variable.assign(Tensor<T>{graph.tensor(node)}, where);
     }
-    const Variable<T> slot{graph, graph.declare({variable.name() + "/momentum", {dtype_of<T>, variable.shape()}, VariableKind::mirrored,
-                                                 false, Initializer::zeros(), where})};
+    const Variable<T> slot{graph, graph.declare({variable.name() + "/momentum",
+                                                 {dtype_of<T>, variable.shape()},
+                                                 VariableKind::mirrored,
+                                                 false,
+                                                 Initializer::zeros(),
+                                                 where})};
     operands.push_back(slot.read(where));
     const auto node = add_compute(graph, Map{formula, variable.shape(), {dtype_of<T>, dtype_of<T>}}, operands, where);
     variable.assign(Tensor<T>{graph.tensor(node, 0)}, where);

@@ -19,9 +19,9 @@ namespace detail {
 
 inline void require_classes(std::string_view what, AnyTensor logits, AnyTensor labels, Location where) {
   if (logits.shape().rank() == 2 && logits.shape()[1] > 0 && labels.shape() == Shape{logits.shape()[0]}) return;
-  throw BuildError{"replica " + std::to_string(logits.graph().replica()) + ": " + std::string{what} + " at " + where.text() +
-                   ": the logits must be [N, C] and the labels [N]; found " + logits.type().text() + " and " +
-                   labels.type().text()};
+  throw BuildError{"replica " + std::to_string(logits.graph().replica()) + ": " + std::string{what} + " at " +
+                   where.text() + ": the logits must be [N, C] and the labels [N]; found " + logits.type().text() +
+                   " and " + labels.type().text()};
 }
 
 // 0, 1, ..., classes - 1 as [classes].
@@ -32,7 +32,8 @@ AnyTensor class_numbers(Graph& graph, std::int64_t classes, Location where) {
   return constant_node(graph, std::move(numbers).any(), where);
 }
 
-// x minus its maximum along the axis: exp of it cannot overflow. The maximum cancels in every use: no gradient through it.
+// x minus its maximum along the axis: exp of it cannot overflow. The maximum cancels in every use: no gradient through
+// it.
 inline AnyTensor below_maximum(AnyTensor x, std::int64_t axis, std::string_view what, Location where) {
   const AnyTensor maximum = reduce(ReduceKind::max, x, Axes{axis}.kept(), what, where);
   const AnyTensor fixed = compute(x.graph(), StopGradient{}, {maximum}, where);
@@ -51,11 +52,13 @@ Tensor<T> softmax(Tensor<T> x, std::int64_t axis = -1, std::source_location wher
 
 // x - log(sum(exp(x))) along an axis, the last unless told. Same shape.
 template <FloatingElement T>
-Tensor<T> log_softmax(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
+Tensor<T> log_softmax(Tensor<T> x, std::int64_t axis = -1,
+                      std::source_location where = std::source_location::current()) {
   const AnyTensor shifted = detail::below_maximum(x, axis, "log_softmax", where);
   const AnyTensor e = apply(ScalarOp::exponential, {shifted}, where);
   const AnyTensor total = detail::reduce(ReduceKind::sum, e, Axes{axis}.kept(), "log_softmax", where);
-  return Tensor<T>{detail::map_at(x.graph(), dtype_of<T>, where, [](Symbol s, Symbol t) { return s - log(t); }, shifted, total)};
+  return Tensor<T>{detail::map_at(
+      x.graph(), dtype_of<T>, where, [](Symbol s, Symbol t) { return s - log(t); }, shifted, total)};
 }
 
 struct CrossEntropyOptions {
@@ -70,8 +73,8 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
   detail::require_classes("softmax_cross_entropy", logits, labels, where);
   const double smoothing = options.label_smoothing;
   if (!(smoothing >= 0 && smoothing <= 1))
-    throw BuildError{"softmax_cross_entropy at " + Location{where}.text() + ": label_smoothing must lie in [0, 1], found " +
-                     std::to_string(smoothing)};
+    throw BuildError{"softmax_cross_entropy at " + Location{where}.text() +
+                     ": label_smoothing must lie in [0, 1], found " + std::to_string(smoothing)};
   Graph& graph = logits.graph();
   const auto n = logits.shape()[0];
   const auto classes = logits.shape()[1];
@@ -83,9 +86,10 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
     if (smoothing == 0) return select(c == label, s, 0);  // a logit of minus infinity elsewhere does no harm
     return s * select(c == label, 1 - smoothing + rest, rest);
   };
-  const AnyTensor hit = detail::map_at(graph, dtype_of<T>, where, weigh, shifted, numbers, reshape(labels, {n, 1}, where));
-  const AnyTensor total =
-      detail::reduce(ReduceKind::sum, apply(ScalarOp::exponential, {shifted}, where), {1}, "softmax_cross_entropy", where);
+  const AnyTensor hit =
+      detail::map_at(graph, dtype_of<T>, where, weigh, shifted, numbers, reshape(labels, {n, 1}, where));
+  const AnyTensor total = detail::reduce(ReduceKind::sum, apply(ScalarOp::exponential, {shifted}, where), {1},
+                                         "softmax_cross_entropy", where);
   const AnyTensor target = detail::reduce(ReduceKind::sum, hit, {1}, "softmax_cross_entropy", where);
   return Tensor<T>{detail::map_at(
       graph, dtype_of<T>, where,
@@ -95,8 +99,8 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
       total, target, labels)};
 }
 
-// The part of the examples whose largest logit (the first of equal ones) is at the label: [N, C], [N] -> scalar in [0, 1].
-// Throws BuildError where the shapes do not fit.
+// The part of the examples whose largest logit (the first of equal ones) is at the label: [N, C], [N] -> scalar in [0,
+// 1]. Throws BuildError where the shapes do not fit.
 template <FloatingElement T, LabelElement L>
 Tensor<T> accuracy(Tensor<T> logits, Tensor<L> labels, std::source_location where = std::source_location::current()) {
   detail::require_classes("accuracy", logits, labels, where);
@@ -104,11 +108,12 @@ Tensor<T> accuracy(Tensor<T> logits, Tensor<L> labels, std::source_location wher
   const auto classes = logits.shape()[1];
   const AnyTensor maximum = detail::reduce(ReduceKind::max, logits, Axes{1}.kept(), "accuracy", where);
   const AnyTensor candidates = detail::map_at(
-      graph, dtype_of<T>, where, [&](Symbol x, Symbol m, Symbol c) { return select(x == m, c, static_cast<double>(classes)); }, logits,
-      maximum, detail::class_numbers<T>(graph, classes, where));
+      graph, dtype_of<T>, where,
+      [&](Symbol x, Symbol m, Symbol c) { return select(x == m, c, static_cast<double>(classes)); }, logits, maximum,
+      detail::class_numbers<T>(graph, classes, where));
   const AnyTensor best = detail::reduce(ReduceKind::min, candidates, {1}, "accuracy", where);
-  const Tensor<T> correct{
-      detail::map_at(graph, dtype_of<T>, where, [](Symbol a, Symbol b) { return a == b; }, best, labels)};
+  const Tensor<T> correct{detail::map_at(
+      graph, dtype_of<T>, where, [](Symbol a, Symbol b) { return a == b; }, best, labels)};
   return mean(correct, {}, where);
 }
 
@@ -117,8 +122,9 @@ Tensor<T> accuracy(Tensor<T> logits, Tensor<L> labels, std::source_location wher
 template <FloatingElement T>
 Tensor<T> mean_squared_error(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
   if (!(a.shape() == b.shape()))
-    throw BuildError{"replica " + std::to_string(a.graph().replica()) + ": mean_squared_error at " + Location{where}.text() +
-                     ": the shapes must be equal, found " + a.shape().text() + " and " + b.shape().text() + ": reshape one of them"};
+    throw BuildError{"replica " + std::to_string(a.graph().replica()) + ": mean_squared_error at " +
+                     Location{where}.text() + ": the shapes must be equal, found " + a.shape().text() + " and " +
+                     b.shape().text() + ": reshape one of them"};
   const Tensor<T> squares{detail::map_at(
       a.graph(), dtype_of<T>, where, [](Symbol x, Symbol y) { return (x - y) * (x - y); }, a, b)};
   return mean(squares, {}, where);

@@ -24,11 +24,14 @@ struct Moments {
   std::vector<std::int64_t> axes;  // ascending
 
   template <class V>
-  void describe(V& v) const { v("axes", axes); }
+  void describe(V& v) const {
+    v("axes", axes);
+  }
 
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     if (!is_floating(inputs[0].dtype)) throw BuildError{"found " + inputs[0].text() + ": cast it to float or double"};
-    if (detail::reduced_elements(inputs[0].shape, axes) == 0) throw BuildError{"found " + inputs[0].text() + ", which has no elements"};
+    if (detail::reduced_elements(inputs[0].shape, axes) == 0)
+      throw BuildError{"found " + inputs[0].text() + ", which has no elements"};
     const TensorType type{inputs[0].dtype, detail::keep_axes(inputs[0].shape, axes)};
     return {type, type};
   }
@@ -42,12 +45,13 @@ struct Moments {
       e.compute = x.dtype();
       e.inputs = 1;
       e.outputs = {e.input(0)};
-      const AnyTensor sum = reduce_node(at.graph, ReduceKind::sum, std::move(e), {&values, 1}, x.shape(), axes, x.dtype(), at.where);
+      const AnyTensor sum =
+          reduce_node(at.graph, ReduceKind::sum, std::move(e), {&values, 1}, x.shape(), axes, x.dtype(), at.where);
       return reshape(apply(ScalarOp::divide, sum, n, at.where), kept, at.where);
     };
     const AnyTensor mean = average(x);
-    const AnyTensor squares =
-        detail::map_at(at.graph, x.dtype(), at.where, [](Symbol v, Symbol m) { return (v - m) * (v - m); }, x, mean);
+    const AnyTensor squares = detail::map_at(
+        at.graph, x.dtype(), at.where, [](Symbol v, Symbol m) { return (v - m) * (v - m); }, x, mean);
     return {mean, average(squares)};
   }
 
@@ -57,11 +61,12 @@ struct Moments {
     const double part = 1 / static_cast<double>(detail::reduced_elements(x.shape(), axes));
     // The factors are taken on the small tensors, so that the pass over x has little to do.
     const auto scaled = [&](AnyTensor upstream, double factor) {
-      return upstream ? apply(ScalarOp::multiply, upstream, factor, at.where) : fill(at.graph, mean.type(), 0, at.where);
+      return upstream ? apply(ScalarOp::multiply, upstream, factor, at.where)
+                      : fill(at.graph, mean.type(), 0, at.where);
     };
     return {detail::map_at(
-        at.graph, x.dtype(), at.where, [](Symbol v, Symbol m, Symbol dm, Symbol dv) { return dm + dv * (v - m); }, x, mean,
-        scaled(at.upstream[0], part), scaled(at.upstream[1], 2 * part))};
+        at.graph, x.dtype(), at.where, [](Symbol v, Symbol m, Symbol dm, Symbol dv) { return dm + dv * (v - m); }, x,
+        mean, scaled(at.upstream[0], part), scaled(at.upstream[1], 2 * part))};
   }
 };
 
@@ -73,7 +78,8 @@ struct MeanAndVariance {
 
 // Over the axes (all unless told). Throws BuildError for an axis that does not exist.
 template <FloatingElement T>
-MeanAndVariance<T> moments(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
+MeanAndVariance<T> moments(Tensor<T> x, const Axes& axes = {},
+                           std::source_location where = std::source_location::current()) {
   Graph& graph = x.graph();
   const auto resolved = detail::resolve_axes(axes, x.shape(), "moments", where);
   const AnyTensor operands[] = {x};
@@ -83,8 +89,10 @@ MeanAndVariance<T> moments(Tensor<T> x, const Axes& axes = {}, std::source_locat
     if (axes.keep) return Tensor<T>{value};
     Shape shape;
     for (std::size_t axis = 0, next = 0; axis < x.shape().rank(); ++axis)
-      if (next < resolved.size() && resolved[next] == static_cast<std::int64_t>(axis)) ++next;
-      else shape.push_back(x.shape()[axis]);
+      if (next < resolved.size() && resolved[next] == static_cast<std::int64_t>(axis))
+        ++next;
+      else
+        shape.push_back(x.shape()[axis]);
     return Tensor<T>{reshape(value, shape, where)};
   };
   return {shaped(0), shaped(1)};
@@ -100,8 +108,8 @@ MeanAndVariance<T> cross_replica_moments(Tensor<T> x, const Axes& axes = {}, con
   if (!options.label.empty()) labelled.label = options.label + "/mean";
   const auto mean = all_reduce(local.mean, Reduction::mean, labelled, where);
   const Tensor<T> around{detail::map_at(
-      x.graph(), dtype_of<T>, where, [](Symbol v, Symbol own, Symbol all) { return v + (own - all) * (own - all); }, local.variance,
-      local.mean, mean)};
+      x.graph(), dtype_of<T>, where, [](Symbol v, Symbol own, Symbol all) { return v + (own - all) * (own - all); },
+      local.variance, local.mean, mean)};
   if (!options.label.empty()) labelled.label = options.label + "/variance";
   return {mean, all_reduce(around, Reduction::mean, labelled, where)};
 }
@@ -114,7 +122,8 @@ Tensor<T> normalise(Tensor<T> x, const MeanAndVariance<T>& by, Tensor<T> gamma, 
   const AnyTensor scale = detail::map_at(
       x.graph(), dtype_of<T>, where, [&](Symbol g, Symbol v) { return g / sqrt(v + epsilon); }, gamma, by.variance);
   return Tensor<T>{detail::map_at(
-      x.graph(), dtype_of<T>, where, [](Symbol v, Symbol m, Symbol s, Symbol b) { return (v - m) * s + b; }, x, by.mean, scale, beta)};
+      x.graph(), dtype_of<T>, where, [](Symbol v, Symbol m, Symbol s, Symbol b) { return (v - m) * s + b; }, x, by.mean,
+      scale, beta)};
 }
 
 }  // namespace replicator
