@@ -7,10 +7,11 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/cpu/kernels.hpp>
+#include <replicator/core/philox.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/replicate/replicator.hpp>
 
+#include "deployments.hpp"
 #include "random_program.hpp"
 
 using namespace replicator;
@@ -27,13 +28,8 @@ struct Outcome {
 };
 
 Deployment deployment(int replicas, int devices, std::int64_t bucket_bytes) {
-  Deployment result;
-  result.replicas = replicas;
-  result.seed = 17;
+  Deployment result = test::on_devices(replicas, devices);
   result.bucket_bytes = bucket_bytes;
-  result.input_threads = 1;
-  result.devices.clear();
-  for (int device = 0; device < devices; ++device) result.devices.push_back({DeviceKind::cpu, device});
   return result;
 }
 

@@ -20,6 +20,9 @@ struct Uniformity {
   // By node, of each output (of an assignment: of what it does): what is computed, from the leaves on. Equal digests, equal
   // values, if both are uniform. Fusion does not change it.
   std::vector<std::vector<Digest>> digests;
+  // Of each result: that it is this value. A result is uniform if it is the same uniform value on all replicas.
+  std::vector<Digest> result_digests;
+  std::vector<bool> uniform_results;
 
   const Digest& digest(Value value) const { return digests[value.node][value.output]; }
 };
@@ -129,6 +132,15 @@ inline Uniformity analyse_uniformity(const Graph& graph) {
     result.uniform.push_back(detail::is_uniform_node(graph, node, result.uniform));
     result.digests.push_back(detail::digests_of_node(graph, node, result));
   }
+  for (std::size_t k = 0; k < graph.results().size(); ++k) {
+    const auto value = graph.results()[k];
+    Hasher hasher;
+    hasher.text("result");
+    hasher.word(k);
+    hasher.digest(result.digest(value));
+    result.result_digests.push_back(hasher.result());
+    result.uniform_results.push_back(result.uniform[value.node]);
+  }
   return result;
 }
 
@@ -137,9 +149,12 @@ inline std::set<Digest> common_digests(const std::vector<Uniformity>& all) {
   std::set<Digest> common;
   for (std::size_t g = 0; g < all.size(); ++g) {
     std::set<Digest> both;
-    for (const auto& node : all[g].digests)
-      for (const auto& digest : node)
+    const auto keep = [&](const std::vector<Digest>& digests) {
+      for (const auto& digest : digests)
         if (g == 0 || common.contains(digest)) both.insert(digest);
+    };
+    for (const auto& node : all[g].digests) keep(node);
+    keep(all[g].result_digests);
     common = std::move(both);
   }
   return common;
@@ -151,6 +166,8 @@ inline void restrict_to(const std::set<Digest>& common, Uniformity& one) {
   for (std::size_t i = 0; i < one.uniform.size(); ++i)
     for (const auto& digest : one.digests[i])
       if (!common.contains(digest)) one.uniform[i] = false;
+  for (std::size_t k = 0; k < one.uniform_results.size(); ++k)
+    if (!common.contains(one.result_digests[k])) one.uniform_results[k] = false;
 }
 
 // Throws BuildError where a mirrored variable is given a value that varies, or not the same on all replicas.

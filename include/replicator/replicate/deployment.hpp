@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,11 +31,13 @@ struct DeviceName {
 
 namespace detail {
 
-inline std::int64_t parse_number(std::string_view text, std::string_view flag, std::int64_t lowest) {
+inline std::int64_t parse_number(std::string_view text, std::string_view flag, std::int64_t lowest,
+                                 std::int64_t highest = std::numeric_limits<int>::max()) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < lowest)
-    throw BuildError{std::string{flag} + " is \"" + std::string{text} + "\": it must be a whole number, at least " + std::to_string(lowest)};
+  if (error != std::errc{} || end != text.data() + text.size() || value < lowest || value > highest)
+    throw BuildError{std::string{flag} + " is \"" + std::string{text} + "\": it must be a whole number, at least " + std::to_string(lowest) +
+                     (value > highest ? " and at most " + std::to_string(highest) : std::string{})};
   return value;
 }
 
@@ -140,12 +143,15 @@ struct Deployment {
     return false;
   }
   void set(std::string_view flag, std::string_view value) {
-    const auto number = [&](std::int64_t lowest) { return detail::parse_number(value, flag, lowest); };
+    constexpr auto any = std::numeric_limits<std::int64_t>::max();
+    const auto number = [&](std::int64_t lowest, std::int64_t highest = std::numeric_limits<int>::max()) {
+      return detail::parse_number(value, flag, lowest, highest);
+    };
     if (flag == "--replicas") replicas = static_cast<int>(number(1));
     else if (flag == "--devices") devices = detail::parse_devices(value);
-    else if (flag == "--seed") seed = static_cast<std::uint64_t>(number(0));
+    else if (flag == "--seed") seed = static_cast<std::uint64_t>(number(0, any));
     else if (flag == "--threads-per-device") threads_per_device = static_cast<int>(number(1));
-    else if (flag == "--bucket-bytes") bucket_bytes = number(1);
+    else if (flag == "--bucket-bytes") bucket_bytes = number(1, any);
     else if (flag == "--deadline") deadline = std::chrono::seconds{number(0)};
     else if (flag == "--input-threads") input_threads = static_cast<int>(number(0));
     else transport = value;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +53,7 @@ class Planner {
     prepare_classes();
     for (std::uint32_t segment = 0; segment <= last_segment_; ++segment) emit_segment(segment);
     emit_results();
-    if (request_.several_hosts) emit_exchange();
+    if (blocks_.ranks() > 1) emit_exchange();
     for (std::uint32_t b = 0; b < resolution_.buckets.size(); ++b) wait_for(b);
     emit_updates();
     share_in_place();
@@ -66,6 +67,7 @@ class Planner {
   struct Memory {
     std::size_t bytes = 0;
     std::byte* fixed = nullptr;  // null: in the arena
+    bool variable = false;       // the value of a variable at the step's start
     std::int32_t replica = -1;   // of an input element
     std::uint32_t element = 0;
     std::uint32_t first = none, last = 0;  // instructions that touch it
@@ -201,7 +203,10 @@ class Planner {
     const auto bytes = lowered(c).values[node.outputs[0]].bytes;
     if (const auto* input = what.get<Input>()) buffer = input_buffer(*input, r, bytes);
     else if (const auto* constant = what.get<Constant>()) buffer = fixed_buffer(const_cast<std::byte*>(constant->array->data()), bytes);
-    else if (const auto* read = what.get<Read>()) buffer = fixed_buffer(variable_data(c, read->variable, r), bytes);
+    else if (const auto* read = what.get<Read>()) {
+      buffer = fixed_buffer(variable_data(c, read->variable, r), bytes);
+      buffers_[buffer].variable = true;
+    }
   }
   std::uint32_t input_buffer(const Input& input, int r, std::size_t bytes) {
     if (input.source == Input::Source::step) return fixed_buffer(reinterpret_cast<std::byte*>(program_.step.get()), bytes);
@@ -386,8 +391,7 @@ class Planner {
     const auto count = lowered(c0).results.size();
     program_.results.resize(count);
     for (std::size_t k = 0; k < count; ++k) {
-      bool uniform = true;
-      for (const int c : used_classes_) uniform = uniform && lowered(c).values[lowered(c).results[k]].uniform;
+      const bool uniform = source(c0).uniformity.uniform_results[k];
       program_.uniform_result.push_back(uniform);
       for (int r = 0; r < (uniform ? 1 : local_); ++r) emit_result(k, class_of(r), r);
     }
@@ -399,14 +403,15 @@ class Planner {
     copy(slot(c, value, r), fixed_buffer(array.data(), array.size_bytes()), array.size_bytes());
   }
 
-  // Each replica's small results, and whether it has input for the next step, go to all hosts.
+  // Each replica's small results, and whether it has input for the next step, go to all hosts. On one host it only makes sure
+  // that every device has come this far before one of them changes a variable: a step that fails changes nothing.
   void emit_exchange() {
     auto& exchange = program_.exchange;
     exchange.block = sizeof(std::uint64_t);
     exchange.offsets.assign(program_.results.size(), 0);
     for (std::size_t k = 0; k < program_.results.size(); ++k) {
       const auto bytes = program_.results[k][0].size_bytes();
-      if (program_.uniform_result[k] || bytes > ResultExchange::largest_result) continue;
+      if (!request_.several_hosts || program_.uniform_result[k] || bytes > ResultExchange::largest_result) continue;
       exchange.offsets[k] = exchange.block;
       exchange.block += (bytes + 7) / 8 * 8;
     }
@@ -436,23 +441,28 @@ class Planner {
 
   // Values that are themselves a variable's memory are set aside first: an update may overwrite it.
   void emit_updates() {
+    updates_begin_ = static_cast<std::uint32_t>(program_.code.size());
+    note_mirrored_assignments(true);
     for (auto& assignment : assignments_) set_aside(assignment.buffer, assignment.bytes);
     for (const int c : used_classes_)
       for (std::uint32_t i = 0; i < lowered(c).nodes.size(); ++i)
         if (classes_[static_cast<std::size_t>(c)].update_only[i]) emit(c, lowered(c).nodes[i], -1);
-    for (const auto& [c, value, variable] : pending_) {
-      if (c != used_classes_[0]) continue;
-      wait_for_value(c, value);
-      assignments_.push_back({variable_data(c, variable, -1), slot(c, value, -1), lowered(c).values[value].bytes});
-    }
+    note_mirrored_assignments(false);
     std::vector<Assignment> copies;
     for (const auto& assignment : assignments_)
       if (!update_in_place(assignment)) copies.push_back(assignment);
-    for (auto& assignment : copies) set_aside(assignment.buffer, assignment.bytes);
     for (const auto& assignment : copies) copy(assignment.buffer, fixed_buffer(assignment.to, assignment.bytes), assignment.bytes);
   }
+  // Those of values that are there already, then those of the updates' own.
+  void note_mirrored_assignments(bool only_those_there) {
+    for (const auto& [c, value, variable] : pending_) {
+      if (c != used_classes_[0] || (only_those_there && slot(c, value, -1) == none) || !noted_.insert(variable).second) continue;
+      wait_for_value(c, value);
+      assignments_.push_back({variable_data(c, variable, -1), slot(c, value, -1), lowered(c).values[value].bytes});
+    }
+  }
   void set_aside(std::uint32_t& buffer, std::size_t bytes) {
-    if (buffers_[buffer].in_arena()) return;
+    if (!buffers_[buffer].variable) return;
     const auto aside = arena_buffer(bytes);
     copy(buffer, aside, bytes);
     buffer = aside;
@@ -463,7 +473,7 @@ class Planner {
     if (!support_.runs_on_host() || !memory.in_arena() || memory.first == none) return false;
     const auto position = memory.first;
     const auto& made_by = program_.code[position];
-    if (made_by.kind != Instruction::Kind::run || made_by.replica >= 0 || position < first_update_position()) return false;
+    if (made_by.kind != Instruction::Kind::run || made_by.replica >= 0 || position < updates_begin_) return false;
     const auto old = fixed_.find(assignment.to);
     if (old != fixed_.end()) {
       const auto& variable = buffers_[old->second];
@@ -472,12 +482,6 @@ class Planner {
     }
     memory.fixed = assignment.to;
     return true;
-  }
-  std::uint32_t first_update_position() const {
-    std::uint32_t position = 0;
-    for (std::uint32_t i = 0; i < program_.code.size(); ++i)
-      if (program_.code[i].kind == Instruction::Kind::wait) position = i + 1;
-    return position;
   }
   bool runs_in_place(const Instruction& run, std::uint32_t output, std::uint32_t input) const {
     const auto& allowed = run.executable->in_place;
@@ -564,6 +568,8 @@ class Planner {
   std::vector<std::size_t> leaves_;
   std::vector<bool> waited_;
   std::vector<PendingAssignment> pending_;
+  std::set<std::uint32_t> noted_;  // variables of pending_ that are in assignments_
+  std::uint32_t updates_begin_ = 0;  // the first instruction that may write a variable
   std::vector<Assignment> assignments_;
   std::uint32_t last_segment_ = 0;
 };

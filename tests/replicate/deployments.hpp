@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include <replicator/replicate/deployment.hpp>
+
+namespace replicator::test {
+
+// So many logical CPU devices in this process.
+inline Deployment on_devices(int replicas, int devices, std::uint64_t seed = 17) {
+  Deployment result;
+  result.replicas = replicas;
+  result.seed = seed;
+  result.input_threads = 1;
+  result.devices.clear();
+  for (int device = 0; device < devices; ++device) result.devices.push_back({DeviceKind::cpu, device});
+  return result;
+}
+
+// What f throws as an Error, or "nothing".
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+}  // namespace replicator::test

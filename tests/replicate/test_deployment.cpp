@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <initializer_list>
+#include <vector>
+
+#include "deployments.hpp"
+
+using namespace replicator;
+
+namespace {
+Deployment parsed(std::initializer_list<const char*> arguments) { return Deployment::from(std::vector<const char*>{arguments}); }
+std::string error_of(std::initializer_list<const char*> arguments) {
+  return test::error_of([&] { parsed(arguments); });
+}
+std::string devices(const char* list) {
+  std::string text;
+  for (const auto& device : parsed({"--devices", list}).devices) text += (text.empty() ? "" : " ") + device.text();
+  return text;
+}
+}  // namespace
+
+TEST_CASE("without arguments one replica runs on cpu:0") {
+  const auto d = parsed({});
+  CHECK(d.replicas == 1);
+  CHECK(d.devices == std::vector<DeviceName>{{DeviceKind::cpu, 0}});
+  CHECK(d.seed == 0);
+  CHECK(d.threads_per_device == 1);
+  CHECK(d.transport == "auto");
+}
+
+TEST_CASE("every flag is taken, apart from its value or joined to it") {
+  const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx", "--threads-per-device", "2", "--bucket-bytes=64",
+                         "--deadline", "7", "--input-threads=3"});
+  CHECK(d.replicas == 8);
+  CHECK(d.devices.size() == 2);
+  CHECK(d.seed == 18446744073u);
+  CHECK(d.transport == "ucx");
+  CHECK(d.threads_per_device == 2);
+  CHECK(d.bucket_bytes == 64);
+  CHECK(d.deadline == std::chrono::seconds{7});
+  CHECK(d.input_threads == 3);
+  CHECK(d.remaining.empty());
+}
+
+TEST_CASE("what is not the deployment's is left in order") {
+  const auto d = parsed({"--depth", "18", "--replicas", "2", "photos", "--replicas-are-fun=1", "-x"});
+  CHECK(d.replicas == 2);
+  CHECK(d.remaining == std::vector<std::string>{"--depth", "18", "photos", "--replicas-are-fun=1", "-x"});
+}
+
+TEST_CASE("the program's name is no argument") {
+  const char* const argv[] = {"--replicas", "--seed", "3"};
+  CHECK(Deployment::from(3, argv).seed == 3);
+  CHECK(Deployment::from(3, argv).remaining.empty());
+  CHECK(Deployment::from(0, nullptr).replicas == 1);
+}
+
+TEST_CASE("serial puts all replicas on one device; of two wishes the later counts") {
+  CHECK(parsed({"--devices", "cpu:0-3", "--serial"}).devices.size() == 1);
+  CHECK(parsed({"--serial", "--devices", "cpu:0-3"}).devices.size() == 4);
+}
+
+TEST_CASE("devices are named one by one, by ranges, or both") {
+  CHECK(devices("cpu:3") == "cpu:3");
+  CHECK(devices("cpu:0-3") == "cpu:0 cpu:1 cpu:2 cpu:3");
+  CHECK(devices("cuda:1,cuda:0") == "cuda:1 cuda:0");
+  CHECK(devices("cpu:0-1,cpu:5") == "cpu:0 cpu:1 cpu:5");
+}
+
+TEST_CASE("devices that cannot be are refused in a sentence") {
+  const auto bad = [](const std::string& item) {
+    return "--devices has \"" + item + "\": name devices as cpu:0, cpu:0-3, cuda:0 or cuda:0x4 (one GPU as four), separated by commas";
+  };
+  CHECK(error_of({"--devices", "gpu:0"}) == bad("gpu:0"));
+  CHECK(error_of({"--devices", "cpu"}) == bad("cpu"));
+  CHECK(error_of({"--devices", "cpu:"}) == bad("cpu:"));
+  CHECK(error_of({"--devices", "cpu:x"}) == bad("cpu:x"));
+  CHECK(error_of({"--devices", "cpu:3-1"}) == bad("cpu:3-1"));
+  CHECK(error_of({"--devices", "cpu:-1"}) == bad("cpu:-1"));
+  CHECK(error_of({"--devices", "cpu:0,,cpu:1"}) == bad(""));
+  CHECK(error_of({"--devices", "cpu:99999999999"}) == bad("cpu:99999999999"));
+  CHECK(error_of({"--devices", "cpu:0-4000000000"}) == bad("cpu:0-4000000000"));
+  CHECK(error_of({"--devices", ""}) == "--devices names no device: try cpu:0");
+  CHECK(error_of({"--devices", "cpu:0-2,cpu:1"}) == "--devices names cpu:1 twice");
+}
+
+TEST_CASE("numbers that cannot be are refused in a sentence") {
+  const auto must = [](const std::string& flag, const std::string& value, int lowest) {
+    return flag + " is \"" + value + "\": it must be a whole number, at least " + std::to_string(lowest);
+  };
+  CHECK(error_of({"--replicas", "0"}) == must("--replicas", "0", 1));
+  CHECK(error_of({"--replicas", "two"}) == must("--replicas", "two", 1));
+  CHECK(error_of({"--replicas", "2.5"}) == must("--replicas", "2.5", 1));
+  CHECK(error_of({"--replicas", ""}) == must("--replicas", "", 1));
+  CHECK(error_of({"--replicas", "8 "}) == must("--replicas", "8 ", 1));
+  CHECK(error_of({"--replicas", "99999999999999999999"}) == must("--replicas", "99999999999999999999", 1));
+  for (const char* flag : {"--replicas", "--threads-per-device", "--input-threads"})
+    CHECK_THAT(error_of({flag, "4294967297"}), Catch::EndsWith(" and at most 2147483647"));
+  CHECK(parsed({"--bucket-bytes", "4294967297"}).bucket_bytes == 4294967297);
+  CHECK(error_of({"--seed", "-1"}) == must("--seed", "-1", 0));
+  CHECK(error_of({"--bucket-bytes=0"}) == must("--bucket-bytes", "0", 1));
+  CHECK(error_of({"--threads-per-device", "0"}) == must("--threads-per-device", "0", 1));
+  CHECK(error_of({"--deadline", "-5"}) == must("--deadline", "-5", 0));
+}
+
+TEST_CASE("a flag without its value says so") { CHECK(error_of({"--replicas"}) == "--replicas needs a value"); }
+
+TEST_CASE("the help names every flag") {
+  for (const char* flag : {"--replicas", "--devices", "--serial", "--seed", "--transport", "--threads-per-device", "--bucket-bytes", "--deadline",
+                           "--input-threads"})
+    CHECK(Deployment::help().find(flag) != std::string::npos);
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one file of this program that holds the engine and the kernels. Deployments that cannot be, and steps that fail.
+#include <catch2/catch.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/cpu/kernels.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/replicate/host_engine.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+#include "deployments.hpp"
+
+using namespace replicator;
+using test::error_of;
+using test::on_devices;
+
+namespace {
+
+// The identity, which throws in step `step` on replica `replica`.
+struct Fragile {
+  static constexpr std::string_view name = "fragile";
+  std::int64_t step = 0;
+  std::int64_t replica = 0;
+
+  template <class V>
+  void describe(V& v) const {
+    v("step", step);
+    v("replica", replica);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+};
+
+class FragileKernel final : public Executable {
+ public:
+  FragileKernel(const Fragile& op, std::size_t bytes) : op_{op}, bytes_{bytes} {
+    input_layouts.resize(1);
+    output_layouts.resize(1);
+  }
+  void run(const Launch& launch) const override {
+    if (static_cast<std::int64_t>(launch.context.step) == op_.step && launch.context.replica == op_.replica) throw std::runtime_error{"the kernel broke"};
+    std::memcpy(launch.outputs[0], launch.inputs[0], bytes_);
+  }
+
+ private:
+  Fragile op_;
+  std::size_t bytes_;
+};
+
+const Kernel fragile_kernel{"fragile", [](const KernelRequest& request) -> std::unique_ptr<Executable> {
+  return std::make_unique<FragileKernel>(*request.operation.get<Fragile>(), request.outputs[0].bytes());
+}};
+const bool registered = register_kernel<Fragile>(DeviceKind::cpu, KernelTier::user, &fragile_kernel);
+
+// An operation that nobody has a kernel for.
+struct Unknown {
+  static constexpr std::string_view name = "unknown";
+  template <class V>
+  void describe(V&) const {}
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+};
+
+template <class Op>
+Tensor<float> apply_op(Op op, Tensor<float> x, std::source_location where = std::source_location::current()) {
+  return Tensor<float>{compute(x.graph(), op, {x}, where)};
+}
+
+const auto endless = [](const InputContext&) { return data::from_generator([](std::int64_t i) { return Array<float>{{}, {static_cast<float>(i)}}; }); };
+
+}  // namespace
+
+TEST_CASE("more devices than replicas are refused") {
+  CHECK(error_of([] { Replicator{on_devices(2, 3)}; }) ==
+        "there are 2 replicas for 3 devices on 1 process(es): every device needs at least one replica; raise --replicas or name fewer --devices");
+}
+
+TEST_CASE("devices of a kind that is not part of the program are refused") {
+  auto deployment = on_devices(2, 1);
+  deployment.devices = {{DeviceKind::cuda, 0}};
+  CHECK_THAT(error_of([&] { Replicator{deployment}; }), Catch::StartsWith("the device cuda:0 was asked for, but this program was built without cuda"));
+}
+
+TEST_CASE("an operation without a kernel is refused where it was used, with the header to include") {
+  Replicator repl{on_devices(1, 1)};
+  std::source_location where;
+  const auto found = error_of([&] {
+    repl.replicate(endless, [&](ReplicaContext&, Tensor<float> x) { return where = std::source_location::current(), apply_op(Unknown{}, x); });
+  });
+  CHECK(found == "unknown at " + Location{where}.text() +
+                     " has no cpu kernel: include <replicator/cpu/kernels.hpp>, or register one for your operation");
+}
+
+TEST_CASE("a step that fails changes no variable, and afterwards there is one answer") {
+  for (const int devices : {1, 2})  // every device, once another has failed
+    for (const bool with_collective : {true, false}) {
+      Replicator repl{on_devices(2, devices)};
+      auto train = repl.replicate(endless, [with_collective](ReplicaContext& replica, Tensor<float> x) {
+        auto w = replica.variable<float>("w", {}, Initializer::zeros()), v = replica.variable<float>("v", {}, Initializer::zeros());
+        auto s = replica.variable<float>("s", {}, Initializer::zeros(), {VariableKind::replica_local});
+        const auto next = w.read() + 1.0f;
+        w.assign(next);
+        s.assign(s.read() + 1.0f);
+        v.assign(with_collective ? v.read() + all_reduce(x * 0.0f + 1.0f, Reduction::mean) : v.read() + 1.0f);
+        return std::tuple{apply_op(Fragile{2, 1}, x), next};
+      });
+      train.step();
+      train.step();
+      const auto message = error_of([&] {
+        try {
+          train.step();
+        } catch (const std::runtime_error& error) {
+          throw Error{error.what()};
+        }
+      });
+      CHECK_THAT(message, Catch::Contains("the kernel broke"));
+      for (const char* name : {"w", "v", "s"})
+        for (int copy = 0; copy < (*name == 's' ? 2 : 1); ++copy) CHECK(repl.value(name, copy).as<float>()[0] == 2);
+      CHECK_THROWS_WITH(train.step(), Catch::Contains("the kernel broke"));
+      CHECK_THROWS_WITH(repl.digest(), Catch::Contains("the kernel broke"));
+    }
+}
+
+TEST_CASE("a variable asked for with two shapes names both lines, within a step and between steps") {
+  Replicator repl{on_devices(1, 1)};
+  std::source_location first, second;
+  const auto declare = [](ReplicaContext& replica, Shape shape, VariableKind kind, std::source_location& where) {
+    where = std::source_location::current(), replica.variable<float>("w", shape, Initializer::zeros(), {kind});
+  };
+  const auto within = error_of([&] {
+    repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float>) {
+      declare(replica, {2}, VariableKind::mirrored, first);
+      declare(replica, {3}, VariableKind::mirrored, second);
+    });
+  });
+  CHECK(within == "the variable \"w\" was asked for as mirrored float32[3] at " + Location{second}.text() + ", but it was declared as mirrored float32[2] at " +
+                      Location{first}.text() + ": give the two different names or the same type");
+  repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float>) { declare(replica, {2}, VariableKind::mirrored, first); });
+  const auto between = error_of([&] {
+    repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float>) { declare(replica, {2}, VariableKind::replica_local, second); });
+  });
+  CHECK(between == "the variable \"w\" is replica_local float32[2] at " + Location{second}.text() + ", but mirrored float32[2] at " + Location{first}.text() +
+                       ": give the two different names or the same type");
+}
+
+TEST_CASE("a forgotten all_reduce is refused by replicate") {
+  Replicator repl{on_devices(2, 2)};
+  std::source_location where;
+  const auto found = error_of([&] {
+    repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float> x) {
+      auto w = replica.variable<float>("fc.weight", {}, Initializer::zeros());
+      where = std::source_location::current(), w.assign(w.read() - x);
+    });
+  });
+  CHECK(found == "\"fc.weight\" is mirrored, but the value assigned at " + Location{where}.text() +
+                     " differs between replicas: an all_reduce is missing, or make it replica_local");
+}

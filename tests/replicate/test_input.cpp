@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// How inputs drive steps.
+#include <catch2/catch.hpp>
+
+#include <list>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+#include "deployments.hpp"
+
+using namespace replicator;
+using test::error_of;
+using test::on_devices;
+
+namespace {
+
+Array<float> number(float value) { return {{}, {value}}; }
+const auto total = [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::sum); };
+
+}  // namespace
+
+TEST_CASE("any range of arrays is an input, and one that can be read again is left as it is") {
+  const std::vector<Array<float>> numbers{number(1), number(2), number(3)};
+  Replicator repl{on_devices(2, 2)};
+  auto train = repl.replicate([&](const InputContext&) { return numbers; }, total);
+  std::vector<float> found;
+  for (auto [sum] : train.steps(100)) found.push_back(sum[0].item());
+  CHECK(found == std::vector<float>{2, 4, 6});
+  CHECK(train.finished());
+  CHECK(numbers[2].item() == 3);
+}
+
+TEST_CASE("components of tuples come as tensors in order, each of its type") {
+  Replicator repl{on_devices(2, 1)};
+  auto train = repl.replicate(
+      [](const InputContext& ctx) {
+        return std::list<std::tuple<Array<float>, Array<std::int32_t>>>(2, {Array<float>{{2}, {1, 2}}, Array<std::int32_t>{{}, {ctx.replica()}}});
+      },
+      [](ReplicaContext&, Tensor<float> x, Tensor<std::int32_t> i) { return std::tuple{i, x * cast<float>(i)}; });
+  const auto [i, x] = train.step();
+  CHECK(i[1].item() == 1);
+  CHECK(x[1][1] == 2);
+  CHECK(x[0][1] == 0);
+}
+
+TEST_CASE("all replicas stop together when the first input ends") {
+  for (const int devices : {1, 2, 3}) {
+    Replicator repl{on_devices(3, devices)};
+    auto train = repl.replicate([](const InputContext& ctx) { return std::vector<Array<float>>(static_cast<std::size_t>(5 - ctx.replica()), number(1)); }, total);
+    int steps = 0;
+    for (auto [sum] : train.steps(100)) steps += sum[0].item() == 3;
+    CHECK(steps == 3);
+    CHECK(train.steps_done() == 3);
+    CHECK(train.finished());
+    CHECK(error_of([&] { train.step(); }) == "the input has ended after 3 steps: ask finished() before another step");
+  }
+}
+
+TEST_CASE("steps(n) runs n steps and leaves the rest for later") {
+  Replicator repl{on_devices(1, 1)};
+  auto train = repl.replicate([](const InputContext&) { return std::vector<Array<float>>(5, number(1)); }, total);
+  int steps = 0;
+  for (auto it : train.steps(2)) (void)it, ++steps;
+  CHECK(steps == 2);
+  CHECK(train.steps_done() == 2);
+  for (auto it : train.steps(0)) (void)it, ++steps;
+  CHECK(steps == 2);
+  for (auto it : train.steps(100)) (void)it, ++steps;
+  CHECK(steps == 5);
+}
+
+TEST_CASE("an element of another shape is traced and planned anew, and the variables go on") {
+  for (const int devices : {1, 2}) {
+    Replicator repl{on_devices(2, devices)};
+    int traced = 0;
+    auto train = repl.replicate(
+        [](const InputContext&) {
+          return data::from_generator([](std::int64_t i) -> std::optional<Array<float>> {
+            if (i == 6) return std::nullopt;
+            Array<float> x{{i % 3 == 2 ? 3 : 4}};
+            for (auto& value : x) value = 1;
+            return x;
+          });
+        },
+        [&](ReplicaContext& replica, Tensor<float> x) {
+          ++traced;
+          auto w = replica.variable<float>("w", {}, Initializer::zeros());
+          w.assign(w.read() + all_reduce(sum(x), Reduction::sum));
+          return x;
+        });
+    std::vector<std::int64_t> sizes;
+    for (auto [x] : train.steps(100)) sizes.push_back(x[1].size());
+    CHECK(sizes == std::vector<std::int64_t>{4, 4, 3, 4, 4, 3});
+    CHECK(traced == 4);  // two shapes, two replicas: plans are kept
+    CHECK(repl.value("w").as<float>()[0] == 2 * (4 + 4 + 3 + 4 + 4 + 3));
+  }
+}
+
+TEST_CASE("an error of the input arrives at the step that needs the element, not earlier") {
+  for (const int devices : {1, 2}) {
+    Replicator repl{on_devices(2, devices)};
+    auto train = repl.replicate(
+        [](const InputContext& ctx) {
+          return data::from_generator([ctx](std::int64_t i) {
+            if (i == 2 && ctx.replica() == 1) throw DataError{"photos/7.jpg is truncated"};
+            return number(static_cast<float>(i));
+          });
+        },
+        [](ReplicaContext& replica, Tensor<float> x) {
+          auto w = replica.variable<float>("w", {}, Initializer::zeros());
+          w.assign(w.read() + all_reduce(x + 1.0f, Reduction::sum));
+        });
+    train.step();
+    train.step();
+    CHECK_FALSE(train.finished());
+    CHECK_THROWS_AS(train.step(), DataError);
+    CHECK(error_of([&] { train.step(); }) == "photos/7.jpg is truncated");
+    CHECK(train.steps_done() == 2);
+    CHECK(repl.value("w").as<float>()[0] == 2 * (1 + 2));
+  }
+}
+
+TEST_CASE("an input that fails at its first element fails in replicate") {
+  Replicator repl{on_devices(1, 1)};
+  CHECK_THROWS_AS(repl.replicate([](const InputContext&) { return data::from_generator([]() -> Array<float> { throw std::out_of_range{"no"}; }); }, total),
+                  std::out_of_range);
+}
+
+TEST_CASE("an empty input names its replica") {
+  Replicator repl{on_devices(3, 2)};
+  CHECK(error_of([&] {
+          repl.replicate([](const InputContext& ctx) { return std::vector<Array<float>>(ctx.replica() == 2 ? 0 : 4, number(1)); }, total);
+        }) == "the input of replica 2 is empty: give it at least one element");
+}
+
+TEST_CASE("a batch that the replicas do not divide is refused") {
+  Replicator repl{on_devices(3, 1)};
+  CHECK(repl.input_context(0).replica_batch(6) == 2);
+  const auto refused = [&](std::int64_t batch) { return error_of([&] { repl.input_context(0).replica_batch(batch); }); };
+  CHECK(refused(7) == "a batch of 7 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
+  CHECK(refused(0) == "a batch of 0 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
+  CHECK(refused(-3) == "a batch of -3 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
+}
+
+TEST_CASE("input functions know their replica, the number of replicas and the seed") {
+  Replicator repl{on_devices(2, 2, 99)};
+  auto train = repl.replicate(
+      [](const InputContext& ctx) {
+        return std::vector<Array<float>>(1, Array<float>{{3}, {1.0f * ctx.replica(), 1.0f * ctx.replicas(), static_cast<float>(ctx.seed())}});
+      },
+      [](ReplicaContext&, Tensor<float> x) { return x; });
+  const auto [x] = train.step();
+  CHECK(x[1][0] == 1);
+  CHECK(x[1][1] == 2);
+  CHECK(x[1][2] == 99);
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/random.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+#include "deployments.hpp"
+
+using namespace replicator;
+using test::error_of;
+using test::on_devices;
+
+namespace {
+
+// The position, `count` times; forever where count is negative.
+auto counting(std::int64_t count = -1) {
+  return data::from_generator([count](std::int64_t position) -> std::optional<Array<float>> {
+    if (position == count) return std::nullopt;
+    return Array<float>{{}, {static_cast<float>(position)}};
+  });
+}
+const auto endless = [](const InputContext&) { return counting(); };
+
+Variable<float> scalar(ReplicaContext& replica, const char* name, double first, VariableKind kind = VariableKind::mirrored) {
+  return replica.variable<float>(name, {}, Initializer::constant(first), {kind});
+}
+float item(const Replicator& repl, const std::string& name, int local = 0) { return repl.value(name, local).as<float>()[0]; }
+
+template <class Step>
+std::vector<float> all_values(Step& train, std::int64_t steps) {
+  std::vector<float> values;
+  for (auto [result] : train.steps(steps))
+    for (int replica = 0; replica < result.replicas(); ++replica)
+      for (const float value : result[replica]) values.push_back(value);
+  return values;
+}
+using Values = std::vector<float>;
+
+}  // namespace
+
+TEST_CASE("a result has the value of every replica, in order") {
+  for (const int devices : {1, 2, 3}) {
+    Replicator repl{on_devices(3, devices)};
+    auto train = repl.replicate([](const InputContext& ctx) { return data::from_generator([ctx] { return Array<float>{{2}, {1.0f * ctx.replica(), 7}}; }); },
+                                [](ReplicaContext&, Tensor<float> x) { return x; });
+    const auto [x] = train.step();
+    CHECK(x.replicas() == 3);
+    CHECK(x.whole());
+    CHECK(x.first() == 0);
+    for (int replica = 0; replica < 3; ++replica) CHECK(x[replica][0] == static_cast<float>(replica));
+    CHECK(mean(x) == 4.0f);
+    CHECK_THROWS_WITH(x[3], Catch::Contains("the value of replica 3 is on another host"));
+  }
+}
+
+TEST_CASE("values that live on another host are refused with the mend") {
+  const PerReplica<Array<float>> part{{Array<float>{{}, {1}}, Array<float>{{}, {2}}}, 4, 8};
+  CHECK_FALSE(part.whole());
+  CHECK(part[5].item() == 2);
+  const std::string mend = "; results above 4 KiB stay where they were made: all_gather them in the step, or return something smaller";
+  CHECK(error_of([&] { part[3]; }) == "the value of replica 3 is on another host: this one has those of replicas 4 to 5" + mend);
+  CHECK(error_of([&] { mean(part); }) == "the value of replica 0 is on another host: this one has those of replicas 4 to 5" + mend);
+}
+
+TEST_CASE("results of any size come whole on one host, uniform ones too") {
+  for (const int devices : {1, 2}) {
+    Replicator repl{on_devices(4, devices)};
+    auto train = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float> x) {
+      const auto large = full<float>(replica, {3000}, 1) * x + static_cast<float>(replica.id());
+      return std::tuple{large, all_reduce(large, Reduction::sum)};
+    });
+    train.step();
+    const auto [own, total] = train.step();
+    for (int replica = 0; replica < 4; ++replica) {
+      CHECK(own[replica].size() == 3000);
+      CHECK(own[replica][2999] == static_cast<float>(1 + replica));
+      CHECK(total[replica][2999] == 10);
+    }
+  }
+}
+
+TEST_CASE("a result that is another uniform value on every replica is each replica's own") {
+  for (const int devices : {1, 2, 3}) {
+    Replicator repl{on_devices(3, devices)};
+    auto train = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float> x) {
+      const auto v = scalar(replica, "v", 1).read(), w = scalar(replica, "w", 2).read(), z = all_reduce(x, Reduction::sum);
+      return std::tuple{replica.id() == 0 ? v : w, replica.id() == 2 ? z : w * 2.0f, v};
+    });
+    const auto [a, b, c] = train.step();
+    CHECK(Values{a[0].item(), a[1].item(), a[2].item()} == Values{1, 2, 2});
+    CHECK(Values{b[0].item(), b[1].item(), b[2].item()} == Values{4, 4, 0});
+    CHECK(Values{c[0].item(), c[1].item(), c[2].item()} == Values{1, 1, 1});
+  }
+}
+
+TEST_CASE("a step that returns nothing still changes variables") {
+  Replicator repl{on_devices(2, 2)};
+  auto train = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float> x) {
+    auto w = scalar(replica, "w", 1);
+    w.assign(w.read() + all_reduce(x, Reduction::sum));
+  });
+  for (int i = 0; i < 3; ++i) train.step();
+  CHECK(item(repl, "w") == 1 + 2 * (0 + 1 + 2));
+}
+
+TEST_CASE("reads see the step's start and this replica's own assignments in program order") {
+  Replicator repl{on_devices(2, 1)};
+  auto train = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float>) {
+    auto w = scalar(replica, "w", 1, VariableKind::replica_local);
+    const auto before = w.read();
+    w.assign(w.read() * 10.0f + static_cast<float>(replica.id()));
+    const auto between = w.read();
+    w.assign(w.read() + 1.0f);
+    return std::tuple{before, between, w.read()};
+  });
+  train.step();
+  const auto [before, between, after] = train.step();
+  CHECK(before[1].item() == 12);
+  CHECK(between[1].item() == 121);
+  CHECK(after[1].item() == 122);
+  CHECK(item(repl, "w", 0) == 111);
+  CHECK(item(repl, "w", 1) == 122);
+}
+
+TEST_CASE("variables that take each other's values are exchanged") {
+  for (const auto kind : {VariableKind::mirrored, VariableKind::replica_local})
+    for (const int devices : {1, 2}) {
+      Replicator repl{on_devices(2, devices)};
+      auto train = repl.replicate(endless, [kind](ReplicaContext& replica, Tensor<float>) {
+        auto a = scalar(replica, "a", 1, kind), b = scalar(replica, "b", 2, kind), c = scalar(replica, "c", 3, kind);
+        const auto x = a.read(), y = b.read(), z = c.read();
+        a.assign(y), b.assign(z), c.assign(x);
+        return x;
+      });
+      CHECK(all_values(train, 4) == Values{1, 1, 2, 2, 3, 3, 1, 1});
+      CHECK(item(repl, "a") == 2);
+      CHECK(item(repl, "b") == 3);
+      CHECK(item(repl, "c") == 1);
+    }
+}
+
+TEST_CASE("a variable may keep its value, or that of another one") {
+  Replicator repl{on_devices(2, 2)};
+  auto train = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float>) {
+    auto a = scalar(replica, "a", 1), b = scalar(replica, "b", 2);
+    a.assign(a.read());
+    const auto old = b.read();
+    b.assign(old + 1.0f);
+    a.assign(old);
+    return a.read();
+  });
+  CHECK(all_values(train, 2) == Values{2, 2, 3, 3});
+  CHECK(item(repl, "a") == 3);
+  CHECK(item(repl, "b") == 4);
+}
+
+TEST_CASE("a result that is a variable's value at the start is not touched by its update") {
+  for (const int devices : {1, 2}) {
+    Replicator repl{on_devices(2, devices)};
+    auto train = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float> x) {
+      auto w = scalar(replica, "w", 0);
+      const auto old = w.read();
+      w.assign(old + all_reduce(x + 1.0f, Reduction::mean));
+      return old;
+    });
+    CHECK(all_values(train, 4) == Values{0, 0, 1, 1, 3, 3, 6, 6});
+  }
+}
+
+TEST_CASE("steps of one Replicator share its variables") {
+  Replicator repl{on_devices(2, 2)};
+  auto add = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float>) {
+    auto w = scalar(replica, "w", 1);
+    w.assign(w.read() + 1.0f);
+  });
+  auto twice = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float>) {
+    auto w = scalar(replica, "w", 1);
+    w.assign(w.read() * 2.0f);
+    return w.read();
+  });
+  add.step();
+  twice.step();
+  add.step();
+  CHECK(item(repl, "w") == 5);
+  CHECK(repl.variables() == std::vector<std::string>{"w"});
+}
+
+TEST_CASE("the number of the step counts each step of the Replicator for itself") {
+  Replicator repl{on_devices(2, 1)};
+  const auto number = [](ReplicaContext& replica, Tensor<float>) { return cast<float>(replica.step()); };
+  auto a = repl.replicate(endless, number);
+  auto b = repl.replicate(endless, number);
+  CHECK(all_values(a, 2) == Values{0, 0, 1, 1});
+  CHECK(all_values(b, 1) == Values{0, 0});
+  CHECK(all_values(a, 1) == Values{2, 2});
+}
+
+TEST_CASE("random numbers differ between replicas, steps, and the steps of a Replicator, and come back with the seed") {
+  const auto draw = [](std::uint64_t seed, int ordinal) {
+    Replicator repl{on_devices(2, 1, seed)};
+    const auto step = [](ReplicaContext& replica, Tensor<float>) { return uniform<float>(replica, {1}); };
+    auto a = repl.replicate(endless, step);
+    auto b = repl.replicate(endless, step);
+    return all_values(ordinal ? b : a, 2);
+  };
+  const auto first = draw(1, 0), other = draw(1, 1);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) CHECK(first[i] != first[k]);
+    CHECK(first[i] != other[i]);
+  }
+  CHECK(draw(1, 0) == first);
+  CHECK(draw(2, 0) != first);
+}
+
+TEST_CASE("initial values come from seed and name, not from the order or place of the declaration") {
+  const auto first = [](std::uint64_t seed, bool swapped) {
+    Replicator repl{on_devices(2, swapped ? 2 : 1, seed)};
+    auto train = repl.replicate(endless, [swapped](ReplicaContext& replica, Tensor<float>) {
+      for (const int i : {0, 1})
+        replica.variable<float>((i == 0) == swapped ? "b" : "a", {3}, Initializer::normal(0, 1), {i ? VariableKind::mirrored : VariableKind::replica_local});
+    });
+    std::vector<float> values;
+    for (const char* name : {"a", "b"})
+      for (const float value : repl.value(name, 0).as<float>()) values.push_back(value);
+    return values;
+  };
+  CHECK(first(3, false) == first(3, true));
+  CHECK(first(3, false) != first(4, false));
+  CHECK(first(3, false)[0] != first(3, false)[3]);
+}
+
+TEST_CASE("values can be looked at and set by name") {
+  Replicator repl{on_devices(3, 2)};
+  auto train = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float>) {
+    auto w = scalar(replica, "w", 1), s = scalar(replica, "s", 0, VariableKind::replica_local);
+    s.assign(s.read() + w.read());
+    return w.read();
+  });
+  repl.set("w", Array<float>{{}, {5}}.any());
+  CHECK(all_values(train, 1) == Values{5, 5, 5});
+  CHECK(item(repl, "s", 2) == 5);
+  CHECK(repl.declaration("s").kind == VariableKind::replica_local);
+  CHECK(error_of([&] { repl.value("v"); }) == "there is no variable \"v\"");
+  CHECK(error_of([&] { repl.set("w", Array<float>{{2}}.any()); }) == "\"w\" is float32[], but the value given is float32[2]");
+}
+
+TEST_CASE("the digest follows values, and neither devices nor names' order") {
+  const auto digest = [](int devices, std::uint64_t seed) {
+    Replicator repl{on_devices(4, devices, seed)};
+    auto train = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float>) {
+      replica.variable<float>("w", {3}, Initializer::normal(0, 1));
+      auto s = scalar(replica, "s", 0, VariableKind::replica_local);
+      s.assign(s.read() + static_cast<float>(replica.id()));
+    });
+    train.step();
+    return repl.digest();
+  };
+  const auto first = digest(1, 3);
+  CHECK(first.size() == 64);
+  for (const int devices : {2, 3, 4}) CHECK(digest(devices, 3) == first);
+  CHECK(digest(1, 4) != first);
+}
+
+TEST_CASE("explain says for each collective where it was asked for and how it is done") {
+  Replicator repl{on_devices(4, 2)};
+  auto train = repl.replicate(endless, [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::mean, {false, "loss"}); });
+  const auto text = train.explain();
+  CHECK_THAT(text, Catch::Contains("all_reduce \"loss\" at test_steps.cpp:"));
+  CHECK_THAT(text, Catch::Contains("4 B; ") || Catch::Contains("64 B; "));
+  CHECK_THAT(text, Catch::Contains("1 different graph(s)"));
+}
