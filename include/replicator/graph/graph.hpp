@@ -31,7 +31,8 @@ class Graph {
   const TensorType& type(Value value) const { return nodes_[value.node].outputs[value.output]; }
 
   // Appends; every input is an earlier node.
-  std::uint32_t add(Node node) {
+  // Never inlined: g++ 12 would warn, wrongly, that alternatives the node does not hold are not initialised.
+  [[gnu::noinline]] std::uint32_t add(Node node) {
     nodes_.push_back(std::move(node));
     return static_cast<std::uint32_t>(nodes_.size() - 1);
   }
