@@ -51,7 +51,7 @@ __device__ T fused_multiply_add(T a, T b, T c) {
 template <class T>
 __device__ T power(T base, T exponent) {
   if constexpr (std::is_floating_point_v<T>) {
-    return pow(base, exponent);
+    return ::pow(base, exponent);
   } else {
     if (exponent < 0) return base == 1 ? T(1) : base == -1 ? (exponent & 1 ? T(-1) : T(1)) : T(0);
     T result = 1;
@@ -61,7 +61,7 @@ __device__ T power(T base, T exponent) {
   }
 }
 
-// Operations that only floating types have; the host has refused them for integers.
+// Operations that only floating types have (:: because replicator has functions of these names); the host has refused them for integers.
 template <class T>
 __device__ T apply_floating(ScalarOp op, T a) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -69,12 +69,12 @@ __device__ T apply_floating(ScalarOp op, T a) {
       case ScalarOp::square_root:
         if constexpr (std::is_same_v<T, float>) return __fsqrt_rn(a);
         else return __dsqrt_rn(a);
-      case ScalarOp::exponential: return exp(a);
-      case ScalarOp::logarithm: return log(a);
-      case ScalarOp::hyperbolic_tangent: return tanh(a);
-      case ScalarOp::sine: return sin(a);
-      case ScalarOp::cosine: return cos(a);
-      case ScalarOp::floor: return floor(a);
+      case ScalarOp::exponential: return ::exp(a);
+      case ScalarOp::logarithm: return ::log(a);
+      case ScalarOp::hyperbolic_tangent: return ::tanh(a);
+      case ScalarOp::sine: return ::sin(a);
+      case ScalarOp::cosine: return ::cos(a);
+      case ScalarOp::floor: return ::floor(a);
       default: break;
     }
   }
@@ -88,7 +88,7 @@ __device__ T apply(ScalarOp op, T a, T b, T c) {
       if constexpr (std::is_floating_point_v<T>) return -a;
       else return minus(T(0), a);
     case ScalarOp::absolute:
-      if constexpr (std::is_floating_point_v<T>) return fabs(a);
+      if constexpr (std::is_floating_point_v<T>) return ::fabs(a);
       else return a < 0 ? minus(T(0), a) : a;
     case ScalarOp::sign: return static_cast<T>(static_cast<int>(a > 0) - static_cast<int>(a < 0));
     case ScalarOp::rectify: return a <= 0 ? T(0) : a;

@@ -52,7 +52,7 @@ __global__ void reduce_blocks(const __grid_constant__ ScalarProgram program, Com
   const std::int64_t units = extents.kept * extents.blocks;
   for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
     const std::int64_t k = unit / extents.blocks, b = unit - k * extents.blocks;
-    const std::int64_t end = min((b + 1) * ReduceExtents::block, extents.reduced);
+    const std::int64_t end = ::min((b + 1) * ReduceExtents::block, extents.reduced);
     T sums[ScalarProgram::most_outputs];
     for (int o = 0; o < program.output_count; ++o) sums[o] = combine.identity;
     for (std::int64_t j = b * ReduceExtents::block + threadIdx.x; j < end; j += block_threads) {
