@@ -42,6 +42,7 @@ class Lowering {
       : source_{source}, graph_{source.graph}, kind_{kind}, cache_{cache}, segments_{segments_of(source.graph)} {}
 
   LoweredGraph run() && {
+    require_resolved();
     native_.resize(graph_.nodes().size());
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) lower(i);
     for (const auto result : graph_.results()) lowered_.results.push_back(in_layout(result, Layout{}, result.node));
@@ -53,6 +54,14 @@ class Lowering {
     std::uint32_t value;
     Layout layout;
   };
+
+  void require_resolved() const {
+    const auto& known = source_.collective;
+    for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i)
+      if (const auto* placeholder = graph_.node(i).get<Placeholder>(); placeholder && (placeholder->ordinal >= known.size() || known[placeholder->ordinal] != i))
+        throw BuildError{describe_placeholder(graph_.node(i)) +
+                         " is still a placeholder, which can be looked at and differentiated, but not run: resolve the graphs of all replicas first"};
+  }
 
   void lower(std::uint32_t index) {
     const auto& node = graph_.node(index);
@@ -125,7 +134,7 @@ class Lowering {
 
 }  // namespace detail
 
-// Throws BuildError where an operation has no kernel for this kind of device.
+// Throws BuildError where an operation has no kernel for this kind of device, and for placeholders that were not resolved.
 inline LoweredGraph lower(const GraphClass& source, DeviceKind kind, ExecutableCache& cache) {
   return detail::Lowering{source, kind, cache}.run();
 }

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// EXPECT: step_fn does not fit the input: it must be callable with (rp::ReplicaContext&, rp::Tensor<T>...)
+#include <vector>
+
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+int main() {
+  replicator::Replicator repl;
+  repl.replicate([](const replicator::InputContext&) { return std::vector<replicator::Array<float>>{}; },
+                 [](replicator::ReplicaContext&, replicator::Tensor<float> x, replicator::Tensor<float>) { return x; });
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <replicator/runtime/variable_store.hpp>
+
+using namespace replicator;
+
+namespace {
+
+VariableDeclaration declaration(const std::string& name, Initializer initializer, Shape shape = {1000}, VariableKind kind = VariableKind::mirrored,
+                                DType dtype = DType::float32) {
+  return {name, {dtype, shape}, kind, true, std::move(initializer), Location{"train.cpp", 12}};
+}
+std::vector<float> floats(const AnyArray& array) {
+  const auto values = array.as<float>();
+  return {values.begin(), values.end()};
+}
+std::vector<float> initial(const std::string& name, std::uint64_t seed, Initializer initializer = Initializer::normal(0, 1)) {
+  return floats(initial_value(declaration(name, std::move(initializer)), seed));
+}
+
+}  // namespace
+
+TEST_CASE("first values are a function of seed and name") {
+  CHECK(initial("w", 1) == initial("w", 1));
+  CHECK(initial("w", 1) != initial("w", 2));
+  CHECK(initial("w", 1) != initial("v", 1));
+  CHECK(initial("w", 1, Initializer::uniform(0, 1)) == initial("w", 1, Initializer::uniform(0, 1)));
+}
+
+TEST_CASE("first values have the distribution asked for") {
+  const auto normal = initial("w", 3, Initializer::normal(2, 0.5)), uniform = initial("w", 3, Initializer::uniform(-1, 3));
+  const auto moments = [](const std::vector<float>& values) {
+    double sum = 0, squares = 0;
+    for (const double value : values) sum += value, squares += value * value;
+    const double mean = sum / static_cast<double>(values.size());
+    return std::pair{mean, std::sqrt(squares / static_cast<double>(values.size()) - mean * mean)};
+  };
+  CHECK(moments(normal).first == Approx(2).margin(0.08));
+  CHECK(moments(normal).second == Approx(0.5).margin(0.06));
+  CHECK(moments(uniform).first == Approx(1).margin(0.2));
+  CHECK(moments(uniform).second == Approx(4 / std::sqrt(12.0)).margin(0.1));
+  for (const float value : uniform) CHECK((value >= -1 && value <= 3));
+}
+
+TEST_CASE("a constant, and a value that is given, are taken as they are in every dtype") {
+  for (const float value : initial("w", 1, Initializer::constant(3))) CHECK(value == 3);
+  CHECK(initial_value(declaration("n", Initializer::ones(), {2}, VariableKind::mirrored, DType::int64), 0).as<std::int64_t>()[1] == 1);
+  const Array<float> given{{3}, {1, 2, 3}};
+  CHECK(floats(initial_value(declaration("w", Initializer::value(given.any()), {3}), 9)) == std::vector<float>{1, 2, 3});
+}
+
+TEST_CASE("a first value of another type is refused") {
+  CHECK_THROWS_WITH(initial_value(declaration("w", Initializer::value(Array<float>{{2}}.any()), {3}), 0),
+                    "\"w\" is float32[3] (declared at train.cpp:12), but its first value is float32[2]");
+}
+
+TEST_CASE("a mirrored variable has a copy for each device, a replica-local one for each replica, all alike at first") {
+  VariableStore store{7, 2, 5};
+  store.declare(declaration("w", Initializer::normal(0, 1), {3}));
+  store.declare(declaration("s", Initializer::normal(0, 1), {3}, VariableKind::replica_local));
+  CHECK(floats(store.value("w", 0)) == floats(store.value("w", 1)));
+  CHECK(floats(store.value("s", 0)) == floats(store.value("s", 4)));
+  CHECK(store.data("w", 0) != store.data("w", 1));
+  CHECK(store.data("s", 0) != store.data("s", 4));
+  CHECK_THROWS(store.value("w", 2));
+  CHECK_THROWS(store.value("s", 5));
+}
+
+TEST_CASE("declaring again finds the variable with its value, another type or kind is refused") {
+  VariableStore store{7, 1, 2};
+  store.declare(declaration("w", Initializer::zeros(), {3}));
+  store.set("w", Array<float>{{3}, {1, 2, 3}}.any());
+  store.declare(declaration("w", Initializer::zeros(), {3}));
+  CHECK(floats(store.value("w", 0)) == std::vector<float>{1, 2, 3});
+  CHECK_THROWS_WITH(store.declare(declaration("w", Initializer::zeros(), {4})),
+                    "the variable \"w\" is mirrored float32[4] at train.cpp:12, but mirrored float32[3] at train.cpp:12: give the two different names or the "
+                    "same type");
+  CHECK_THROWS_WITH(store.declare(declaration("w", Initializer::zeros(), {3}, VariableKind::replica_local)),
+                    Catch::Contains("is replica_local float32[3] at train.cpp:12, but mirrored float32[3]"));
+}
+
+TEST_CASE("setting gives every copy the value and leaves it where it is") {
+  VariableStore store{7, 2, 3};
+  store.declare(declaration("s", Initializer::zeros(), {2}, VariableKind::replica_local));
+  const auto* before = store.data("s", 2);
+  store.set("s", Array<float>{{2}, {4, 5}}.any());
+  CHECK(store.data("s", 2) == before);
+  for (const int copy : {0, 1, 2}) CHECK(floats(store.value("s", copy)) == std::vector<float>{4, 5});
+}
+
+TEST_CASE("names are in order") {
+  VariableStore store{7, 1, 1};
+  for (const char* name : {"b", "a.b", "a"}) store.declare(declaration(name, Initializer::zeros()));
+  CHECK(store.names() == std::vector<std::string>{"a", "a.b", "b"});
+  CHECK(store.contains("a"));
+  CHECK_FALSE(store.contains("c"));
+  CHECK_THROWS_WITH(store.declaration("c"), "there is no variable \"c\"");
+}
