@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs of several processes: results that are whole on each, inputs that end, mistakes, and processes that are killed or stopped.
+#include <catch2/catch.hpp>
+
+#include <signal.h>
+
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+#include "../support/programs.hpp"
+#include "deployments.hpp"
+
+using namespace replicator;
+using test::on_devices;
+
+namespace {
+
+// body(repl) in each process of a job of `count`, with `devices` devices each.
+template <class Body>
+std::vector<test::ProcessResult> run_job(int count, int replicas, int devices, Body body) {
+  const int port = test::free_port();
+  return test::run_processes(
+      count,
+      [&](int rank) {
+        test::set_environment(rank, count, port);
+        Replicator repl{on_devices(replicas, devices)};
+        return body(repl);
+      },
+      std::chrono::seconds{40});
+}
+
+auto numbers(std::int64_t count) {
+  return data::from_generator([count](std::int64_t i) -> std::optional<Array<float>> {
+    if (i == count) return std::nullopt;
+    return Array<float>{{}, {static_cast<float>(i)}};
+  });
+}
+
+}  // namespace
+
+TEST_CASE("small results are whole and equal on every process, large ones stay where they were made") {
+  const auto results = run_job(3, 5, 1, [](Replicator& repl) {
+    auto train = repl.replicate([](const InputContext&) { return numbers(3); },
+                                [](ReplicaContext& replica, Tensor<float> x) {
+                                  return std::tuple{x + static_cast<float>(replica.id()), full<float>(replica, {2000}, static_cast<float>(replica.id())),
+                                                    all_reduce(full<float>(replica, {2000}, 1), Reduction::sum)};
+                                });
+    train.step();
+    const auto [small, large, total] = train.step();
+    std::string text;
+    for (const auto& value : small) text += std::to_string(static_cast<int>(value.item())) + " ";
+    text += std::to_string(large.first()) + (large.whole() ? " whole" : " part") + " " + std::to_string(static_cast<int>(large[large.first()][1999]));
+    return text + " " + std::to_string(static_cast<int>(total[4][1999])) + (total.whole() ? " whole" : " part");
+  });
+  INFO(test::describe(results));
+  CHECK(results[0].text == "1 2 3 4 5 0 part 0 5 whole");
+  CHECK(results[1].text == "1 2 3 4 5 2 part 2 5 whole");
+  CHECK(results[2].text == "1 2 3 4 5 4 part 4 5 whole");
+}
+
+TEST_CASE("all processes stop after the same step when one replica's input ends") {
+  const auto results = run_job(2, 4, 2, [](Replicator& repl) {
+    auto train = repl.replicate([](const InputContext& ctx) { return numbers(ctx.replica() == 3 ? 2 : 9); },
+                                [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::max); });
+    while (!train.finished()) train.step();
+    return std::to_string(train.steps_done());
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK(result.text == "2");
+}
+
+TEST_CASE("processes whose replicas ask for different shapes are told which, before anything moves") {
+  const auto results = run_job(2, 2, 1, [](Replicator& repl) {
+    repl.replicate([](const InputContext&) { return numbers(2); },
+                   [](ReplicaContext& replica, Tensor<float>) { return all_reduce(full<float>(replica, {2 + replica.id()}, 1), Reduction::sum, {false, "loss"}); });
+    return std::string{"no error"};
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) {
+    CHECK_THAT(result.text, Catch::Contains("the processes of this job differ in collective 0: process 1 has all_reduce \"loss\" at test_processes.cpp:"));
+    CHECK_THAT(result.text, Catch::Contains("float32[3]") && Catch::Contains("float32[2]"));
+  }
+}
+
+TEST_CASE("a replica-local variable that begins differently in another process is refused") {
+  const auto results = run_job(2, 2, 1, [](Replicator& repl) {
+    repl.replicate([](const InputContext&) { return numbers(2); },
+                   [](ReplicaContext& replica, Tensor<float>) {
+                     replica.variable<float>("s", {}, Initializer::constant(replica.id()), {VariableKind::replica_local});
+                   });
+    return std::string{"no error"};
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK_THAT(result.text, Catch::Contains("differ in the variable \"s\""));
+}
+
+TEST_CASE("a mirrored variable that the replicas of one process assign is refused by every process") {
+  const auto results = run_job(2, 2, 1, [](Replicator& repl) {
+    repl.replicate([](const InputContext&) { return numbers(2); },
+                   [](ReplicaContext& replica, Tensor<float> x) {
+                     auto w = replica.variable<float>("w", {}, Initializer::zeros());
+                     const auto g = all_reduce(x, Reduction::sum);
+                     if (replica.id() == 1) w.assign(g);
+                   });
+    return std::string{"no error"};
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK(result.exit_code == 1);
+  CHECK_THAT(results[1].text, Catch::Contains("\"w\" is mirrored, but replica 1 assigns it at test_processes.cpp:"));
+}
+
+TEST_CASE("when a process is killed or stopped, the others name it and end within 10 s") {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const auto results = run_job(3, 3, 1, [signal](Replicator& repl) {
+      auto train = repl.replicate(
+          [signal](const InputContext& ctx) {
+            return data::from_generator([signal, replica = ctx.replica()](std::int64_t i) {
+              if (i == 5 && replica == 1) ::raise(signal);
+              return Array<float>{{}, {1}};
+            });
+          },
+          [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::sum, {false, "loss"}); });
+      for (auto step : train.steps(100)) (void)step;
+      return std::string{"no error"};
+    });
+    INFO(test::describe(results));
+    for (const int survivor : {0, 2}) {
+      const auto& result = results[static_cast<std::size_t>(survivor)];
+      CHECK(result.exit_code == 1);
+      CHECK_FALSE(result.timed_out);
+      CHECK(result.seconds < 10);
+      CHECK_THAT(result.text, Catch::Contains("process 1"));
+    }
+  }
+}
+
+TEST_CASE("when the input of one process fails, the others are told and end") {
+  const auto results = run_job(2, 2, 1, [](Replicator& repl) {
+    auto train = repl.replicate(
+        [](const InputContext& ctx) {
+          return data::from_generator([replica = ctx.replica()](std::int64_t i) {
+            if (i == 3 && replica == 1) throw DataError{"photos/7.jpg is truncated"};
+            return Array<float>{{}, {1}};
+          });
+        },
+        [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::sum); });
+    for (auto step : train.steps(100)) (void)step;
+    return std::string{"no error"};
+  });
+  INFO(test::describe(results));
+  CHECK(results[1].text == "error: photos/7.jpg is truncated");
+  CHECK(results[0].exit_code == 1);
+  CHECK(results[0].seconds < 10);
+  CHECK_THAT(results[0].text, Catch::Contains("process 1"));
+}
