@@ -3,11 +3,12 @@
 """Compares the loss and all gradients of a ResNet with PyTorch's, from the same weights and batch.
 
     scripts/compare_resnet50.py [--depth 50] [--image-size 64] [--batch 4] [--replicas 1] ...
+    scripts/compare_resnet50.py --image-size 224 --batch 1 --seed 19
 
 Needs torch, numpy and safetensors, and the program build/examples/resnet_gradients. Passes if for every tensor
 norm(a - b) / norm(b) < 1e-4 in float32, where b is PyTorch's. A float64 run of PyTorch is printed beside, because ReLU
 and max pooling have kinks: an input within rounding of one changes gradients by 1e-3 or more, whoever computes them.
-Where |torch-exact| is above 1e-4 take another --seed. With --store FILE it writes the short form that the tests keep.
+Where |torch-exact| or |ours-exact| is above 1e-4 take another --seed. With --store FILE it writes the short form that the tests keep.
 """
 import argparse
 import os
