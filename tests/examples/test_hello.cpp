@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The smallest complete program: one digest wherever its replicas are.
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <string>
+
+#include "../support/programs.hpp"
+
+using namespace replicator;
+
+namespace {
+
+std::string program(const std::string& name) {
+  const char* folder = std::getenv("REPLICATOR_EXAMPLES");
+  if (!folder) throw std::runtime_error{"REPLICATOR_EXAMPLES is not set: run this by ctest"};
+  return std::string{folder} + "/" + name;
+}
+std::string hello(const std::string& flags) { return program("hello") + " --replicas 8 " + flags; }
+
+// Of one process, and printed completely: 20 losses, then the digest.
+std::string digest(const std::string& flags) {
+  const auto result = test::run_program(hello(flags));
+  INFO(flags + "\n" + result.text);
+  CHECK(result.exit_code == 0);
+  const auto found = test::line_of(result.text, "digest: ");
+  CHECK(found.size() == 64);
+  return found;
+}
+
+void check_processes(int count, const std::string& flags, const std::string& expected) {
+  const auto results = test::run_as_processes(count, hello(flags));
+  INFO(flags + "\n" + test::describe(results));
+  if (results[0].text.find("was built without UCX") != std::string::npos) {
+    WARN("skipped: hello was built without UCX");
+    return;
+  }
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 0);
+    CHECK(test::line_of(result.text, "digest: ") == expected);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("hello prints one digest on any number of devices, with buckets of any size") {
+  const auto serial = digest("--serial");
+  for (const char* devices : {"cpu:0", "cpu:0-1", "cpu:0-2", "cpu:0-7"}) CHECK(digest(std::string{"--devices "} + devices) == serial);
+  CHECK(digest("--devices cpu:0-2 --bucket-bytes 1") == serial);
+  CHECK(digest("--serial --seed 1") != serial);
+  CHECK(digest("--serial --replicas 4") != serial);
+}
+
+TEST_CASE("hello prints the same digest as two and three processes over shared memory and over UCX") {
+  const auto serial = digest("--serial");
+  for (const char* transport : {"shared_memory", "ucx"})
+    for (const int count : {2, 3}) check_processes(count, std::string{"--transport "} + transport, serial);
+  check_processes(2, "--devices cpu:0-1", serial);
+}
+
+TEST_CASE("hello prints the same digest as processes that mpirun starts") {
+  if (test::run_program("command -v mpirun").exit_code != 0) {
+    WARN("skipped: mpirun is not installed");
+    return;
+  }
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  // Too few replicas for two devices: so it shows whether the processes have found each other.
+  if (test::run_program("mpirun --oversubscribe -n 2 " + hello("--replicas 1")).exit_code == 0) {
+    WARN("skipped: hello was built without PMIx");
+    return;
+  }
+  const auto serial = digest("--serial");
+  const auto result = test::run_program("mpirun --oversubscribe -n 2 " + hello(""));
+  INFO(result.text);
+  CHECK(result.exit_code == 0);
+  const auto first = result.text.find("digest: " + serial);
+  CHECK(first != std::string::npos);
+  CHECK(result.text.find("digest: " + serial, first + 1) != std::string::npos);
+}
+
+TEST_CASE("hello says what is wrong with its arguments and exits with 1") {
+  const auto result = test::run_program(program("hello") + " --replicas 2 --devices cpu:0-3");
+  CHECK(result.exit_code == 1);
+  CHECK_THAT(result.text, Catch::Contains("there are 2 replicas for 4 devices"));
+  CHECK_THAT(test::run_program(program("hello") + " --replicas 3").text, Catch::Contains("a batch of 64 over all replicas was asked for, but 3 replicas"));
+}
+
+TEST_CASE("processes that were started differently are told in what they differ") {
+  const int port = test::free_port();
+  const auto results = test::run_processes(2, [&](int rank) {
+    test::set_environment(rank, 2, port);
+    return test::run_program(hello("--seed " + std::to_string(rank))).text;
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK_THAT(result.text, Catch::Contains("differ in --seed: process 1 has 1, process 0 has 0"));
+}
