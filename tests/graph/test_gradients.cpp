@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of expressions, broadcasts and collectives.
+#include <catch2/catch.hpp>
+#include <rapidcheck.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/graph/gradients.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/movement.hpp>
+#include <replicator/ops/reduce.hpp>
+
+#include "../support/differences.hpp"
+
+using namespace replicator;
+
+namespace {
+
+// Smooth operations of an expression, drawn; x and y stay in (-1, 1).
+AnyTensor smooth_function(const std::vector<unsigned>& code, std::span<const AnyTensor> inputs) {
+  Expression e;
+  e.compute = DType::float64;
+  e.inputs = static_cast<std::uint16_t>(inputs.size());
+  std::vector<std::uint16_t> pool;
+  for (std::uint16_t i = 0; i < e.inputs; ++i) pool.push_back(e.input(i));
+  const auto pick = [&](unsigned index) { return pool[index % pool.size()]; };
+  for (const auto word : code) {
+    const auto a = pick(word / 16), b = pick(word / 256), c = pick(word / 4096);
+    switch (word % 13) {
+      case 0: pool.push_back(e.apply(ScalarOp::add, a, b)); break;
+      case 1: pool.push_back(e.apply(ScalarOp::subtract, a, b)); break;
+      case 2: pool.push_back(e.apply(ScalarOp::multiply, a, b)); break;
+      case 3: pool.push_back(e.apply(ScalarOp::divide, a, e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, b, b), e.constant(2)))); break;
+      case 4: pool.push_back(e.apply(ScalarOp::hyperbolic_tangent, a)); break;
+      case 5: pool.push_back(e.apply(ScalarOp::sine, a)); break;
+      case 6: pool.push_back(e.apply(ScalarOp::cosine, a)); break;
+      case 7: pool.push_back(e.apply(ScalarOp::exponential, e.apply(ScalarOp::hyperbolic_tangent, a))); break;
+      case 8: pool.push_back(e.apply(ScalarOp::logarithm, e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, a, a), e.constant(1)))); break;
+      case 9: pool.push_back(e.apply(ScalarOp::square_root, e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, a, a), e.constant(1)))); break;
+      case 10: pool.push_back(e.apply(ScalarOp::negate, a)); break;
+      case 11: pool.push_back(e.apply(ScalarOp::multiply_add, a, b, c)); break;
+      default: pool.push_back(e.apply(ScalarOp::power, e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, a, a), e.constant(1)), e.apply(ScalarOp::hyperbolic_tangent, b)));
+    }
+    pool.back() = e.apply(ScalarOp::hyperbolic_tangent, pool.back());  // keeps chains of products small
+  }
+  e.outputs = {pool.back()};
+  return map_node(inputs[0].graph(), std::move(e), inputs, DType::float64, {});
+}
+
+// Shapes that broadcast together.
+std::vector<AnyArray> draw_inputs(std::size_t count) {
+  const auto rank = *rc::gen::inRange<std::size_t>(0, 4);
+  Shape whole;
+  for (std::size_t axis = 0; axis < rank; ++axis) whole.push_back(*rc::gen::inRange<std::int64_t>(1, 4));
+  std::vector<AnyArray> inputs;
+  for (std::size_t i = 0; i < count; ++i) {
+    Shape shape;
+    for (std::size_t axis = *rc::gen::inRange<std::size_t>(0, rank + 1); axis < rank; ++axis) shape.push_back(*rc::gen::arbitrary<bool>() ? 1 : whole[axis]);
+    inputs.push_back(test::random_array<double>(shape, 50 + i).any());
+  }
+  return inputs;
+}
+
+}  // namespace
+
+TEST_CASE("gradients of any smooth expression over inputs broadcast together agree with differences, to the second order") {
+  for (const int order : {1, 2})
+    REQUIRE(rc::check([order] {
+      const auto code = *rc::gen::resize(order == 1 ? 12 : 6, rc::gen::container<std::vector<unsigned>>(rc::gen::inRange(0u, 65536u)));
+      const auto inputs = draw_inputs(*rc::gen::inRange<std::size_t>(1, 4));
+      RC_ASSERT(test::gradient_error([&](Graph&, std::span<const AnyTensor> x) { return smooth_function(code, x); }, inputs, order) < 1e-5);
+    }));
+}
+
+TEST_CASE("the third derivative of x^4 is 24 x, the fifth nothing") {
+  Graph graph;
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{3}}, 0)};
+  auto y = map([](auto a) { return a * a * a * a; }, x);
+  std::vector<Tensor<double>> derivatives;
+  Tensor<double> current = y;
+  for (int order = 1; order <= 5; ++order) derivatives.push_back(current = gradient(current, x));
+  const std::vector<AnyArray> at{Array<double>{{3}, {1, -2, 0.5}}.any()};
+  const auto third = test::doubles(test::evaluate(derivatives[2], at)), fifth = test::doubles(test::evaluate(derivatives[4], at));
+  CHECK(third == std::vector<double>{24, -48, 12});
+  CHECK(fifth == std::vector<double>{0, 0, 0});
+}
+
+TEST_CASE("where a function has a corner the gradient is the one that is written down") {
+  Graph graph;
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{3}}, 0)}, y{test::input(graph, {DType::float64, Shape{3}}, 1)};
+  const std::vector<AnyArray> at{Array<double>{{3}, {-1, 0, 2}}.any(), Array<double>{{3}, {-1, 1, 1}}.any()};
+  const auto slope = [&](Tensor<double> value, Tensor<double> by) { return test::doubles(test::evaluate(gradient(value, by), at)); };
+  using V = std::vector<double>;
+  CHECK(slope(relu(x), x) == V{0, 0, 1});
+  CHECK(slope(abs(x), x) == V{-1, 0, 1});
+  CHECK(slope(maximum(x, y), x) == V{1, 0, 1});  // ties go to the left
+  CHECK(slope(maximum(x, y), y) == V{0, 1, 0});
+  CHECK(slope(minimum(x, y), x) == V{1, 1, 0});
+  CHECK(slope(select(less(x, y), x * 2.0, y * 3.0), x) == V{0, 2, 0});
+  CHECK(slope(floor(x), x) == V{0, 0, 0});
+  CHECK(slope(sign(x), x) == V{0, 0, 0});
+  CHECK(slope(max(maximum(x, -x), {0}), x) == V{0, 0, 1});
+}
+
+TEST_CASE("elements that share a maximum share its gradient") {
+  Graph graph;
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{4}}, 0)};
+  const std::vector<AnyArray> at{Array<double>{{4}, {3, 1, 3, 2}}.any()};
+  CHECK(test::doubles(test::evaluate(gradient(max(x), x), at)) == std::vector<double>{0.5, 0, 0.5, 0});
+}
+
+TEST_CASE("nothing flows through stop_gradient, and what lies before it needs no gradient rule") {
+  Graph graph{0, 2};
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)};
+  const std::vector<AnyArray> at{Array<double>{{2}, {3, 5}}.any()};
+  CHECK(test::doubles(test::evaluate(gradient(x * stop_gradient(x), x), at)) == std::vector<double>{3, 5});
+  CHECK_NOTHROW(gradient(stop_gradient(reduce_scatter(x, Reduction::max)) * 2.0, x));
+  CHECK_THROWS_WITH(gradient(reduce_scatter(x, Reduction::max), x), Catch::Contains("the gradient of reduce_scatter(max) asked for at test_gradients.cpp:"));
+}
+
+TEST_CASE("the gradient with respect to what was not used is zero, of its shape") {
+  Graph graph;
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)}, y{test::input(graph, {DType::float64, Shape{3}}, 1)};
+  const std::vector<AnyArray> at{Array<double>{{2}}.any(), Array<double>{{3}}.any()};
+  CHECK(test::doubles(test::evaluate(gradient(x * x, y), at)) == std::vector<double>{0, 0, 0});
+  const auto later = x + 1.0;
+  CHECK(test::doubles(test::evaluate(gradient(x * x, later), at)) == std::vector<double>{0, 0});
+}
+
+// --- collectives: all replicas run side by side, node by node ---
+
+namespace {
+
+// The results of every replica: collectives by their definition, the rest by the evaluator.
+std::vector<std::vector<AnyArray>> run_together(const std::vector<Graph>& graphs, const std::vector<std::vector<AnyArray>>& inputs) {
+  const auto replicas = graphs.size();
+  std::vector<std::map<std::uint32_t, AnyArray>> known(replicas);
+  std::vector<Graph> cut;  // placeholders become inputs, once their values are known
+  const auto value_of = [&](std::size_t r, Value wanted) {
+    Graph plain{static_cast<int>(r), static_cast<int>(replicas)};
+    std::vector<AnyArray> given = inputs[r];
+    for (std::uint32_t i = 0; i <= wanted.node; ++i) {
+      Node node = graphs[r].node(i);
+      if (node.get<Placeholder>()) {
+        given.push_back(known[r].contains(i) ? known[r].at(i) : AnyArray{node.outputs[0]});
+        node.what = Input{Input::Source::element, static_cast<std::uint32_t>(given.size() - 1)};
+        node.inputs.clear();
+      }
+      plain.add(std::move(node));
+    }
+    test::EvaluateOptions options;
+    options.context.replica = static_cast<std::uint32_t>(r);
+    return test::evaluate(plain, {&wanted, 1}, given, options)[0];
+  };
+  for (std::uint32_t i = 0; i < graphs[0].nodes().size(); ++i) {
+    const auto* p = graphs[0].node(i).get<Placeholder>();
+    if (!p) continue;
+    std::vector<std::vector<double>> parts;
+    for (std::size_t r = 0; r < replicas; ++r) parts.push_back(test::doubles(value_of(r, graphs[r].node(i).inputs[0])));
+    std::vector<double> joined = parts[0];
+    for (std::size_t r = 1; r < replicas; ++r) {
+      if (p->kind == CollectiveKind::all_gather) joined.insert(joined.end(), parts[r].begin(), parts[r].end());
+      else
+        for (std::size_t e = 0; e < joined.size(); ++e)
+          joined[e] = p->reduction == Reduction::min ? std::min(joined[e], parts[r][e])
+                      : p->reduction == Reduction::max ? std::max(joined[e], parts[r][e])
+                                                       : joined[e] + parts[r][e];
+    }
+    if (p->reduction == Reduction::mean)
+      for (auto& value : joined) value /= static_cast<double>(replicas);
+    if (p->kind == CollectiveKind::broadcast) joined = parts[static_cast<std::size_t>(p->root)];
+    for (std::size_t r = 0; r < replicas; ++r) {
+      auto mine = joined;
+      if (p->kind == CollectiveKind::reduce_scatter) {
+        const auto n = joined.size() / replicas;
+        mine.assign(joined.begin() + static_cast<std::ptrdiff_t>(r * n), joined.begin() + static_cast<std::ptrdiff_t>((r + 1) * n));
+      }
+      known[r].emplace(i, test::array_of(graphs[r].node(i).outputs[0], mine));
+    }
+  }
+  std::vector<std::vector<AnyArray>> results(replicas);
+  for (std::size_t r = 0; r < replicas; ++r)
+    for (const auto result : graphs[r].results()) results[r].push_back(value_of(r, result));
+  return results;
+}
+
+// The gradient at each replica against differences of the sum over all replicas of sum(f(x_r) * r).
+template <class F>
+double collective_error(std::size_t replicas, const Shape& shape, F f) {
+  std::vector<Graph> graphs;
+  std::vector<std::vector<AnyArray>> at;
+  for (std::size_t r = 0; r < replicas; ++r) {
+    auto& graph = graphs.emplace_back(static_cast<int>(r), static_cast<int>(replicas));
+    at.push_back({test::random_array<double>(shape, 70 + r).any()});
+    const Tensor<double> x{test::input(graph, {DType::float64, shape}, 0)};
+    const Tensor<double> y = f(x);
+    const Tensor<double> weighted = y * constant(graph, test::random_array<double>(y.shape(), 90 + r));
+    graph.results() = {sum(weighted).any().value(), gradient(weighted, x).any().value()};
+  }
+  const auto total = [&](const std::vector<std::vector<AnyArray>>& inputs) {
+    double sum = 0;
+    for (const auto& results : run_together(graphs, inputs)) sum += test::doubles(results[0])[0];
+    return sum;
+  };
+  const auto results = run_together(graphs, at);
+  double most = 0;
+  for (std::size_t r = 0; r < replicas; ++r)
+    for (std::size_t e = 0; e < static_cast<std::size_t>(shape.elements()); ++e) {
+      auto up = at, down = at;
+      up[r][0].as<double>()[e] += 1e-5;
+      down[r][0].as<double>()[e] -= 1e-5;
+      most = std::max(most, std::abs((total(up) - total(down)) / 2e-5 - test::doubles(results[r][1])[e]));
+    }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("at every replica the gradient is that of the sum over all replicas with respect to its own x") {
+  using T = Tensor<double>;
+  for (const std::size_t replicas : {1, 2, 3}) {
+    const Shape shape{static_cast<std::int64_t>(2 * replicas)};
+    const auto error = [&](auto f) { return collective_error(replicas, shape, f); };
+    for (const auto reduction : {Reduction::sum, Reduction::mean, Reduction::min, Reduction::max}) {
+      INFO(replicas << " replicas, " << name_of(reduction));
+      CHECK(error([&](T x) { return all_reduce(x * x, reduction); }) < 1e-7);
+      CHECK(error([&](T x) { return all_reduce(x, reduction) * x; }) < 1e-7);
+    }
+    CHECK(error([](T x) { return all_gather(x * x); }) < 1e-7);
+    CHECK(error([](T x) { return all_gather(sum(x * x)); }) < 1e-7);
+    CHECK(error([](T x) { return reduce_scatter(x * x, Reduction::sum); }) < 1e-7);
+    CHECK(error([](T x) { return reduce_scatter(x * x, Reduction::mean); }) < 1e-7);
+    for (int root = 0; root < static_cast<int>(replicas); ++root) CHECK(error([root](T x) { return broadcast(x * x, root) * x; }) < 1e-7);
+  }
+}
+
+TEST_CASE("gradients of gradients pass through collectives") {
+  using T = Tensor<double>;
+  const auto error = [](auto f) { return collective_error(2, {4}, f); };
+  CHECK(error([](T x) { return gradient(all_reduce(x * x * x, Reduction::mean) * x, x); }) < 1e-7);
+  CHECK(error([](T x) { return gradient(all_gather(x * x * x), x); }) < 1e-7);
+  CHECK(error([](T x) { return gradient(reduce_scatter(x * x * x, Reduction::sum), x) * x; }) < 1e-7);
+  CHECK(error([](T x) { return gradient(broadcast(x * x * x, 1), x); }) < 1e-7);
+}
+
+TEST_CASE("of several replicas that attain the maximum the first receives the gradient") {
+  std::vector<Graph> graphs;
+  std::vector<std::vector<AnyArray>> at;
+  const std::vector<std::vector<double>> values{{1, 5, 2}, {3, 5, 2}, {3, 0, 2}};
+  for (std::size_t r = 0; r < 3; ++r) {
+    auto& graph = graphs.emplace_back(static_cast<int>(r), 3);
+    at.push_back({Array<double>{{3}, values[r]}.any()});
+    const Tensor<double> x{test::input(graph, {DType::float64, Shape{3}}, 0)};
+    graph.results() = {gradient(all_reduce(x, Reduction::max), x).any().value()};
+  }
+  const auto results = run_together(graphs, at);
+  using V = std::vector<double>;
+  CHECK(test::doubles(results[0][0]) == V{0, 3, 3});
+  CHECK(test::doubles(results[1][0]) == V{3, 0, 0});
+  CHECK(test::doubles(results[2][0]) == V{0, 0, 0});
+}
+
+TEST_CASE("transposes: an all_gather becomes a reduce_scatter and back, sums and means stay, a broadcast becomes a sum") {
+  const auto kinds = [](auto f) {
+    Graph graph{0, 2};
+    const Tensor<double> x{test::input(graph, {DType::float64, Shape{4}}, 0)};
+    (void)gradient(f(x), x);
+    std::string text;
+    for (const auto& node : graph.nodes())
+      if (const auto* p = node.get<Placeholder>()) text += (text.empty() ? "" : " ") + std::string{node.kind()} + ":" + std::string{name_of(p->reduction)};
+    return text;
+  };
+  using T = Tensor<double>;
+  CHECK(kinds([](T x) { return all_reduce(x, Reduction::sum); }) == "all_reduce:sum all_reduce:sum");
+  CHECK(kinds([](T x) { return all_reduce(x, Reduction::mean); }) == "all_reduce:mean all_reduce:mean");
+  CHECK(kinds([](T x) { return all_gather(x); }) == "all_gather:sum reduce_scatter:sum");
+  CHECK(kinds([](T x) { return reduce_scatter(x, Reduction::sum); }) == "reduce_scatter:sum all_gather:sum");
+  CHECK(kinds([](T x) { return broadcast(x, 1); }) == "broadcast:sum all_reduce:sum");
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every pass keeps the values; what each one is for.
+#include <catch2/catch.hpp>
+#include <rapidcheck.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/cpu/map.hpp>
+#include <replicator/cpu/reduce.hpp>
+#include <replicator/graph/digest.hpp>
+#include <replicator/graph/gradients.hpp>
+#include <replicator/graph/optimise.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/reduce.hpp>
+
+#include "../support/evaluate.hpp"
+
+using namespace replicator;
+
+namespace {
+
+// Runs Map and Reduce by the library's kernels, where the evaluator of the tests would interpret them.
+std::vector<AnyArray> run(const Graph& graph, const std::vector<AnyArray>& inputs) {
+  std::vector<std::vector<AnyArray>> values;
+  for (const auto& node : graph.nodes()) {
+    auto& outputs = values.emplace_back();
+    if (const auto* input = node.get<Input>()) {
+      outputs.push_back(inputs.at(input->index));
+    } else if (const auto* constant = node.get<Constant>()) {
+      outputs.push_back(*constant->array);
+    } else {
+      std::vector<test::Held> from;
+      for (const auto input : node.inputs) from.push_back(test::held(values[input.node][input.output]));
+      const auto& operation = node.get<Compute>()->operation;
+      if (operation.alias()) {
+        outputs.emplace_back(node.outputs[0]);
+        std::memcpy(outputs[0].data(), from[0].data(), outputs[0].size_bytes());
+        continue;
+      }
+      for (const auto& result : test::run_kernel(operation, std::move(from), node.outputs, {KernelTier::user})) outputs.push_back(test::array_of(result));
+    }
+  }
+  std::vector<AnyArray> results;
+  for (const auto result : graph.results()) results.push_back(values[result.node][result.output]);
+  return results;
+}
+
+bool same_bits(const std::vector<AnyArray>& a, const std::vector<AnyArray>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i].type() != b[i].type() || (a[i].size_bytes() && std::memcmp(a[i].data(), b[i].data(), a[i].size_bytes()) != 0)) return false;
+  return true;
+}
+
+struct Instruction {
+  unsigned op, a, b;
+};
+
+using RandomCode = std::vector<Instruction>;
+
+// A random program of elementwise operations, broadcasts, reductions and gradients over x [6, 5], y [5], z [].
+Graph random_graph(const RandomCode& code) {
+  Graph graph;
+  std::vector<Tensor<float>> pool;
+  for (const Shape& shape : {Shape{6, 5}, Shape{5}, Shape{}})
+    pool.emplace_back(test::input(graph, {DType::float32, shape}, static_cast<std::uint32_t>(pool.size())));
+  for (const auto& i : code) {
+    const auto a = pool[i.a % pool.size()], b = pool[i.b % pool.size()];
+    const bool fits = broadcast(a.shape(), b.shape()).has_value();
+    switch (i.op) {
+      case 0: pool.push_back(fits ? a + b : a); break;
+      case 1: pool.push_back(fits ? a * b : a); break;
+      case 2: pool.push_back(tanh(a)); break;
+      case 3: pool.push_back(relu(a) - 0.5f); break;
+      case 4: pool.push_back(a.shape().rank() > 0 ? sum(a, {0}) : a); break;
+      case 5: pool.push_back(a.shape().rank() > 1 ? max(a, {1}) : mean(a)); break;
+      case 6: pool.push_back(fits ? select(less(a, b), a, b) : a); break;
+      case 7: pool.push_back(gradient(mean(a * a), pool[0])); break;
+      case 8: pool.push_back(cast<float>(cast<std::int32_t>(a * 3.0f))); break;
+      default: graph.results().push_back(a.any().value()); break;
+    }
+  }
+  for (std::size_t i = pool.size(); i-- > 0 && graph.results().size() < 4;) graph.results().push_back(pool[i].any().value());
+  return graph;
+}
+
+RandomCode draw_code() {
+  return *rc::gen::container<RandomCode>(rc::gen::map(rc::gen::tuple(rc::gen::inRange(0u, 10u), rc::gen::inRange(0u, 32u), rc::gen::inRange(0u, 32u)),
+                                                      [](const std::tuple<unsigned, unsigned, unsigned>& t) {
+                                                        return Instruction{std::get<0>(t), std::get<1>(t), std::get<2>(t)};
+                                                      }));
+}
+
+using Pass = std::function<Graph(const Graph&)>;
+
+void require_bits_kept(const Graph& graph, const Graph& changed) {
+  std::vector<AnyArray> inputs;
+  for (const Shape& shape : {Shape{6, 5}, Shape{5}, Shape{}}) inputs.push_back(test::random_array<float>(shape, inputs.size()).any());
+  RC_ASSERT(same_bits(run(changed, inputs), run(graph, inputs)));
+}
+
+void require_kept_and_idempotent(const Pass& pass) {
+  REQUIRE(rc::check([&] {
+    const auto graph = random_graph(draw_code()), changed = pass(graph);
+    require_bits_kept(graph, changed);
+    RC_ASSERT(digest_of(pass(changed)) == digest_of(changed));
+  }));
+}
+
+template <class Op>
+std::size_t count(const Graph& graph) {
+  std::size_t n = 0;
+  for (const auto& node : graph.nodes()) n += operation_of<Op>(node) != nullptr;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("common subexpressions, dead code and merging keep every bit; again, they change nothing") {
+  SECTION("common subexpressions") { require_kept_and_idempotent(passes::merge_common); }
+  SECTION("dead code") { require_kept_and_idempotent(passes::remove_dead_code); }
+  SECTION("merged reductions") { require_kept_and_idempotent([](const Graph& graph) { return passes::merge_reduces(graph); }); }
+  SECTION("simplify") { require_kept_and_idempotent(simplify); }
+}
+
+TEST_CASE("fusion keeps every bit and only removes elementwise operations") {
+  REQUIRE(rc::check([] {
+    const auto graph = passes::remove_dead_code(random_graph(draw_code())), fused = passes::remove_dead_code(passes::fuse(graph));
+    require_bits_kept(graph, fused);
+    RC_ASSERT(count<Map>(fused) <= count<Map>(graph));
+    RC_ASSERT(count<Reduce>(fused) == count<Reduce>(graph));
+  }));
+}
+
+TEST_CASE("all passes together keep every bit, also when they have been there before") {
+  REQUIRE(rc::check([] {
+    const auto graph = random_graph(draw_code()), once = optimise(graph);
+    require_bits_kept(graph, once);
+    require_bits_kept(graph, optimise(once));
+  }));
+}
+
+TEST_CASE("the reductions of a batch normalisation's backward pass become one") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 4, 6, 6}}, 0)}, upstream{test::input(graph, {DType::float32, Shape{8, 4, 6, 6}}, 1)};
+  const auto m = mean(x, Axes{0, 2, 3}.kept()), centred = x - m, g = relu(centred) * upstream;
+  graph.results().push_back(sum(g, {0, 2, 3}).any().value());
+  graph.results().push_back(sum(g * centred, {0, 2, 3}).any().value());
+  CHECK(count<Reduce>(passes::fuse(graph)) == 3);
+  CHECK(count<Reduce>(optimise(graph)) == 2);  // the mean, then both sums in one pass
+}
+
+TEST_CASE("equal nodes become one, collectives and assignments do not") {
+  Graph graph{0, 2};
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{4}}, 0)};
+  const auto a = x * 2.0f, b = x * 2.0f, c = x * 3.0f;
+  const auto p = all_reduce(a, Reduction::sum), q = all_reduce(b, Reduction::sum);
+  for (const auto& value : {a, b, c, p, q}) graph.results().push_back(value.any().value());
+  const auto merged = passes::merge_common(graph);
+  CHECK(merged.results()[0] == merged.results()[1]);
+  CHECK(merged.results()[0] != merged.results()[2]);
+  CHECK(merged.results()[3] != merged.results()[4]);
+  CHECK(count<Map>(merged) == 2);
+}
+
+TEST_CASE("what nothing needs is dropped; collectives and last assignments stay") {
+  Graph graph{0, 2};
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{4}}, 0)};
+  const auto w = graph.declare({"w", {DType::float32, Shape{4}}, VariableKind::replica_local, true, Initializer::zeros(), {}});
+  (void)(x * 2.0f);
+  (void)all_reduce(x * 3.0f, Reduction::sum);
+  graph.assign(w, (x * 4.0f).any().value(), {});
+  graph.assign(w, (x * 5.0f).any().value(), {});
+  const auto left = passes::remove_dead_code(graph);
+  CHECK(count<Map>(left) == 2);  // of the collective and of the last assignment
+  CHECK(left.nodes().size() == 5);
+  CHECK(left.variables().size() == 1);
+}
+
+TEST_CASE("a chain of elementwise operations becomes one") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{64}}, 0)}, y{test::input(graph, {DType::float32, Shape{64}}, 1)};
+  graph.results().push_back(tanh(relu(x * 2.0f + y) - 1.0f).any().value());
+  CHECK(count<Map>(graph) == 5);
+  const auto fused = optimise(graph);
+  CHECK(count<Map>(fused) == 1);
+  CHECK(operation_of<Map>(fused.node(fused.results()[0]))->expression->text() == "tanh(sub(relu(add(mul(x0, 2), x1)), 1))");
+}
+
+TEST_CASE("an elementwise operation disappears into the reduction that uses it") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 64}}, 0)};
+  graph.results().push_back(sum(x * x, {1}).any().value());
+  const auto fused = optimise(graph);
+  CHECK(count<Map>(fused) == 0);
+  CHECK(count<Reduce>(fused) == 1);
+}
+
+TEST_CASE("a result, and what a collective takes, is stored") {
+  Graph graph{0, 2};
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{64}}, 0)};
+  const auto kept = x * 2.0f;
+  graph.results().push_back(kept.any().value());
+  graph.results().push_back((kept + 1.0f).any().value());
+  (void)all_reduce(kept - 1.0f, Reduction::sum);
+  CHECK(count<Map>(optimise(graph)) == 3);
+}
+
+TEST_CASE("an expensive function that two operations use is computed once") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{64}}, 0)}, y{test::input(graph, {DType::float32, Shape{64}}, 1)};
+  const auto e = exp(x);
+  graph.results().push_back((e * y).any().value());
+  graph.results().push_back((e + y).any().value());
+  CHECK(count<Map>(optimise(graph)) == 3);
+}
+
+TEST_CASE("reductions over the same memory and axes become one pass, over others they do not") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 64}}, 0)}, y{test::input(graph, {DType::float32, Shape{8, 64}}, 1)};
+  for (const auto& value : {sum(x, {0}), sum(x * y, {0}), sum(y, {0}), sum(x, {1}), max(x, {0})}) graph.results().push_back(value.any().value());
+  const auto merged = optimise(graph);
+  CHECK(count<Reduce>(merged) == 3);
+}
+
+TEST_CASE("reductions that depend on each other stay apart") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 64}}, 0)};
+  const auto centred = x - mean(x, {0});
+  graph.results().push_back(sum(centred * centred * x, {0}).any().value());
+  CHECK(count<Reduce>(optimise(graph)) == 2);
+}
+
+TEST_CASE("marked and unmarked reductions are never merged") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 64}}, 0)};
+  graph.results().push_back(sum(x, {0}).any().value());
+  graph.results().push_back(sum(x * x, {0}).any().value());
+  const auto fused = passes::fuse(graph);
+  std::vector<bool> mark(fused.nodes().size());
+  mark[fused.results()[0].node] = true;
+  CHECK(count<Reduce>(passes::merge_reduces(fused)) == 1);
+  CHECK(count<Reduce>(passes::merge_reduces(fused, mark)) == 2);
+}
