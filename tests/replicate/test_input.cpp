@@ -105,6 +105,16 @@ TEST_CASE("an element of another shape is traced and planned anew, and the varia
   }
 }
 
+TEST_CASE("replicas may have elements of different shapes, as long as they contribute equal ones") {
+  for (const int devices : {1, 2, 3}) {
+    Replicator repl{on_devices(3, devices)};
+    auto train = repl.replicate([](const InputContext& ctx) { return std::vector<Array<float>>(2, Array<float>{{1 + ctx.replica()}}); },
+                                [](ReplicaContext&, Tensor<float> x) { return all_reduce(sum(x + 1.0f), Reduction::sum); });
+    const auto [count] = train.step();
+    CHECK(count[2].item() == 1 + 2 + 3);
+  }
+}
+
 TEST_CASE("an error of the input arrives at the step that needs the element, not earlier") {
   for (const int devices : {1, 2}) {
     Replicator repl{on_devices(2, devices)};

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mistakes in a step function are told at the user's line, while the graph is built. (Those between replicas: tests/resolve;
+// of inputs and deployments: tests/replicate and tests/input; of types: tests/compile_fail.)
+#include <catch2/catch.hpp>
+
+#include <source_location>
+#include <string>
+
+#include <replicator/graph/gradients.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/matmul.hpp>
+#include <replicator/ops/movement.hpp>
+#include <replicator/ops/random.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replica_context.hpp>
+
+using namespace replicator;
+using Where = std::source_location;
+using T = Tensor<float>;
+
+namespace {
+
+struct Mistake {
+  std::string line;     // "test_mistakes.cpp:31"
+  std::string message;  // what was thrown, or nothing
+};
+
+// step(x [4, 2], y [3], at) on replica 1 of 2, where `at` is set to the line of the mistake.
+template <class Step>
+Mistake mistake(Step step) {
+  Graph graph{1, 2};
+  const T x{graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4, 2}}}, {}, {}}))};
+  const T y{graph.tensor(graph.add({Input{Input::Source::element, 1}, {}, {{DType::float32, Shape{3}}}, {}, {}}))};
+  Where at;
+  std::string message;
+  try {
+    step(x, y, at);
+  } catch (const BuildError& error) {
+    message = error.what();
+  }
+  return {Location{at}.text(), message};
+}
+
+}  // namespace
+
+TEST_CASE("operators on shapes that do not broadcast name both and the line") {
+  const auto found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)(x + y); });
+  CHECK(found.message == "replica 1: elementwise operation at " + found.line +
+                             ": found float32[4, 2] and float32[3], whose shapes cannot be broadcast together: make the extents equal or 1");
+}
+
+TEST_CASE("map tells the line of its call") {
+  const auto found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)map([](auto a, auto b) { return a * b; }, x, y); });
+  CHECK(found.message == "replica 1: elementwise operation at " + found.line +
+                             ": found float32[4, 2] and float32[3], whose shapes cannot be broadcast together: make the extents equal or 1");
+}
+
+TEST_CASE("select of shapes that do not broadcast") {
+  const auto found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)select(less(x, x), x, y); });
+  CHECK_THAT(found.message, Catch::Contains(" at " + found.line + ": found bool[4, 2] and float32[4, 2] and float32[3]"));
+}
+
+TEST_CASE("a product of matrices that do not fit names both shapes and the line") {
+  const auto found = mistake([](T x, T, Where& at) { at = Where::current(), (void)matmul(x, x); });
+  CHECK_THAT(found.message, Catch::StartsWith("replica 1: matmul at " + found.line + ": "));
+  CHECK_THAT(found.message, Catch::Contains("[4, 2]"));
+}
+
+TEST_CASE("an axis that does not exist, or is named twice") {
+  auto found = mistake([](T x, T, Where& at) { at = Where::current(), (void)sum(x, {2}); });
+  CHECK(found.message == "sum at " + found.line + ": the axis 2 does not exist in the shape [4, 2]");
+  found = mistake([](T x, T, Where& at) { at = Where::current(), (void)mean(x, {-3}); });
+  CHECK(found.message == "mean at " + found.line + ": the axis -3 does not exist in the shape [4, 2]");
+  found = mistake([](T x, T, Where& at) { at = Where::current(), (void)max(x, {1, -1}); });
+  CHECK(found.message == "max at " + found.line + ": an axis is named twice");
+}
+
+TEST_CASE("a shape of another number of elements") {
+  const auto found = mistake([](T x, T, Where& at) { at = Where::current(), (void)reshape(x, {3, 3}); });
+  CHECK_THAT(found.message, Catch::Contains(found.line) && Catch::Contains("[3, 3]") && Catch::Contains("[4, 2]"));
+}
+
+TEST_CASE("a slice, a transposition, a concatenation that cannot be") {
+  auto found = mistake([](T x, T, Where& at) { at = Where::current(), (void)slice(x, {0, 1}, {5, 2}); });
+  CHECK_THAT(found.message, Catch::Contains("slice at " + found.line));
+  found = mistake([](T x, T, Where& at) { at = Where::current(), (void)transpose(x, {0, 0}); });
+  CHECK_THAT(found.message, Catch::Contains("transpose at " + found.line));
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)concat({x, y}, 0); });
+  CHECK_THAT(found.message, Catch::Contains("concat at " + found.line));
+}
+
+TEST_CASE("a dropout rate that is none") {
+  const auto found = mistake([](T x, T, Where& at) { at = Where::current(), (void)dropout(x, 1); });
+  CHECK_THAT(found.message, Catch::StartsWith("dropout at " + found.line + ": asked for the rate 1"));
+}
+
+TEST_CASE("a value of another shape is not assigned: the declaration's line and the assignment's") {
+  Where declared;
+  const auto found = mistake([&](T x, T y, Where& at) {
+    ReplicaContext replica{x.graph()};
+    declared = Where::current(); auto w = replica.variable<float>("fc.weight", {4, 2}, Initializer::zeros());
+    at = Where::current(), w.assign(y);
+  });
+  CHECK(found.message == "replica 1: \"fc.weight\" is float32[4, 2] (declared at " + Location{declared}.text() + "), but the value assigned at " + found.line +
+                             " is float32[3]: assign a value of the variable's type");
+}
+
+TEST_CASE("a variable asked for with two shapes names both lines") {
+  Where first;
+  const auto found = mistake([&](T x, T, Where& at) {
+    ReplicaContext replica{x.graph()};
+    const auto layer = replica.scope("fc");
+    first = Where::current(), replica.variable<float>("bias", {2}, Initializer::zeros());
+    at = Where::current(), replica.variable<float>("bias", {3}, Initializer::zeros());
+  });
+  CHECK(found.message == "the variable \"fc.bias\" was asked for as mirrored float32[3] at " + found.line + ", but it was declared as mirrored float32[2] at " +
+                             Location{first}.text() + ": give the two different names or the same type");
+}
+
+TEST_CASE("a tensor of another replica's graph") {
+  Graph other{0, 2};
+  const T stranger{other.tensor(other.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4, 2}}}, {}, {}}))};
+  const auto found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)(x + stranger); });
+  CHECK_THAT(found.message, Catch::Contains(" at " + found.line + ": a tensor of another replica's graph was used; every step_fn must use only its own arguments"));
+}
+
+TEST_CASE("a tensor taken for one of another type") {
+  const auto found = mistake([](T x, T, Where&) { (void)Tensor<double>{x.any()}; });
+  CHECK(found.message == "a tensor of float32[4, 2] was used as float64: cast it with rp::cast");
+}
+
+namespace {
+struct NoRule {
+  static constexpr std::string_view name = "no_rule";
+  template <class V>
+  void describe(V&) const {}
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+};
+}  // namespace
+
+TEST_CASE("a gradient through an operation without a rule names both lines and the mend, which works") {
+  Where used;
+  const auto found = mistake([&](T x, T, Where& at) {
+    used = Where::current();
+    const T y{compute(x.graph(), NoRule{}, {x}, used)};
+    at = Where::current(), (void)gradient(y * 2.0f, x);
+  });
+  CHECK(found.message == "replica 1: the gradient asked for at " + found.line + " passes through no_rule at " + Location{used}.text() +
+                             ", which has no gradient rule: give the operation one, or wrap its input in rp::stop_gradient");
+  CHECK(mistake([&](T x, T, Where&) { (void)gradient(T{compute(x.graph(), NoRule{}, {stop_gradient(x)}, {})} * x, x); }).message == "");
+}
