@@ -45,7 +45,8 @@ void check_processes(int count, const std::string& flags, const std::string& exp
 
 TEST_CASE("hello prints one digest on any number of devices, with buckets of any size") {
   const auto serial = digest("--serial");
-  for (const char* devices : {"cpu:0", "cpu:0-1", "cpu:0-2", "cpu:0-7"}) CHECK(digest(std::string{"--devices "} + devices) == serial);
+  for (const char* devices : {"cpu:0", "cpu:0-1", "cpu:0-2", "cpu:0-7"})
+    CHECK(digest(std::string{"--devices "} + devices) == serial);
   CHECK(digest("--devices cpu:0-2 --bucket-bytes 1") == serial);
   CHECK(digest("--serial --seed 1") != serial);
   CHECK(digest("--serial --replicas 4") != serial);
@@ -83,7 +84,8 @@ TEST_CASE("hello says what is wrong with its arguments and exits with 1") {
   const auto result = test::run_program(program("hello") + " --replicas 2 --devices cpu:0-3");
   CHECK(result.exit_code == 1);
   CHECK_THAT(result.text, Catch::Contains("there are 2 replicas for 4 devices"));
-  CHECK_THAT(test::run_program(program("hello") + " --replicas 3").text, Catch::Contains("a batch of 64 over all replicas was asked for, but 3 replicas"));
+  CHECK_THAT(test::run_program(program("hello") + " --replicas 3").text,
+             Catch::Contains("a batch of 64 over all replicas was asked for, but 3 replicas"));
 }
 
 TEST_CASE("processes that were started differently are told in what they differ") {
@@ -93,5 +95,6 @@ TEST_CASE("processes that were started differently are told in what they differ"
     return test::run_program(hello("--seed " + std::to_string(rank))).text;
   });
   INFO(test::describe(results));
-  for (const auto& result : results) CHECK_THAT(result.text, Catch::Contains("differ in --seed: process 1 has 1, process 0 has 0"));
+  for (const auto& result : results)
+    CHECK_THAT(result.text, Catch::Contains("differ in --seed: process 1 has 1, process 0 has 0"));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of expressions, broadcasts and collectives.
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <map>
@@ -31,19 +31,49 @@ AnyTensor smooth_function(const std::vector<unsigned>& code, std::span<const Any
   for (const auto word : code) {
     const auto a = pick(word / 16), b = pick(word / 256), c = pick(word / 4096);
     switch (word % 13) {
-      case 0: pool.push_back(e.apply(ScalarOp::add, a, b)); break;
-      case 1: pool.push_back(e.apply(ScalarOp::subtract, a, b)); break;
-      case 2: pool.push_back(e.apply(ScalarOp::multiply, a, b)); break;
-      case 3: pool.push_back(e.apply(ScalarOp::divide, a, e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, b, b), e.constant(2)))); break;
-      case 4: pool.push_back(e.apply(ScalarOp::hyperbolic_tangent, a)); break;
-      case 5: pool.push_back(e.apply(ScalarOp::sine, a)); break;
-      case 6: pool.push_back(e.apply(ScalarOp::cosine, a)); break;
-      case 7: pool.push_back(e.apply(ScalarOp::exponential, e.apply(ScalarOp::hyperbolic_tangent, a))); break;
-      case 8: pool.push_back(e.apply(ScalarOp::logarithm, e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, a, a), e.constant(1)))); break;
-      case 9: pool.push_back(e.apply(ScalarOp::square_root, e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, a, a), e.constant(1)))); break;
-      case 10: pool.push_back(e.apply(ScalarOp::negate, a)); break;
-      case 11: pool.push_back(e.apply(ScalarOp::multiply_add, a, b, c)); break;
-      default: pool.push_back(e.apply(ScalarOp::power, e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, a, a), e.constant(1)), e.apply(ScalarOp::hyperbolic_tangent, b)));
+      case 0:
+        pool.push_back(e.apply(ScalarOp::add, a, b));
+        break;
+      case 1:
+        pool.push_back(e.apply(ScalarOp::subtract, a, b));
+        break;
+      case 2:
+        pool.push_back(e.apply(ScalarOp::multiply, a, b));
+        break;
+      case 3:
+        pool.push_back(
+            e.apply(ScalarOp::divide, a, e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, b, b), e.constant(2))));
+        break;
+      case 4:
+        pool.push_back(e.apply(ScalarOp::hyperbolic_tangent, a));
+        break;
+      case 5:
+        pool.push_back(e.apply(ScalarOp::sine, a));
+        break;
+      case 6:
+        pool.push_back(e.apply(ScalarOp::cosine, a));
+        break;
+      case 7:
+        pool.push_back(e.apply(ScalarOp::exponential, e.apply(ScalarOp::hyperbolic_tangent, a)));
+        break;
+      case 8:
+        pool.push_back(
+            e.apply(ScalarOp::logarithm, e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, a, a), e.constant(1))));
+        break;
+      case 9:
+        pool.push_back(
+            e.apply(ScalarOp::square_root, e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, a, a), e.constant(1))));
+        break;
+      case 10:
+        pool.push_back(e.apply(ScalarOp::negate, a));
+        break;
+      case 11:
+        pool.push_back(e.apply(ScalarOp::multiply_add, a, b, c));
+        break;
+      default:
+        pool.push_back(e.apply(ScalarOp::power,
+                               e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, a, a), e.constant(1)),
+                               e.apply(ScalarOp::hyperbolic_tangent, b)));
     }
     pool.back() = e.apply(ScalarOp::hyperbolic_tangent, pool.back());  // keeps chains of products small
   }
@@ -59,7 +89,8 @@ std::vector<AnyArray> draw_inputs(std::size_t count) {
   std::vector<AnyArray> inputs;
   for (std::size_t i = 0; i < count; ++i) {
     Shape shape;
-    for (std::size_t axis = *rc::gen::inRange<std::size_t>(0, rank + 1); axis < rank; ++axis) shape.push_back(*rc::gen::arbitrary<bool>() ? 1 : whole[axis]);
+    for (std::size_t axis = *rc::gen::inRange<std::size_t>(0, rank + 1); axis < rank; ++axis)
+      shape.push_back(*rc::gen::arbitrary<bool>() ? 1 : whole[axis]);
     inputs.push_back(test::random_array<double>(shape, 50 + i).any());
   }
   return inputs;
@@ -67,12 +98,15 @@ std::vector<AnyArray> draw_inputs(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("gradients of any smooth expression over inputs broadcast together agree with differences, to the second order") {
+TEST_CASE(
+    "gradients of any smooth expression over inputs broadcast together agree with differences, to the second order") {
   for (const int order : {1, 2})
     REQUIRE(rc::check([order] {
-      const auto code = *rc::gen::resize(order == 1 ? 12 : 6, rc::gen::container<std::vector<unsigned>>(rc::gen::inRange(0u, 65536u)));
+      const auto code = *rc::gen::resize(order == 1 ? 12 : 6,
+                                         rc::gen::container<std::vector<unsigned>>(rc::gen::inRange(0u, 65536u)));
       const auto inputs = draw_inputs(*rc::gen::inRange<std::size_t>(1, 4));
-      RC_ASSERT(test::gradient_error([&](Graph&, std::span<const AnyTensor> x) { return smooth_function(code, x); }, inputs, order) < 1e-5);
+      RC_ASSERT(test::gradient_error([&](Graph&, std::span<const AnyTensor> x) { return smooth_function(code, x); },
+                                     inputs, order) < 1e-5);
     }));
 }
 
@@ -84,16 +118,20 @@ TEST_CASE("the third derivative of x^4 is 24 x, the fifth nothing") {
   Tensor<double> current = y;
   for (int order = 1; order <= 5; ++order) derivatives.push_back(current = gradient(current, x));
   const std::vector<AnyArray> at{Array<double>{{3}, {1, -2, 0.5}}.any()};
-  const auto third = test::doubles(test::evaluate(derivatives[2], at)), fifth = test::doubles(test::evaluate(derivatives[4], at));
+  const auto third = test::doubles(test::evaluate(derivatives[2], at)),
+             fifth = test::doubles(test::evaluate(derivatives[4], at));
   CHECK(third == std::vector<double>{24, -48, 12});
   CHECK(fifth == std::vector<double>{0, 0, 0});
 }
 
 TEST_CASE("where a function has a corner the gradient is the one that is written down") {
   Graph graph;
-  const Tensor<double> x{test::input(graph, {DType::float64, Shape{3}}, 0)}, y{test::input(graph, {DType::float64, Shape{3}}, 1)};
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{3}}, 0)},
+      y{test::input(graph, {DType::float64, Shape{3}}, 1)};
   const std::vector<AnyArray> at{Array<double>{{3}, {-1, 0, 2}}.any(), Array<double>{{3}, {-1, 1, 1}}.any()};
-  const auto slope = [&](Tensor<double> value, Tensor<double> by) { return test::doubles(test::evaluate(gradient(value, by), at)); };
+  const auto slope = [&](Tensor<double> value, Tensor<double> by) {
+    return test::doubles(test::evaluate(gradient(value, by), at));
+  };
   using V = std::vector<double>;
   CHECK(slope(relu(x), x) == V{0, 0, 1});
   CHECK(slope(abs(x), x) == V{-1, 0, 1});
@@ -119,12 +157,14 @@ TEST_CASE("nothing flows through stop_gradient, and what lies before it needs no
   const std::vector<AnyArray> at{Array<double>{{2}, {3, 5}}.any()};
   CHECK(test::doubles(test::evaluate(gradient(x * stop_gradient(x), x), at)) == std::vector<double>{3, 5});
   CHECK_NOTHROW(gradient(stop_gradient(reduce_scatter(x, Reduction::max)) * 2.0, x));
-  CHECK_THROWS_WITH(gradient(reduce_scatter(x, Reduction::max), x), Catch::Contains("the gradient of reduce_scatter(max) asked for at test_gradients.cpp:"));
+  CHECK_THROWS_WITH(gradient(reduce_scatter(x, Reduction::max), x),
+                    Catch::Contains("the gradient of reduce_scatter(max) asked for at test_gradients.cpp:"));
 }
 
 TEST_CASE("the gradient with respect to what was not used is zero, of its shape") {
   Graph graph;
-  const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)}, y{test::input(graph, {DType::float64, Shape{3}}, 1)};
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)},
+      y{test::input(graph, {DType::float64, Shape{3}}, 1)};
   const std::vector<AnyArray> at{Array<double>{{2}}.any(), Array<double>{{3}}.any()};
   CHECK(test::doubles(test::evaluate(gradient(x * x, y), at)) == std::vector<double>{0, 0, 0});
   const auto later = x + 1.0;
@@ -136,7 +176,8 @@ TEST_CASE("the gradient with respect to what was not used is zero, of its shape"
 namespace {
 
 // The results of every replica: collectives by their definition, the rest by the evaluator.
-std::vector<std::vector<AnyArray>> run_together(const std::vector<Graph>& graphs, const std::vector<std::vector<AnyArray>>& inputs) {
+std::vector<std::vector<AnyArray>> run_together(const std::vector<Graph>& graphs,
+                                                const std::vector<std::vector<AnyArray>>& inputs) {
   const auto replicas = graphs.size();
   std::vector<std::map<std::uint32_t, AnyArray>> known(replicas);
   std::vector<Graph> cut;  // placeholders become inputs, once their values are known
@@ -163,10 +204,11 @@ std::vector<std::vector<AnyArray>> run_together(const std::vector<Graph>& graphs
     for (std::size_t r = 0; r < replicas; ++r) parts.push_back(test::doubles(value_of(r, graphs[r].node(i).inputs[0])));
     std::vector<double> joined = parts[0];
     for (std::size_t r = 1; r < replicas; ++r) {
-      if (p->kind == CollectiveKind::all_gather) joined.insert(joined.end(), parts[r].begin(), parts[r].end());
+      if (p->kind == CollectiveKind::all_gather)
+        joined.insert(joined.end(), parts[r].begin(), parts[r].end());
       else
         for (std::size_t e = 0; e < joined.size(); ++e)
-          joined[e] = p->reduction == Reduction::min ? std::min(joined[e], parts[r][e])
+          joined[e] = p->reduction == Reduction::min   ? std::min(joined[e], parts[r][e])
                       : p->reduction == Reduction::max ? std::max(joined[e], parts[r][e])
                                                        : joined[e] + parts[r][e];
     }
@@ -177,7 +219,8 @@ std::vector<std::vector<AnyArray>> run_together(const std::vector<Graph>& graphs
       auto mine = joined;
       if (p->kind == CollectiveKind::reduce_scatter) {
         const auto n = joined.size() / replicas;
-        mine.assign(joined.begin() + static_cast<std::ptrdiff_t>(r * n), joined.begin() + static_cast<std::ptrdiff_t>((r + 1) * n));
+        mine.assign(joined.begin() + static_cast<std::ptrdiff_t>(r * n),
+                    joined.begin() + static_cast<std::ptrdiff_t>((r + 1) * n));
       }
       known[r].emplace(i, test::array_of(graphs[r].node(i).outputs[0], mine));
     }
@@ -234,7 +277,8 @@ TEST_CASE("at every replica the gradient is that of the sum over all replicas wi
     CHECK(error([](T x) { return all_gather(sum(x * x)); }) < 1e-7);
     CHECK(error([](T x) { return reduce_scatter(x * x, Reduction::sum); }) < 1e-7);
     CHECK(error([](T x) { return reduce_scatter(x * x, Reduction::mean); }) < 1e-7);
-    for (int root = 0; root < static_cast<int>(replicas); ++root) CHECK(error([root](T x) { return broadcast(x * x, root) * x; }) < 1e-7);
+    for (int root = 0; root < static_cast<int>(replicas); ++root)
+      CHECK(error([root](T x) { return broadcast(x * x, root) * x; }) < 1e-7);
   }
 }
 
@@ -264,14 +308,16 @@ TEST_CASE("of several replicas that attain the maximum the first receives the gr
   CHECK(test::doubles(results[2][0]) == V{0, 0, 0});
 }
 
-TEST_CASE("transposes: an all_gather becomes a reduce_scatter and back, sums and means stay, a broadcast becomes a sum") {
+TEST_CASE(
+    "transposes: an all_gather becomes a reduce_scatter and back, sums and means stay, a broadcast becomes a sum") {
   const auto kinds = [](auto f) {
     Graph graph{0, 2};
     const Tensor<double> x{test::input(graph, {DType::float64, Shape{4}}, 0)};
     (void)gradient(f(x), x);
     std::string text;
     for (const auto& node : graph.nodes())
-      if (const auto* p = node.get<Placeholder>()) text += (text.empty() ? "" : " ") + std::string{node.kind()} + ":" + std::string{name_of(p->reduction)};
+      if (const auto* p = node.get<Placeholder>())
+        text += (text.empty() ? "" : " ") + std::string{node.kind()} + ":" + std::string{name_of(p->reduction)};
     return text;
   };
   using T = Tensor<double>;

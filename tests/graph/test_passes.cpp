@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every pass keeps the values; what each one is for.
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch.hpp>
 
 #include <cstring>
 #include <functional>
@@ -41,7 +41,8 @@ std::vector<AnyArray> run(const Graph& graph, const std::vector<AnyArray>& input
         std::memcpy(outputs[0].data(), from[0].data(), outputs[0].size_bytes());
         continue;
       }
-      for (const auto& result : test::run_kernel(operation, std::move(from), node.outputs, {KernelTier::user})) outputs.push_back(test::array_of(result));
+      for (const auto& result : test::run_kernel(operation, std::move(from), node.outputs, {KernelTier::user}))
+        outputs.push_back(test::array_of(result));
     }
   }
   std::vector<AnyArray> results;
@@ -52,7 +53,9 @@ std::vector<AnyArray> run(const Graph& graph, const std::vector<AnyArray>& input
 bool same_bits(const std::vector<AnyArray>& a, const std::vector<AnyArray>& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i)
-    if (a[i].type() != b[i].type() || (a[i].size_bytes() && std::memcmp(a[i].data(), b[i].data(), a[i].size_bytes()) != 0)) return false;
+    if (a[i].type() != b[i].type() ||
+        (a[i].size_bytes() && std::memcmp(a[i].data(), b[i].data(), a[i].size_bytes()) != 0))
+      return false;
   return true;
 }
 
@@ -72,34 +75,57 @@ Graph random_graph(const RandomCode& code) {
     const auto a = pool[i.a % pool.size()], b = pool[i.b % pool.size()];
     const bool fits = broadcast(a.shape(), b.shape()).has_value();
     switch (i.op) {
-      case 0: pool.push_back(fits ? a + b : a); break;
-      case 1: pool.push_back(fits ? a * b : a); break;
-      case 2: pool.push_back(tanh(a)); break;
-      case 3: pool.push_back(relu(a) - 0.5f); break;
-      case 4: pool.push_back(a.shape().rank() > 0 ? sum(a, {0}) : a); break;
-      case 5: pool.push_back(a.shape().rank() > 1 ? max(a, {1}) : mean(a)); break;
-      case 6: pool.push_back(fits ? select(less(a, b), a, b) : a); break;
-      case 7: pool.push_back(gradient(mean(a * a), pool[0])); break;
-      case 8: pool.push_back(cast<float>(cast<std::int32_t>(a * 3.0f))); break;
-      default: graph.results().push_back(a.any().value()); break;
+      case 0:
+        pool.push_back(fits ? a + b : a);
+        break;
+      case 1:
+        pool.push_back(fits ? a * b : a);
+        break;
+      case 2:
+        pool.push_back(tanh(a));
+        break;
+      case 3:
+        pool.push_back(relu(a) - 0.5f);
+        break;
+      case 4:
+        pool.push_back(a.shape().rank() > 0 ? sum(a, {0}) : a);
+        break;
+      case 5:
+        pool.push_back(a.shape().rank() > 1 ? max(a, {1}) : mean(a));
+        break;
+      case 6:
+        pool.push_back(fits ? select(less(a, b), a, b) : a);
+        break;
+      case 7:
+        pool.push_back(gradient(mean(a * a), pool[0]));
+        break;
+      case 8:
+        pool.push_back(cast<float>(cast<std::int32_t>(a * 3.0f)));
+        break;
+      default:
+        graph.results().push_back(a.any().value());
+        break;
     }
   }
-  for (std::size_t i = pool.size(); i-- > 0 && graph.results().size() < 4;) graph.results().push_back(pool[i].any().value());
+  for (std::size_t i = pool.size(); i-- > 0 && graph.results().size() < 4;)
+    graph.results().push_back(pool[i].any().value());
   return graph;
 }
 
 RandomCode draw_code() {
-  return *rc::gen::container<RandomCode>(rc::gen::map(rc::gen::tuple(rc::gen::inRange(0u, 10u), rc::gen::inRange(0u, 32u), rc::gen::inRange(0u, 32u)),
-                                                      [](const std::tuple<unsigned, unsigned, unsigned>& t) {
-                                                        return Instruction{std::get<0>(t), std::get<1>(t), std::get<2>(t)};
-                                                      }));
+  return *rc::gen::container<RandomCode>(
+      rc::gen::map(rc::gen::tuple(rc::gen::inRange(0u, 10u), rc::gen::inRange(0u, 32u), rc::gen::inRange(0u, 32u)),
+                   [](const std::tuple<unsigned, unsigned, unsigned>& t) {
+                     return Instruction{std::get<0>(t), std::get<1>(t), std::get<2>(t)};
+                   }));
 }
 
 using Pass = std::function<Graph(const Graph&)>;
 
 void require_bits_kept(const Graph& graph, const Graph& changed) {
   std::vector<AnyArray> inputs;
-  for (const Shape& shape : {Shape{6, 5}, Shape{5}, Shape{}}) inputs.push_back(test::random_array<float>(shape, inputs.size()).any());
+  for (const Shape& shape : {Shape{6, 5}, Shape{5}, Shape{}})
+    inputs.push_back(test::random_array<float>(shape, inputs.size()).any());
   RC_ASSERT(same_bits(run(changed, inputs), run(graph, inputs)));
 }
 
@@ -123,13 +149,16 @@ std::size_t count(const Graph& graph) {
 TEST_CASE("common subexpressions, dead code and merging keep every bit; again, they change nothing") {
   SECTION("common subexpressions") { require_kept_and_idempotent(passes::merge_common); }
   SECTION("dead code") { require_kept_and_idempotent(passes::remove_dead_code); }
-  SECTION("merged reductions") { require_kept_and_idempotent([](const Graph& graph) { return passes::merge_reduces(graph); }); }
+  SECTION("merged reductions") {
+    require_kept_and_idempotent([](const Graph& graph) { return passes::merge_reduces(graph); });
+  }
   SECTION("simplify") { require_kept_and_idempotent(simplify); }
 }
 
 TEST_CASE("fusion keeps every bit and only removes elementwise operations") {
   REQUIRE(rc::check([] {
-    const auto graph = passes::remove_dead_code(random_graph(draw_code())), fused = passes::remove_dead_code(passes::fuse(graph));
+    const auto graph = passes::remove_dead_code(random_graph(draw_code())),
+               fused = passes::remove_dead_code(passes::fuse(graph));
     require_bits_kept(graph, fused);
     RC_ASSERT(count<Map>(fused) <= count<Map>(graph));
     RC_ASSERT(count<Reduce>(fused) == count<Reduce>(graph));
@@ -146,7 +175,8 @@ TEST_CASE("all passes together keep every bit, also when they have been there be
 
 TEST_CASE("the reductions of a batch normalisation's backward pass become one") {
   Graph graph;
-  const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 4, 6, 6}}, 0)}, upstream{test::input(graph, {DType::float32, Shape{8, 4, 6, 6}}, 1)};
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 4, 6, 6}}, 0)},
+      upstream{test::input(graph, {DType::float32, Shape{8, 4, 6, 6}}, 1)};
   const auto m = mean(x, Axes{0, 2, 3}.kept()), centred = x - m, g = relu(centred) * upstream;
   graph.results().push_back(sum(g, {0, 2, 3}).any().value());
   graph.results().push_back(sum(g * centred, {0, 2, 3}).any().value());
@@ -170,7 +200,8 @@ TEST_CASE("equal nodes become one, collectives and assignments do not") {
 TEST_CASE("what nothing needs is dropped; collectives and last assignments stay") {
   Graph graph{0, 2};
   const Tensor<float> x{test::input(graph, {DType::float32, Shape{4}}, 0)};
-  const auto w = graph.declare({"w", {DType::float32, Shape{4}}, VariableKind::replica_local, true, Initializer::zeros(), {}});
+  const auto w =
+      graph.declare({"w", {DType::float32, Shape{4}}, VariableKind::replica_local, true, Initializer::zeros(), {}});
   (void)(x * 2.0f);
   (void)all_reduce(x * 3.0f, Reduction::sum);
   graph.assign(w, (x * 4.0f).any().value(), {});
@@ -183,12 +214,14 @@ TEST_CASE("what nothing needs is dropped; collectives and last assignments stay"
 
 TEST_CASE("a chain of elementwise operations becomes one") {
   Graph graph;
-  const Tensor<float> x{test::input(graph, {DType::float32, Shape{64}}, 0)}, y{test::input(graph, {DType::float32, Shape{64}}, 1)};
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{64}}, 0)},
+      y{test::input(graph, {DType::float32, Shape{64}}, 1)};
   graph.results().push_back(tanh(relu(x * 2.0f + y) - 1.0f).any().value());
   CHECK(count<Map>(graph) == 5);
   const auto fused = optimise(graph);
   CHECK(count<Map>(fused) == 1);
-  CHECK(operation_of<Map>(fused.node(fused.results()[0]))->expression->text() == "tanh(sub(relu(add(mul(x0, 2), x1)), 1))");
+  CHECK(operation_of<Map>(fused.node(fused.results()[0]))->expression->text() ==
+        "tanh(sub(relu(add(mul(x0, 2), x1)), 1))");
 }
 
 TEST_CASE("an elementwise operation disappears into the reduction that uses it") {
@@ -212,7 +245,8 @@ TEST_CASE("a result, and what a collective takes, is stored") {
 
 TEST_CASE("an expensive function that two operations use is computed once") {
   Graph graph;
-  const Tensor<float> x{test::input(graph, {DType::float32, Shape{64}}, 0)}, y{test::input(graph, {DType::float32, Shape{64}}, 1)};
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{64}}, 0)},
+      y{test::input(graph, {DType::float32, Shape{64}}, 1)};
   const auto e = exp(x);
   graph.results().push_back((e * y).any().value());
   graph.results().push_back((e + y).any().value());
@@ -221,8 +255,10 @@ TEST_CASE("an expensive function that two operations use is computed once") {
 
 TEST_CASE("reductions over the same memory and axes become one pass, over others they do not") {
   Graph graph;
-  const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 64}}, 0)}, y{test::input(graph, {DType::float32, Shape{8, 64}}, 1)};
-  for (const auto& value : {sum(x, {0}), sum(x * y, {0}), sum(y, {0}), sum(x, {1}), max(x, {0})}) graph.results().push_back(value.any().value());
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 64}}, 0)},
+      y{test::input(graph, {DType::float32, Shape{8, 64}}, 1)};
+  for (const auto& value : {sum(x, {0}), sum(x * y, {0}), sum(y, {0}), sum(x, {1}), max(x, {0})})
+    graph.results().push_back(value.any().value());
   const auto merged = optimise(graph);
   CHECK(count<Reduce>(merged) == 3);
 }

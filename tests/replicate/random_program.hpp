@@ -26,16 +26,17 @@ struct RandomInstruction {
 };
 using RandomProgram = std::vector<RandomInstruction>;
 
-inline constexpr const char* random_instruction_names[] = {"combine",   "with_vector", "total",     "mean",     "maximum",     "normal",       "dropout",
-                                                           "all_reduce", "all_gather",  "reduce_scatter", "broadcast", "own_constant", "gradient",
-                                                           "matmul",    "assign_local", "assign_mirrored"};
+inline constexpr const char* random_instruction_names[] = {
+    "combine",  "with_vector", "total",        "mean",           "maximum",   "normal",
+    "dropout",  "all_reduce",  "all_gather",   "reduce_scatter", "broadcast", "own_constant",
+    "gradient", "matmul",      "assign_local", "assign_mirrored"};
 inline constexpr unsigned random_instructions = std::size(random_instruction_names);
 
 inline std::string text_of(const RandomProgram& program) {
   std::string text;
   for (const auto& i : program)
-    text += std::string{random_instruction_names[i.op]} + "(" + std::to_string(i.shape) + ", " + std::to_string(i.a) + ", " + std::to_string(i.b) + ", " +
-            std::to_string(i.c) + ") ";
+    text += std::string{random_instruction_names[i.op]} + "(" + std::to_string(i.shape) + ", " + std::to_string(i.a) +
+            ", " + std::to_string(i.b) + ", " + std::to_string(i.c) + ") ";
   return text;
 }
 
@@ -49,8 +50,10 @@ class RandomTrace {
     const Shape shapes[] = {x.shape(), y.shape(), Shape{width}, Shape{}};
     const char* const names[] = {"big", "small", "vector", "scalar"};
     for (std::size_t s = 0; s < 4; ++s) {
-      mirrored_.push_back(replica.variable<float>(std::string{"mirrored."} + names[s], shapes[s], Initializer::normal(0, 0.5)));
-      local_.push_back(replica.variable<float>(std::string{"local."} + names[s], shapes[s], Initializer::uniform(-1, 1), {VariableKind::replica_local}));
+      mirrored_.push_back(
+          replica.variable<float>(std::string{"mirrored."} + names[s], shapes[s], Initializer::normal(0, 0.5)));
+      local_.push_back(replica.variable<float>(std::string{"local."} + names[s], shapes[s], Initializer::uniform(-1, 1),
+                                               {VariableKind::replica_local}));
       pool_[s].push_back({mirrored_[s].read(), true});
       pool_[s].push_back({local_[s].read(), false});
     }
@@ -74,7 +77,9 @@ class RandomTrace {
     bool uniform;
   };
 
-  static T tame(T x) { return map([](auto a) { return tanh(a); }, x); }
+  static T tame(T x) {
+    return map([](auto a) { return tanh(a); }, x);
+  }
   Entry pick(std::size_t shape, unsigned index) const { return pool_[shape][index % pool_[shape].size()]; }
   void push(std::size_t shape, T value, bool uniform) { pool_[shape].push_back({value, uniform}); }
 
@@ -83,22 +88,39 @@ class RandomTrace {
     const Entry a = pick(s, i.a), b = pick(s, i.b), r = pick(rows, i.a), v = pick(2, i.b);
     const auto reduction = static_cast<Reduction>(i.c % 4);
     switch (i.op) {
-      case 0: return push(s, map([](auto p, auto q) { return tanh(p * q + 0.25 * p - 0.125); }, a.value, b.value), a.uniform && b.uniform);
-      case 1: return push(rows, tame(r.value * v.value + pick(3, i.c).value), r.uniform && v.uniform && pick(3, i.c).uniform);
-      case 2: return push(2, tame(sum(r.value, {0})), r.uniform);
-      case 3: return push(3, mean(a.value), a.uniform);
-      case 4: return push(2, max(r.value, {0}), r.uniform);
-      case 5: return push(s, tame(normal<float>(replica_, a.value.shape())), false);
-      case 6: return push(s, dropout(a.value, 0.25), false);
-      case 7: return push(s, tame(all_reduce(a.value, reduction)), true);
-      case 8: return push(0, all_gather(pick(1, i.a).value), true);
-      case 9: return reduce_and_scatter(pick(0, i.a).value, reduction);
-      case 10: return push(s, broadcast(a.value, static_cast<int>(i.c) % replica_.count()), true);
-      case 11: return push(s, a.value + static_cast<float>(replica_.id()) * 0.0625f, false);
-      case 12: return push(2, tame(gradient(mean(map([](auto p) { return p * p; }, r.value)), mirrored_start(2))), false);
-      case 13: return push(rows, tame(matmul(r.value, outer(v.value))), r.uniform && v.uniform);
-      case 14: return local_[s].assign(tame(local_[s].read() + a.value));
-      default: return assign_mirrored(s, i.a);
+      case 0:
+        return push(s, map([](auto p, auto q) { return tanh(p * q + 0.25 * p - 0.125); }, a.value, b.value),
+                    a.uniform && b.uniform);
+      case 1:
+        return push(rows, tame(r.value * v.value + pick(3, i.c).value), r.uniform && v.uniform && pick(3, i.c).uniform);
+      case 2:
+        return push(2, tame(sum(r.value, {0})), r.uniform);
+      case 3:
+        return push(3, mean(a.value), a.uniform);
+      case 4:
+        return push(2, max(r.value, {0}), r.uniform);
+      case 5:
+        return push(s, tame(normal<float>(replica_, a.value.shape())), false);
+      case 6:
+        return push(s, dropout(a.value, 0.25), false);
+      case 7:
+        return push(s, tame(all_reduce(a.value, reduction)), true);
+      case 8:
+        return push(0, all_gather(pick(1, i.a).value), true);
+      case 9:
+        return reduce_and_scatter(pick(0, i.a).value, reduction);
+      case 10:
+        return push(s, broadcast(a.value, static_cast<int>(i.c) % replica_.count()), true);
+      case 11:
+        return push(s, a.value + static_cast<float>(replica_.id()) * 0.0625f, false);
+      case 12:
+        return push(2, tame(gradient(mean(map([](auto p) { return p * p; }, r.value)), mirrored_start(2))), false);
+      case 13:
+        return push(rows, tame(matmul(r.value, outer(v.value))), r.uniform && v.uniform);
+      case 14:
+        return local_[s].assign(tame(local_[s].read() + a.value));
+      default:
+        return assign_mirrored(s, i.a);
     }
   }
   // A minimum or maximum that is scattered has no gradient.
@@ -107,7 +129,9 @@ class RandomTrace {
     push(1, tame(reduce_scatter(differentiable ? x : stop_gradient(x), reduction)), false);
   }
   T mirrored_start(std::size_t shape) const { return pool_[shape].front().value; }
-  T outer(T v) const { return map([](auto p, auto q) { return 0.5 * p * q; }, reshape(v, {width, 1}), reshape(v, {1, width})); }
+  T outer(T v) const {
+    return map([](auto p, auto q) { return 0.5 * p * q; }, reshape(v, {width, 1}), reshape(v, {1, width}));
+  }
   // What was made last among the uniform values, or an older one.
   void assign_mirrored(std::size_t shape, unsigned index) {
     std::vector<T> uniform;

@@ -9,7 +9,9 @@
 using namespace replicator;
 
 namespace {
-Deployment parsed(std::initializer_list<const char*> arguments) { return Deployment::from(std::vector<const char*>{arguments}); }
+Deployment parsed(std::initializer_list<const char*> arguments) {
+  return Deployment::from(std::vector<const char*>{arguments});
+}
 std::string error_of(std::initializer_list<const char*> arguments) {
   return test::error_of([&] { parsed(arguments); });
 }
@@ -30,8 +32,8 @@ TEST_CASE("without arguments one replica runs on cpu:0") {
 }
 
 TEST_CASE("every flag is taken, apart from its value or joined to it") {
-  const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx", "--threads-per-device", "2", "--bucket-bytes=64",
-                         "--deadline", "7", "--input-threads=3"});
+  const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx",
+                         "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7", "--input-threads=3"});
   CHECK(d.replicas == 8);
   CHECK(d.devices.size() == 2);
   CHECK(d.seed == 18446744073u);
@@ -70,7 +72,8 @@ TEST_CASE("devices are named one by one, by ranges, or both") {
 
 TEST_CASE("devices that cannot be are refused in a sentence") {
   const auto bad = [](const std::string& item) {
-    return "--devices has \"" + item + "\": name devices as cpu:0, cpu:0-3, cuda:0 or cuda:0x4 (one GPU as four), separated by commas";
+    return "--devices has \"" + item +
+           "\": name devices as cpu:0, cpu:0-3, cuda:0 or cuda:0x4 (one GPU as four), separated by commas";
   };
   CHECK(error_of({"--devices", "gpu:0"}) == bad("gpu:0"));
   CHECK(error_of({"--devices", "cpu"}) == bad("cpu"));
@@ -107,7 +110,7 @@ TEST_CASE("numbers that cannot be are refused in a sentence") {
 TEST_CASE("a flag without its value says so") { CHECK(error_of({"--replicas"}) == "--replicas needs a value"); }
 
 TEST_CASE("the help names every flag") {
-  for (const char* flag : {"--replicas", "--devices", "--serial", "--seed", "--transport", "--threads-per-device", "--bucket-bytes", "--deadline",
-                           "--input-threads"})
+  for (const char* flag : {"--replicas", "--devices", "--serial", "--seed", "--transport", "--threads-per-device",
+                           "--bucket-bytes", "--deadline", "--input-threads"})
     CHECK(Deployment::help().find(flag) != std::string::npos);
 }

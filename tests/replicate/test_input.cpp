@@ -43,9 +43,12 @@ TEST_CASE("components of tuples come as tensors in order, each of its type") {
   Replicator repl{on_devices(2, 1)};
   auto train = repl.replicate(
       [](const InputContext& ctx) {
-        return std::list<std::tuple<Array<float>, Array<std::int32_t>>>(2, {Array<float>{{2}, {1, 2}}, Array<std::int32_t>{{}, {ctx.replica()}}});
+        return std::list<std::tuple<Array<float>, Array<std::int32_t>>>(
+            2, {Array<float>{{2}, {1, 2}}, Array<std::int32_t>{{}, {ctx.replica()}}});
       },
-      [](ReplicaContext&, Tensor<float> x, Tensor<std::int32_t> i) { return std::tuple{i, x * cast<float>(i)}; });
+      [](ReplicaContext&, Tensor<float> x, Tensor<std::int32_t> i) {
+        return std::tuple{i, x * cast<float>(i)};
+      });
   const auto [i, x] = train.step();
   CHECK(i[1].item() == 1);
   CHECK(x[1][1] == 2);
@@ -55,7 +58,11 @@ TEST_CASE("components of tuples come as tensors in order, each of its type") {
 TEST_CASE("all replicas stop together when the first input ends") {
   for (const int devices : {1, 2, 3}) {
     Replicator repl{on_devices(3, devices)};
-    auto train = repl.replicate([](const InputContext& ctx) { return std::vector<Array<float>>(static_cast<std::size_t>(5 - ctx.replica()), number(1)); }, total);
+    auto train = repl.replicate(
+        [](const InputContext& ctx) {
+          return std::vector<Array<float>>(static_cast<std::size_t>(5 - ctx.replica()), number(1));
+        },
+        total);
     int steps = 0;
     for (auto [sum] : train.steps(100)) steps += sum[0].item() == 3;
     CHECK(steps == 3);
@@ -108,8 +115,9 @@ TEST_CASE("an element of another shape is traced and planned anew, and the varia
 TEST_CASE("replicas may have elements of different shapes, as long as they contribute equal ones") {
   for (const int devices : {1, 2, 3}) {
     Replicator repl{on_devices(3, devices)};
-    auto train = repl.replicate([](const InputContext& ctx) { return std::vector<Array<float>>(2, Array<float>{{1 + ctx.replica()}}); },
-                                [](ReplicaContext&, Tensor<float> x) { return all_reduce(sum(x + 1.0f), Reduction::sum); });
+    auto train = repl.replicate(
+        [](const InputContext& ctx) { return std::vector<Array<float>>(2, Array<float>{{1 + ctx.replica()}}); },
+        [](ReplicaContext&, Tensor<float> x) { return all_reduce(sum(x + 1.0f), Reduction::sum); });
     const auto [count] = train.step();
     CHECK(count[2].item() == 1 + 2 + 3);
   }
@@ -141,31 +149,43 @@ TEST_CASE("an error of the input arrives at the step that needs the element, not
 
 TEST_CASE("an input that fails at its first element fails in replicate") {
   Replicator repl{on_devices(1, 1)};
-  CHECK_THROWS_AS(repl.replicate([](const InputContext&) { return data::from_generator([]() -> Array<float> { throw std::out_of_range{"no"}; }); }, total),
+  CHECK_THROWS_AS(repl.replicate(
+                      [](const InputContext&) {
+                        return data::from_generator([]() -> Array<float> { throw std::out_of_range{"no"}; });
+                      },
+                      total),
                   std::out_of_range);
 }
 
 TEST_CASE("an empty input names its replica") {
   Replicator repl{on_devices(3, 2)};
   CHECK(error_of([&] {
-          repl.replicate([](const InputContext& ctx) { return std::vector<Array<float>>(ctx.replica() == 2 ? 0 : 4, number(1)); }, total);
+          repl.replicate(
+              [](const InputContext& ctx) { return std::vector<Array<float>>(ctx.replica() == 2 ? 0 : 4, number(1)); },
+              total);
         }) == "the input of replica 2 is empty: give it at least one element");
 }
 
 TEST_CASE("a batch that the replicas do not divide is refused") {
   Replicator repl{on_devices(3, 1)};
   CHECK(repl.input_context(0).replica_batch(6) == 2);
-  const auto refused = [&](std::int64_t batch) { return error_of([&] { repl.input_context(0).replica_batch(batch); }); };
-  CHECK(refused(7) == "a batch of 7 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
-  CHECK(refused(0) == "a batch of 0 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
-  CHECK(refused(-3) == "a batch of -3 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
+  const auto refused = [&](std::int64_t batch) {
+    return error_of([&] { repl.input_context(0).replica_batch(batch); });
+  };
+  CHECK(refused(7) ==
+        "a batch of 7 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
+  CHECK(refused(0) ==
+        "a batch of 0 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
+  CHECK(refused(-3) ==
+        "a batch of -3 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
 }
 
 TEST_CASE("input functions know their replica, the number of replicas and the seed") {
   Replicator repl{on_devices(2, 2, 99)};
   auto train = repl.replicate(
       [](const InputContext& ctx) {
-        return std::vector<Array<float>>(1, Array<float>{{3}, {1.0f * ctx.replica(), 1.0f * ctx.replicas(), static_cast<float>(ctx.seed())}});
+        return std::vector<Array<float>>(
+            1, Array<float>{{3}, {1.0f * ctx.replica(), 1.0f * ctx.replicas(), static_cast<float>(ctx.seed())}});
       },
       [](ReplicaContext&, Tensor<float> x) { return x; });
   const auto [x] = train.step();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Promise 1: the placement never changes the bits.
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch.hpp>
 
 #include <string>
 #include <tuple>
@@ -65,7 +65,9 @@ Outcome run(const RandomProgram& program, const Deployment& where) {
       return std::tuple{std::move(big), random_rows(2, random)};
     });
   };
-  const auto step_fn = [&](ReplicaContext& replica, Tensor<float> x, Tensor<float> y) { return RandomTrace{replica, x, y}.run(program); };
+  const auto step_fn = [&](ReplicaContext& replica, Tensor<float> x, Tensor<float> y) {
+    return RandomTrace{replica, x, y}.run(program);
+  };
   auto train = repl.replicate(input_fn, step_fn);
   Outcome outcome;
   for (const auto& results : train.steps(steps)) append_bytes(outcome.outputs, results);
@@ -76,8 +78,8 @@ Outcome run(const RandomProgram& program, const Deployment& where) {
 
 RandomProgram draw_program() {
   const auto instruction = rc::gen::map(
-      rc::gen::tuple(rc::gen::inRange(0u, test::random_instructions), rc::gen::inRange(0u, 4u), rc::gen::inRange(0u, 64u), rc::gen::inRange(0u, 64u),
-                     rc::gen::inRange(0u, 64u)),
+      rc::gen::tuple(rc::gen::inRange(0u, test::random_instructions), rc::gen::inRange(0u, 4u),
+                     rc::gen::inRange(0u, 64u), rc::gen::inRange(0u, 64u), rc::gen::inRange(0u, 64u)),
       [](const std::tuple<unsigned, unsigned, unsigned, unsigned, unsigned>& t) {
         return RandomInstruction{std::get<0>(t), std::get<1>(t), std::get<2>(t), std::get<3>(t), std::get<4>(t)};
       });
@@ -85,11 +87,13 @@ RandomProgram draw_program() {
 }
 
 // What differs, or nothing.
-std::string difference(const RandomProgram& program, const Outcome& alone, int replicas, int devices, std::int64_t bucket_bytes) {
+std::string difference(const RandomProgram& program, const Outcome& alone, int replicas, int devices,
+                       std::int64_t bucket_bytes) {
   const auto other = run(program, deployment(replicas, devices, bucket_bytes));
   if (other.digest == alone.digest && other.outputs == alone.outputs) return {};
-  return std::to_string(replicas) + " replicas on " + std::to_string(devices) + " devices, buckets of " + std::to_string(bucket_bytes) + " B: " +
-         (other.outputs == alone.outputs ? "the variables" : "the outputs") + " differ\n" + test::text_of(program) + "\n" + other.explanation;
+  return std::to_string(replicas) + " replicas on " + std::to_string(devices) + " devices, buckets of " +
+         std::to_string(bucket_bytes) + " B: " + (other.outputs == alone.outputs ? "the variables" : "the outputs") +
+         " differ\n" + test::text_of(program) + "\n" + other.explanation;
 }
 
 constexpr std::int64_t bucket_sizes[] = {1, 64, 4 << 20};
@@ -109,7 +113,8 @@ TEST_CASE("any program has the same variables and outputs on any number of devic
   CHECK(holds);
 }
 
-TEST_CASE("the instructions that make graphs differ between replicas, with every collective after them, keep the bits") {
+TEST_CASE(
+    "the instructions that make graphs differ between replicas, with every collective after them, keep the bits") {
   RandomProgram program;
   for (const unsigned op : {11u, 5u, 6u})
     for (unsigned shape = 0; shape < 4; ++shape) program.push_back({op, shape, shape + 1, 0, 0});
@@ -128,6 +133,7 @@ TEST_CASE("the instructions that make graphs differ between replicas, with every
   for (const int replicas : {1, 2, 3, 5, 8}) {
     const auto alone = run(program, deployment(replicas, 1, 4 << 20));
     for (int devices = 1; devices <= replicas; ++devices)
-      for (const auto bucket_bytes : bucket_sizes) CHECK(difference(program, alone, replicas, devices, bucket_bytes) == "");
+      for (const auto bucket_bytes : bucket_sizes)
+        CHECK(difference(program, alone, replicas, devices, bucket_bytes) == "");
   }
 }

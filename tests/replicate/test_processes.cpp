@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs of several processes: results that are whole on each, inputs that end, mistakes, and processes that are killed or stopped.
+// Jobs of several processes: results that are whole on each, inputs that end, mistakes, and processes that are killed
+// or stopped.
 #include <catch2/catch.hpp>
 
 #include <signal.h>
@@ -50,14 +51,16 @@ TEST_CASE("small results are whole and equal on every process, large ones stay w
   const auto results = run_job(3, 5, 1, [](Replicator& repl) {
     auto train = repl.replicate([](const InputContext&) { return numbers(3); },
                                 [](ReplicaContext& replica, Tensor<float> x) {
-                                  return std::tuple{x + static_cast<float>(replica.id()), full<float>(replica, {2000}, static_cast<float>(replica.id())),
+                                  return std::tuple{x + static_cast<float>(replica.id()),
+                                                    full<float>(replica, {2000}, static_cast<float>(replica.id())),
                                                     all_reduce(full<float>(replica, {2000}, 1), Reduction::sum)};
                                 });
     train.step();
     const auto [small, large, total] = train.step();
     std::string text;
     for (const auto& value : small) text += std::to_string(static_cast<int>(value.item())) + " ";
-    text += std::to_string(large.first()) + (large.whole() ? " whole" : " part") + " " + std::to_string(static_cast<int>(large[large.first()][1999]));
+    text += std::to_string(large.first()) + (large.whole() ? " whole" : " part") + " " +
+            std::to_string(static_cast<int>(large[large.first()][1999]));
     return text + " " + std::to_string(static_cast<int>(total[4][1999])) + (total.whole() ? " whole" : " part");
   });
   INFO(test::describe(results));
@@ -80,12 +83,15 @@ TEST_CASE("all processes stop after the same step when one replica's input ends"
 TEST_CASE("processes whose replicas ask for different shapes are told which, before anything moves") {
   const auto results = run_job(2, 2, 1, [](Replicator& repl) {
     repl.replicate([](const InputContext&) { return numbers(2); },
-                   [](ReplicaContext& replica, Tensor<float>) { return all_reduce(full<float>(replica, {2 + replica.id()}, 1), Reduction::sum, {false, "loss"}); });
+                   [](ReplicaContext& replica, Tensor<float>) {
+                     return all_reduce(full<float>(replica, {2 + replica.id()}, 1), Reduction::sum, {false, "loss"});
+                   });
     return std::string{"no error"};
   });
   INFO(test::describe(results));
   for (const auto& result : results) {
-    CHECK_THAT(result.text, Catch::Contains("the processes of this job differ in collective 0: process 1 has all_reduce \"loss\" at test_processes.cpp:"));
+    CHECK_THAT(result.text, Catch::Contains("the processes of this job differ in collective 0: process 1 has "
+                                            "all_reduce \"loss\" at test_processes.cpp:"));
     CHECK_THAT(result.text, Catch::Contains("float32[3]") && Catch::Contains("float32[2]"));
   }
 }
@@ -94,7 +100,8 @@ TEST_CASE("a replica-local variable that begins differently in another process i
   const auto results = run_job(2, 2, 1, [](Replicator& repl) {
     repl.replicate([](const InputContext&) { return numbers(2); },
                    [](ReplicaContext& replica, Tensor<float>) {
-                     replica.variable<float>("s", {}, Initializer::constant(replica.id()), {VariableKind::replica_local});
+                     replica.variable<float>("s", {}, Initializer::constant(replica.id()),
+                                             {VariableKind::replica_local});
                    });
     return std::string{"no error"};
   });
@@ -127,7 +134,9 @@ TEST_CASE("when a process is killed or stopped, the others name it and end withi
               return Array<float>{{}, {1}};
             });
           },
-          [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::sum, {false, "loss"}); });
+          [](ReplicaContext&, Tensor<float> x) {
+            return all_reduce(x, Reduction::sum, {false, "loss"});
+          });
       for (auto step : train.steps(100)) (void)step;
       return std::string{"no error"};
     });

@@ -30,10 +30,13 @@ auto counting(std::int64_t count = -1) {
 }
 const auto endless = [](const InputContext&) { return counting(); };
 
-Variable<float> scalar(ReplicaContext& replica, const char* name, double first, VariableKind kind = VariableKind::mirrored) {
+Variable<float> scalar(ReplicaContext& replica, const char* name, double first,
+                       VariableKind kind = VariableKind::mirrored) {
   return replica.variable<float>(name, {}, Initializer::constant(first), {kind});
 }
-float item(const Replicator& repl, const std::string& name, int local = 0) { return repl.value(name, local).as<float>()[0]; }
+float item(const Replicator& repl, const std::string& name, int local = 0) {
+  return repl.value(name, local).as<float>()[0];
+}
 
 template <class Step>
 std::vector<float> all_values(Step& train, std::int64_t steps) {
@@ -50,8 +53,11 @@ using Values = std::vector<float>;
 TEST_CASE("a result has the value of every replica, in order") {
   for (const int devices : {1, 2, 3}) {
     Replicator repl{on_devices(3, devices)};
-    auto train = repl.replicate([](const InputContext& ctx) { return data::from_generator([ctx] { return Array<float>{{2}, {1.0f * ctx.replica(), 7}}; }); },
-                                [](ReplicaContext&, Tensor<float> x) { return x; });
+    auto train = repl.replicate(
+        [](const InputContext& ctx) {
+          return data::from_generator([ctx] { return Array<float>{{2}, {1.0f * ctx.replica(), 7}}; });
+        },
+        [](ReplicaContext&, Tensor<float> x) { return x; });
     const auto [x] = train.step();
     CHECK(x.replicas() == 3);
     CHECK(x.whole());
@@ -66,9 +72,12 @@ TEST_CASE("values that live on another host are refused with the mend") {
   const PerReplica<Array<float>> part{{Array<float>{{}, {1}}, Array<float>{{}, {2}}}, 4, 8};
   CHECK_FALSE(part.whole());
   CHECK(part[5].item() == 2);
-  const std::string mend = "; results above 4 KiB stay where they were made: all_gather them in the step, or return something smaller";
-  CHECK(error_of([&] { part[3]; }) == "the value of replica 3 is on another host: this one has those of replicas 4 to 5" + mend);
-  CHECK(error_of([&] { mean(part); }) == "the value of replica 0 is on another host: this one has those of replicas 4 to 5" + mend);
+  const std::string mend =
+      "; results above 4 KiB stay where they were made: all_gather them in the step, or return something smaller";
+  CHECK(error_of([&] { part[3]; }) ==
+        "the value of replica 3 is on another host: this one has those of replicas 4 to 5" + mend);
+  CHECK(error_of([&] { mean(part); }) ==
+        "the value of replica 0 is on another host: this one has those of replicas 4 to 5" + mend);
 }
 
 TEST_CASE("results of any size come whole on one host, uniform ones too") {
@@ -92,7 +101,8 @@ TEST_CASE("a result that is another uniform value on every replica is each repli
   for (const int devices : {1, 2, 3}) {
     Replicator repl{on_devices(3, devices)};
     auto train = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float> x) {
-      const auto v = scalar(replica, "v", 1).read(), w = scalar(replica, "w", 2).read(), z = all_reduce(x, Reduction::sum);
+      const auto v = scalar(replica, "v", 1).read(), w = scalar(replica, "w", 2).read(),
+                 z = all_reduce(x, Reduction::sum);
       return std::tuple{replica.id() == 0 ? v : w, replica.id() == 2 ? z : w * 2.0f, v};
     });
     const auto [a, b, c] = train.step();
@@ -226,7 +236,8 @@ TEST_CASE("initial values come from seed and name, not from the order or place o
     Replicator repl{on_devices(2, swapped ? 2 : 1, seed)};
     auto train = repl.replicate(endless, [swapped](ReplicaContext& replica, Tensor<float>) {
       for (const int i : {0, 1})
-        replica.variable<float>((i == 0) == swapped ? "b" : "a", {3}, Initializer::normal(0, 1), {i ? VariableKind::mirrored : VariableKind::replica_local});
+        replica.variable<float>((i == 0) == swapped ? "b" : "a", {3}, Initializer::normal(0, 1),
+                                {i ? VariableKind::mirrored : VariableKind::replica_local});
     });
     std::vector<float> values;
     for (const char* name : {"a", "b"})
@@ -250,7 +261,8 @@ TEST_CASE("values can be looked at and set by name") {
   CHECK(item(repl, "s", 2) == 5);
   CHECK(repl.declaration("s").kind == VariableKind::replica_local);
   CHECK(error_of([&] { repl.value("v"); }) == "there is no variable \"v\"");
-  CHECK(error_of([&] { repl.set("w", Array<float>{{2}}.any()); }) == "\"w\" is float32[], but the value given is float32[2]");
+  CHECK(error_of([&] { repl.set("w", Array<float>{{2}}.any()); }) ==
+        "\"w\" is float32[], but the value given is float32[2]");
 }
 
 TEST_CASE("the digest follows values, and neither devices nor names' order") {
@@ -272,7 +284,9 @@ TEST_CASE("the digest follows values, and neither devices nor names' order") {
 
 TEST_CASE("explain says for each collective where it was asked for and how it is done") {
   Replicator repl{on_devices(4, 2)};
-  auto train = repl.replicate(endless, [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::mean, {false, "loss"}); });
+  auto train = repl.replicate(endless, [](ReplicaContext&, Tensor<float> x) {
+    return all_reduce(x, Reduction::mean, {false, "loss"});
+  });
   const auto text = train.explain();
   CHECK_THAT(text, Catch::Contains("all_reduce \"loss\" at test_steps.cpp:"));
   CHECK_THAT(text, Catch::Contains("4 B; ") || Catch::Contains("64 B; "));

@@ -21,7 +21,8 @@ std::vector<Graph> traced(int replicas, Step step, Shape shape = {4, 2}) {
   graphs.reserve(static_cast<std::size_t>(replicas));
   for (int r = 0; r < replicas; ++r) {
     auto& graph = graphs.emplace_back(r, replicas);
-    const AnyTensor x = graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, shape}}, {}, {}}));
+    const AnyTensor x =
+        graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, shape}}, {}, {}}));
     ReplicaContext context{graph};
     step(context, Tensor<float>{x});
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <vector>
@@ -15,7 +15,8 @@ namespace {
 // One all_reduce of each size, of one dtype, in this order.
 std::vector<Graph> gradients_of_sizes(const std::vector<std::int64_t>& sizes, int replicas = 2) {
   return traced(replicas, [&](ReplicaContext& replica, Tensor<float> x) {
-    for (std::size_t i = 0; i < sizes.size(); ++i) all_reduce(sum(x) + full<float>(replica, {sizes[i]}, static_cast<float>(i)), Reduction::sum);
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      all_reduce(sum(x) + full<float>(replica, {sizes[i]}, static_cast<float>(i)), Reduction::sum);
   });
 }
 
@@ -26,7 +27,9 @@ std::vector<std::vector<std::uint32_t>> members(const Resolution& resolution) {
 }
 using Members = std::vector<std::vector<std::uint32_t>>;
 
-Resolution resolved(const std::vector<Graph>& graphs, std::int64_t bucket_bytes) { return resolve(graphs, {bucket_bytes, {}}); }
+Resolution resolved(const std::vector<Graph>& graphs, std::int64_t bucket_bytes) {
+  return resolve(graphs, {bucket_bytes, {}});
+}
 
 // Every collective is in one place of one bucket, and bucket_of and member_of say which.
 void check_places(const Resolution& resolution) {
@@ -95,7 +98,9 @@ TEST_CASE("what is computed from a collective's result waits for it in another b
   CHECK(found == Members{{0, 2}, {1}});
 }
 
-TEST_CASE("collectives are started in the order in which their contributions are computed, not in which they were asked for") {
+TEST_CASE(
+    "collectives are started in the order in which their contributions are computed, not in which they were asked "
+    "for") {
   const auto graphs = traced(2, [](ReplicaContext&, Tensor<float> x) {
     const auto early = sum(x, {0}), late = sum(x, {1});
     all_reduce(late, Reduction::sum);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <vector>
@@ -12,7 +12,9 @@ using namespace replicator;
 namespace {
 
 bool alive_together(const Lifetime& a, const Lifetime& b) { return a.first <= b.last && b.first <= a.last; }
-bool overlap(std::size_t a, std::size_t a_bytes, std::size_t b, std::size_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; }
+bool overlap(std::size_t a, std::size_t a_bytes, std::size_t b, std::size_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
 
 // The largest number of bytes alive at one time: no layout needs less.
 std::size_t lower_bound(const std::vector<Lifetime>& lifetimes) {
@@ -27,11 +29,12 @@ std::size_t lower_bound(const std::vector<Lifetime>& lifetimes) {
 }
 
 rc::Gen<std::vector<Lifetime>> lifetimes() {
-  return rc::gen::container<std::vector<Lifetime>>(rc::gen::map(
-      rc::gen::tuple(rc::gen::inRange<std::size_t>(0, 1000), rc::gen::inRange<std::uint32_t>(0, 60), rc::gen::inRange<std::uint32_t>(0, 20)),
-      [](const std::tuple<std::size_t, std::uint32_t, std::uint32_t>& t) {
-        return Lifetime{std::get<0>(t), std::get<1>(t), std::get<1>(t) + std::get<2>(t)};
-      }));
+  return rc::gen::container<std::vector<Lifetime>>(
+      rc::gen::map(rc::gen::tuple(rc::gen::inRange<std::size_t>(0, 1000), rc::gen::inRange<std::uint32_t>(0, 60),
+                                  rc::gen::inRange<std::uint32_t>(0, 20)),
+                   [](const std::tuple<std::size_t, std::uint32_t, std::uint32_t>& t) {
+                     return Lifetime{std::get<0>(t), std::get<1>(t), std::get<1>(t) + std::get<2>(t)};
+                   }));
 }
 
 }  // namespace
@@ -46,7 +49,8 @@ TEST_CASE("buffers that are alive at the same time never overlap, all lie inside
       RC_ASSERT(layout.offsets[a] % 64 == 0u);
       RC_ASSERT(layout.offsets[a] + buffers[a].bytes <= layout.bytes);
       for (std::size_t b = 0; b < a; ++b)
-        if (alive_together(buffers[a], buffers[b])) RC_ASSERT_FALSE(overlap(layout.offsets[a], buffers[a].bytes, layout.offsets[b], buffers[b].bytes));
+        if (alive_together(buffers[a], buffers[b]))
+          RC_ASSERT_FALSE(overlap(layout.offsets[a], buffers[a].bytes, layout.offsets[b], buffers[b].bytes));
     }
   }));
 }
@@ -61,10 +65,13 @@ TEST_CASE("memory that is free is taken again") {
 }
 
 TEST_CASE("of two holes the smaller one that fits is taken") {
-  const auto layout = place_in_arena(std::vector<Lifetime>{{256, 0, 1}, {64, 0, 9}, {128, 0, 1}, {64, 0, 9}, {128, 2, 3}, {256, 2, 3}});
+  const auto layout =
+      place_in_arena(std::vector<Lifetime>{{256, 0, 1}, {64, 0, 9}, {128, 0, 1}, {64, 0, 9}, {128, 2, 3}, {256, 2, 3}});
   CHECK(layout.bytes == 512);
   CHECK(layout.offsets[4] == layout.offsets[2]);
   CHECK(layout.offsets[5] == layout.offsets[0]);
 }
 
-TEST_CASE("an empty buffer takes no memory") { CHECK(place_in_arena(std::vector<Lifetime>{{0, 0, 3}, {0, 1, 2}}).bytes == 0); }
+TEST_CASE("an empty buffer takes no memory") {
+  CHECK(place_in_arena(std::vector<Lifetime>{{0, 0, 3}, {0, 1, 2}}).bytes == 0);
+}

@@ -61,7 +61,8 @@ class Programs {
     graphs.reserve(static_cast<std::size_t>(replicas));
     for (int r = 0; r < replicas; ++r) {
       auto& graph = graphs.emplace_back(r, replicas);
-      const AnyTensor x = graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4}}}, {}, {}}));
+      const AnyTensor x =
+          graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4}}}, {}, {}}));
       ReplicaContext context{graph};
       step(context, Tensor<float>{x});
       inputs_.push_back({Array<float>{{4}, {1.0f * r, 1, 2, 3}}.any()});
@@ -75,8 +76,8 @@ class Programs {
       communicators_.push_back(collectives::make_communicator(transport::InProcess{group_, device}, blocks_));
     programs.resize(static_cast<std::size_t>(devices));
     on_all([&](int device) {
-      programs[static_cast<std::size_t>(device)] =
-          plan({resolution, lowered_, variables, *communicators_[static_cast<std::size_t>(device)], device, 0, 0, false});
+      programs[static_cast<std::size_t>(device)] = plan(
+          {resolution, lowered_, variables, *communicators_[static_cast<std::size_t>(device)], device, 0, 0, false});
     });
   }
 
@@ -138,7 +139,8 @@ using Kind = Instruction::Kind;
 
 // Momentum on a mirrored variable, a replica-local mean, a result.
 void training(ReplicaContext& replica, Tensor<float> x) {
-  auto w = replica.variable<float>("w", {4}, Initializer::ones()), v = replica.variable<float>("v", {4}, Initializer::zeros());
+  auto w = replica.variable<float>("w", {4}, Initializer::ones()),
+       v = replica.variable<float>("v", {4}, Initializer::zeros());
   auto s = replica.variable<float>("s", {4}, Initializer::zeros(), {VariableKind::replica_local});
   const auto g = all_reduce(x * w.read(), Reduction::mean);
   const auto velocity = v.read() * 0.5f + g;
@@ -182,7 +184,8 @@ TEST_CASE("a uniform update runs once per device, in place of the variable") {
 
 TEST_CASE("gradients are folded where they are made: one device copies nothing to merge a bucket") {
   Programs programs{4, 1, [](ReplicaContext& replica, Tensor<float> x) {
-                      auto w = replica.variable<float>("w", {4}, Initializer::zeros()), v = replica.variable<float>("v", {4}, Initializer::zeros());
+                      auto w = replica.variable<float>("w", {4}, Initializer::zeros()),
+                           v = replica.variable<float>("v", {4}, Initializer::zeros());
                       const auto g = all_reduce(x * 2.0f, Reduction::sum), h = all_reduce(x * 3.0f, Reduction::sum);
                       w.assign(w.read() + g), v.assign(v.read() + h);
                     }};
@@ -199,13 +202,15 @@ TEST_CASE("every device gets the same mirrored values, and each replica its own"
   Programs programs{5, 3, training};
   programs.run(4);
   for (const int device : {1, 2}) CHECK(programs.variable("w", device) == programs.variable("w", 0));
-  for (int replica = 0; replica < 5; ++replica) CHECK(programs.variable("s", replica) == std::vector<float>{4.0f * static_cast<float>(replica), 4, 8, 12});
+  for (int replica = 0; replica < 5; ++replica)
+    CHECK(programs.variable("s", replica) == std::vector<float>{4.0f * static_cast<float>(replica), 4, 8, 12});
 }
 
 TEST_CASE("replicas with equal graphs share kernels") {
   ExecutableCache cache{1};
   Graph graph{0, 2};
-  const AnyTensor x = graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4}}}, {}, {}}));
+  const AnyTensor x =
+      graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4}}}, {}, {}}));
   graph.results().push_back((Tensor<float>{x} * 2.0f).any().value());
   const auto resolution = resolve(std::vector<Graph>{graph, graph});
   CHECK(resolution.classes.size() == 1);
@@ -217,10 +222,12 @@ TEST_CASE("replicas with equal graphs share kernels") {
 TEST_CASE("a placeholder that was not resolved cannot be run, and says so") {
   ExecutableCache cache{1};
   Graph graph{0, 2};
-  const AnyTensor x = graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4}}}, {}, {}}));
+  const AnyTensor x =
+      graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4}}}, {}, {}}));
   const Location where{std::source_location::current()};
   placeholder_node(x, {CollectiveKind::all_reduce, Reduction::sum}, where, "loss");
   CHECK_THROWS_WITH(lower(GraphClass{graph, {}, {}}, DeviceKind::cpu, cache),
                     "all_reduce \"loss\" at " + where.text() +
-                        " is still a placeholder, which can be looked at and differentiated, but not run: resolve the graphs of all replicas first");
+                        " is still a placeholder, which can be looked at and differentiated, but not run: resolve the "
+                        "graphs of all replicas first");
 }

@@ -12,15 +12,16 @@ using namespace replicator;
 
 namespace {
 
-VariableDeclaration declaration(const std::string& name, Initializer initializer, Shape shape = {1000}, VariableKind kind = VariableKind::mirrored,
-                                DType dtype = DType::float32) {
+VariableDeclaration declaration(const std::string& name, Initializer initializer, Shape shape = {1000},
+                                VariableKind kind = VariableKind::mirrored, DType dtype = DType::float32) {
   return {name, {dtype, shape}, kind, true, std::move(initializer), Location{"train.cpp", 12}};
 }
 std::vector<float> floats(const AnyArray& array) {
   const auto values = array.as<float>();
   return {values.begin(), values.end()};
 }
-std::vector<float> initial(const std::string& name, std::uint64_t seed, Initializer initializer = Initializer::normal(0, 1)) {
+std::vector<float> initial(const std::string& name, std::uint64_t seed,
+                           Initializer initializer = Initializer::normal(0, 1)) {
   return floats(initial_value(declaration(name, std::move(initializer)), seed));
 }
 
@@ -34,7 +35,8 @@ TEST_CASE("first values are a function of seed and name") {
 }
 
 TEST_CASE("first values have the distribution asked for") {
-  const auto normal = initial("w", 3, Initializer::normal(2, 0.5)), uniform = initial("w", 3, Initializer::uniform(-1, 3));
+  const auto normal = initial("w", 3, Initializer::normal(2, 0.5)),
+             uniform = initial("w", 3, Initializer::uniform(-1, 3));
   const auto moments = [](const std::vector<float>& values) {
     double sum = 0, squares = 0;
     for (const double value : values) sum += value, squares += value * value;
@@ -50,9 +52,11 @@ TEST_CASE("first values have the distribution asked for") {
 
 TEST_CASE("a constant, and a value that is given, are taken as they are in every dtype") {
   for (const float value : initial("w", 1, Initializer::constant(3))) CHECK(value == 3);
-  CHECK(initial_value(declaration("n", Initializer::ones(), {2}, VariableKind::mirrored, DType::int64), 0).as<std::int64_t>()[1] == 1);
+  CHECK(initial_value(declaration("n", Initializer::ones(), {2}, VariableKind::mirrored, DType::int64), 0)
+            .as<std::int64_t>()[1] == 1);
   const Array<float> given{{3}, {1, 2, 3}};
-  CHECK(floats(initial_value(declaration("w", Initializer::value(given.any()), {3}), 9)) == std::vector<float>{1, 2, 3});
+  CHECK(floats(initial_value(declaration("w", Initializer::value(given.any()), {3}), 9)) ==
+        std::vector<float>{1, 2, 3});
 }
 
 TEST_CASE("a first value of another type is refused") {
@@ -79,7 +83,8 @@ TEST_CASE("declaring again finds the variable with its value, another type or ki
   store.declare(declaration("w", Initializer::zeros(), {3}));
   CHECK(floats(store.value("w", 0)) == std::vector<float>{1, 2, 3});
   CHECK_THROWS_WITH(store.declare(declaration("w", Initializer::zeros(), {4})),
-                    "the variable \"w\" is mirrored float32[4] at train.cpp:12, but mirrored float32[3] at train.cpp:12: give the two different names or the "
+                    "the variable \"w\" is mirrored float32[4] at train.cpp:12, but mirrored float32[3] at "
+                    "train.cpp:12: give the two different names or the "
                     "same type");
   CHECK_THROWS_WITH(store.declare(declaration("w", Initializer::zeros(), {3}, VariableKind::replica_local)),
                     Catch::Contains("is replica_local float32[3] at train.cpp:12, but mirrored float32[3]"));

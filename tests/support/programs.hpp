@@ -72,7 +72,8 @@ inline std::vector<ProcessResult> run_as_processes(int count, const std::string&
   return run_processes(count, [&](int rank) {
     set_environment(rank, count, port);
     const auto result = run_program(command);
-    if (result.exit_code != 0) throw std::runtime_error{"exit " + std::to_string(result.exit_code) + ": " + result.text};
+    if (result.exit_code != 0)
+      throw std::runtime_error{"exit " + std::to_string(result.exit_code) + ": " + result.text};
     return result.text;
   });
 }
