@@ -57,13 +57,14 @@ void check_places(const Resolution& resolution) {
 TEST_CASE("small all_reduces share a bucket until it is full, in the order in which they are ready") {
   const auto graphs = gradients_of_sizes({16, 16, 16, 16, 16});
   CHECK(members(resolved(graphs, 2 * 64)) == Members{{0, 1}, {2, 3}, {4}});
+  CHECK(members(resolved(graphs, 2 * 64 - 1)) == Members{{0}, {1}, {2}, {3}, {4}});
   CHECK(members(resolved(graphs, 3 * 64)) == Members{{0, 1, 2}, {3, 4}});
   CHECK(members(resolved(graphs, 1 << 20)) == Members{{0, 1, 2, 3, 4}});
   CHECK(members(resolved(graphs, 1)) == Members{{0}, {1}, {2}, {3}, {4}});
 }
 
-TEST_CASE("one that is larger than a bucket has its own") {
-  CHECK(members(resolved(gradients_of_sizes({16, 1000, 16, 16}), 256)) == Members{{0}, {1}, {2, 3}});
+TEST_CASE("one that fills half a bucket or more has its own, and the small ones around it stay together") {
+  CHECK(members(resolved(gradients_of_sizes({16, 1000, 16, 16}), 256)) == Members{{0, 2, 3}, {1}});
 }
 
 TEST_CASE("members begin on cache lines of their own") {

@@ -49,7 +49,7 @@ struct Resolution {
   std::vector<GraphClass> classes;
   std::vector<std::uint32_t> class_of;  // local replica (in the order given) -> class
   std::vector<ResolvedCollective> collectives;
-  std::vector<Bucket> buckets;             // in the order in which they are started
+  std::vector<Bucket> buckets;             // in the order in which their first members are ready
   std::vector<std::uint32_t> bucket_of;    // ordinal -> bucket
   std::vector<std::uint32_t> member_of;    // ordinal -> position in its bucket
 };
