@@ -82,6 +82,7 @@ TEST_CASE("devices that cannot be are refused in a sentence") {
   CHECK(error_of({"--devices", "cpu:3-1"}) == bad("cpu:3-1"));
   CHECK(error_of({"--devices", "cpu:-1"}) == bad("cpu:-1"));
   CHECK(error_of({"--devices", "cpu:0,,cpu:1"}) == bad(""));
+  CHECK(error_of({"--devices", "cpu:0,"}) == bad("cpu:0,"));
   CHECK(error_of({"--devices", "cpu:99999999999"}) == bad("cpu:99999999999"));
   CHECK(error_of({"--devices", "cpu:0-4000000000"}) == bad("cpu:0-4000000000"));
   CHECK(error_of({"--devices", ""}) == "--devices names no device: try cpu:0");

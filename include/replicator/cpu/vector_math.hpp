@@ -285,7 +285,8 @@ template <class T>
 [[gnu::always_inline]] inline float log(float x) {
   const bool tiny = x < 0x1p-126f;
   const float normal = x * choose(tiny, 0x1p25f, 1.0f);
-  const std::int32_t bits = std::bit_cast<std::int32_t>(normal) + (0x3F800000 - 0x3F3504F3);
+  // Unsigned: an infinity or NaN would overflow.
+  const auto bits = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(normal) + (0x3F800000u - 0x3F3504F3u));
   const float k = static_cast<float>((bits >> 23) - 127) - choose(tiny, 25.0f, 0.0f);
   const float f = std::bit_cast<float>((bits & 0x007FFFFF) + 0x3F3504F3) - 1.0f;
   const float s = f / (2.0f + f);

@@ -49,6 +49,7 @@ inline std::vector<DeviceName> parse_devices(std::string_view text) {
   std::vector<DeviceName> devices;
   while (!text.empty()) {
     const auto comma = text.find(',');
+    if (comma + 1 == text.size()) throw bad(text);
     const std::string_view item = text.substr(0, comma);
     text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
     const auto colon = item.find(':');

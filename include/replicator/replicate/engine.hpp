@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,6 +51,8 @@ class Engine {
   // One step. `inputs[r]`: the element of this host's replica r; `has_next[r]`: it has another one.
   virtual StepResults run(CompiledStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const bool> has_next,
                           std::uint64_t number) = 0;
+  // The input of a replica of this host has failed: in a job of several processes nobody may wait for this one.
+  virtual void input_failed(const std::exception_ptr& error) = 0;
   // Per collective: where asked, bytes, schedule and why; then the memory of device 0.
   virtual std::string explain(const CompiledStep& step) const = 0;
 

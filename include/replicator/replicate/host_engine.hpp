@@ -118,6 +118,12 @@ class HostEngine final : public Engine {
     return hash.text();
   }
 
+  void input_failed(const std::exception_ptr& error) override {
+    if (job_.size() == 1 || failure_) return;
+    failure_ = error;
+    release(error);
+  }
+
   std::string explain(const CompiledStep& compiled) const override {
     const auto& step = static_cast<const HostStep&>(compiled);
     std::string text;

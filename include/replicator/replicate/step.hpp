@@ -44,7 +44,10 @@ class StepDriver {
 
   StepResults run() {
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
-    if (input_error_) std::rethrow_exception(input_error_);
+    if (input_error_) {
+      engine_.input_failed(input_error_);
+      std::rethrow_exception(input_error_);
+    }
     auto& step = compiled();
     read_ahead();
     auto results = engine_.run(step, current_, {has_next_.get(), inputs_.size()}, done_);

@@ -18,7 +18,7 @@
 #include <replicator/collectives/resolve.hpp>
 #include <replicator/collectives/tree.hpp>
 #include <replicator/runtime/lowering.hpp>
-#include <replicator/runtime/program.hpp>
+#include <replicator/runtime/program_builder.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
 namespace replicator {
@@ -44,7 +44,7 @@ class Planner {
   explicit Planner(const PlanRequest& request)
       : request_{request}, resolution_{request.resolution}, blocks_{request.communicator.blocks()},
         begin_{blocks_.begin(request.communicator.rank())}, local_{blocks_.count(request.communicator.rank())},
-        fold_{blocks_.replicas(), begin_, begin_ + local_}, support_{support_of(request.kind)} {
+        fold_{blocks_.replicas(), begin_, begin_ + local_}, builder_{support_of(request.kind), request.index} {
     for (int r = 0; r < local_; ++r) program_.replica_ids.push_back(begin_ + r);
   }
 
@@ -56,25 +56,13 @@ class Planner {
     if (blocks_.ranks() > 1) emit_exchange();
     for (std::uint32_t b = 0; b < resolution_.buckets.size(); ++b) wait_for(b);
     emit_updates();
-    share_in_place();
-    place();
-    return std::move(program_);
+    return std::move(builder_).finish();
   }
 
  private:
-  static constexpr std::uint32_t none = ~0u;
+  static constexpr std::uint32_t none = ProgramBuilder::none;
+  using Memory = ProgramBuilder::Memory;
 
-  struct Memory {
-    std::size_t bytes = 0;
-    std::byte* fixed = nullptr;  // null: in the arena
-    bool variable = false;       // the value of a variable at the step's start
-    std::int32_t replica = -1;   // of an input element
-    std::uint32_t element = 0;
-    std::uint32_t first = none, last = 0;  // instructions that touch it
-    std::uint32_t shares = none;           // in place of this buffer
-    std::uint32_t copied = none;           // where the device has a copy of this memory of the host
-    bool in_arena() const { return fixed == nullptr && replica < 0; }
-  };
   struct ClassState {
     std::vector<bool> update_only;            // by lowered node
     std::vector<std::uint32_t> uses;          // of each value
@@ -175,26 +163,6 @@ class Planner {
   std::uint32_t& slot(int c, std::uint32_t value, int r) {
     return lowered(c).values[value].uniform ? classes_[static_cast<std::size_t>(c)].uniform[value] : values_[static_cast<std::size_t>(r)][value];
   }
-  std::uint32_t new_buffer(Memory memory) {
-    buffers_.push_back(memory);
-    return static_cast<std::uint32_t>(buffers_.size() - 1);
-  }
-  std::uint32_t fixed_buffer(std::byte* data, std::size_t bytes) {
-    const auto [found, fresh] = fixed_.try_emplace(data, 0);
-    if (fresh) {
-      Memory memory;
-      memory.bytes = bytes;
-      memory.fixed = data;
-      found->second = new_buffer(memory);
-    }
-    return found->second;
-  }
-  std::uint32_t arena_buffer(std::size_t bytes) {
-    Memory memory;
-    memory.bytes = bytes;
-    return new_buffer(memory);
-  }
-
   void emit(int c, const LoweredNode& node, int r) {
     if (node.executable) return emit_run(c, node, r);
     const auto& what = graph_node(c, node);
@@ -202,21 +170,21 @@ class Planner {
     auto& buffer = slot(c, node.outputs[0], r);
     const auto bytes = lowered(c).values[node.outputs[0]].bytes;
     if (const auto* input = what.get<Input>()) buffer = input_buffer(*input, r, bytes);
-    else if (const auto* constant = what.get<Constant>()) buffer = fixed_buffer(const_cast<std::byte*>(constant->array->data()), bytes);
+    else if (const auto* constant = what.get<Constant>()) buffer = builder_.fixed_buffer(const_cast<std::byte*>(constant->array->data()), bytes);
     else if (const auto* read = what.get<Read>()) {
-      buffer = fixed_buffer(variable_data(c, read->variable, r), bytes);
-      buffers_[buffer].variable = true;
+      buffer = builder_.fixed_buffer(variable_data(c, read->variable, r), bytes);
+      builder_.memory(buffer).variable = true;
     }
   }
   std::uint32_t input_buffer(const Input& input, int r, std::size_t bytes) {
-    if (input.source == Input::Source::step) return fixed_buffer(reinterpret_cast<std::byte*>(program_.step.get()), bytes);
+    if (input.source == Input::Source::step) return builder_.fixed_buffer(reinterpret_cast<std::byte*>(program_.step.get()), bytes);
     if (input.source == Input::Source::replica_id)
-      return fixed_buffer(reinterpret_cast<std::byte*>(&program_.replica_ids[static_cast<std::size_t>(r)]), bytes);
+      return builder_.fixed_buffer(reinterpret_cast<std::byte*>(&program_.replica_ids[static_cast<std::size_t>(r)]), bytes);
     Memory memory;
     memory.bytes = bytes;
     memory.replica = r;
     memory.element = input.index;
-    return new_buffer(memory);
+    return builder_.new_buffer(memory);
   }
   std::byte* variable_data(int c, std::uint32_t variable, int r) {
     const auto& declaration = source(c).graph.variables()[variable];
@@ -230,19 +198,6 @@ class Planner {
     else assignments_.push_back({variable_data(c, variable, r), slot(c, node.inputs[0], r), bytes});
   }
 
-  // Appends an instruction on these buffers; waits for collectives that it reads.
-  Instruction& append(Instruction instruction, const std::vector<std::uint32_t>& buffers) {
-    instruction.pointers = static_cast<std::uint32_t>(operands_.size());
-    const auto position = static_cast<std::uint32_t>(program_.code.size());
-    for (const auto buffer : buffers) {
-      operands_.push_back(buffer);
-      auto& memory = buffers_[buffer];
-      memory.first = std::min(memory.first, position);
-      memory.last = std::max(memory.last, position);
-    }
-    program_.code.push_back(instruction);
-    return program_.code.back();
-  }
   void wait_for_value(int c, std::uint32_t value) {
     const auto bucket = classes_[static_cast<std::size_t>(c)].from_bucket[value];
     if (bucket != none) wait_for(bucket);
@@ -250,10 +205,7 @@ class Planner {
   void wait_for(std::uint32_t bucket) {
     if (waited_[bucket]) return;
     waited_[bucket] = true;
-    Instruction wait;
-    wait.kind = Instruction::Kind::wait;
-    wait.collective = bucket;
-    append(wait, {});
+    builder_.append_collective(Instruction::Kind::wait, bucket);
   }
 
   void emit_run(int c, const LoweredNode& node, int r) {
@@ -266,25 +218,14 @@ class Planner {
     std::vector<std::uint32_t> operands;
     for (const auto input : node.inputs) {
       wait_for_value(c, input);
-      operands.push_back(on_device(slot(c, input, r)));
+      operands.push_back(builder_.on_device(slot(c, input, r)));
     }
     for (const auto output : node.outputs) {
-      slot(c, output, r) = arena_buffer(lowered(c).values[output].bytes);
+      slot(c, output, r) = builder_.arena_buffer(lowered(c).values[output].bytes);
       operands.push_back(slot(c, output, r));
     }
-    append(run, operands);
+    builder_.append(run, operands);
     program_.scratch_bytes = std::max(program_.scratch_bytes, node.executable->scratch_bytes);
-  }
-  // A buffer that kernels can read. Memory of the host does not change while a step reads it, so one copy will do.
-  std::uint32_t on_device(std::uint32_t buffer) {
-    if (support_.runs_on_host() || buffers_[buffer].in_arena()) return buffer;
-    if (buffers_[buffer].copied == none) {
-      const auto bytes = buffers_[buffer].bytes;
-      const auto made = arena_buffer(bytes);
-      buffers_[buffer].copied = made;
-      copy(buffer, made, bytes);
-    }
-    return buffers_[buffer].copied;
   }
   // Another class has computed the same already.
   bool reuse_uniform(int c, const LoweredNode& node) {
@@ -313,35 +254,26 @@ class Planner {
       contribute_to(c, input, r, program_.collectives[bucket].collective->input(r));
     if (++leaves_[bucket] == resolution_.buckets[bucket].members.size() * static_cast<std::size_t>(local_)) {
       send_partials(bucket);
-      Instruction start;
-      start.kind = Instruction::Kind::start;
-      start.collective = bucket;
-      append(start, {});
+      builder_.append_collective(Instruction::Kind::start, bucket);
     }
     bind_output(c, node, placeholder, bucket, offset, r);
   }
   // Can this replica's value live where the collective wants it? Only if nobody else looks at it.
   bool movable(int c, std::uint32_t value, int r) {
-    return !lowered(c).values[value].uniform && classes_[static_cast<std::size_t>(c)].uses[value] == 1 && buffers_[slot(c, value, r)].in_arena();
-  }
-  void copy(std::uint32_t from, std::uint32_t to, std::size_t bytes) {
-    Instruction copy;
-    copy.kind = Instruction::Kind::copy;
-    copy.bytes = bytes;
-    append(copy, {from, to});
+    return !lowered(c).values[value].uniform && classes_[static_cast<std::size_t>(c)].uses[value] == 1 && builder_.memory(slot(c, value, r)).in_arena();
   }
   void contribute_to(int c, std::uint32_t value, int r, std::byte* destination) {
     const auto buffer = slot(c, value, r);
-    if (support_.runs_on_host() && movable(c, value, r)) buffers_[buffer].fixed = destination;
-    else copy(buffer, fixed_buffer(destination, buffers_[buffer].bytes), buffers_[buffer].bytes);
+    if (builder_.support().runs_on_host() && movable(c, value, r)) builder_.memory(buffer).fixed = destination;
+    else builder_.copy(buffer, builder_.fixed_buffer(destination, builder_.memory(buffer).bytes), builder_.memory(buffer).bytes);
   }
   void contribute_leaf(int c, const Placeholder& placeholder, std::uint32_t bucket, std::size_t offset, std::uint32_t value, int r) {
     const auto& leaf = fold_.leaves()[static_cast<std::size_t>(r)];
     // A device with memory of its own folds there and sends the partials when they are whole.
-    const auto partials = support_.runs_on_host() ? static_cast<int>(fold_.partials().size()) : 0;
+    const auto partials = builder_.support().runs_on_host() ? static_cast<int>(fold_.partials().size()) : 0;
     const auto bytes = lowered(c).values[value].bytes;
     const auto where = [&](int buffer) -> std::uint32_t {
-      if (buffer < partials) return fixed_buffer(program_.collectives[bucket].collective->input(buffer) + offset, bytes);
+      if (buffer < partials) return builder_.fixed_buffer(program_.collectives[bucket].collective->input(buffer) + offset, bytes);
       return temporaries_.at({placeholder.ordinal, buffer});
     };
     if (leaf.buffer < partials) {
@@ -349,8 +281,8 @@ class Planner {
     } else if (movable(c, value, r)) {
       temporaries_[{placeholder.ordinal, leaf.buffer}] = slot(c, value, r);
     } else {
-      const auto temporary = arena_buffer(bytes);
-      copy(slot(c, value, r), temporary, bytes);
+      const auto temporary = builder_.arena_buffer(bytes);
+      builder_.copy(slot(c, value, r), temporary, bytes);
       temporaries_[{placeholder.ordinal, leaf.buffer}] = temporary;
     }
     const auto& type = resolution_.collectives[placeholder.ordinal].type;
@@ -361,19 +293,19 @@ class Planner {
       fold.reduction = placeholder.reduction;
       fold.elements = type.shape.elements();
       fold.collective = bucket;
-      append(fold, {where(step.into), where(step.from)});
+      builder_.append(fold, {where(step.into), where(step.from)});
     }
   }
   void send_partials(std::uint32_t bucket) {
     const auto kind = resolution_.collectives[resolution_.buckets[bucket].members[0]].what.kind;
-    if (support_.runs_on_host() || (kind != CollectiveKind::all_reduce && kind != CollectiveKind::reduce_scatter)) return;
+    if (builder_.support().runs_on_host() || (kind != CollectiveKind::all_reduce && kind != CollectiveKind::reduce_scatter)) return;
     auto& collective = *program_.collectives[bucket].collective;
     for (std::size_t m = 0; m < resolution_.buckets[bucket].members.size(); ++m) {
       const auto ordinal = resolution_.buckets[bucket].members[m];
       const auto& type = resolution_.collectives[ordinal].type;
       const auto offset = static_cast<std::size_t>(resolution_.buckets[bucket].offsets[m]) * size_of(type.dtype);
       for (int p = 0; p < static_cast<int>(fold_.partials().size()); ++p)
-        copy(temporaries_.at({ordinal, p}), fixed_buffer(collective.input(p) + offset, type.bytes()), type.bytes());
+        builder_.copy(temporaries_.at({ordinal, p}), builder_.fixed_buffer(collective.input(p) + offset, type.bytes()), type.bytes());
     }
   }
   void bind_output(int c, const LoweredNode& node, const Placeholder& placeholder, std::uint32_t bucket, std::size_t offset, int r) {
@@ -382,7 +314,7 @@ class Planner {
     std::byte* output = program_.collectives[bucket].collective->output() + offset;
     if (placeholder.kind == CollectiveKind::reduce_scatter) output += static_cast<std::size_t>(r) * bytes;
     classes_[static_cast<std::size_t>(c)].from_bucket[value] = bucket;
-    slot(c, value, r) = fixed_buffer(output, bytes);
+    slot(c, value, r) = builder_.fixed_buffer(output, bytes);
   }
 
   void emit_results() {
@@ -400,7 +332,7 @@ class Planner {
     const auto value = lowered(c).results[k];
     wait_for_value(c, value);
     auto& array = program_.results[k].emplace_back(source(c).graph.type(source(c).graph.results()[k]));
-    copy(slot(c, value, r), fixed_buffer(array.data(), array.size_bytes()), array.size_bytes());
+    builder_.copy(slot(c, value, r), builder_.fixed_buffer(array.data(), array.size_bytes()), array.size_bytes());
   }
 
   // Each replica's small results, and whether it has input for the next step, go to all hosts. On one host it only makes sure
@@ -424,17 +356,14 @@ class Planner {
     auto& gather = *program_.collectives.back().collective;
     for (int r = 0; r < local_; ++r) {
       auto* flag = reinterpret_cast<std::byte*>(&exchange.has_next[static_cast<std::size_t>(r)]);
-      copy(fixed_buffer(flag, sizeof(std::uint64_t)), fixed_buffer(gather.input(r), sizeof(std::uint64_t)), sizeof(std::uint64_t));
+      builder_.copy(builder_.fixed_buffer(flag, sizeof(std::uint64_t)), builder_.fixed_buffer(gather.input(r), sizeof(std::uint64_t)), sizeof(std::uint64_t));
       for (std::size_t k = 0; k < program_.results.size(); ++k) {
         if (!exchange.offsets[k]) continue;
         auto& array = program_.results[k][static_cast<std::size_t>(r)];
-        copy(fixed_buffer(array.data(), array.size_bytes()), fixed_buffer(gather.input(r) + exchange.offsets[k], array.size_bytes()), array.size_bytes());
+        builder_.copy(builder_.fixed_buffer(array.data(), array.size_bytes()), builder_.fixed_buffer(gather.input(r) + exchange.offsets[k], array.size_bytes()), array.size_bytes());
       }
     }
-    Instruction start;
-    start.kind = Instruction::Kind::start;
-    start.collective = exchange.collective;
-    append(start, {});
+    builder_.append_collective(Instruction::Kind::start, exchange.collective);
     waited_.push_back(false);
     wait_for(exchange.collective);
   }
@@ -450,8 +379,8 @@ class Planner {
     note_mirrored_assignments(false);
     std::vector<Assignment> copies;
     for (const auto& assignment : assignments_)
-      if (!update_in_place(assignment)) copies.push_back(assignment);
-    for (const auto& assignment : copies) copy(assignment.buffer, fixed_buffer(assignment.to, assignment.bytes), assignment.bytes);
+      if (!builder_.write_in_place(assignment.buffer, assignment.to, updates_begin_)) copies.push_back(assignment);
+    for (const auto& assignment : copies) builder_.copy(assignment.buffer, builder_.fixed_buffer(assignment.to, assignment.bytes), assignment.bytes);
   }
   // Those of values that are there already, then those of the updates' own.
   void note_mirrored_assignments(bool only_those_there) {
@@ -462,87 +391,11 @@ class Planner {
     }
   }
   void set_aside(std::uint32_t& buffer, std::size_t bytes) {
-    if (!buffers_[buffer].variable) return;
-    const auto aside = arena_buffer(bytes);
-    copy(buffer, aside, bytes);
+    if (!builder_.memory(buffer).variable) return;
+    const auto aside = builder_.arena_buffer(bytes);
+    builder_.copy(buffer, aside, bytes);
     buffer = aside;
   }
-  // The update may write the variable itself if nobody reads the old value later, and the kernel allows it.
-  bool update_in_place(const Assignment& assignment) {
-    auto& memory = buffers_[assignment.buffer];
-    if (!support_.runs_on_host() || !memory.in_arena() || memory.first == none) return false;
-    const auto position = memory.first;
-    const auto& made_by = program_.code[position];
-    if (made_by.kind != Instruction::Kind::run || made_by.replica >= 0 || position < updates_begin_) return false;
-    const auto old = fixed_.find(assignment.to);
-    if (old != fixed_.end()) {
-      const auto& variable = buffers_[old->second];
-      if (variable.last > position && variable.first != none) return false;
-      if (variable.last == position && !runs_in_place(made_by, assignment.buffer, old->second)) return false;
-    }
-    memory.fixed = assignment.to;
-    return true;
-  }
-  bool runs_in_place(const Instruction& run, std::uint32_t output, std::uint32_t input) const {
-    const auto& allowed = run.executable->in_place;
-    for (std::size_t o = 0; o < run.executable->output_layouts.size(); ++o)
-      if (operands_[run.pointers + run.inputs + o] == output)
-        return o < allowed.size() && allowed[o] >= 0 && operands_[run.pointers + static_cast<std::uint32_t>(allowed[o])] == input && !reads_twice(run, input);
-    return false;
-  }
-
-  // An output takes the arena memory of an input that dies here.
-  void share_in_place() {
-    for (std::uint32_t position = 0; position < program_.code.size(); ++position) {
-      const auto& run = program_.code[position];
-      if (run.kind != Instruction::Kind::run) continue;
-      for (std::size_t o = 0; o < run.executable->in_place.size(); ++o) {
-        const auto i = run.executable->in_place[o];
-        if (i < 0) continue;
-        auto& output = buffers_[operands_[run.pointers + run.inputs + o]];
-        const auto input = owner(operands_[run.pointers + static_cast<std::uint32_t>(i)]);
-        if (reads_twice(run, input)) continue;
-        auto& source = buffers_[input];
-        if (!output.in_arena() || !source.in_arena() || source.last != position || output.first != position || output.bytes != source.bytes) continue;
-        output.shares = input;
-        source.last = std::max(source.last, output.last);
-      }
-    }
-  }
-  // A kernel may write in place of an input only if no other input is the same memory.
-  bool reads_twice(const Instruction& run, std::uint32_t buffer) const {
-    int reads = 0;
-    for (std::uint32_t i = 0; i < run.inputs; ++i) reads += owner(operands_[run.pointers + i]) == buffer;
-    return reads > 1;
-  }
-  std::uint32_t owner(std::uint32_t buffer) const {
-    while (buffers_[buffer].shares != none) buffer = buffers_[buffer].shares;
-    return buffer;
-  }
-
-  void place() {
-    std::vector<Lifetime> lifetimes;
-    std::vector<std::uint32_t> index(buffers_.size(), none);
-    for (std::uint32_t b = 0; b < buffers_.size(); ++b) {
-      const auto& memory = buffers_[b];
-      if (!memory.in_arena() || memory.shares != none || memory.first == none) continue;
-      index[b] = static_cast<std::uint32_t>(lifetimes.size());
-      lifetimes.push_back({memory.bytes, memory.first, memory.last});
-    }
-    const auto layout = place_in_arena(lifetimes);
-    program_.arena_bytes = layout.bytes;
-    program_.arena = Arena{support_, request_.index, layout.bytes + program_.scratch_bytes};
-    program_.queue = Queue{support_, request_.index};
-    program_.scratch = program_.arena.data() + layout.bytes;
-    for (const auto operand : operands_) {
-      const auto b = owner(operand);
-      const auto& memory = buffers_[b];
-      if (memory.replica >= 0)
-        program_.patches.push_back({static_cast<std::uint32_t>(program_.pointers.size()), static_cast<std::uint32_t>(memory.replica), memory.element});
-      program_.pointers.push_back(memory.fixed ? memory.fixed : memory.replica >= 0 ? nullptr : program_.arena.data() + layout.offsets[index[b]]);
-    }
-  }
-
   struct PendingAssignment {
     int class_index;
     std::uint32_t value;
@@ -555,11 +408,8 @@ class Planner {
   int begin_;  // this device's first replica
   int local_;  // how many it has
   collectives::LocalFold fold_;
-  const DeviceSupport& support_;
-  Program program_;
-  std::vector<Memory> buffers_;
-  std::vector<std::uint32_t> operands_;  // buffers, parallel to Program::pointers
-  std::map<std::byte*, std::uint32_t> fixed_;
+  ProgramBuilder builder_;
+  Program& program_ = builder_.program();
   std::vector<ClassState> classes_;
   std::vector<int> used_classes_;
   std::vector<std::vector<std::uint32_t>> values_;  // [replica][value] -> buffer, of varying values

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program under construction: instructions on numbered buffers, whose lifetimes decide where they lie.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/device_support.hpp>
+#include <replicator/runtime/program.hpp>
+
+namespace replicator {
+
+class ProgramBuilder {
+ public:
+  static constexpr std::uint32_t none = ~0u;
+
+  // What a buffer is.
+  struct Memory {
+    std::size_t bytes = 0;
+    std::byte* fixed = nullptr;  // null: in the arena
+    bool variable = false;       // the value of a variable at the step's start
+    std::int32_t replica = -1;   // of an input element
+    std::uint32_t element = 0;
+    std::uint32_t first = none, last = 0;  // instructions that touch it
+    std::uint32_t shares = none;           // in place of this buffer
+    std::uint32_t copied = none;           // where the device has a copy of this memory of the host
+    bool in_arena() const { return fixed == nullptr && replica < 0; }
+  };
+
+  // For device `index` of its kind.
+  ProgramBuilder(const DeviceSupport& support, int index) : support_{support}, index_{index} {}
+
+  const DeviceSupport& support() const { return support_; }
+  Program& program() { return program_; }
+  Memory& memory(std::uint32_t buffer) { return buffers_[buffer]; }
+
+  std::uint32_t new_buffer(Memory memory) {
+    buffers_.push_back(memory);
+    return static_cast<std::uint32_t>(buffers_.size() - 1);
+  }
+  // Memory that is there already; asked twice, the same buffer.
+  std::uint32_t fixed_buffer(std::byte* data, std::size_t bytes) {
+    const auto [found, fresh] = fixed_.try_emplace(data, 0);
+    if (fresh) {
+      Memory memory;
+      memory.bytes = bytes;
+      memory.fixed = data;
+      found->second = new_buffer(memory);
+    }
+    return found->second;
+  }
+  std::uint32_t arena_buffer(std::size_t bytes) {
+    Memory memory;
+    memory.bytes = bytes;
+    return new_buffer(memory);
+  }
+
+
+  // Appends an instruction on these buffers.
+  void append(Instruction instruction, const std::vector<std::uint32_t>& buffers) {
+    instruction.pointers = static_cast<std::uint32_t>(operands_.size());
+    const auto position = static_cast<std::uint32_t>(program_.code.size());
+    for (const auto buffer : buffers) {
+      operands_.push_back(buffer);
+      auto& memory = buffers_[buffer];
+      memory.first = std::min(memory.first, position);
+      memory.last = std::max(memory.last, position);
+    }
+    program_.code.push_back(instruction);
+  }
+  void copy(std::uint32_t from, std::uint32_t to, std::size_t bytes) {
+    Instruction copy;
+    copy.kind = Instruction::Kind::copy;
+    copy.bytes = bytes;
+    append(copy, {from, to});
+  }
+  // Appends the start of a collective, or the wait for it.
+  void append_collective(Instruction::Kind kind, std::uint32_t collective) {
+    Instruction instruction;
+    instruction.kind = kind;
+    instruction.collective = collective;
+    append(instruction, {});
+  }
+  // A buffer that kernels can read. Memory of the host does not change while a step reads it, so one copy will do.
+  std::uint32_t on_device(std::uint32_t buffer) {
+    if (support_.runs_on_host() || buffers_[buffer].in_arena()) return buffer;
+    if (buffers_[buffer].copied == none) {
+      const auto bytes = buffers_[buffer].bytes;
+      const auto made = arena_buffer(bytes);
+      buffers_[buffer].copied = made;
+      copy(buffer, made, bytes);
+    }
+    return buffers_[buffer].copied;
+  }
+  // Lets the kernel that makes `buffer`, at or behind instruction `since`, write straight to `to`: if nobody reads the old
+  // value there later, and the kernel allows it.
+  bool write_in_place(std::uint32_t buffer, std::byte* to, std::uint32_t since) {
+    auto& memory = buffers_[buffer];
+    if (!support_.runs_on_host() || !memory.in_arena() || memory.first == none) return false;
+    const auto position = memory.first;
+    const auto& made_by = program_.code[position];
+    if (made_by.kind != Instruction::Kind::run || made_by.replica >= 0 || position < since) return false;
+    const auto old = fixed_.find(to);
+    if (old != fixed_.end()) {
+      const auto& variable = buffers_[old->second];
+      if (variable.last > position && variable.first != none) return false;
+      if (variable.last == position && !runs_in_place(made_by, buffer, old->second)) return false;
+    }
+    memory.fixed = to;
+    return true;
+  }
+  // Gives every buffer its place. The builder is empty afterwards.
+  Program finish() && {
+    share_in_place();
+    place();
+    return std::move(program_);
+  }
+
+ private:
+  bool runs_in_place(const Instruction& run, std::uint32_t output, std::uint32_t input) const {
+    const auto& allowed = run.executable->in_place;
+    for (std::size_t o = 0; o < run.executable->output_layouts.size(); ++o)
+      if (operands_[run.pointers + run.inputs + o] == output)
+        return o < allowed.size() && allowed[o] >= 0 && operands_[run.pointers + static_cast<std::uint32_t>(allowed[o])] == input && !reads_twice(run, input);
+    return false;
+  }
+
+  // An output takes the arena memory of an input that dies here.
+  void share_in_place() {
+    for (std::uint32_t position = 0; position < program_.code.size(); ++position) {
+      const auto& run = program_.code[position];
+      if (run.kind != Instruction::Kind::run) continue;
+      for (std::size_t o = 0; o < run.executable->in_place.size(); ++o) {
+        const auto i = run.executable->in_place[o];
+        if (i < 0) continue;
+        auto& output = buffers_[operands_[run.pointers + run.inputs + o]];
+        const auto input = owner(operands_[run.pointers + static_cast<std::uint32_t>(i)]);
+        if (reads_twice(run, input)) continue;
+        auto& source = buffers_[input];
+        if (!output.in_arena() || !source.in_arena() || source.last != position || output.first != position || output.bytes != source.bytes) continue;
+        output.shares = input;
+        source.last = std::max(source.last, output.last);
+      }
+    }
+  }
+  // A kernel may write in place of an input only if no other input is the same memory.
+  bool reads_twice(const Instruction& run, std::uint32_t buffer) const {
+    int reads = 0;
+    for (std::uint32_t i = 0; i < run.inputs; ++i) reads += owner(operands_[run.pointers + i]) == buffer;
+    return reads > 1;
+  }
+  std::uint32_t owner(std::uint32_t buffer) const {
+    while (buffers_[buffer].shares != none) buffer = buffers_[buffer].shares;
+    return buffer;
+  }
+
+  void place() {
+    std::vector<Lifetime> lifetimes;
+    std::vector<std::uint32_t> index(buffers_.size(), none);
+    for (std::uint32_t b = 0; b < buffers_.size(); ++b) {
+      const auto& memory = buffers_[b];
+      if (!memory.in_arena() || memory.shares != none || memory.first == none) continue;
+      index[b] = static_cast<std::uint32_t>(lifetimes.size());
+      lifetimes.push_back({memory.bytes, memory.first, memory.last});
+    }
+    const auto layout = place_in_arena(lifetimes);
+    program_.arena_bytes = layout.bytes;
+    program_.arena = Arena{support_, index_, layout.bytes + program_.scratch_bytes};
+    program_.queue = Queue{support_, index_};
+    program_.scratch = program_.arena.data() + layout.bytes;
+    for (const auto operand : operands_) {
+      const auto b = owner(operand);
+      const auto& memory = buffers_[b];
+      if (memory.replica >= 0)
+        program_.patches.push_back({static_cast<std::uint32_t>(program_.pointers.size()), static_cast<std::uint32_t>(memory.replica), memory.element});
+      program_.pointers.push_back(memory.fixed ? memory.fixed : memory.replica >= 0 ? nullptr : program_.arena.data() + layout.offsets[index[b]]);
+    }
+  }
+
+  const DeviceSupport& support_;
+  int index_;
+  Program program_;
+  std::vector<Memory> buffers_;
+  std::vector<std::uint32_t> operands_;  // buffers, parallel to Program::pointers
+  std::map<std::byte*, std::uint32_t> fixed_;
+};
+
+}  // namespace replicator

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// ResNet-18 on JPEG files: one sha256 of all weights wherever its replicas are.
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <unistd.h>
+
+#include <replicator/data/synthetic.hpp>
+
+#include "../support/programs.hpp"
+
+using namespace replicator;
+
+namespace {
+
+// 32 pictures of two classes in a folder of the test's own.
+struct Pictures {
+  std::filesystem::path folder = std::filesystem::temp_directory_path() / ("replicator_resnet50_" + std::to_string(::getpid()));
+  Pictures() { data::write_synthetic(folder.string(), {.classes = 2, .train = 32, .val = 2, .size = 32, .seed = 1}); }
+  Pictures(const Pictures&) = delete;
+  Pictures& operator=(const Pictures&) = delete;
+  ~Pictures() { std::filesystem::remove_all(folder); }
+};
+
+std::string command(const Pictures& pictures, const std::string& flags) {
+  const char* examples = std::getenv("REPLICATOR_EXAMPLES");
+  if (!examples) throw std::runtime_error{"REPLICATOR_EXAMPLES is not set: run this by ctest"};
+  return std::string{examples} + "/resnet50 --depth 18 --image-size 32 --replicas 8 --global-batch 16 --steps 2 --seed 7 --data " +
+         (pictures.folder / "train").string() + " " + flags;
+}
+
+std::string weights(const Pictures& pictures, const std::string& flags) {
+  const auto result = test::run_program(command(pictures, flags));
+  INFO(flags + "\n" + result.text);
+  CHECK(result.exit_code == 0);
+  const auto found = test::line_of(result.text, "weights sha256: ");
+  CHECK(found.size() == 64);
+  return found;
+}
+
+void check_processes(const Pictures& pictures, int count, const std::string& flags, const std::string& expected) {
+  const auto results = test::run_as_processes(count, command(pictures, flags));
+  INFO(flags + "\n" + test::describe(results));
+  for (const auto& result : results) CHECK(result.exit_code == 0);
+  CHECK(test::line_of(results[0].text, "weights sha256: ") == expected);
+}
+
+}  // namespace
+
+TEST_CASE("resnet50 prints one sha256 for devices, processes and buckets of any number and size") {
+  const Pictures pictures;
+  const auto serial = weights(pictures, "--serial");
+  for (const char* devices : {"cpu:0-1", "cpu:0-4 --bucket-bytes 1", "cpu:0-7 --bucket-bytes 100000"})
+    CHECK(weights(pictures, std::string{"--devices "} + devices) == serial);
+  for (const int count : {2, 3}) check_processes(pictures, count, "--devices cpu:0", serial);
+  CHECK(weights(pictures, "--serial --seed 8") != serial);
+}
+
+TEST_CASE("resnet50 with batch norm over all replicas prints one sha256 too") {
+  const Pictures pictures;
+  const std::string across = "--cross-replica-batch-norm ";
+  const auto serial = weights(pictures, across + "--serial");
+  CHECK(weights(pictures, across + "--devices cpu:0-2") == serial);
+  check_processes(pictures, 2, across + "--devices cpu:0", serial);
+  CHECK(weights(pictures, "--serial") != serial);
+}
+
+TEST_CASE("resnet50 names a damaged picture and an empty folder, and exits with 1") {
+  const Pictures pictures;
+  const auto file = std::filesystem::directory_iterator{std::filesystem::directory_iterator{pictures.folder / "train"}->path()}->path();
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+  const auto damaged = test::run_program(command(pictures, "--serial"));
+  CHECK(damaged.exit_code == 1);
+  CHECK_THAT(damaged.text, Catch::Contains(file.filename().string()));
+  std::filesystem::remove_all(pictures.folder / "train");
+  std::filesystem::create_directory(pictures.folder / "train");
+  const auto empty = test::run_program(command(pictures, "--serial"));
+  CHECK(empty.exit_code == 1);
+  CHECK_THAT(empty.text, Catch::Contains("train"));
+}
