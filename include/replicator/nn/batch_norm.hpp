@@ -5,6 +5,7 @@
 #include <source_location>
 #include <string_view>
 
+#include <replicator/nn/cross_replica_moments.hpp>
 #include <replicator/ops/normalisation.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
