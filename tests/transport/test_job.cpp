@@ -227,7 +227,11 @@ TEST_CASE("who was stopped for too long finds the verdict of the others when it 
       3,
       [&](Job& job) {
         job.barrier();
-        if (job.rank() == victim) stop_for(std::chrono::milliseconds{1200});
+        if (job.rank() == victim) {
+          // Process 0 passes the barrier before it has told the others.
+          std::this_thread::sleep_for(std::chrono::milliseconds{200});
+          stop_for(std::chrono::milliseconds{1200});
+        }
         const auto sentence = await_failure(job);
         if (job.rank() != victim) std::this_thread::sleep_for(std::chrono::milliseconds{800});
         return sentence;
