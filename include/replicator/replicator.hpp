@@ -23,6 +23,8 @@
 #if __has_include(<replicator/with/jpeg.hpp>)
 #include <replicator/with/jpeg.hpp>
 #endif
-#if !__has_include(<replicator/with/compiled.hpp>)
+#if __has_include(<replicator/with/compiled.hpp>)
+#include <replicator/with/compiled.hpp>
+#else
 #include <replicator/everything.hpp>
 #endif
