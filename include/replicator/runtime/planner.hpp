@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans a device's program: order, folds, waits, lifetimes, memory. A device runs segment k of its replicas in ascending
-// order, then segment k + 1; what is uniform runs once per segment; what only updates variables runs last, when no
-// collective can fail any more.
+// Plans a device's program: order, lifetimes, memory; collective_placer.hpp places what is communicated. A device runs
+// segment k of its replicas in ascending order, then segment k + 1; what is uniform runs once per segment; what only
+// updates variables runs last, when no collective can fail any more.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <replicator/collectives/communicator.hpp>
-#include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/resolve.hpp>
-#include <replicator/collectives/tree.hpp>
+#include <replicator/runtime/collective_placer.hpp>
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/runtime/program_builder.hpp>
 #include <replicator/runtime/variable_store.hpp>
@@ -44,17 +41,18 @@ class Planner {
   explicit Planner(const PlanRequest& request)
       : request_{request}, resolution_{request.resolution}, blocks_{request.communicator.blocks()},
         begin_{blocks_.begin(request.communicator.rank())}, local_{blocks_.count(request.communicator.rank())},
-        fold_{blocks_.replicas(), begin_, begin_ + local_}, builder_{support_of(request.kind), request.index} {
+        builder_{support_of(request.kind), request.index},
+        collectives_{request.resolution, request.communicator, request.first_collective, builder_} {
     for (int r = 0; r < local_; ++r) program_.replica_ids.push_back(begin_ + r);
   }
 
   Program run() && {
-    prepare_collectives();
+    collectives_.prepare();
     prepare_classes();
     for (std::uint32_t segment = 0; segment <= last_segment_; ++segment) emit_segment(segment);
     emit_results();
     if (blocks_.ranks() > 1) emit_exchange();
-    for (std::uint32_t b = 0; b < resolution_.buckets.size(); ++b) wait_for(b);
+    for (std::uint32_t b = 0; b < resolution_.buckets.size(); ++b) collectives_.wait_for(b);
     emit_updates();
     return std::move(builder_).finish();
   }
@@ -78,26 +76,6 @@ class Planner {
   int class_of(int r) const { return static_cast<int>(resolution_.class_of[static_cast<std::size_t>(begin_ + r - request_.first_replica)]); }
   const GraphClass& source(int c) const { return resolution_.classes[static_cast<std::size_t>(c)]; }
   const LoweredGraph& lowered(int c) const { return request_.lowered[static_cast<std::size_t>(c)]; }
-
-  void prepare_collectives() {
-    leaves_.resize(resolution_.buckets.size());
-    program_.in_flight.reserve(resolution_.buckets.size());
-    waited_.resize(resolution_.buckets.size());
-    for (std::uint32_t b = 0; b < resolution_.buckets.size(); ++b) {
-      const auto& bucket = resolution_.buckets[b];
-      const auto& first = resolution_.collectives[bucket.members[0]];
-      const auto kind = first.what.kind;
-      collectives::CollectiveSpec spec{kind, first.type.dtype, first.what.reduction, first.type.shape.elements(), first.what.root,
-                                       first.what.any_order, first.text, request_.first_collective + b};
-      if (kind == CollectiveKind::all_reduce) spec.elements = bucket.elements;
-      if (kind == CollectiveKind::reduce_scatter) spec.elements /= blocks_.replicas();
-      if (bucket.members.size() > 1) spec.name += " and " + std::to_string(bucket.members.size() - 1) + " more";
-      const auto bytes = static_cast<std::int64_t>(size_of(spec.dtype)) * spec.elements;
-      auto choice = collectives::choose(kind, bytes, blocks_, first.what.root, first.what.any_order);
-      program_.collectives.push_back({request_.communicator.prepare(spec, choice.schedule), spec.name, std::move(choice.reason), bytes,
-                                      static_cast<int>(bucket.members.size())});
-    }
-  }
 
   void prepare_classes() {
     classes_.resize(request_.lowered.size());
@@ -200,12 +178,7 @@ class Planner {
 
   void wait_for_value(int c, std::uint32_t value) {
     const auto bucket = classes_[static_cast<std::size_t>(c)].from_bucket[value];
-    if (bucket != none) wait_for(bucket);
-  }
-  void wait_for(std::uint32_t bucket) {
-    if (waited_[bucket]) return;
-    waited_[bucket] = true;
-    builder_.append_collective(Instruction::Kind::wait, bucket);
+    if (bucket != none) collectives_.wait_for(bucket);
   }
 
   void emit_run(int c, const LoweredNode& node, int r) {
@@ -243,78 +216,16 @@ class Planner {
 
   void emit_placeholder(int c, const LoweredNode& node, int r) {
     const auto& placeholder = *graph_node(c, node).get<Placeholder>();
-    const auto bucket = resolution_.bucket_of[placeholder.ordinal];
-    const auto offset = static_cast<std::size_t>(resolution_.buckets[bucket].offsets[resolution_.member_of[placeholder.ordinal]]) *
-                        size_of(resolution_.collectives[placeholder.ordinal].type.dtype);
-    const auto input = node.inputs[0];
+    const auto input = node.inputs[0], output = node.outputs[0];
     wait_for_value(c, input);
-    if (placeholder.kind == CollectiveKind::all_reduce || placeholder.kind == CollectiveKind::reduce_scatter)
-      contribute_leaf(c, placeholder, bucket, offset, input, r);
-    else
-      contribute_to(c, input, r, program_.collectives[bucket].collective->input(r));
-    if (++leaves_[bucket] == resolution_.buckets[bucket].members.size() * static_cast<std::size_t>(local_)) {
-      send_partials(bucket);
-      builder_.append_collective(Instruction::Kind::start, bucket);
-    }
-    bind_output(c, node, placeholder, bucket, offset, r);
+    collectives_.contribute({placeholder, r, slot(c, input, r), lowered(c).values[input].bytes, movable(c, input, r)});
+    const auto bytes = lowered(c).values[output].bytes;
+    classes_[static_cast<std::size_t>(c)].from_bucket[output] = collectives_.bucket_of(placeholder);
+    slot(c, output, r) = builder_.fixed_buffer(collectives_.output(placeholder, r, bytes), bytes);
   }
   // Can this replica's value live where the collective wants it? Only if nobody else looks at it.
   bool movable(int c, std::uint32_t value, int r) {
     return !lowered(c).values[value].uniform && classes_[static_cast<std::size_t>(c)].uses[value] == 1 && builder_.memory(slot(c, value, r)).in_arena();
-  }
-  void contribute_to(int c, std::uint32_t value, int r, std::byte* destination) {
-    const auto buffer = slot(c, value, r);
-    if (builder_.support().runs_on_host() && movable(c, value, r)) builder_.memory(buffer).fixed = destination;
-    else builder_.copy(buffer, builder_.fixed_buffer(destination, builder_.memory(buffer).bytes), builder_.memory(buffer).bytes);
-  }
-  void contribute_leaf(int c, const Placeholder& placeholder, std::uint32_t bucket, std::size_t offset, std::uint32_t value, int r) {
-    const auto& leaf = fold_.leaves()[static_cast<std::size_t>(r)];
-    // A device with memory of its own folds there and sends the partials when they are whole.
-    const auto partials = builder_.support().runs_on_host() ? static_cast<int>(fold_.partials().size()) : 0;
-    const auto bytes = lowered(c).values[value].bytes;
-    const auto where = [&](int buffer) -> std::uint32_t {
-      if (buffer < partials) return builder_.fixed_buffer(program_.collectives[bucket].collective->input(buffer) + offset, bytes);
-      return temporaries_.at({placeholder.ordinal, buffer});
-    };
-    if (leaf.buffer < partials) {
-      contribute_to(c, value, r, program_.collectives[bucket].collective->input(leaf.buffer) + offset);
-    } else if (movable(c, value, r)) {
-      temporaries_[{placeholder.ordinal, leaf.buffer}] = slot(c, value, r);
-    } else {
-      const auto temporary = builder_.arena_buffer(bytes);
-      builder_.copy(slot(c, value, r), temporary, bytes);
-      temporaries_[{placeholder.ordinal, leaf.buffer}] = temporary;
-    }
-    const auto& type = resolution_.collectives[placeholder.ordinal].type;
-    for (const auto& step : leaf.folds) {
-      Instruction fold;
-      fold.kind = Instruction::Kind::fold;
-      fold.dtype = type.dtype;
-      fold.reduction = placeholder.reduction;
-      fold.elements = type.shape.elements();
-      fold.collective = bucket;
-      builder_.append(fold, {where(step.into), where(step.from)});
-    }
-  }
-  void send_partials(std::uint32_t bucket) {
-    const auto kind = resolution_.collectives[resolution_.buckets[bucket].members[0]].what.kind;
-    if (builder_.support().runs_on_host() || (kind != CollectiveKind::all_reduce && kind != CollectiveKind::reduce_scatter)) return;
-    auto& collective = *program_.collectives[bucket].collective;
-    for (std::size_t m = 0; m < resolution_.buckets[bucket].members.size(); ++m) {
-      const auto ordinal = resolution_.buckets[bucket].members[m];
-      const auto& type = resolution_.collectives[ordinal].type;
-      const auto offset = static_cast<std::size_t>(resolution_.buckets[bucket].offsets[m]) * size_of(type.dtype);
-      for (int p = 0; p < static_cast<int>(fold_.partials().size()); ++p)
-        builder_.copy(temporaries_.at({ordinal, p}), builder_.fixed_buffer(collective.input(p) + offset, type.bytes()), type.bytes());
-    }
-  }
-  void bind_output(int c, const LoweredNode& node, const Placeholder& placeholder, std::uint32_t bucket, std::size_t offset, int r) {
-    const auto value = node.outputs[0];
-    const auto bytes = lowered(c).values[value].bytes;
-    std::byte* output = program_.collectives[bucket].collective->output() + offset;
-    if (placeholder.kind == CollectiveKind::reduce_scatter) output += static_cast<std::size_t>(r) * bytes;
-    classes_[static_cast<std::size_t>(c)].from_bucket[value] = bucket;
-    slot(c, value, r) = builder_.fixed_buffer(output, bytes);
   }
 
   void emit_results() {
@@ -348,11 +259,8 @@ class Planner {
       exchange.block += (bytes + 7) / 8 * 8;
     }
     exchange.has_next.assign(static_cast<std::size_t>(local_), 1);
-    exchange.collective = static_cast<std::uint32_t>(program_.collectives.size());
-    collectives::CollectiveSpec spec{CollectiveKind::all_gather, DType::uint8, Reduction::sum, static_cast<std::int64_t>(exchange.block), 0, false,
-                                     "the exchange of the step's results", request_.first_collective + exchange.collective};
-    auto choice = collectives::choose(spec.kind, spec.elements, blocks_);
-    program_.collectives.push_back({request_.communicator.prepare(spec, choice.schedule), spec.name, std::move(choice.reason), spec.elements, 1});
+    exchange.collective = collectives_.add({CollectiveKind::all_gather, DType::uint8, Reduction::sum, static_cast<std::int64_t>(exchange.block), 0, false,
+                                            "the exchange of the step's results", 0});
     auto& gather = *program_.collectives.back().collective;
     for (int r = 0; r < local_; ++r) {
       auto* flag = reinterpret_cast<std::byte*>(&exchange.has_next[static_cast<std::size_t>(r)]);
@@ -364,8 +272,7 @@ class Planner {
       }
     }
     builder_.append_collective(Instruction::Kind::start, exchange.collective);
-    waited_.push_back(false);
-    wait_for(exchange.collective);
+    collectives_.wait_for(exchange.collective);
   }
 
   // Values that are themselves a variable's memory are set aside first: an update may overwrite it.
@@ -407,16 +314,13 @@ class Planner {
   const collectives::ReplicaBlocks blocks_;
   int begin_;  // this device's first replica
   int local_;  // how many it has
-  collectives::LocalFold fold_;
   ProgramBuilder builder_;
   Program& program_ = builder_.program();
+  CollectivePlacer collectives_;
   std::vector<ClassState> classes_;
   std::vector<int> used_classes_;
   std::vector<std::vector<std::uint32_t>> values_;  // [replica][value] -> buffer, of varying values
   std::map<Digest, std::pair<int, std::uint32_t>> shared_;
-  std::map<std::pair<std::uint32_t, int>, std::uint32_t> temporaries_;  // (ordinal, buffer of the fold) -> buffer
-  std::vector<std::size_t> leaves_;
-  std::vector<bool> waited_;
   std::vector<PendingAssignment> pending_;
   std::set<std::uint32_t> noted_;  // variables of pending_ that are in assignments_
   std::uint32_t updates_begin_ = 0;  // the first instruction that may write a variable

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Places the collectives of a device's program: where contributions go, when partials are folded, when a collective
+// starts and who waits for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/collectives/communicator.hpp>
+#include <replicator/collectives/cost.hpp>
+#include <replicator/collectives/resolve.hpp>
+#include <replicator/collectives/tree.hpp>
+#include <replicator/runtime/program_builder.hpp>
+
+namespace replicator {
+
+class CollectivePlacer {
+ public:
+  // What a replica gives to a collective.
+  struct Contribution {
+    const Placeholder& placeholder;
+    int replica;           // counted on the device
+    std::uint32_t buffer;  // holds the value, of this many bytes
+    std::size_t bytes;
+    bool movable;  // nobody else looks at the value: it may live where the collective wants it
+  };
+
+  // `first_collective`: ids of earlier programs on the same communicator lie below.
+  CollectivePlacer(const Resolution& resolution, collectives::Communicator& communicator, std::uint32_t first_collective, ProgramBuilder& builder)
+      : resolution_{resolution}, communicator_{communicator}, blocks_{communicator.blocks()}, first_collective_{first_collective}, builder_{builder},
+        fold_{blocks_.replicas(), blocks_.begin(communicator.rank()), blocks_.end(communicator.rank())} {}
+
+  // Every device of the job calls it at the same time, since collectives allocate together.
+  void prepare() {
+    const auto count = resolution_.buckets.size();
+    leaves_.resize(count);
+    program_.in_flight.reserve(count);
+    for (std::uint32_t b = 0; b < count; ++b) {
+      const auto& bucket = resolution_.buckets[b];
+      const auto& first = resolution_.collectives[bucket.members[0]];
+      const auto kind = first.what.kind;
+      collectives::CollectiveSpec spec{kind, first.type.dtype, first.what.reduction, first.type.shape.elements(), first.what.root,
+                                       first.what.any_order, first.text, 0};
+      if (kind == CollectiveKind::all_reduce) spec.elements = bucket.elements;
+      if (kind == CollectiveKind::reduce_scatter) spec.elements /= blocks_.replicas();
+      if (bucket.members.size() > 1) spec.name += " and " + std::to_string(bucket.members.size() - 1) + " more";
+      add(std::move(spec), static_cast<int>(bucket.members.size()));
+    }
+  }
+  // One more collective, beside those of the resolution; its inputs are the caller's to write, its start the caller's to append.
+  std::uint32_t add(collectives::CollectiveSpec spec, int members = 1) {
+    const auto index = static_cast<std::uint32_t>(program_.collectives.size());
+    spec.id = first_collective_ + index;
+    const auto bytes = static_cast<std::int64_t>(size_of(spec.dtype)) * spec.elements;
+    auto choice = collectives::choose(spec.kind, bytes, blocks_, spec.root, spec.any_order);
+    program_.collectives.push_back({communicator_.prepare(spec, choice.schedule), spec.name, std::move(choice.reason), bytes, members});
+    waited_.push_back(false);
+    return index;
+  }
+
+  // The last contribution of the device starts the collective.
+  void contribute(const Contribution& given) {
+    const auto bucket = bucket_of(given.placeholder);
+    if (collectives::reduces(given.placeholder.kind)) contribute_leaf(given, bucket);
+    else contribute_to(given, input(bucket, given.replica));
+    if (++leaves_[bucket] == resolution_.buckets[bucket].members.size() * fold_.leaves().size()) {
+      send_partials(bucket);
+      builder_.append_collective(Instruction::Kind::start, bucket);
+    }
+  }
+  std::uint32_t bucket_of(const Placeholder& placeholder) const { return resolution_.bucket_of[placeholder.ordinal]; }
+  // Where the device's replica finds its result, of this many bytes.
+  std::byte* output(const Placeholder& placeholder, int replica, std::size_t bytes) const {
+    const auto bucket = bucket_of(placeholder);
+    std::byte* output = program_.collectives[bucket].collective->output() + offset_of(placeholder.ordinal);
+    if (placeholder.kind == CollectiveKind::reduce_scatter) output += static_cast<std::size_t>(replica) * bytes;
+    return output;
+  }
+
+  void wait_for(std::uint32_t bucket) {
+    if (waited_[bucket]) return;
+    waited_[bucket] = true;
+    builder_.append_collective(Instruction::Kind::wait, bucket);
+  }
+
+ private:
+  std::byte* input(std::uint32_t bucket, int index) const { return program_.collectives[bucket].collective->input(index); }
+  // Of a collective in its bucket, in bytes.
+  std::size_t offset_of(std::uint32_t ordinal) const {
+    return static_cast<std::size_t>(resolution_.buckets[resolution_.bucket_of[ordinal]].offsets[resolution_.member_of[ordinal]]) *
+           size_of(resolution_.collectives[ordinal].type.dtype);
+  }
+
+  void contribute_to(const Contribution& given, std::byte* destination) {
+    if (builder_.support().runs_on_host() && given.movable) builder_.memory(given.buffer).fixed = destination;
+    else builder_.copy(given.buffer, builder_.fixed_buffer(destination, given.bytes), given.bytes);
+  }
+  void contribute_leaf(const Contribution& given, std::uint32_t bucket) {
+    const auto ordinal = given.placeholder.ordinal;
+    const auto offset = offset_of(ordinal);
+    const auto& leaf = fold_.leaves()[static_cast<std::size_t>(given.replica)];
+    // A device with memory of its own folds there and sends the partials when they are whole.
+    const auto partials = builder_.support().runs_on_host() ? static_cast<int>(fold_.partials().size()) : 0;
+    const auto where = [&](int buffer) -> std::uint32_t {
+      if (buffer < partials) return builder_.fixed_buffer(input(bucket, buffer) + offset, given.bytes);
+      return temporaries_.at({ordinal, buffer});
+    };
+    if (leaf.buffer < partials) {
+      contribute_to(given, input(bucket, leaf.buffer) + offset);
+    } else if (given.movable) {
+      temporaries_[{ordinal, leaf.buffer}] = given.buffer;
+    } else {
+      const auto temporary = builder_.arena_buffer(given.bytes);
+      builder_.copy(given.buffer, temporary, given.bytes);
+      temporaries_[{ordinal, leaf.buffer}] = temporary;
+    }
+    const auto& type = resolution_.collectives[ordinal].type;
+    for (const auto& step : leaf.folds) {
+      Instruction fold;
+      fold.kind = Instruction::Kind::fold;
+      fold.dtype = type.dtype;
+      fold.reduction = given.placeholder.reduction;
+      fold.elements = type.shape.elements();
+      fold.collective = bucket;
+      builder_.append(fold, {where(step.into), where(step.from)});
+    }
+  }
+  void send_partials(std::uint32_t bucket) {
+    const auto kind = resolution_.collectives[resolution_.buckets[bucket].members[0]].what.kind;
+    if (builder_.support().runs_on_host() || !collectives::reduces(kind)) return;
+    for (const auto ordinal : resolution_.buckets[bucket].members) {
+      const auto bytes = resolution_.collectives[ordinal].type.bytes();
+      for (int p = 0; p < static_cast<int>(fold_.partials().size()); ++p)
+        builder_.copy(temporaries_.at({ordinal, p}), builder_.fixed_buffer(input(bucket, p) + offset_of(ordinal), bytes), bytes);
+    }
+  }
+
+  const Resolution& resolution_;
+  collectives::Communicator& communicator_;
+  const collectives::ReplicaBlocks blocks_;
+  std::uint32_t first_collective_;
+  ProgramBuilder& builder_;
+  Program& program_ = builder_.program();
+  collectives::LocalFold fold_;
+  std::map<std::pair<std::uint32_t, int>, std::uint32_t> temporaries_;  // (ordinal, buffer of the fold) -> buffer
+  std::vector<std::size_t> leaves_;  // contributions so far, by bucket
+  std::vector<bool> waited_;         // by collective of the program
+};
+
+}  // namespace replicator
