@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank must know of a schedule before it runs it: who waits for its lines, who reads its buffers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <replicator/collectives/schedule.hpp>
+#include <utility>
+#include <vector>
+
+namespace replicator::collectives::detail {
+
+// A copy from a finished output; inside a rank only roots are copied to it.
+inline bool fetches_output(const Instruction& i) {
+  return i.action == Action::copy && !i.root && i.left.buffer == Buffer::output;
+}
+
+// Whether roots may be stored into all outputs: the only values fetched from outputs are roots, by copies to the same
+// place. A root holds all inputs of the step, so everyone has started it and given up the last step's output.
+inline bool can_push(const Schedule& schedule) {
+  if (schedule.kind != Kind::all_reduce) return false;
+  for (int rank = 0; rank < schedule.ranks(); ++rank)
+    for (const Channel& channel : schedule.programs[static_cast<std::size_t>(rank)])
+      for (const Instruction& i : channel) {
+        if (i.action == Action::reduce && i.right.rank != rank && i.right.buffer == Buffer::output) return false;
+        if (i.left.rank == rank || i.left.buffer != Buffer::output) continue;
+        if (i.action != Action::copy || i.after.size() != 1 || i.dst.buffer != Buffer::output) return false;
+        const Dependency& d = i.after.front();
+        const Instruction& maker =
+            schedule.programs[static_cast<std::size_t>(d.rank)][static_cast<std::size_t>(d.channel)]
+                             [static_cast<std::size_t>(d.instruction)];
+        const bool same_place = i.dst.chunk == i.left.chunk && i.dst.count == i.left.count;
+        if (!maker.root || maker.action != Action::reduce || maker.dst != i.left || !same_place) return false;
+      }
+  return true;
+}
+
+// [channel][instruction] of `rank`: whether another rank waits for it.
+inline std::vector<std::vector<bool>> told_lines(const Schedule& schedule, int rank) {
+  std::vector<std::vector<bool>> told;
+  for (const Channel& channel : schedule.programs[static_cast<std::size_t>(rank)])
+    told.emplace_back(channel.size(), false);
+  for (int other = 0; other < schedule.ranks(); ++other)
+    for (const Channel& channel : schedule.programs[static_cast<std::size_t>(other)])
+      for (const Instruction& i : channel)
+        for (const Dependency& d : i.after)
+          if (other != rank && d.rank == rank)
+            told[static_cast<std::size_t>(d.channel)][static_cast<std::size_t>(d.instruction)] = true;
+  return told;
+}
+
+// [channel][instruction]: the k-th send to a peer meets the peer's k-th recv from here.
+inline std::vector<std::vector<std::uint64_t>> message_ordinals(const std::vector<Channel>& program) {
+  std::vector<std::vector<std::uint64_t>> ordinals;
+  std::map<std::pair<int, Action>, std::uint64_t> count;
+  for (const Channel& channel : program) {
+    ordinals.emplace_back();
+    for (const Instruction& i : channel) ordinals.back().push_back(i.peer < 0 ? 0 : count[{i.peer, i.action}]++);
+  }
+  return ordinals;
+}
+
+// [rank][channel]: how many instructions must be done when all of `rank`'s are.
+inline std::vector<std::vector<std::size_t>> known_at_end(const Schedule& schedule, int rank) {
+  std::vector<std::vector<std::size_t>> known;
+  for (const auto& program : schedule.programs) known.emplace_back(program.size(), 0);
+  std::vector<Dependency> open;
+  const auto& mine = schedule.programs[static_cast<std::size_t>(rank)];
+  for (std::size_t c = 0; c < mine.size(); ++c)
+    if (!mine[c].empty()) open.push_back({rank, static_cast<int>(c), static_cast<int>(mine[c].size()) - 1});
+  while (!open.empty()) {
+    const Dependency d = open.back();
+    open.pop_back();
+    std::size_t& count = known[static_cast<std::size_t>(d.rank)][static_cast<std::size_t>(d.channel)];
+    const auto& channel = schedule.programs[static_cast<std::size_t>(d.rank)][static_cast<std::size_t>(d.channel)];
+    for (; count <= static_cast<std::size_t>(d.instruction); ++count)
+      open.insert(open.end(), channel[count].after.begin(), channel[count].after.end());
+  }
+  return known;
+}
+
+struct Readers {
+  std::vector<int> outputs;  // ranks that read this one's output or scratch
+  std::vector<int> inputs;   // ranks that read its inputs at times of which its own end tells nothing
+};
+
+// `pushing`: outputs come by themselves, see can_push.
+inline Readers readers_of(const Schedule& schedule, int rank, bool pushing) {
+  const auto known = known_at_end(schedule, rank);
+  Readers result;
+  for (int other = 0; other < schedule.ranks(); ++other) {
+    if (other == rank) continue;
+    bool outputs = false, inputs = false;
+    const auto& program = schedule.programs[static_cast<std::size_t>(other)];
+    for (std::size_t c = 0; c < program.size(); ++c)
+      for (std::size_t k = 0; k < program[c].size(); ++k) {
+        const Instruction& i = program[c][k];
+        for (const Operand* o : {&i.left, &i.right}) {
+          const bool used = o == &i.left ? i.action != Action::recv : i.action == Action::reduce;
+          if (!used || o->rank != rank || (pushing && fetches_output(i))) continue;
+          outputs = outputs || o->buffer != Buffer::input;
+          inputs = inputs || (o->buffer == Buffer::input && known[static_cast<std::size_t>(other)][c] <= k);
+        }
+      }
+    if (outputs) result.outputs.push_back(other);
+    if (inputs) result.inputs.push_back(other);
+  }
+  return result;
+}
+
+}  // namespace replicator::collectives::detail
