@@ -114,7 +114,7 @@ auto validation_input(const Options& o, rp::data::ImageFolder folder) {
   return [&o, folder](const rp::InputContext& ctx) {
     return rp::data::ImageFolder{folder} | rp::data::shard(ctx) | rp::data::epochs(1) |
            rp::data::decode_jpeg(decoding(o, false)) |
-           rp::data::batch(ctx.replica_batch(o.global_batch), {.keep_last = true}) | rp::data::prefetch(2);
+           rp::data::batch(ctx.replica_batch(o.global_batch), {.last = rp::data::Last::pad}) | rp::data::prefetch(2);
   };
 }
 
@@ -122,6 +122,7 @@ auto validation_input(const Options& o, rp::data::ImageFolder folder) {
 
 using Images = rp::Tensor<float>;         // [n, 3, size, size]
 using Labels = rp::Tensor<std::int32_t>;  // [n]
+using Weights = rp::Tensor<float>;        // [n], 0 for padding
 
 rp::models::ResNetOptions network(const Options& o, std::int64_t classes, bool training) {
   return {.classes = classes,
@@ -145,12 +146,12 @@ auto train_step(const Options& o, std::int64_t classes) {
   };
 }
 
-// How many pictures were recognised, and of how many.
+// How many pictures were recognised, and of how many: every picture counts once, the padding of last batches not.
 auto validation_step(const Options& o, std::int64_t classes) {
-  return [&o, classes](rp::ReplicaContext& replica, Images images, Labels labels) {
+  return [&o, classes](rp::ReplicaContext& replica, Images images, Labels labels, Weights weights) {
     const auto logits = rp::models::resnet(replica, images, o.depth, network(o, classes, false));
-    const auto count = rp::full<float>(replica, {}, static_cast<float>(labels.shape()[0]));
-    return std::tuple{rp::accuracy(logits, labels) * count, count};
+    const auto right = rp::cast<float>(rp::equal(rp::argmax(logits, 1), labels));  // [n]
+    return std::tuple{rp::sum(right * weights), rp::sum(weights)};
   };
 }
 

@@ -10,7 +10,9 @@
 #include <replicator/data/image_folder.hpp>
 #include <replicator/data/index.hpp>
 #include <replicator/data/prefetch.hpp>
+#include <replicator/data/table.hpp>
 #include <replicator/data/take.hpp>
+#include <replicator/data/transform.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/io/safetensors.hpp>
 #include <replicator/models/resnet.hpp>

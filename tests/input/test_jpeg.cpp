@@ -249,7 +249,7 @@ TEST_CASE("one pass gives every picture once, and an uneven last batch only when
     return sizes;
   };
   CHECK(read({}) == std::vector<std::int64_t>{4, 4});
-  CHECK(read({.keep_last = true}) == std::vector<std::int64_t>{4, 4, 2});
+  CHECK(read({.last = data::Last::keep}) == std::vector<std::int64_t>{4, 4, 2});
   CHECK_THROWS_WITH(data::image_folder(folder.path()) | data::epochs(1) | data::decode_jpeg(small) | data::batch(11),
                     Contains("batch(11)") && Contains("10 elements"));
 }

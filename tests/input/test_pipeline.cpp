@@ -82,7 +82,7 @@ TEST_CASE("an uneven last batch is dropped unless it is kept") {
   auto dropping = counting() | data::take(7) | data::batch(3);
   CHECK(read(dropping) == Lists{{0, 1, 2}, {3, 4, 5}});
   CHECK_FALSE(dropping.next());
-  auto keeping = counting() | data::take(7) | data::batch(3, {.keep_last = true});
+  auto keeping = counting() | data::take(7) | data::batch(3, {.last = data::Last::keep});
   CHECK(read(keeping) == Lists{{0, 1, 2}, {3, 4, 5}, {6}});
   CHECK_FALSE(keeping.next());
 }

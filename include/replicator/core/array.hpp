@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host array that owns its elements, row-major. `Array<T>` is typed, `AnyArray` knows its dtype at run time.
+// A host array, row-major. `Array<T>` is typed, `AnyArray` knows its dtype at run time. An array owns its elements, unless it
+// was borrowed; copies always own theirs.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -33,8 +35,22 @@ class AnyArray {
   explicit AnyArray(TensorType type) : type_{type}, bytes_{detail::aligned_bytes(type.bytes())} {
     std::memset(bytes_.get(), 0, type.bytes());
   }
-  AnyArray(const AnyArray& other) : type_{other.type_}, bytes_{other.bytes_ ? detail::aligned_bytes(other.size_bytes()) : nullptr} {
-    if (bytes_) std::memcpy(bytes_.get(), other.bytes_.get(), size_bytes());
+  // Views `type.bytes()` bytes at `data`, aligned for the element type, without copying them; what holds them lives as long as
+  // `owner` does (without an owner: the caller sees to it), which the array and those moved from it keep.
+  // Throws BuildError for memory that is missing or not aligned.
+  static AnyArray borrow(TensorType type, void* data, std::shared_ptr<const void> owner = nullptr) {
+    const bool aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(type.dtype) == 0;
+    if (!data || !aligned)
+      throw BuildError{"an array of " + type.text() + " cannot borrow " + (data ? "memory that is not aligned to its elements: copy it" : "from a null pointer")};
+    AnyArray result;
+    result.type_ = type;
+    result.bytes_ = {std::move(owner), static_cast<std::byte*>(data)};
+    return result;
+  }
+  AnyArray(const AnyArray& other) : type_{other.type_} {
+    if (!other.bytes_) return;
+    bytes_ = detail::aligned_bytes(other.size_bytes());
+    std::memcpy(bytes_.get(), other.bytes_.get(), size_bytes());
   }
   AnyArray& operator=(const AnyArray& other) {
     AnyArray copy{other};
@@ -71,7 +87,7 @@ class AnyArray {
   }
 
   TensorType type_;
-  detail::AlignedBytes bytes_;
+  std::shared_ptr<std::byte> bytes_;  // of borrowed memory: the owner's count, or none
 };
 
 template <Element T>
@@ -88,6 +104,10 @@ class Array {
     if (!values.empty()) std::memcpy(any_.data(), values.data(), values.size_bytes());
   }
   Array(Shape shape, std::initializer_list<T> values) : Array{shape, std::span<const T>{values.begin(), values.size()}} {}
+  // As AnyArray::borrow: views shape.elements() elements at `data`.
+  static Array borrow(Shape shape, T* data, std::shared_ptr<const void> owner = nullptr) {
+    return Array{AnyArray::borrow({dtype_of<T>, shape}, data, std::move(owner))};
+  }
   // Throws BuildError if the dtype differs.
   explicit Array(AnyArray any) : any_{std::move(any)} { (void)any_.as<T>(); }
 

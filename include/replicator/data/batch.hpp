@@ -2,22 +2,36 @@
 // Several elements as one, along a new first dimension.
 #pragma once
 
-#include <concepts>
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <replicator/core/array.hpp>
+#include <replicator/data/stack.hpp>
 #include <replicator/data/stream.hpp>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace replicator::data {
 
+// What becomes of the last elements of a finite input where they do not fill a batch. Two types, because the elements of a
+// padded input have one more component.
+struct Last {
+  enum Uneven {
+    drop,  // not used: for training, where the next epoch brings them
+    keep,  // a smaller batch, for which the step is planned anew
+  };
+  enum Even {
+    pad,  // a batch of the same size, with weights that say what is real
+  };
+};
+
 struct BatchOptions {
-  bool keep_last = false;  // give the last, smaller batch of a finite input too (evaluation) instead of dropping it
+  Last::Uneven last = Last::drop;
+};
+struct PaddedBatchOptions {
+  Last::Even last;
 };
 
 namespace detail {
@@ -26,45 +40,9 @@ struct BatchStage {
   std::int64_t size;
   BatchOptions options;
 };
-
-// A source that makes whole batches better than one by one (decode_jpeg): up to `size` elements, nothing at the end.
-template <class S>
-concept BatchReader = requires(S& source, std::int64_t size) {
-  { source.read_batch(size) } -> std::same_as<std::optional<typename S::value_type>>;
-  { source.limit() } -> std::same_as<std::int64_t>;
+struct PaddedBatchStage {
+  std::int64_t size;
 };
-
-// `get(element)` picks the array of each element.
-template <class T, class V, class Get>
-Array<T> stack(const std::vector<V>& elements, const Get& get) {
-  const Shape& shape = get(elements[0]).shape();
-  Shape stacked{static_cast<std::int64_t>(elements.size())};
-  for (const std::int64_t extent : shape) stacked.push_back(extent);
-  Array<T> result{stacked};
-  const std::int64_t count = shape.elements();
-  T* to = result.data();
-  for (std::size_t i = 0; i < elements.size(); ++i, to += count) {
-    const Array<T>& from = get(elements[i]);
-    if (from.shape() != shape)
-      throw DataError{"batch: element 0 of the batch has shape " + shape.text() + ", element " + std::to_string(i) +
-                      " has " + from.shape().text() + "; only equal shapes can be batched"};
-    if (count > 0) std::memcpy(to, from.data(), static_cast<std::size_t>(count) * sizeof(T));
-  }
-  return result;
-}
-
-template <class T>
-Array<T> stack_elements(const std::vector<Array<T>>& elements) {
-  return stack<T>(elements, [](const Array<T>& array) -> const Array<T>& { return array; });
-}
-template <class... T>
-std::tuple<Array<T>...> stack_elements(const std::vector<std::tuple<Array<T>...>>& elements) {
-  using V = std::tuple<Array<T>...>;
-  return [&]<std::size_t... i>(std::index_sequence<i...>) {
-    return V{stack<T>(elements, [](const V& element) -> const Array<T>& { return std::get<i>(element); })...};
-  }
-  (std::index_sequence_for<T...>{});
-}
 
 template <class S>
 class Batched : public Stream<Batched<S>, typename S::value_type> {
@@ -73,9 +51,10 @@ class Batched : public Stream<Batched<S>, typename S::value_type> {
 
   Batched(S source, const BatchStage& stage) : source_{std::move(source)}, stage_{stage} {
     if constexpr (BatchReader<S>)
-      if (source_.limit() >= 0 && source_.limit() < stage.size && !stage.options.keep_last)
+      if (source_.limit() >= 0 && source_.limit() < stage.size && stage.options.last == Last::drop)
         throw BuildError{"batch(" + std::to_string(stage.size) + ") would never give anything: this replica reads " +
-                         std::to_string(source_.limit()) + " elements; take a smaller batch or {.keep_last = true}"};
+                         std::to_string(source_.limit()) +
+                         " elements; take a smaller batch, {.last = rp::data::Last::keep} or {.last = rp::data::Last::pad}"};
   }
 
   // An exception takes the place of its batch: the input goes on behind it.
@@ -83,13 +62,13 @@ class Batched : public Stream<Batched<S>, typename S::value_type> {
     const std::int64_t before = source_.position();
     std::optional<Value> value;
     try {
-      value = read();
+      value = read_stacked(source_, stage_.size);
     } catch (...) {
       if constexpr (Seekable<S>) seek(position_ + 1);
       throw;
     }
     const std::int64_t got = source_.position() - before;
-    if (got == 0 || (got < stage_.size && !stage_.options.keep_last)) return std::nullopt;
+    if (got == 0 || (got < stage_.size && stage_.options.last == Last::drop)) return std::nullopt;
     ++position_;
     return value;
   }
@@ -100,23 +79,75 @@ class Batched : public Stream<Batched<S>, typename S::value_type> {
   }
 
  private:
-  std::optional<Value> read() {
-    if constexpr (BatchReader<S>) {
-      return source_.read_batch(stage_.size);
-    } else {
-      std::vector<Value> elements;
-      while (static_cast<std::int64_t>(elements.size()) < stage_.size) {
-        std::optional<Value> element = source_.next();
-        if (!element) break;
-        elements.push_back(std::move(*element));
-      }
-      if (elements.empty()) return std::nullopt;
-      return stack_elements(elements);
+  S source_;
+  BatchStage stage_;
+  std::int64_t position_ = 0;
+};
+
+template <class V>
+struct Weighted;
+template <class T>
+struct Weighted<Array<T>> {
+  using type = std::tuple<Array<T>, Array<float>>;
+};
+template <class... T>
+struct Weighted<std::tuple<T...>> {
+  using type = std::tuple<T..., Array<float>>;
+};
+
+template <class S>
+class PaddedBatches : public Stream<PaddedBatches<S>, typename Weighted<typename S::value_type>::type> {
+ public:
+  using Value = typename Weighted<typename S::value_type>::type;
+
+  PaddedBatches(S source, std::int64_t size) : source_{std::move(source)}, size_{size} {
+    if constexpr (HasShare<S>) {
+      share_ = source_.share();
+      source_.read_on();
     }
   }
 
+  std::optional<Value> next() {
+    const std::int64_t begin = position_ * size_;
+    if (share_.most >= 0 && begin >= share_.most) return std::nullopt;
+    const std::int64_t own = share_.own < 0 ? size_ : std::clamp<std::int64_t>(share_.own - begin, 0, size_);
+    const std::int64_t before = source_.position();
+    std::optional<typename S::value_type> value;
+    try {
+      // A replica whose share has ended before another's reads something to fill its shapes with.
+      value = read_stacked(source_, std::max<std::int64_t>(own, 1));
+    } catch (...) {
+      if constexpr (Seekable<S>) seek(position_ + 1);
+      throw;
+    }
+    if (!value) return std::nullopt;
+    ++position_;
+    return weighted(std::move(*value), std::min(own, source_.position() - before));
+  }
+  std::int64_t position() const { return position_; }
+  void seek(std::int64_t position) requires Seekable<S> {
+    source_.seek(position * size_);
+    position_ = position;
+  }
+
+ private:
+  Array<float> weights(std::int64_t real) const {
+    Array<float> result{Shape{size_}};
+    std::fill(result.begin(), result.begin() + real, 1.0f);
+    return result;
+  }
+  template <class T>
+  Value weighted(Array<T> batch, std::int64_t real) const {
+    return {repeat_last(std::move(batch), size_), weights(real)};
+  }
+  template <class... T>
+  Value weighted(std::tuple<Array<T>...> batch, std::int64_t real) const {
+    return std::apply([&](auto&... each) { return Value{repeat_last(std::move(each), size_)..., weights(real)}; }, batch);
+  }
+
   S source_;
-  BatchStage stage_;
+  std::int64_t size_;
+  Share share_{-1, -1};
   std::int64_t position_ = 0;
 };
 
@@ -125,15 +156,34 @@ auto operator|(S&& source, const BatchStage& stage) {
   auto stream = as_stream(std::forward<S>(source));
   return Batched<decltype(stream)>{std::move(stream), stage};
 }
+template <class S>
+auto operator|(S&& source, const PaddedBatchStage& stage) {
+  auto stream = as_stream(std::forward<S>(source));
+  return PaddedBatches<decltype(stream)>{std::move(stream), stage.size};
+}
+
+// Throws BuildError when size < 1.
+inline std::int64_t checked_batch(std::int64_t size) {
+  if (size < 1) throw BuildError{"batch(" + std::to_string(size) + "): a batch has at least one element"};
+  return size;
+}
 
 }  // namespace detail
 
 // Stacks `size` elements: arrays of shape [...] become arrays of shape [size, ...]. The last elements of a finite
-// input that do not fill a batch are dropped, since a training step has one shape; {.keep_last = true} keeps them.
+// input that do not fill a batch are dropped, since a training step has one shape; {.last = rp::data::Last::keep} keeps them.
 // Throws BuildError when size < 1, DataError (while reading) when the shapes of the elements differ.
 inline detail::BatchStage batch(std::int64_t size, BatchOptions options = {}) {
-  if (size < 1) throw BuildError{"batch(" + std::to_string(size) + "): a batch has at least one element"};
-  return {size, options};
+  return {detail::checked_batch(size), options};
+}
+
+// With {.last = rp::data::Last::pad} every batch has `size` elements, and one component more: the weights, float32 [size], 1 for
+// an element of the data, 0 for one that fills up. Over shard(), transform() and take() of a finite source every replica gives the
+// same number of batches, and each element has weight 1 exactly once over all replicas, whatever their number and the size:
+// a mean over a validation set is sum(weights * value) over sum(weights). (Other inputs do not know of the other replicas:
+// each pads its own last batch, and all replicas stop with the first that ends.) Throws as above.
+inline detail::PaddedBatchStage batch(std::int64_t size, PaddedBatchOptions) {
+  return {detail::checked_batch(size)};
 }
 
 }  // namespace replicator::data

@@ -87,7 +87,9 @@ class DecodedJpegs : public Stream<DecodedJpegs, std::tuple<Array<float>, Array<
     return batch;
   }
 
-  std::int64_t limit() const { return folder_.index().limit(); }
+  std::int64_t limit() const { return endless_ ? -1 : folder_.index().limit(); }
+  Share share() const { return folder_.index().share(); }
+  void read_on() { endless_ = true; }
   std::int64_t position() const { return position_; }
   void seek(std::int64_t position) {
     ahead_.clear();
@@ -191,6 +193,7 @@ class DecodedJpegs : public Stream<DecodedJpegs, std::tuple<Array<float>, Array<
   std::vector<Worker> workers_;
   std::deque<Ahead> ahead_;
   std::int64_t position_ = 0;
+  bool endless_ = false;
 };
 
 struct DecodeStage {

@@ -50,6 +50,14 @@ class Index {
     return std::min(by_epochs, take_);
   }
 
+  // The part of this replica where nothing may be left over: the first replicas then have one item more.
+  Share share() const {
+    const auto taken = [&](std::int64_t count) { return take_ < 0 ? count : std::min(count, take_); };
+    if (shard_.epoch_limit < 0) return {take_, take_};
+    const std::int64_t total = shard_.epoch_limit * size_, replicas = shard_.replicas;
+    return {taken((total + replicas - 1 - shard_.replica) / replicas), taken((total + replicas - 1) / replicas)};
+  }
+
   // Throws BuildError behind shard(): an order of the part would not be an order of the whole.
   void shuffle(std::optional<std::uint64_t> seed) {
     if (sharded_)

@@ -17,4 +17,11 @@ struct Shard {
   std::shared_ptr<WorkerPool> pool = nullptr;
 };
 
+// The parts of a finite source when nothing is left over: how many elements this replica reads, and the most that any does.
+// -1: without end.
+struct Share {
+  std::int64_t own = 0;
+  std::int64_t most = 0;
+};
+
 }  // namespace replicator::data

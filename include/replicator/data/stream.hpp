@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <replicator/data/input.hpp>
+#include <replicator/data/shard.hpp>
 #include <type_traits>
 #include <utility>
 
@@ -112,15 +113,52 @@ concept Indexed = requires(S& source) {
   source.index();
 };
 
+// A source whose items are elements of an input already (idx, npy and their like): source(position) gives one.
+template <class S>
+concept IndexedElements = Indexed<S> && requires(const S& source, std::int64_t position) {
+  requires InputElement<std::remove_cvref_t<decltype(source(position))>>;
+};
+
+// A finite source that knows its share, and can read on behind it (into the next epoch): what fills up a last batch.
+template <class S>
+concept HasShare = requires(S& source) {
+  { source.share() } -> std::same_as<Share>;
+  source.read_on();
+};
+
+template <IndexedElements S>
+class IndexedStream : public Stream<IndexedStream<S>, std::remove_cvref_t<decltype(std::declval<const S&>()(std::int64_t{}))>> {
+ public:
+  using Value = std::remove_cvref_t<decltype(std::declval<const S&>()(std::int64_t{}))>;
+  explicit IndexedStream(S source) : source_{std::move(source)}, limit_{source_.index().limit()} {}
+
+  // An exception takes the place of its element.
+  std::optional<Value> next() {
+    if (limit_ >= 0 && position_ >= limit_) return std::nullopt;
+    return source_(position_++);
+  }
+  std::int64_t position() const { return position_; }
+  void seek(std::int64_t position) { position_ = position; }
+  Share share() const { return source_.index().share(); }
+  void read_on() { limit_ = -1; }
+
+ private:
+  S source_;
+  std::int64_t limit_;
+  std::int64_t position_ = 0;
+};
+
 // Whatever stands before a stage, as a stream.
 template <class S>
 auto as_stream(S&& source) {
   using R = std::remove_cvref_t<S>;
   static_assert(std::constructible_from<R, S>,
                 "replicator: a pipeline owns its stages and is moved, not copied: write std::move(input) | ...");
-  static_assert(!Indexed<R>, "replicator: these items are not decoded yet: put decode_jpeg() before this stage");
-  if constexpr (std::constructible_from<R, S> && !Indexed<R>) {
-    if constexpr (IsStream<R>) {
+  static_assert(!Indexed<R> || IndexedElements<R>, "replicator: these items are not decoded yet: put decode_jpeg() before this stage");
+  if constexpr (std::constructible_from<R, S> && (!Indexed<R> || IndexedElements<R>)) {
+    if constexpr (IndexedElements<R>) {
+      return IndexedStream<R>{R(std::forward<S>(source))};
+    } else if constexpr (IsStream<R>) {
       return R(std::forward<S>(source));
     } else {
       require_input<R>();

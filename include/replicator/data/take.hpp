@@ -2,7 +2,9 @@
 // The first elements of an input.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <replicator/core/error.hpp>
 #include <replicator/data/stream.hpp>
@@ -29,6 +31,14 @@ class Taken : public Stream<Taken<S>, typename S::value_type> {
   }
   std::int64_t position() const { return source_.position(); }
   void seek(std::int64_t position) requires Seekable<S> { source_.seek(position); }
+  Share share() const requires HasShare<S> {
+    const Share all = source_.share();
+    return {all.own < 0 ? count_ : std::min(all.own, count_), all.most < 0 ? count_ : std::min(all.most, count_)};
+  }
+  void read_on() requires HasShare<S> {
+    source_.read_on();
+    count_ = std::numeric_limits<std::int64_t>::max();
+  }
 
  private:
   S source_;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +41,22 @@ class PerReplica {
   int first_;
   int replicas_;
 };
+
+// Writes the values that are here, one behind the other in the order of the replicas, into memory of the caller's: for `first()`
+// and the replicas behind it. Throws BuildError unless `out` has exactly as many elements.
+template <Element T>
+void copy_to(const PerReplica<Array<T>>& values, std::span<T> out) {
+  std::size_t count = 0;
+  for (const auto& value : values) count += static_cast<std::size_t>(value.size());
+  if (count != out.size())
+    throw BuildError{"copy_to: the results have " + std::to_string(count) + " elements on this host, and the memory given has room for " +
+                     std::to_string(out.size())};
+  T* to = out.data();
+  for (const auto& value : values) {
+    if (value.size() > 0) std::memcpy(to, value.data(), static_cast<std::size_t>(value.size()) * sizeof(T));
+    to += value.size();
+  }
+}
 
 // The mean over all elements of all replicas, in the order of the replicas. Throws BuildError where some live on another host.
 template <FloatingElement T>

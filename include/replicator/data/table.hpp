@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A source over anything with a size and items by number.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <replicator/core/error.hpp>
+#include <replicator/data/index.hpp>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace replicator::data {
+
+// What a TableSource reads: `size()` items; `table[i]` makes item i anew, from any thread.
+template <class T>
+concept Table = requires(const T& table, std::int64_t item) {
+  { table.size() } -> std::convertible_to<std::int64_t>;
+  table[item];
+};
+
+// A table and the order in which to read it: shuffle(), shard(), epochs() and take() apply, and seeking costs nothing. Copies
+// share the table, so that one made outside of the input function serves all replicas.
+template <Table T>
+class TableSource {
+ public:
+  // Throws DataError for an empty table; `name` (of the file) is for that.
+  explicit TableSource(T table, const std::string& name = "the table")
+      : table_{std::make_shared<const T>(std::move(table))}, index_{static_cast<std::int64_t>(table_->size())} {
+    if (index_.size() < 1) throw DataError{name + ": it has no elements; an input needs at least one"};
+  }
+  TableSource(std::shared_ptr<const T> table, Index index) : table_{std::move(table)}, index_{std::move(index)} {}
+
+  // What is read at a position of this replica's order.
+  auto operator()(std::int64_t position) const { return (*table_)[index_(position).item]; }
+  std::int64_t size() const { return index_.size(); }
+  const std::shared_ptr<const T>& table() const { return table_; }
+  Index& index() { return index_; }
+  const Index& index() const { return index_; }
+
+ private:
+  std::shared_ptr<const T> table_;
+  Index index_;
+};
+
+namespace detail {
+
+template <class T>
+std::tuple<T> as_tuple(T one) {
+  return {std::move(one)};
+}
+template <class... T>
+std::tuple<T...> as_tuple(std::tuple<T...> several) {
+  return several;
+}
+
+// Item i of all of them, side by side.
+template <Table... T>
+struct Zipped {
+  std::tuple<std::shared_ptr<const T>...> tables;
+
+  std::int64_t size() const { return std::get<0>(tables)->size(); }
+  auto operator[](std::int64_t item) const {
+    return std::apply([&](const auto&... table) { return std::tuple_cat(as_tuple((*table)[item])...); }, tables);
+  }
+};
+
+}  // namespace detail
+
+// One source out of several of the same size, pictures in one file and labels in another for example: its elements are tuples of
+// all components. Orders that the sources had are not taken over: put shuffle() and shard() behind.
+// Throws BuildError where the sizes differ.
+template <Table T, Table... More>
+auto zip(const TableSource<T>& first, const TableSource<More>&... more) {
+  const std::int64_t sizes[] = {first.size(), more.size()...};
+  for (const std::int64_t size : sizes)
+    if (size != sizes[0])
+      throw BuildError{"zip: the first source has " + std::to_string(sizes[0]) + " elements, another has " + std::to_string(size) +
+                       ": they must belong together"};
+  return TableSource<detail::Zipped<T, More...>>{{{first.table(), more.table()...}}};
+}
+
+}  // namespace replicator::data
