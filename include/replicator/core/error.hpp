@@ -18,7 +18,7 @@ class BuildError : public Error {
   using Error::Error;
 };
 
-// Input data that cannot be used; the message names the file.
+// Data that cannot be used: of a file, which the message names, or of a step, whose line it names.
 class DataError : public Error {
  public:
   using Error::Error;

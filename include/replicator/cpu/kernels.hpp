@@ -5,6 +5,7 @@
 #include <replicator/cpu/convolution.hpp>
 #include <replicator/cpu/copy.hpp>
 #include <replicator/cpu/device.hpp>
+#include <replicator/cpu/gather.hpp>
 #include <replicator/cpu/index.hpp>
 #include <replicator/cpu/map.hpp>
 #include <replicator/cpu/matmul.hpp>

@@ -4,6 +4,7 @@
 
 #include <replicator/ops/convolution.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/gather.hpp>
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/loss.hpp>
 #include <replicator/ops/matmul.hpp>

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <replicator/runtime/program.hpp>
@@ -45,7 +46,7 @@ class Execution {
         const Launch launch{pointers, pointers + instruction.inputs, program_.scratch,
                             {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica)},
                             program_.queue.handle()};
-        instruction.executable->run(launch);
+        run_kernel(instruction, launch);
         break;
       }
       case Instruction::Kind::fold:
@@ -58,6 +59,15 @@ class Execution {
         pending_.push_back(instruction.collective);
         break;
       case Instruction::Kind::wait: wait(instruction.collective); break;
+    }
+  }
+  // A kernel does not know whose values it refuses.
+  static void run_kernel(const Instruction& instruction, const Launch& launch) {
+    try {
+      instruction.executable->run(launch);
+    } catch (const DataError& error) {
+      const std::string replica = instruction.replica < 0 ? "" : "replica " + std::to_string(instruction.replica) + ": ";
+      throw DataError{replica + std::string{instruction.origin->kind()} + " at " + instruction.origin->where.text() + ": " + error.what()};
     }
   }
   void wait(std::uint32_t index) {
@@ -74,7 +84,8 @@ class Execution {
 
 }  // namespace detail
 
-// `inputs[r]`: the arrays of the device's replica r. Throws CommunicationError at a deadline or when the job is aborted.
+// `inputs[r]`: the arrays of the device's replica r. Throws CommunicationError at a deadline or when the job is aborted,
+// DataError where a kernel refuses a value (an index that points nowhere), with the user's line.
 inline void execute(Program& program, std::span<const std::vector<AnyArray>> inputs, const ExecutionOptions& options) {
   for (const auto& patch : program.patches)
     program.pointers[patch.pointer] = const_cast<std::byte*>(inputs[patch.replica][patch.element].data());

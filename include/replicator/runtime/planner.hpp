@@ -188,6 +188,7 @@ class Planner {
     run.inputs = static_cast<std::uint32_t>(node.inputs.size());
     run.replica = r < 0 ? -1 : begin_ + r;
     run.node = node.node;
+    run.origin = &graph_node(c, node);
     std::vector<std::uint32_t> operands;
     for (const auto input : node.inputs) {
       wait_for_value(c, input);

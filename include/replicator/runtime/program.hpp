@@ -11,6 +11,7 @@
 #include <replicator/collectives/communicator.hpp>
 #include <replicator/core/array.hpp>
 #include <replicator/graph/kernel.hpp>
+#include <replicator/graph/node.hpp>
 #include <replicator/runtime/arena.hpp>
 #include <replicator/runtime/queue.hpp>
 
@@ -34,7 +35,8 @@ struct Instruction {
   std::int64_t elements = 0;  // fold
   DType dtype = DType::float32;
   Reduction reduction = Reduction::sum;
-  std::uint32_t node = 0;  // of the replica's graph, for messages and traces
+  std::uint32_t node = 0;  // of the replica's graph, for traces
+  const Node* origin = nullptr;  // the same, for messages (run)
 };
 
 // A pointer that is set before each step to component `element` of a replica's input.

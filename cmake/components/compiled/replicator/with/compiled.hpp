@@ -28,6 +28,8 @@ extern template struct AnyOperation::Model<Slice>;
 extern template struct AnyOperation::Model<Pad>;
 extern template struct AnyOperation::Model<Concat>;
 extern template struct AnyOperation::Model<ArgMax>;
+extern template struct AnyOperation::Model<Gather>;
+extern template struct AnyOperation::Model<ScatterAdd>;
 extern template struct AnyOperation::Model<Random>;
 extern template struct AnyOperation::Model<LayoutCopy>;
 

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <string_view>
+
+#include <replicator/graph/variable.hpp>
+#include <replicator/ops/gather.hpp>
+#include <replicator/replicate/replica_context.hpp>
+
+namespace replicator::nn {
+
+struct EmbeddingOptions {
+  std::int64_t entries = 0;                     // rows of the table; must be given
+  std::int64_t features = 0;                    // columns; must be given
+  std::optional<Initializer> initializer = {};  // of the weight; normal with deviation 1 unless given
+};
+
+// The rows of a table at the indices: [I...] of int32 or int64 -> [I..., features].
+// Variable: <name>.weight [entries, features].
+// Throws BuildError unless entries and features are at least 1; an index outside of [0, entries) throws DataError in
+// the step.
+template <FloatingElement T = float, IndexElement I>
+Tensor<T> embedding(ReplicaContext& replica, Tensor<I> indices, std::string_view name, const EmbeddingOptions& options,
+                    std::source_location where = std::source_location::current()) {
+  if (options.entries < 1 || options.features < 1)
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": embedding \"" + std::string{name} + "\" at " +
+                     Location{where}.text() + ": entries and features must be at least 1, found " +
+                     std::to_string(options.entries) + " and " + std::to_string(options.features)};
+  const auto scope = replica.scope(name);
+  const auto weight = replica.variable<T>("weight", {options.entries, options.features},
+                                          options.initializer.value_or(Initializer::normal(0, 1)), {}, where);
+  return gather(weight.read(where), indices, 0, where);
+}
+
+}  // namespace replicator::nn

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slices of a tensor by their indices along an axis, and the transpose: slices added up where indices say.
+//
+//   gather:       x [A.., n, B..], indices [I..]        -> y [A.., I.., B..],  y[a, i, b] = x[a, indices[i], b]
+//   scatter_add:  x [A.., I.., B..], indices [I..], n   -> y [A.., n, B..],    y[a, j, b] = sum of x[a, i, b],
+//   indices[i] = j
+//
+// Both are linear in x and the transpose of each other, so gradients of any order need nothing else. Indices are int32
+// or int64, count from 0, and are looked at when the step runs: one outside of [0, n) throws DataError, which names the
+// index, its place and the user's line.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <replicator/graph/tensor.hpp>
+#include <replicator/ops/movement.hpp>
+
+namespace replicator {
+
+template <class T>
+concept IndexElement = std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>;
+
+namespace detail {
+inline void require_indices(const TensorType& indices) {
+  if (indices.dtype != DType::int32 && indices.dtype != DType::int64)
+    throw BuildError{"found indices of " + indices.text() + ": they must be int32 or int64"};
+}
+// The extents before an axis, those in its place, those behind the `taken` axes that begin there.
+inline Shape replace_axes(const Shape& x, std::size_t axis, std::size_t taken, std::span<const std::int64_t> instead) {
+  Shape result{std::span{x.begin(), axis}};
+  for (const auto extent : instead) result.push_back(extent);
+  for (std::size_t i = axis + taken; i < x.rank(); ++i) result.push_back(x[i]);
+  return result;
+}
+}  // namespace detail
+
+// Inputs x, indices. The axis counts from the front.
+struct Gather {
+  static constexpr std::string_view name = "gather";
+  std::int64_t axis = 0;
+
+  template <class V>
+  void describe(V& v) const {
+    v("axis", axis);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    const Shape& x = inputs[0].shape;
+    const Shape& indices = inputs[1].shape;
+    detail::require_indices(inputs[1]);
+    const auto at = static_cast<std::size_t>(detail::require_axis(axis, x.rank()));
+    if (x.rank() - 1 + indices.rank() > Shape::max_rank)
+      throw BuildError{"found " + inputs[0].text() + " and indices " + inputs[1].text() +
+                       ": the result would have more than 8 dimensions"};
+    return {{inputs[0].dtype, detail::replace_axes(x, at, 1, {indices.begin(), indices.rank()})}};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;
+};
+
+// Inputs x, indices; `extent` is the result's along the axis, at which the axes of the indices begin in x. Each element
+// adds its terms to 0 in the row-major order of the indices.
+struct ScatterAdd {
+  static constexpr std::string_view name = "scatter_add";
+  std::int64_t axis = 0;
+  std::int64_t extent = 0;
+
+  template <class V>
+  void describe(V& v) const {
+    v("axis", axis);
+    v("extent", extent);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    const Shape& x = inputs[0].shape;
+    const Shape& indices = inputs[1].shape;
+    detail::require_indices(inputs[1]);
+    if (inputs[0].dtype == DType::boolean) throw BuildError{"found " + inputs[0].text() + ", which cannot be added up"};
+    const auto rank = static_cast<std::int64_t>(x.rank()), taken = static_cast<std::int64_t>(indices.rank());
+    bool fits = axis >= 0 && axis + taken <= rank;
+    for (std::int64_t i = 0; fits && i < taken; ++i)
+      fits = x[static_cast<std::size_t>(axis + i)] == indices[static_cast<std::size_t>(i)];
+    if (!fits)
+      throw BuildError{"found " + inputs[0].text() + " and indices " + inputs[1].text() + ": from axis " +
+                       std::to_string(axis) + " on x must have the extents of the indices"};
+    if (rank - taken + 1 > static_cast<std::int64_t>(Shape::max_rank) || extent < 0)
+      throw BuildError{"asked for extent " + std::to_string(extent) + " at axis " + std::to_string(axis) + " of " +
+                       inputs[0].text() + ": extents start at 0, and 8 dimensions are the most"};
+    return {{inputs[0].dtype, detail::replace_axes(x, static_cast<std::size_t>(axis), indices.rank(), {&extent, 1})}};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const {
+    return {compute(at.graph, Gather{axis}, {at.upstream[0], at.inputs[1]}, at.where), AnyTensor{}};
+  }
+};
+
+inline std::vector<AnyTensor> Gather::gradient(const GradientContext& at) const {
+  const ScatterAdd transpose{axis, at.inputs[0].shape()[static_cast<std::size_t>(axis)]};
+  return {compute(at.graph, transpose, {at.upstream[0], at.inputs[1]}, at.where), AnyTensor{}};
+}
+
+// x [A.., n, B..], indices [I..] -> [A.., I.., B..]: the slices of x at the indices along an axis (-1: the last). Any
+// dtype. Throws BuildError where the axis is not there; an index outside of [0, n) throws DataError in the step.
+template <Element T, IndexElement I>
+Tensor<T> gather(Tensor<T> x, Tensor<I> indices, std::int64_t axis = 0,
+                 std::source_location where = std::source_location::current()) {
+  const auto from_front =
+      detail::at_line("gather", where, [&] { return detail::require_axis(axis, x.shape().rank()); });
+  return Tensor<T>{compute(x.graph(), Gather{from_front}, {x, indices}, where)};
+}
+
+// x [A.., I.., B..], indices [I..] -> [A.., extent, B..]: zeros, to which the slices of x are added at the indices
+// along `axis` of the result (-1: the last), in the order of the indices. Throws as gather does.
+template <Element T, IndexElement I>
+Tensor<T> scatter_add(Tensor<T> x, Tensor<I> indices, std::int64_t extent, std::int64_t axis = 0,
+                      std::source_location where = std::source_location::current()) {
+  const auto from_front = detail::at_line("scatter_add", where, [&] {
+    const std::size_t rank = x.shape().rank() + 1, taken = indices.shape().rank();
+    return detail::require_axis(axis, rank > taken ? rank - taken : 0);
+  });
+  return Tensor<T>{compute(x.graph(), ScatterAdd{from_front, extent}, {x, indices}, where)};
+}
+
+}  // namespace replicator
