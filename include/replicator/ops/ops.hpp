@@ -3,6 +3,7 @@
 #pragma once
 
 #include <replicator/ops/convolution.hpp>
+#include <replicator/ops/convolution_transpose.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/gather.hpp>
 #include <replicator/ops/index.hpp>

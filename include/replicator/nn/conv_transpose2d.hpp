@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <string_view>
+
+#include <replicator/nn/initialisers.hpp>
+#include <replicator/ops/convolution_transpose.hpp>
+#include <replicator/replicate/replica_context.hpp>
+
+namespace replicator::nn {
+
+struct ConvTranspose2dOptions {
+  std::int64_t features = 0;  // output channels; must be given
+  Extents2d kernel{1, 1};
+  Extents2d stride{1, 1};
+  SpatialPadding padding{};
+  Extents2d output_padding{0, 0};
+  Extents2d dilation{1, 1};
+  std::int64_t groups = 1;
+  bool bias = true;
+  std::optional<Initializer> initializer = {};  // of the weight; as PyTorch's unless given
+};
+
+// Transposed convolution of [N, C, H, W] -> [N, features, OH, OW]; see convolution_transpose for OH and OW.
+// Variables: <name>.weight [C, features / groups, KH, KW], <name>.bias [features].
+// Throws BuildError where x is no batch of images, the groups do not divide C and features, or the extents do not fit.
+template <FloatingElement T>
+Tensor<T> conv_transpose2d(ReplicaContext& replica, Tensor<T> x, std::string_view name,
+                           const ConvTranspose2dOptions& options,
+                           std::source_location where = std::source_location::current()) {
+  if (x.shape().rank() != 4 || options.groups < 1 || options.features < options.groups ||
+      options.features % options.groups != 0)
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": conv_transpose2d \"" + std::string{name} +
+                     "\" at " + Location{where}.text() +
+                     ": x must be [N, C, H, W], features at least 1 and a multiple of groups; found " +
+                     x.any().type().text() + ", " + std::to_string(options.features) + " features and " +
+                     std::to_string(options.groups) + " groups"};
+  const auto scope = replica.scope(name);
+  const Shape shape{x.shape()[1], options.features / options.groups, options.kernel[0], options.kernel[1]};
+  // PyTorch counts the outputs of one input as its fan-in here.
+  const Initializer uniform = inverse_root_uniform(shape[1] * shape[2] * shape[3]);
+  const auto weight =
+      replica.variable<T>("weight", shape, options.initializer.value_or(uniform), {}, where).read(where);
+  const ConvolutionTransposeOptions geometry{options.stride, options.padding, options.output_padding, options.dilation,
+                                             options.groups};
+  if (!options.bias) return convolution_transpose(x, weight, geometry, where);
+  return convolution_transpose(
+      x, weight, replica.variable<T>("bias", {options.features}, uniform, {}, where).read(where), geometry, where);
+}
+
+}  // namespace replicator::nn
