@@ -29,6 +29,13 @@ inline Schedule empty_schedule(std::string name, Kind kind, const ReplicaBlocks&
   return schedule;
 }
 
+// New scratch of a rank for `count` chunks.
+inline Operand scratch_slots(Schedule& schedule, int rank, int chunk, int count) {
+  int& used = schedule.scratch[static_cast<std::size_t>(rank)];
+  used += count;
+  return {Buffer::scratch, rank, used - count, chunk, count};
+}
+
 // Appends to the channel and returns where the result is. Values made elsewhere become dependencies; what the same
 // channel made is there already.
 inline Placed append(Schedule& schedule, int rank, int channel, Instruction instruction,

@@ -71,20 +71,25 @@ inline std::string fault_of_frame(const Schedule& s) {
 
 class FormCheck {
  public:
-  FormCheck(const Schedule& schedule, const Events& events) : s_{schedule}, events_{events} {
+  FormCheck(const Schedule& schedule, const Events& events) : s_{schedule}, events_{events}, extents_(schedule.scratch.size()) {
     for (int rank = 0; rank < s_.ranks(); ++rank) inputs_.push_back(static_cast<int>(s_.inputs(rank).size()));
   }
 
   // Empty, or the first fault found.
-  std::string fault() const {
+  std::string fault() {
     for (int event = 0; event < events_.count(); ++event)
       if (const char* what = fault_of(event)) return events_.describe(event, what);
     return {};
   }
 
  private:
+  struct Extent {
+    int first = 0;
+    int count = 0;
+  };
+
   // What is wrong with an instruction by itself, or null.
-  const char* fault_of(int event) const {
+  const char* fault_of(int event) {
     const Instruction& i = events_[event];
     const bool local = i.action == Action::copy || i.action == Action::reduce;
     const bool writes = i.action != Action::send;
@@ -98,8 +103,12 @@ class FormCheck {
     if (i.action == Action::send && i.left.rank != rank) return "sends what is another rank's";
     if (writes && reads && i.dst.count != i.left.count) return "copies between different sizes";
     if (i.action == Action::reduce && i.dst.count != i.right.count) return "reduces different sizes";
-    if (writes && reads && (overlap(i.dst, i.left) || (i.action == Action::reduce && overlap(i.dst, i.right))))
-      return "overwrites what it reads";
+    // A reduce may work in place: it loads before it stores.
+    const bool in_place = i.action == Action::reduce;
+    for (const Operand* o : {&i.left, &i.right})
+      if (writes && reads && overlap(i.dst, *o) && !(in_place && i.dst == *o)) return "overwrites what it reads";
+    for (const Operand* o : {&i.dst, &i.left, &i.right})
+      if (!one_extent(*o)) return "uses scratch slots together that are not elsewhere";
     if (i.action == Action::reduce && !reduces(s_.kind)) return "nothing is to be reduced";
     if (local ? i.peer != -1 : (i.peer < 0 || i.peer >= s_.ranks() || i.peer == rank)) return "a bad peer";
     if (i.root && !local) return "a message is no root";
@@ -119,19 +128,34 @@ class FormCheck {
       case Buffer::output:
         return o.index == 0 && o.chunk < s_.output_blocks(o.rank) * s_.chunks;
       case Buffer::scratch:
-        return o.index < s_.scratch[rank] && o.chunk < s_.input_blocks() * s_.chunks && o.count == 1;
+        return o.index + o.count <= s_.scratch[rank] && o.chunk < s_.input_blocks() * s_.chunks;
     }
     return false;
   }
 
   static bool overlap(const Operand& a, const Operand& b) {
-    if (a.rank != b.rank || a.buffer != b.buffer || a.index != b.index) return false;
-    return a.buffer == Buffer::scratch || (a.chunk < b.chunk + b.count && b.chunk < a.chunk + a.count);
+    if (a.rank != b.rank || a.buffer != b.buffer) return false;
+    if (a.buffer == Buffer::scratch) return a.index < b.index + b.count && b.index < a.index + a.count;
+    return a.index == b.index && a.chunk < b.chunk + b.count && b.chunk < a.chunk + a.count;
+  }
+
+  // Chunks in slots that are used together lie end to end, so what one operand wrote no other extent can name.
+  bool one_extent(const Operand& o) {
+    if (o.buffer != Buffer::scratch) return true;
+    auto& extents = extents_[static_cast<std::size_t>(o.rank)];
+    extents.resize(static_cast<std::size_t>(s_.scratch[static_cast<std::size_t>(o.rank)]));
+    for (int slot = o.index; slot < o.index + o.count; ++slot) {
+      Extent& known = extents[static_cast<std::size_t>(slot)];
+      if (known.count == 0) known = {o.index, o.count};
+      if (known.first != o.index || known.count != o.count) return false;
+    }
+    return true;
   }
 
   const Schedule& s_;
   const Events& events_;
-  std::vector<int> inputs_;  // [rank]: how many
+  std::vector<int> inputs_;                   // [rank]: how many
+  std::vector<std::vector<Extent>> extents_;  // [rank][slot]: the slots used with it
 };
 
 }  // namespace replicator::collectives::detail

@@ -95,8 +95,9 @@ class Replay {
   }
 
   Cell& cell(const Operand& o, int k) {
-    const int chunk = o.buffer == Buffer::scratch ? 0 : o.chunk + k;
-    return cells_[static_cast<std::size_t>(o.rank)][{o.buffer, {o.index, chunk}}];
+    const bool scratch = o.buffer == Buffer::scratch;
+    const std::pair<int, int> place{o.index + (scratch ? k : 0), scratch ? 0 : o.chunk + k};
+    return cells_[static_cast<std::size_t>(o.rank)][{o.buffer, place}];
   }
 
   // Which chunk of the inputs belongs at chunk `o.chunk + k` of this buffer.

@@ -7,25 +7,38 @@
 #include <cstdint>
 #include <cstdio>
 #include <replicator/collectives/all_gather.hpp>
+#include <replicator/collectives/all_reduces.hpp>
 #include <replicator/collectives/broadcast.hpp>
-#include <replicator/collectives/direct.hpp>
-#include <replicator/collectives/owner_computes.hpp>
 #include <replicator/collectives/reduce_scatter.hpp>
-#include <replicator/collectives/ring.hpp>
 #include <string>
 #include <vector>
 
 namespace replicator::collectives {
 
+// How many chunks come to a rank and leave it, before lowering.
+struct Traffic {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+};
+
+// [rank]
+inline std::vector<Traffic> traffic(const Schedule& schedule) {
+  std::vector<Traffic> moved(static_cast<std::size_t>(schedule.ranks()));
+  for (int rank = 0; rank < schedule.ranks(); ++rank)
+    for (const Channel& channel : schedule.programs[static_cast<std::size_t>(rank)])
+      for (const Instruction& i : channel)
+        for (const Operand* o : {&i.left, &i.right}) {
+          if (o->rank == rank || (o == &i.left ? i.action == Action::recv : i.action != Action::reduce)) continue;
+          moved[static_cast<std::size_t>(rank)].in += o->count;
+          moved[static_cast<std::size_t>(o->rank)].out += o->count;
+        }
+  return moved;
+}
+
 // How many chunks are loaded from other ranks, over all ranks.
 inline std::int64_t moved_chunks(const Schedule& schedule) {
   std::int64_t moved = 0;
-  for (int rank = 0; rank < schedule.ranks(); ++rank)
-    for (const Channel& channel : schedule.programs[static_cast<std::size_t>(rank)])
-      for (const Instruction& i : channel) {
-        if (i.left.rank != rank && i.action != Action::recv) moved += i.left.count;
-        if (i.action == Action::reduce && i.right.rank != rank) moved += i.right.count;
-      }
+  for (const Traffic& rank : traffic(schedule)) moved += rank.in;
   return moved;
 }
 
@@ -65,6 +78,21 @@ inline int steps(const Schedule& schedule) {
   return longest;
 }
 
+// What connects ranks, both ways at once.
+struct Link {
+  double microseconds = 1;        // of latency
+  double bytes_per_microsecond = 10000;
+};
+
+// The time of a schedule in microseconds where every rank has one such link: the latencies of its longest chain, and
+// the bytes of the busiest rank, which many pieces keep busy. `block_bytes`: of one block.
+inline double predicted_microseconds(const Schedule& schedule, std::int64_t block_bytes, const Link& link) {
+  std::int64_t busiest = 0;
+  for (const Traffic& rank : traffic(schedule)) busiest = std::max({busiest, rank.in, rank.out});
+  const double bytes = static_cast<double>(busiest) * static_cast<double>(block_bytes) / schedule.chunks;
+  return steps(schedule) * link.microseconds + bytes / link.bytes_per_microsecond;
+}
+
 struct Choice {
   Schedule schedule;
   std::string reason;  // one line, for explain()
@@ -93,11 +121,24 @@ inline Choice choose_all_reduce(std::int64_t bytes, int ranks, int replicas, boo
           "owner_computes: " + size + ", " + ratio + " times the bytes of a ring, same bits on every placement"};
 }
 
+// The all-reduce that was asked for by name. Throws BuildError where it would change bits and any_order is not allowed.
+inline Choice choose_by_name(const AllReducePreference& wanted, const ReplicaBlocks& blocks, bool any_order) {
+  Schedule schedule = all_reduce_by_name(wanted, blocks);
+  if (schedule.any_order && !any_order)
+    throw BuildError{"--schedule " + wanted.name + " adds " + std::to_string(blocks.replicas()) + " replicas on " +
+                     std::to_string(blocks.ranks()) +
+                     " devices in an order of its own, which would change bits: choose auto, owner_computes, direct, "
+                     "binary_tree or naive, or allow it with all_reduce(x, reduction, {.any_order = true})"};
+  return {std::move(schedule), wanted.name + ": asked for by --schedule"};
+}
+
 // The schedule for any kind. `block_bytes`: what one replica contributes. `root`: broadcast only, a replica.
+// `wanted`: of all_reduce only.
 inline Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root = 0,
-                     bool any_order = false) {
+                     bool any_order = false, const AllReducePreference& wanted = {}) {
   switch (kind) {
     case Kind::all_reduce:
+      if (wanted.name != "auto" && blocks.ranks() > 1) return choose_by_name(wanted, blocks, any_order);
       return choose_all_reduce(block_bytes, blocks.ranks(), blocks.replicas(), any_order);
     case Kind::all_gather:
       return {all_gather(blocks), "all_gather: one step, the least bytes possible"};

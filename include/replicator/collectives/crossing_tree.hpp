@@ -110,8 +110,7 @@ inline Placed append_tree(Schedule& schedule, const CrossingTree& tree, const st
     const int rank = owner[v];
     const Placed& left = placed[static_cast<std::size_t>(vertex.left)];
     const Placed& right = placed[static_cast<std::size_t>(vertex.right)];
-    const Operand dst =
-        root ? result : Operand{Buffer::scratch, rank, schedule.scratch[static_cast<std::size_t>(rank)]++, chunk, 1};
+    const Operand dst = root ? result : scratch_slots(schedule, rank, chunk, 1);
     Instruction reduce{Action::reduce, dst, left.where, right.where, -1, {}, root};
     placed.push_back(append(schedule, rank, channel, std::move(reduce), {left, right}));
   }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstddef>
-#include <replicator/collectives/schedule.hpp>
+#include <replicator/collectives/build.hpp>
 #include <utility>
 #include <vector>
 
@@ -59,10 +59,10 @@ class Lowering {
   Operand receive(int rank, int channel, int index, Instruction& i, const Operand& remote) {
     send(rank, channel, index, remote);
     auto& program = to_.programs[static_cast<std::size_t>(rank)];
-    const Operand slot{Buffer::scratch, rank, to_.scratch[static_cast<std::size_t>(rank)]++, remote.chunk, 1};
-    program.push_back({Instruction{Action::recv, slot, {}, {}, remote.rank, {}, false}});
+    const Operand slots = scratch_slots(to_, rank, remote.chunk, remote.count);
+    program.push_back({Instruction{Action::recv, slots, {}, {}, remote.rank, {}, false}});
     i.after.push_back({rank, static_cast<int>(program.size()) - 1, 0});
-    return slot;
+    return slots;
   }
 
   // In a channel of its own, so that no message waits for another. What the reader waited for on the sender's rank is

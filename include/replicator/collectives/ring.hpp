@@ -25,7 +25,7 @@ inline Placed append_local_sum(Schedule& schedule, int rank, int chunk) {
   Placed sum{{Buffer::input, rank, 0, chunk, 1}, false, {}};
   for (int p = 1; p < partials; ++p) {
     const Operand right{Buffer::input, rank, p, chunk, 1};
-    const Operand dst{Buffer::scratch, rank, schedule.scratch[static_cast<std::size_t>(rank)]++, chunk, 1};
+    const Operand dst = scratch_slots(schedule, rank, chunk, 1);
     sum = append(schedule, rank, chunk, {Action::reduce, dst, sum.where, right, -1, {}, false}, {sum});
   }
   return sum;
@@ -52,8 +52,7 @@ inline Schedule ring(const ReplicaBlocks& blocks) {
         continue;
       }
       const bool root = step == ranks;
-      const Operand dst =
-          root ? output : Operand{Buffer::scratch, rank, schedule.scratch[static_cast<std::size_t>(rank)]++, chunk, 1};
+      const Operand dst = root ? output : detail::scratch_slots(schedule, rank, chunk, 1);
       Instruction reduce{Action::reduce, dst, travelling.where, own.where, -1, {}, root};
       travelling = detail::append(schedule, rank, chunk, std::move(reduce), {travelling, own});
     }

@@ -64,8 +64,8 @@ constexpr std::int64_t part_begin(std::int64_t elements, int count, int index) {
 
 enum class Buffer : std::uint8_t { input, output, scratch };
 
-// `count` chunks of one block, from `chunk` on. `index`: which input (partial or replica of the rank), or which
-// scratch slot; a slot holds one chunk. `rank`: whose buffer; on another rank it is read there by a load.
+// `count` chunks of one block, from `chunk` on. `index`: which input (partial or replica of the rank), or the first of
+// `count` scratch slots, which are always used together. `rank`: whose buffer; on another rank it is read by a load.
 struct Operand {
   Buffer buffer = Buffer::input;
   int rank = 0;
@@ -83,7 +83,7 @@ struct Dependency {
   friend bool operator==(const Dependency&, const Dependency&) = default;
 };
 
-// copy: dst = left. reduce: dst = combine(left, right), in this order. send: left goes to `peer`.
+// copy: dst = left. reduce: dst = combine(left, right), in this order; dst may be one of the two. send: left goes to `peer`.
 // recv: dst comes from `peer`.
 enum class Action : std::uint8_t { copy, reduce, send, recv };
 

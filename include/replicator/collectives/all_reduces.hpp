@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The all-reduces by their names, as --schedule takes them.
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <replicator/collectives/binary_tree.hpp>
+#include <replicator/collectives/direct.hpp>
+#include <replicator/collectives/halving_doubling.hpp>
+#include <replicator/collectives/hierarchical.hpp>
+#include <replicator/collectives/naive.hpp>
+#include <replicator/collectives/owner_computes.hpp>
+#include <replicator/collectives/ring.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace replicator::collectives {
+
+// Which all-reduce to take: by its name, or "auto" for what the bytes and ranks suggest.
+struct AllReducePreference {
+  std::string name = "auto";
+  std::vector<int> dimensions = {};  // of "hierarchical", innermost first
+};
+
+inline constexpr std::array<std::string_view, 7> all_reduce_names{
+    "owner_computes", "direct", "ring", "halving_doubling", "binary_tree", "naive", "hierarchical"};
+
+// Reads "auto", one of all_reduce_names, or "hierarchical:4x2" with dimensions; without them it takes `dimensions`.
+// Throws BuildError for other words.
+inline AllReducePreference parse_all_reduce(std::string_view text, const std::vector<int>& dimensions = {}) {
+  const auto bad = [&] {
+    std::string names;
+    for (const std::string_view name : all_reduce_names) names += ", " + std::string{name};
+    return BuildError{"--schedule is \"" + std::string{text} + "\": choose auto" + names +
+                      ", or hierarchical:4x2 for 4 devices on each of 2 hosts"};
+  };
+  const auto colon = text.find(':');
+  AllReducePreference result{std::string{text.substr(0, colon)}, {}};
+  bool known = result.name == "auto";
+  for (const std::string_view name : all_reduce_names) known = known || result.name == name;
+  if (!known || (colon != std::string_view::npos && result.name != "hierarchical")) throw bad();
+  if (colon == std::string_view::npos) {
+    result.dimensions = dimensions;
+    return result;
+  }
+  for (std::string_view rest = text.substr(colon);;) {
+    rest.remove_prefix(1);
+    int size = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), size);
+    if (error != std::errc{} || size < 1) throw bad();
+    result.dimensions.push_back(size);
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    if (rest.empty()) return result;
+    if (rest[0] != 'x') throw bad();
+  }
+}
+
+// Throws BuildError for "auto" and unknown names, and where the dimensions do not fit.
+inline Schedule all_reduce_by_name(const AllReducePreference& wanted, const ReplicaBlocks& blocks) {
+  if (wanted.name == "owner_computes") return owner_computes(blocks);
+  if (wanted.name == "direct") return direct(blocks);
+  if (wanted.name == "ring") return ring(blocks);
+  if (wanted.name == "halving_doubling") return halving_doubling(blocks);
+  if (wanted.name == "binary_tree") return binary_tree(blocks);
+  if (wanted.name == "naive") return naive(blocks);
+  if (wanted.name == "hierarchical") return hierarchical(blocks, wanted.dimensions);
+  throw BuildError{"there is no all_reduce by the name \"" + wanted.name + "\""};
+}
+
+}  // namespace replicator::collectives
