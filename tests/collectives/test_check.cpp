@@ -17,10 +17,34 @@ namespace rc = replicator::collectives;
 
 namespace {
 
+// As square as the number of ranks allows.
+std::vector<int> grid_of(int ranks) {
+  int devices = 1;
+  for (int d = 1; d * d <= ranks; ++d)
+    if (ranks % d == 0) devices = ranks / d;
+  return {devices, ranks / devices};
+}
+
+std::vector<rc::Schedule> all_reduces(const rc::ReplicaBlocks& blocks) {
+  std::vector<rc::Schedule> result;
+  for (const auto name : rc::all_reduce_names)
+    result.push_back(rc::all_reduce_by_name({std::string{name}, grid_of(blocks.ranks())}, blocks));
+  return result;
+}
+
 std::vector<rc::Schedule> all_schedules(const rc::ReplicaBlocks& blocks) {
-  return {rc::owner_computes(blocks),    rc::ring(blocks),           rc::direct(blocks),
-          rc::all_gather(blocks),        rc::reduce_scatter(blocks), rc::broadcast(blocks, blocks.replicas() / 2),
-          rc::broadcast(blocks, 0, true)};
+  std::vector<rc::Schedule> result = all_reduces(blocks);
+  for (const auto& other : {rc::all_gather(blocks), rc::reduce_scatter(blocks),
+                            rc::broadcast(blocks, blocks.replicas() / 2), rc::broadcast(blocks, 0, true)})
+    result.push_back(other);
+  return result;
+}
+
+// Finished chunks are passed on from rank to rank.
+bool relays(const rc::Schedule& schedule) {
+  for (const std::string name : {"ring", "halving_doubling", "binary_tree", "hierarchical"})
+    if (schedule.name == name) return true;
+  return false;
 }
 
 // An oracle of its own for what a schedule computes: runs it in an order drawn at random, with text for values and
@@ -215,14 +239,56 @@ void for_each_mutant(const rc::Schedule& schedule, const Report& report) {
 
 }  // namespace
 
-TEST_CASE("owner_computes and ring are right for every rank count up to 64 and several replica counts") {
+TEST_CASE("every all-reduce is right for every rank count up to 64 and several replica counts") {
   for (int ranks = 1; ranks <= 64; ++ranks)
-    for (const int replicas : {ranks, ranks + 1, 2 * ranks, 2 * ranks + 3, 64})
-      if (replicas >= ranks) {
-        INFO(ranks << " ranks, " << replicas << " replicas");
-        REQUIRE(rc::find_fault(rc::owner_computes({replicas, ranks})) == "");
-        REQUIRE(rc::find_fault(rc::ring({replicas, ranks})) == "");
+    for (const int replicas : {ranks, ranks + 1, 2 * ranks, 2 * ranks + 3, 64}) {
+      if (replicas < ranks) continue;
+      for (const auto& schedule : all_reduces({replicas, ranks})) {
+        INFO(schedule.name << ", " << ranks << " ranks, " << replicas << " replicas");
+        REQUIRE(rc::find_fault(schedule) == "");
       }
+    }
+}
+
+TEST_CASE("a schedule gives up the tree only where it really adds in another order") {
+  for (int ranks = 2; ranks <= 24; ++ranks)
+    for (const int replicas : {ranks, ranks + 1, 2 * ranks, 2 * ranks + 3, 3 * ranks, 48})
+      for (auto& schedule : all_reduces({replicas, ranks})) {
+        INFO(schedule.name << ", " << ranks << " ranks, " << replicas << " replicas");
+        if (!schedule.any_order) continue;
+        REQUIRE((schedule.name == "ring" || schedule.name == "halving_doubling" || schedule.name == "hierarchical"));
+        schedule.any_order = false;
+        REQUIRE(rc::find_fault(schedule) != "");
+      }
+}
+
+TEST_CASE("halving-doubling keeps the tree for one replica on each rank, and for replicas dealt evenly on 2^k ranks") {
+  for (int ranks = 1; ranks <= 64; ++ranks) {
+    CHECK_FALSE(rc::halving_doubling({ranks, ranks}).any_order);
+    const bool power = (ranks & (ranks - 1)) == 0;
+    for (const int each : {2, 3, 5})
+      if (power) CHECK_FALSE(rc::halving_doubling({each * ranks, ranks}).any_order);
+  }
+  CHECK(rc::halving_doubling({6, 3}).any_order);
+  CHECK(rc::halving_doubling({14, 4}).any_order);
+}
+
+TEST_CASE("a hierarchy keeps the tree where the tree divides at the borders of hosts") {
+  for (const int hosts : {1, 2, 4, 8}) {
+    for (int devices = 1; devices <= 8; ++devices)
+      CHECK_FALSE(rc::hierarchical({devices * hosts, devices * hosts}, {devices, hosts}).any_order);
+    for (const int devices : {1, 2, 4})
+      CHECK_FALSE(rc::hierarchical({3 * devices * hosts, devices * hosts}, {devices, hosts}).any_order);
+  }
+  CHECK_FALSE(rc::hierarchical({24, 24}, {3, 2, 1, 4}).any_order);
+  CHECK(rc::hierarchical({6, 6}, {2, 3}).any_order);
+  CHECK(rc::hierarchical({12, 6}, {3, 2}).any_order);
+  CHECK_THROWS_WITH(rc::hierarchical({8, 8}, {4, 3}),
+                    "a hierarchical all_reduce was asked for with the dimensions \"4x3\", but there are 8 devices: name "
+                    "the devices of a host, then the hosts; their product must be all devices");
+  CHECK_THROWS_AS(rc::hierarchical({8, 8}, {}), replicator::BuildError);
+  CHECK_THROWS_AS(rc::hierarchical({8, 8}, {-2, -4}), replicator::BuildError);
+  CHECK_THROWS_AS(rc::hierarchical({8, 8}, {65536, 65536, 65536, 65536}), replicator::BuildError);
 }
 
 TEST_CASE("every algorithm is right, as loads and lowered to messages") {
@@ -254,6 +320,19 @@ TEST_CASE("writing again what a peer may still read is refused, even with the sa
   CHECK(rc::find_fault(schedule) == "");
 }
 
+TEST_CASE("scratch slots that are written together cannot be read apart") {
+  rc::Schedule schedule = rc::hierarchical({16, 16}, {4, 4});
+  CHECK(rc::find_fault(schedule) == "");
+  auto& sum = schedule.programs[0][0][2];
+  REQUIRE(sum.left == (rc::Operand{rc::Buffer::scratch, 0, 0, 0, 4}));
+  for (const rc::Operand part : {rc::Operand{rc::Buffer::scratch, 0, 0, 0, 2}, {rc::Buffer::scratch, 0, 2, 2, 2}}) {
+    sum.left = part;
+    sum.right.count = sum.dst.count = 2;
+    CHECK(rc::find_fault(schedule) ==
+          "rank 0, channel 0, instruction 2: uses scratch slots together that are not elsewhere");
+  }
+}
+
 TEST_CASE("messages that wait for each other in a circle are a deadlock") {
   rc::Schedule schedule = rc::lower(rc::all_gather({2, 2}));
   // Both ranks: first the recv, then the send, in one channel.
@@ -266,9 +345,9 @@ TEST_CASE("messages that wait for each other in a circle are a deadlock") {
 }
 
 // What may be accepted, because it changes nothing:
-//  - neighbours swapped where neither touches what the other writes; dependencies that other ones imply; in the ring, a
-//    copy of a finished chunk from another rank that is known to have it already: then 20 runs in random orders must
-//    give what the schedule gives;
+//  - neighbours swapped where neither touches what the other writes; dependencies that other ones imply; where
+//    ranks relay finished chunks, a copy from another rank that is known to have it already: then 20 runs in random
+//    orders must give what the schedule gives;
 //  - left and right swapped under any_order: addition commutes.
 // All else must be refused.
 TEST_CASE("every single mutation of a schedule is refused unless it changes nothing") {
@@ -285,7 +364,7 @@ TEST_CASE("every single mutation of a schedule is refused unless it changes noth
           if (schedule.any_order && what == "left and right swapped") return;
           INFO(schedule.name << ", " << replicas << " replicas, " << ranks << " ranks: " << what);
           REQUIRE(change != Change::instruction);
-          if (change == Change::source_rank) REQUIRE(schedule.name == "ring");
+          if (change == Change::source_rank) REQUIRE(relays(schedule));
           for (std::uint64_t seed = 1; seed <= 20; ++seed) REQUIRE(RandomRun{mutant, seed}.outputs() == wanted);
         });
       }

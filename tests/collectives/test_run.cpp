@@ -221,36 +221,67 @@ TEST_CASE("large gathers, scatters and broadcasts have the reference's bits") {
   }
 }
 
-TEST_CASE("a ring adds whole numbers exactly: n(n+1)/2") {
-  for (int ranks = 1; ranks <= 6; ++ranks) {
-    const rc::ReplicaBlocks blocks{2 * ranks + 1, ranks};
-    const rc::Schedule schedule = rc::ring(blocks);
-    rc::CollectiveSpec spec;
-    spec.dtype = replicator::DType::int32;
-    spec.elements = 1000;
-    spec.any_order = true;
-    rt::InProcessGroup group{ranks};
-    run_ranks(group, [&](int rank) {
-      const auto communicator = rc::make_communicator(rt::InProcess{group, rank}, blocks, 256);
-      const auto collective = communicator->prepare(spec, schedule);
-      const auto nodes = schedule.inputs(rank);
-      for (int step = 0; step < 5; ++step) {
-        for (int index = 0; index < collective->inputs(); ++index) {
-          int sum = 0;
-          for (int r = nodes[static_cast<std::size_t>(index)].begin; r < nodes[static_cast<std::size_t>(index)].end;
-               ++r)
-            sum += r + 1 + step;
-          for (int i = 0; i < 1000; ++i) reinterpret_cast<std::int32_t*>(collective->input(index))[i] = sum;
-        }
-        collective->start();
-        collective->wait(soon());
-        const int n = blocks.replicas();
-        for (int i = 0; i < 1000; ++i)
-          if (reinterpret_cast<std::int32_t*>(collective->output())[i] != n * (n + 1) / 2 + n * step)
-            throw replicator::Error{"wrong sum"};
+// In five steps.
+template <class T>
+void check_whole_numbers(const rc::Schedule& schedule, int elements) {
+  const rc::ReplicaBlocks& blocks = schedule.blocks;
+  rc::CollectiveSpec spec;
+  spec.dtype = replicator::DType::int32;
+  spec.elements = elements;
+  spec.any_order = true;
+  rt::InProcessGroup group{blocks.ranks()};
+  run_ranks(group, [&](int rank) {
+    const auto communicator = rc::make_communicator(T{group, rank}, blocks, 256);
+    const auto collective = communicator->prepare(spec, schedule);
+    const auto nodes = schedule.inputs(rank);
+    for (int step = 0; step < 5; ++step) {
+      for (int index = 0; index < collective->inputs(); ++index) {
+        int sum = 0;
+        for (int r = nodes[static_cast<std::size_t>(index)].begin; r < nodes[static_cast<std::size_t>(index)].end; ++r)
+          sum += r + 1 + step;
+        auto* input = reinterpret_cast<std::int32_t*>(collective->input(index));
+        for (int i = 0; i < elements; ++i) input[i] = sum + i;
       }
-    });
-  }
+      collective->start();
+      collective->wait(soon());
+      const auto* output = reinterpret_cast<const std::int32_t*>(collective->output());
+      const int n = blocks.replicas();
+      for (int i = 0; i < elements; ++i) {
+        int wanted = n * (n + 1) / 2 + n * step;
+        for (int r = 0; r < blocks.ranks(); ++r) wanted += i * static_cast<int>(schedule.inputs(r).size());
+        if (output[i] != wanted) throw replicator::Error{"wrong sum"};
+      }
+    }
+  });
+}
+
+TEST_CASE("every all-reduce adds whole numbers exactly, in whichever order: n(n+1)/2") {
+  for (int ranks = 1; ranks <= 9; ++ranks)
+    for (const int replicas : {ranks, 2 * ranks + 1})
+      for (const auto name : rc::all_reduce_names)
+        for (const int elements : {0, 1, 7, 999}) {
+          const std::vector<int> dimensions = ranks % 2 == 0 ? std::vector{ranks / 2, 2} : std::vector{ranks};
+          const auto schedule = rc::all_reduce_by_name({std::string{name}, dimensions}, {replicas, ranks});
+          INFO(name << ": " << replicas << " replicas on " << ranks << " ranks, " << elements << " elements");
+          check_whole_numbers<rt::InProcess>(schedule, elements);
+          check_whole_numbers<LoadsOnly>(schedule, elements);
+          check_whole_numbers<MessagesOnly>(schedule, elements);
+        }
+}
+
+TEST_CASE("every all-reduce that keeps the tree has its bits") {
+  for (int ranks = 1; ranks <= 9; ++ranks)
+    for (const int replicas : {ranks, 2 * ranks, 2 * ranks + 1})
+      for (const auto name : {"halving_doubling", "binary_tree", "naive", "hierarchical"})
+        for (const std::int64_t elements : {1, 7, 999}) {
+          const std::vector<int> dimensions = ranks % 2 == 0 ? std::vector{ranks / 2, 2} : std::vector{ranks};
+          const auto schedule = rc::all_reduce_by_name({name, dimensions}, {replicas, ranks});
+          if (schedule.any_order) continue;
+          rc::CollectiveSpec spec;
+          spec.elements = elements;
+          spec.reduction = rc::Reduction::mean;
+          check_everywhere(spec, schedule);
+        }
 }
 
 TEST_CASE("several collectives are under way at once and a slow rank never sees another step's data") {

@@ -3,6 +3,7 @@
 #include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/lower.hpp>
 #include <replicator/collectives/schedule.hpp>
+#include <string>
 
 namespace rc = replicator::collectives;
 
@@ -65,6 +66,59 @@ TEST_CASE("the choice of an all-reduce depends on bytes, ranks and any_order, an
   CHECK(rc::choose_all_reduce(1 << 20, 4, 8, true).schedule.name == "owner_computes");
   CHECK(rc::choose(rc::Kind::broadcast, 100, {4, 4}, 2).schedule.name == "flat_broadcast");
   CHECK(rc::choose(rc::Kind::broadcast, 1 << 20, {4, 4}, 2).schedule.root == 2);
+}
+
+TEST_CASE("an all-reduce can be asked for by name; where it would change bits, only with any_order") {
+  const auto choose = [](std::string name, rc::ReplicaBlocks blocks, bool any_order) {
+    return rc::choose(rc::Kind::all_reduce, 1 << 20, blocks, 0, any_order, rc::parse_all_reduce(name, {2, 2}));
+  };
+  for (const auto name : rc::all_reduce_names) {
+    CHECK(choose(std::string{name}, {4, 4}, true).schedule.name == name);
+    CHECK(choose(std::string{name}, {4, 1}, false).reason == "local: one rank holds all replicas");
+    if (name != "ring") CHECK(choose(std::string{name}, {4, 4}, false).schedule.name == name);
+  }
+  CHECK(choose("naive", {4, 3}, false).reason == "naive: asked for by --schedule");
+  CHECK(choose("hierarchical", {4, 4}, false).reason == "hierarchical:2x2: asked for by --schedule");
+  CHECK(choose("hierarchical:1x4", {4, 4}, false).reason == "hierarchical:1x4: asked for by --schedule");
+  CHECK(choose("auto", {4, 4}, false).schedule.name == "owner_computes");
+  CHECK_THROWS_WITH(choose("ring", {4, 3}, false),
+                    "--schedule ring adds 4 replicas on 3 devices in an order of its own, which would change bits: "
+                    "choose auto, owner_computes, direct, binary_tree or naive, or allow it with all_reduce(x, "
+                    "reduction, {.any_order = true})");
+  for (const std::string wrong : {"", "rings", "ring:2", "hierarchical:", "hierarchical:2x", "hierarchical:2y2",
+                                  "hierarchical:0", "hierarchical:2x-1", "auto:"})
+    CHECK_THROWS_WITH(rc::parse_all_reduce(wrong, {}),
+                      "--schedule is \"" + wrong +
+                          "\": choose auto, owner_computes, direct, ring, halving_doubling, binary_tree, naive, "
+                          "hierarchical, or hierarchical:4x2 for 4 devices on each of 2 hosts");
+}
+
+TEST_CASE("steps and bytes of the all-reduces are those of docs/algorithms.md") {
+  const rc::ReplicaBlocks blocks{16, 16};
+  CHECK(rc::steps(rc::halving_doubling(blocks)) == 8);
+  CHECK(rc::bytes_factor(rc::halving_doubling(blocks)) == 1.0);
+  CHECK(rc::steps(rc::binary_tree(blocks)) == 8);
+  CHECK(rc::steps(rc::naive(blocks)) == 2);
+  CHECK(rc::steps(rc::hierarchical(blocks, {4, 4})) == 4);
+  CHECK(rc::bytes_factor(rc::hierarchical(blocks, {4, 4})) == 1.0);
+  CHECK(rc::steps(rc::hierarchical(blocks, {2, 2, 2, 2})) == rc::steps(rc::halving_doubling(blocks)));
+  for (int ranks = 2; ranks <= 64; ++ranks)
+    for (const auto& rank : rc::traffic(rc::binary_tree({ranks, ranks}))) {
+      CHECK(rank.in <= 3);
+      CHECK(rank.out <= 4);
+    }
+  CHECK(rc::traffic(rc::naive(blocks))[0].in == 15);
+  CHECK(rc::traffic(rc::naive(blocks))[0].out == 15);
+  CHECK(rc::traffic(rc::naive(blocks))[1].in == 1);
+}
+
+TEST_CASE("the predicted time counts latencies and the busiest rank's bytes") {
+  const rc::ReplicaBlocks blocks{16, 16};
+  const rc::Link link{2, 1000};
+  CHECK(rc::predicted_microseconds(rc::naive(blocks), 1000, link) == Approx(2 * 2 + 15));
+  CHECK(rc::predicted_microseconds(rc::ring(blocks), 16000, link) == Approx(30 * 2 + 30));
+  CHECK(rc::predicted_microseconds(rc::halving_doubling(blocks), 16000, link) == Approx(8 * 2 + 30));
+  CHECK(rc::predicted_microseconds(rc::direct(blocks), 1000, link) == Approx(2 + 15));
 }
 
 TEST_CASE("a lowered schedule touches no other rank") {

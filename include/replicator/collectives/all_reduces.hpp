@@ -20,15 +20,22 @@ namespace replicator::collectives {
 // Which all-reduce to take: by its name, or "auto" for what the bytes and ranks suggest.
 struct AllReducePreference {
   std::string name = "auto";
-  std::vector<int> dimensions = {};  // of "hierarchical", innermost first
+  std::vector<int> dimensions = {};  // of "hierarchical", innermost first; none: all ranks in one
+
+  // "hierarchical:4x2"
+  std::string text() const {
+    std::string result = name;
+    for (const int d : dimensions) result += (result == name ? ":" : "x") + std::to_string(d);
+    return result;
+  }
 };
 
 inline constexpr std::array<std::string_view, 7> all_reduce_names{
     "owner_computes", "direct", "ring", "halving_doubling", "binary_tree", "naive", "hierarchical"};
 
-// Reads "auto", one of all_reduce_names, or "hierarchical:4x2" with dimensions; without them it takes `dimensions`.
+// Reads "auto", one of all_reduce_names, or "hierarchical:4x2" with dimensions; "hierarchical" alone takes `dimensions`.
 // Throws BuildError for other words.
-inline AllReducePreference parse_all_reduce(std::string_view text, const std::vector<int>& dimensions = {}) {
+inline AllReducePreference parse_all_reduce(std::string_view text, const std::vector<int>& dimensions) {
   const auto bad = [&] {
     std::string names;
     for (const std::string_view name : all_reduce_names) names += ", " + std::string{name};
@@ -41,7 +48,7 @@ inline AllReducePreference parse_all_reduce(std::string_view text, const std::ve
   for (const std::string_view name : all_reduce_names) known = known || result.name == name;
   if (!known || (colon != std::string_view::npos && result.name != "hierarchical")) throw bad();
   if (colon == std::string_view::npos) {
-    result.dimensions = dimensions;
+    if (result.name == "hierarchical") result.dimensions = dimensions;
     return result;
   }
   for (std::string_view rest = text.substr(colon);;) {
@@ -64,7 +71,8 @@ inline Schedule all_reduce_by_name(const AllReducePreference& wanted, const Repl
   if (wanted.name == "halving_doubling") return halving_doubling(blocks);
   if (wanted.name == "binary_tree") return binary_tree(blocks);
   if (wanted.name == "naive") return naive(blocks);
-  if (wanted.name == "hierarchical") return hierarchical(blocks, wanted.dimensions);
+  if (wanted.name == "hierarchical")
+    return hierarchical(blocks, wanted.dimensions.empty() ? std::vector<int>{blocks.ranks()} : wanted.dimensions);
   throw BuildError{"there is no all_reduce by the name \"" + wanted.name + "\""};
 }
 

@@ -125,11 +125,11 @@ inline Choice choose_all_reduce(std::int64_t bytes, int ranks, int replicas, boo
 inline Choice choose_by_name(const AllReducePreference& wanted, const ReplicaBlocks& blocks, bool any_order) {
   Schedule schedule = all_reduce_by_name(wanted, blocks);
   if (schedule.any_order && !any_order)
-    throw BuildError{"--schedule " + wanted.name + " adds " + std::to_string(blocks.replicas()) + " replicas on " +
+    throw BuildError{"--schedule " + wanted.text() + " adds " + std::to_string(blocks.replicas()) + " replicas on " +
                      std::to_string(blocks.ranks()) +
                      " devices in an order of its own, which would change bits: choose auto, owner_computes, direct, "
                      "binary_tree or naive, or allow it with all_reduce(x, reduction, {.any_order = true})"};
-  return {std::move(schedule), wanted.name + ": asked for by --schedule"};
+  return {std::move(schedule), wanted.text() + ": asked for by --schedule"};
 }
 
 // The schedule for any kind. `block_bytes`: what one replica contributes. `root`: broadcast only, a replica.

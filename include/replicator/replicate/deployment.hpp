@@ -84,6 +84,7 @@ struct Deployment {
   std::vector<DeviceName> devices = {DeviceName{}};  // of this process; replicas are dealt to them in contiguous blocks
   std::uint64_t seed = 0;
   std::string transport = "auto";         // between processes: shared_memory on one machine, else ucx; or one by name
+  std::string schedule = "auto";          // of all_reduces between devices, see collectives/all_reduces.hpp
   int threads_per_device = 1;             // OpenMP threads of a device's kernels
   std::int64_t bucket_bytes = 4 << 20;    // small all_reduces are merged up to this size
   std::chrono::seconds deadline{300};     // for every wait on another device; 0 waits without end
@@ -129,6 +130,8 @@ struct Deployment {
            "  --serial                all replicas in the calling thread\n"
            "  --seed N                of initial values, random numbers and data (0)\n"
            "  --transport NAME        between processes: auto, shared_memory, ucx (auto)\n"
+           "  --schedule NAME         of all_reduces: auto, owner_computes, direct, ring, halving_doubling, binary_tree,\n"
+           "                          naive, hierarchical or hierarchical:4x2 (auto; refused where it would change a bit)\n"
            "  --threads-per-device N  OpenMP threads of a device's kernels (1; changes bits)\n"
            "  --bucket-bytes N        small all_reduces are merged up to this size (4194304)\n"
            "  --deadline SECONDS      for every wait on another device, 0 for none (300)\n"
@@ -138,7 +141,7 @@ struct Deployment {
 
  private:
   static bool takes(std::string_view flag) {
-    for (const std::string_view known : {"--replicas", "--devices", "--seed", "--transport", "--threads-per-device", "--bucket-bytes", "--deadline",
+    for (const std::string_view known : {"--replicas", "--devices", "--seed", "--transport", "--schedule", "--threads-per-device", "--bucket-bytes", "--deadline",
                                          "--input-threads"})
       if (flag == known) return true;
     return false;
@@ -155,6 +158,7 @@ struct Deployment {
     else if (flag == "--bucket-bytes") bucket_bytes = number(1, any);
     else if (flag == "--deadline") deadline = std::chrono::seconds{number(0)};
     else if (flag == "--input-threads") input_threads = static_cast<int>(number(0));
+    else if (flag == "--schedule") schedule = value;
     else transport = value;
   }
 };

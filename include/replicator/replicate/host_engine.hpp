@@ -41,6 +41,7 @@ class HostEngine final : public Engine {
         job_{transport::find_environment(), job_options(deployment_)},
         process_of_rank_{deal_ranks()},
         blocks_{deal_replicas()},
+        all_reduce_{collectives::parse_all_reduce(deployment_.schedule, grid())},
         variables_{deployment_.seed, local_devices(), end_ - begin_},
         cache_{deployment_.threads_per_device},
         threads_{local_devices()},
@@ -77,7 +78,8 @@ class HostEngine final : public Engine {
     on_devices([&](int device) {
       step->programs[static_cast<std::size_t>(device)] =
           plan({step->resolution, step->lowered, variables_, *communicators_[static_cast<std::size_t>(device)], device, begin_, next_collective_,
-                job_.size() > 1, deployment_.devices[static_cast<std::size_t>(device)].kind, deployment_.devices[static_cast<std::size_t>(device)].index});
+                job_.size() > 1, deployment_.devices[static_cast<std::size_t>(device)].kind, deployment_.devices[static_cast<std::size_t>(device)].index,
+                all_reduce_});
     });
     next_collective_ += collectives;
     return step;
@@ -177,6 +179,14 @@ class HostEngine final : public Engine {
     end_ = blocks.end(first_rank_ + local_devices() - 1);
     return blocks;
   }
+  // Devices of a process, and processes, where all have as many devices.
+  std::vector<int> grid() const {
+    const auto ranks = static_cast<int>(process_of_rank_.size());
+    const auto devices = static_cast<int>(std::count(process_of_rank_.begin(), process_of_rank_.end(), 0));
+    for (int rank = 0; rank < ranks; ++rank)
+      if (process_of_rank_[static_cast<std::size_t>(rank)] != rank / devices) return {};
+    return devices * job_.size() == ranks ? std::vector{devices, job_.size()} : std::vector<int>{};
+  }
   int replicas_of(int process) const {
     int count = 0;
     for (int rank = 0; rank < blocks_.ranks(); ++rank)
@@ -203,6 +213,7 @@ class HostEngine final : public Engine {
                                 {"--seed", std::to_string(deployment_.seed), {}},
                                 {"--threads-per-device", std::to_string(deployment_.threads_per_device), {}},
                                 {"--bucket-bytes", std::to_string(deployment_.bucket_bytes), {}},
+                                {"--schedule", deployment_.schedule, {}},
                                 {"the kind of devices", std::string{name_of(deployment_.devices[0].kind)}, {}},
                                 {"the instruction set", instruction_set(), {}}});
   }
@@ -326,6 +337,7 @@ class HostEngine final : public Engine {
   int begin_ = 0, end_ = 0;  // replicas of this host
   std::vector<int> process_of_rank_;
   collectives::ReplicaBlocks blocks_;
+  collectives::AllReducePreference all_reduce_;
   VariableStore variables_;
   ExecutableCache cache_;
   std::unique_ptr<transport::InProcessGroup> group_;

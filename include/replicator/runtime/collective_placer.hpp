@@ -29,9 +29,10 @@ class CollectivePlacer {
     bool movable;  // nobody else looks at the value: it may live where the collective wants it
   };
 
-  // `first_collective`: ids of earlier programs on the same communicator lie below.
-  CollectivePlacer(const Resolution& resolution, collectives::Communicator& communicator, std::uint32_t first_collective, ProgramBuilder& builder)
-      : resolution_{resolution}, communicator_{communicator}, blocks_{communicator.blocks()}, first_collective_{first_collective}, builder_{builder},
+  // `first_collective`: ids of earlier programs on the same communicator lie below. `all_reduce` outlives this.
+  CollectivePlacer(const Resolution& resolution, collectives::Communicator& communicator, std::uint32_t first_collective,
+                   const collectives::AllReducePreference& all_reduce, ProgramBuilder& builder)
+      : resolution_{resolution}, communicator_{communicator}, blocks_{communicator.blocks()}, first_collective_{first_collective}, all_reduce_{all_reduce}, builder_{builder},
         fold_{blocks_.replicas(), blocks_.begin(communicator.rank()), blocks_.end(communicator.rank())} {}
 
   // Every device of the job calls it at the same time, since collectives allocate together.
@@ -56,7 +57,7 @@ class CollectivePlacer {
     const auto index = static_cast<std::uint32_t>(program_.collectives.size());
     spec.id = first_collective_ + index;
     const auto bytes = static_cast<std::int64_t>(size_of(spec.dtype)) * spec.elements;
-    auto choice = collectives::choose(spec.kind, bytes, blocks_, spec.root, spec.any_order);
+    auto choice = collectives::choose(spec.kind, bytes, blocks_, spec.root, spec.any_order, all_reduce_);
     program_.collectives.push_back({communicator_.prepare(spec, choice.schedule), spec.name, std::move(choice.reason), bytes, members});
     waited_.push_back(false);
     return index;
@@ -143,6 +144,7 @@ class CollectivePlacer {
   collectives::Communicator& communicator_;
   const collectives::ReplicaBlocks blocks_;
   std::uint32_t first_collective_;
+  const collectives::AllReducePreference& all_reduce_;
   ProgramBuilder& builder_;
   Program& program_ = builder_.program();
   collectives::LocalFold fold_;

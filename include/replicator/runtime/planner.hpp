@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/collectives/all_reduces.hpp>
 #include <replicator/collectives/communicator.hpp>
 #include <replicator/collectives/resolve.hpp>
 #include <replicator/runtime/collective_placer.hpp>
@@ -32,6 +33,7 @@ struct PlanRequest {
   bool several_hosts = false;          // then small results travel to all of them
   DeviceKind kind = DeviceKind::cpu;   // of the device, and its index among those of the kind
   int index = 0;
+  collectives::AllReducePreference all_reduce = {};  // how all_reduces are done
 };
 
 namespace detail {
@@ -42,7 +44,7 @@ class Planner {
       : request_{request}, resolution_{request.resolution}, blocks_{request.communicator.blocks()},
         begin_{blocks_.begin(request.communicator.rank())}, local_{blocks_.count(request.communicator.rank())},
         builder_{support_of(request.kind), request.index},
-        collectives_{request.resolution, request.communicator, request.first_collective, builder_} {
+        collectives_{request.resolution, request.communicator, request.first_collective, request.all_reduce, builder_} {
     for (int r = 0; r < local_; ++r) program_.replica_ids.push_back(begin_ + r);
   }
 
