@@ -89,12 +89,17 @@ TEST_CASE("hello says what is wrong with its arguments and exits with 1") {
 }
 
 TEST_CASE("processes that were started differently are told in what they differ") {
-  const int port = test::free_port();
-  const auto results = test::run_processes(2, [&](int rank) {
-    test::set_environment(rank, 2, port);
-    return test::run_program(hello("--seed " + std::to_string(rank))).text;
-  });
-  INFO(test::describe(results));
-  for (const auto& result : results)
-    CHECK_THAT(result.text, Catch::Contains("differ in --seed: process 1 has 1, process 0 has 0"));
+  const auto differ = [](const std::string& flag, const std::string& first, const std::string& second) {
+    const int port = test::free_port();
+    const auto results = test::run_processes(2, [&](int rank) {
+      test::set_environment(rank, 2, port);
+      return test::run_program(hello(flag + " " + (rank == 0 ? first : second))).text;
+    });
+    INFO(test::describe(results));
+    for (const auto& result : results)
+      CHECK_THAT(result.text,
+                 Catch::Contains("differ in " + flag + ": process 1 has " + second + ", process 0 has " + first));
+  };
+  differ("--seed", "0", "1");
+  differ("--schedule", "auto", "naive");
 }
