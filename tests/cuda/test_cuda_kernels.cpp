@@ -85,6 +85,20 @@ void check_matmul(const Matmul& op, const MatmulExtents& e) {
   check_close(got, want, std::is_integral_v<T> ? 0 : 1e-4, "matmul of " + a.text() + " and " + b.text());
 }
 
+// Matrices that are repeated: a [2, 1, 5, 4] and b [3, 4, 6].
+void check_broadcast_matmul() {
+  const AnyArray a = random_values({DType::float32, {2, 1, 5, 4}}, 1), b = random_values({DType::float32, {3, 4, 6}}, 2);
+  const AnyArray got = run_kernel_on(DeviceKind::cuda, Matmul{}, {a, b})[0];
+  AnyArray want{{DType::float32, {2, 3, 5, 6}}};
+  const auto x = a.as<float>(), y = b.as<float>();
+  for (std::size_t n = 0; n < 6; ++n)
+    for (std::size_t i = 0; i < 5; ++i)
+      for (std::size_t j = 0; j < 6; ++j)
+        for (std::size_t k = 0; k < 4; ++k)
+          want.as<float>()[(n * 5 + i) * 6 + j] += x[(n / 3 * 5 + i) * 4 + k] * y[(n % 3 * 4 + k) * 6 + j];
+  check_close(got, want, 1e-4, "matmul of batches that broadcast");
+}
+
 }  // namespace
 
 TEST_CASE("every scalar operation on every compute type gives the CPU's values") {
@@ -166,6 +180,7 @@ TEST_CASE("products of matrices, transposed, in batches, of any extents") {
         check_matmul<double>({left, right}, e);
         check_matmul<std::int32_t>({left, right}, e);
       }
+  check_broadcast_matmul();
 }
 
 TEST_CASE("a fold on the device has the host's bits") {

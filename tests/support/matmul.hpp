@@ -4,6 +4,7 @@
 
 #include <rapidcheck.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,18 +25,34 @@ struct MatmulCase {
   }
 };
 
+// Up to three axes in front; each operand has all of them, the last few, or some as 1.
 inline MatmulCase draw_matmul(std::int64_t largest) {
-  const auto extent = [&] { return *rc::gen::inRange<std::int64_t>(1, largest + 1); };
+  const auto in = [](std::int64_t low, std::int64_t high) { return *rc::gen::inRange<std::int64_t>(low, high + 1); };
   const auto yes = [] { return *rc::gen::arbitrary<bool>(); };
-  const std::int64_t rows = extent(), columns = extent(), depth = extent(),
-                     batch = *rc::gen::inRange<std::int64_t>(0, 4);
+  const std::int64_t rows = in(1, largest), columns = in(1, largest), depth = in(1, largest);
   MatmulCase c{{yes(), yes()}, {}, {}};
-  if (batch > 0) c.a.push_back(batch), c.b.push_back(batch);
+  const std::int64_t rank = in(0, 3), missing_in_a = yes() ? in(0, rank) : 0, missing_in_b = yes() ? in(0, rank) : 0;
+  for (std::int64_t axis = 0; axis < rank; ++axis) {
+    const std::int64_t extent = in(1, 3), who = in(0, 3);
+    if (axis >= missing_in_a) c.a.push_back(who == 0 ? 1 : extent);
+    if (axis >= missing_in_b) c.b.push_back(who == 1 ? 1 : extent);
+  }
   c.a.push_back(c.op.transpose_a ? depth : rows);
   c.a.push_back(c.op.transpose_a ? rows : depth);
   c.b.push_back(c.op.transpose_b ? columns : depth);
   c.b.push_back(c.op.transpose_b ? depth : columns);
   return c;
+}
+
+// The place in x, whose axes in front broadcast, of element (row, column) of the matrix at `index` of the result.
+inline std::size_t place_in_matrices(const Shape& x, std::span<const std::int64_t> index, std::int64_t row,
+                                     std::int64_t column) {
+  std::vector<std::int64_t> at;
+  for (std::size_t axis = 0; axis + 2 < x.rank(); ++axis)
+    at.push_back(x[axis] == 1 ? 0 : index[axis + index.size() + 2 - x.rank()]);
+  at.push_back(row);
+  at.push_back(column);
+  return static_cast<std::size_t>(offset_of({}, x, at));
 }
 
 // The largest relative difference between the kernel and the definition on random values.
@@ -44,16 +61,16 @@ double matmul_error(const MatmulCase& c, const EvaluateOptions& options = {}) {
   const auto a = random_array<T>(c.a, 1).any(), b = random_array<T>(c.b, 2).any();
   const TensorType types[] = {a.type(), b.type()};
   const auto outputs = c.op.infer_shape(types);
-  const auto e = matmul_extents(c.op, c.a, c.b);
   const auto as = doubles(a), bs = doubles(b);
+  const std::int64_t depth = c.a[c.a.rank() - (c.op.transpose_a ? 2 : 1)];
   std::vector<double> y;
-  for_each_index(Shape{e.batch, e.rows, e.columns}, [&](const std::vector<std::int64_t>& i) {
+  for_each_index(outputs[0].shape, [&](const std::vector<std::int64_t>& i) {
+    const std::span batch{i.data(), i.size() - 2};
+    const std::int64_t row = i[i.size() - 2], column = i[i.size() - 1];
     double sum = 0;
-    for (std::int64_t k = 0; k < e.depth; ++k)
-      sum += as[static_cast<std::size_t>(i[0] * e.rows * e.depth +
-                                         (c.op.transpose_a ? k * e.rows + i[1] : i[1] * e.depth + k))] *
-             bs[static_cast<std::size_t>(i[0] * e.depth * e.columns +
-                                         (c.op.transpose_b ? i[2] * e.depth + k : k * e.columns + i[2]))];
+    for (std::int64_t k = 0; k < depth; ++k)
+      sum += as[place_in_matrices(c.a, batch, c.op.transpose_a ? k : row, c.op.transpose_a ? row : k)] *
+             bs[place_in_matrices(c.b, batch, c.op.transpose_b ? column : k, c.op.transpose_b ? k : column)];
     y.push_back(sum);
   });
   const AnyOperation op = c.op;

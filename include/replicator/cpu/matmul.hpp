@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <replicator/cpu/parallel.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/matmul.hpp>
 
@@ -41,39 +42,58 @@ void multiply(const MatmulExtents& e, const T* a, MatrixStrides as, const T* b, 
       }
 }
 
+// Threads share the rows of y.
 template <class T>
 class MatmulLoops final : public Executable {
  public:
-  MatmulLoops(const Matmul& op, const MatmulExtents& extents)
+  MatmulLoops(const MatmulExtents& extents, const Matmul& op, const MatmulBatch& batch, int threads)
       : extents_{extents},
+        batch_{batch},
         a_{matrix_strides(extents.rows, extents.depth, op.transpose_a)},
-        b_{matrix_strides(extents.depth, extents.columns, op.transpose_b)} {
+        b_{matrix_strides(extents.depth, extents.columns, op.transpose_b)},
+        threads_{threads} {
     input_layouts.resize(2);
     output_layouts.resize(1);
     in_place = {-1};
   }
   void run(const Launch& launch) const override {
-    const T* a = reinterpret_cast<const T*>(launch.inputs[0]);
-    const T* b = reinterpret_cast<const T*>(launch.inputs[1]);
-    T* y = reinterpret_cast<T*>(launch.outputs[0]);
-    for (std::int64_t n = 0; n < extents_.batch; ++n)
-      multiply(extents_, a + n * extents_.rows * extents_.depth, a_, b + n * extents_.depth * extents_.columns, b_,
-               y + n * extents_.rows * extents_.columns);
+    const T* const a = reinterpret_cast<const T*>(launch.inputs[0]);
+    const T* const b = reinterpret_cast<const T*>(launch.inputs[1]);
+    T* const y = reinterpret_cast<T*>(launch.outputs[0]);
+    const MatmulExtents& e = extents_;
+    parallel_for(threads_, e.batch * e.rows, [&](int, std::int64_t begin, std::int64_t end) {
+      MatmulExtents part = e;
+      for (std::int64_t row = begin; row < end; row += part.rows) {
+        const auto matrix = batch_.of(row / e.rows);
+        part.rows = std::min(end - row, e.rows - row % e.rows);
+        multiply(part, a + matrix.a * e.rows * e.depth + row % e.rows * a_.row, a_, b + matrix.b * e.depth * e.columns,
+                 b_, y + row * e.columns);
+      }
+    });
   }
 
  private:
   MatmulExtents extents_;
+  MatmulBatch batch_;
   MatrixStrides a_, b_;
+  int threads_;
 };
 
 inline std::unique_ptr<Executable> make_matmul_loops(const KernelRequest& request) {
   const auto& op = *request.operation.get<Matmul>();
-  const auto extents = matmul_extents(op, request.inputs[0].shape, request.inputs[1].shape);
+  const Shape& a = request.inputs[0].shape;
+  const Shape& b = request.inputs[1].shape;
+  const auto extents = matmul_extents(op, a, b);
+  const auto batch = matmul_batch(op, a, b);
   switch (request.outputs[0].dtype) {
-    case DType::float32: return std::make_unique<MatmulLoops<float>>(op, extents);
-    case DType::float64: return std::make_unique<MatmulLoops<double>>(op, extents);
-    case DType::int32: return std::make_unique<MatmulLoops<std::int32_t>>(op, extents);
-    default: return nullptr;
+    case DType::float32:
+      return std::make_unique<MatmulLoops<float>>(extents, op, batch, request.threads);
+    case DType::float64:
+      return std::make_unique<MatmulLoops<double>>(extents, op, batch, request.threads);
+    case DType::int32:
+      return std::make_unique<MatmulLoops<std::int32_t>>(extents, op, batch, request.threads);
+    default:
+      return nullptr;
   }
 }
 

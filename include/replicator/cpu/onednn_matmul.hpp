@@ -35,13 +35,20 @@ class MatmulPrimitive final : public Executable {
   Primitive primitive_;
 };
 
-// A matrix, or a batch of them: row-major, or row-major before a transposition.
-inline dnnl_memory_desc_t matrix(const Shape& shape, std::int64_t batch, std::int64_t rows, std::int64_t columns,
-                                 bool transposed) {
-  const std::array<std::int64_t, 3> extents{batch, rows, columns};
-  const std::array<std::int64_t, 3> strides{rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
-  const std::size_t skip = 3 - shape.rank();
-  return strided(std::span{extents}.subspan(skip), dnnl_f32, strides.data() + skip);
+// One operand: the axes of the batch (1 where the matrix is repeated: `strides` 0), then rows and columns, which may
+// lie transposed.
+inline dnnl_memory_desc_t matrices(const MatmulBatch& batch, const std::int64_t* strides, std::int64_t rows,
+                                   std::int64_t columns, bool transposed) {
+  std::array<std::int64_t, Shape::max_rank> extents{}, steps{};
+  for (std::size_t i = 0; i < batch.rank; ++i) {
+    extents[i] = strides[i] == 0 ? 1 : batch.extents[i];
+    steps[i] = (strides[i] == 0 ? 1 : strides[i]) * rows * columns;
+  }
+  extents[batch.rank] = rows;
+  extents[batch.rank + 1] = columns;
+  steps[batch.rank] = transposed ? 1 : columns;
+  steps[batch.rank + 1] = transposed ? rows : 1;
+  return strided(std::span{extents}.first(batch.rank + 2), dnnl_f32, steps.data());
 }
 
 inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
@@ -51,9 +58,13 @@ inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
   if (request.outputs[0].dtype != DType::float32 || a.elements() == 0 || b.elements() == 0) return nullptr;
   const OpenMpThreads guard{request.threads};
   const auto e = matmul_extents(op, a, b);
-  const std::array memory{matrix(a, e.batch, e.rows, e.depth, op.transpose_a),
-                          matrix(b, e.batch, e.depth, e.columns, op.transpose_b),
-                          matrix(a, e.batch, e.rows, e.columns, false)};
+  const auto batch = matmul_batch(op, a, b);
+  std::array<std::int64_t, Shape::max_rank> y{};
+  std::int64_t stride = 1;
+  for (std::size_t i = batch.rank; i-- > 0; stride *= batch.extents[i]) y[i] = stride;
+  const std::array memory{matrices(batch, batch.a, e.rows, e.depth, op.transpose_a),
+                          matrices(batch, batch.b, e.depth, e.columns, op.transpose_b),
+                          matrices(batch, y.data(), e.rows, e.columns, false)};
   dnnl_matmul_desc_t description;
   require(dnnl_matmul_desc_init(&description, &memory[0], &memory[1], nullptr, &memory[2]), "dnnl_matmul_desc_init");
   auto described = describe(&description);

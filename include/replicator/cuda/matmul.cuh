@@ -38,8 +38,18 @@ __device__ void bring_tile(T (&tile)[rows][columns + 1], const T* matrix, Matrix
   }
 }
 
+// Which matrices of a and b make matrix n of y: MatmulBatch::of on the device.
+__device__ inline MatmulBatch::Pair matrices_of(const MatmulBatch& batch, std::int64_t n) {
+  MatmulBatch::Pair result{0, 0};
+  for (std::size_t axis = batch.rank; axis-- > 0; n /= batch.extents[axis]) {
+    result.a += n % batch.extents[axis] * batch.a[axis];
+    result.b += n % batch.extents[axis] * batch.b[axis];
+  }
+  return result;
+}
+
 template <class T>
-__global__ void multiply_matrices(MatmulExtents e, const T* a, MatrixStrides as, const T* b, MatrixStrides bs, T* y) {
+__global__ void multiply_matrices(MatmulExtents e, MatmulBatch batch, const T* a, MatrixStrides as, const T* b, MatrixStrides bs, T* y) {
   constexpr int each = matmul_tile / matmul_side;
   __shared__ T left[matmul_tile][matmul_depth + 1];
   __shared__ T right[matmul_depth][matmul_tile + 1];
@@ -47,9 +57,10 @@ __global__ void multiply_matrices(MatmulExtents e, const T* a, MatrixStrides as,
   const int own_row = threadIdx.x / matmul_side, own_column = threadIdx.x % matmul_side;
   for (std::int64_t n = blockIdx.z; n < e.batch; n += gridDim.z) {
     T sums[each][each] = {};
+    const auto matrix = matrices_of(batch, n);
     for (std::int64_t k = 0; k < e.depth; k += matmul_depth) {
-      bring_tile<matmul_tile, matmul_depth>(left, a + n * e.rows * e.depth, as, row, k, e.rows, e.depth);
-      bring_tile<matmul_depth, matmul_tile>(right, b + n * e.depth * e.columns, bs, k, column, e.depth, e.columns);
+      bring_tile<matmul_tile, matmul_depth>(left, a + matrix.a * e.rows * e.depth, as, row, k, e.rows, e.depth);
+      bring_tile<matmul_depth, matmul_tile>(right, b + matrix.b * e.depth * e.columns, bs, k, column, e.depth, e.columns);
       __syncthreads();
       for (int d = 0; d < matmul_depth && k + d < e.depth; ++d)
         for (int i = 0; i < each; ++i)
@@ -68,8 +79,8 @@ __global__ void multiply_matrices(MatmulExtents e, const T* a, MatrixStrides as,
 template <class T>
 class MatmulExecutable final : public Executable {
  public:
-  MatmulExecutable(const Matmul& op, const MatmulExtents& extents)
-      : extents_{extents}, a_{strides_of(extents.rows, extents.depth, op.transpose_a)}, b_{strides_of(extents.depth, extents.columns, op.transpose_b)} {
+  MatmulExecutable(const Matmul& op, const MatmulExtents& extents, const MatmulBatch& batch)
+      : extents_{extents}, batch_{batch}, a_{strides_of(extents.rows, extents.depth, op.transpose_a)}, b_{strides_of(extents.depth, extents.columns, op.transpose_b)} {
     input_layouts.resize(2);
     output_layouts.resize(1);
     in_place = {-1};
@@ -78,7 +89,7 @@ class MatmulExecutable final : public Executable {
     if (extents_.batch * extents_.rows * extents_.columns == 0) return;
     const dim3 grid{tiles(extents_.rows), tiles(extents_.columns), static_cast<unsigned>(std::min<std::int64_t>(extents_.batch, 65535))};
     multiply_matrices<T><<<grid, matmul_side * matmul_side, 0, stream_of(launch.stream)>>>(
-        extents_, reinterpret_cast<const T*>(launch.inputs[0]), a_, reinterpret_cast<const T*>(launch.inputs[1]), b_,
+        extents_, batch_, reinterpret_cast<const T*>(launch.inputs[0]), a_, reinterpret_cast<const T*>(launch.inputs[1]), b_,
         reinterpret_cast<T*>(launch.outputs[0]));
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }
@@ -90,16 +101,18 @@ class MatmulExecutable final : public Executable {
   static unsigned tiles(std::int64_t extent) { return static_cast<unsigned>((extent + matmul_tile - 1) / matmul_tile); }
 
   MatmulExtents extents_;
+  MatmulBatch batch_;
   MatrixStrides a_, b_;
 };
 
 inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
   const auto& op = *request.operation.get<Matmul>();
   const auto extents = matmul_extents(op, request.inputs[0].shape, request.inputs[1].shape);
+  const auto batch = matmul_batch(op, request.inputs[0].shape, request.inputs[1].shape);
   switch (request.outputs[0].dtype) {
-    case DType::float32: return std::make_unique<MatmulExecutable<float>>(op, extents);
-    case DType::float64: return std::make_unique<MatmulExecutable<double>>(op, extents);
-    case DType::int32: return std::make_unique<MatmulExecutable<std::int32_t>>(op, extents);
+    case DType::float32: return std::make_unique<MatmulExecutable<float>>(op, extents, batch);
+    case DType::float64: return std::make_unique<MatmulExecutable<double>>(op, extents, batch);
+    case DType::int32: return std::make_unique<MatmulExecutable<std::int32_t>>(op, extents, batch);
     default: return nullptr;
   }
 }

@@ -19,17 +19,18 @@ struct LinearOptions {
   std::optional<Initializer> initializer = {};  // of the weight; inverse_root_uniform(fan_in) unless given
 };
 
-// x weight^T + bias: [N, inputs] -> [N, features]. Variables: <name>.weight [features, inputs], <name>.bias [features].
-// Throws BuildError unless x is a matrix and features >= 1.
+// x weight^T + bias: [.., inputs] -> [.., features]. Variables: <name>.weight [features, inputs], <name>.bias
+// [features]. Throws BuildError unless x has at least two axes and features >= 1.
 template <FloatingElement T>
 Tensor<T> linear(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LinearOptions& options,
                  std::source_location where = std::source_location::current()) {
-  if (x.shape().rank() != 2 || options.features < 1)
+  if (x.shape().rank() < 2 || options.features < 1)
     throw BuildError{"replica " + std::to_string(replica.id()) + ": linear \"" + std::string{name} + "\" at " +
-                     Location{where}.text() + ": x must be [N, inputs] and features at least 1; found " +
+                     Location{where}.text() +
+                     ": x must be [.., inputs] with at least two axes, and features at least 1; found " +
                      x.any().type().text() + " and " + std::to_string(options.features) + " features"};
   const auto scope = replica.scope(name);
-  const auto inputs = x.shape()[1];
+  const auto inputs = x.shape()[x.shape().rank() - 1];
   const Initializer uniform = inverse_root_uniform(inputs);
   const auto weight =
       replica.variable<T>("weight", {options.features, inputs}, options.initializer.value_or(uniform), {}, where);

@@ -2,17 +2,21 @@
 // Products of matrices, plain or in batches.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <replicator/graph/tensor.hpp>
 
 namespace replicator {
 
-// y = op(a) op(b), op being the transpose of the last two axes where asked; [M, K] [K, N] or [B, M, K] [B, K, N].
+// y = op(a) op(b), op being the transpose of the last two axes where asked; [.., M, K] [.., K, N] -> [.., M, N], the
+// axes in front broadcast as NumPy does.
 struct Matmul {
   static constexpr std::string_view name = "matmul";
   bool transpose_a = false;
@@ -27,37 +31,114 @@ struct Matmul {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
-// The extents of a product: y is batch matrices of rows x columns, each element a sum of `depth` terms.
+// What kernels run over: y is batch matrices of rows x columns, each element a sum of `depth` terms.
 struct MatmulExtents {
   std::int64_t batch = 1, rows = 0, columns = 0, depth = 0;
 };
 
+// Which matrices of a and b make matrix n of y: n counts through `extents`, row-major; an operand's matrix lies at the
+// sum of index * stride, in matrices, and is repeated where the stride is 0.
+struct MatmulBatch {
+  std::size_t rank = 0;
+  std::int64_t extents[Shape::max_rank]{}, a[Shape::max_rank]{}, b[Shape::max_rank]{};
+
+  struct Pair {
+    std::int64_t a = 0, b = 0;
+  };
+  Pair of(std::int64_t n) const {
+    Pair result;
+    for (std::size_t axis = rank; axis-- > 0; n /= extents[axis]) {
+      result.a += n % extents[axis] * a[axis];
+      result.b += n % extents[axis] * b[axis];
+    }
+    return result;
+  }
+};
+
+namespace detail {
+
+inline Shape batch_axes(const Shape& x) { return Shape{std::span{x.begin(), x.rank() - 2}}; }
+inline bool is_one_matrix(const Shape& x) { return batch_axes(x).elements() == 1; }
+
+// The rows of all matrices as one matrix.
+inline AnyTensor rows_of(AnyTensor x, Location where) {
+  const Shape& shape = x.shape();
+  const std::int64_t columns = shape[shape.rank() - 1], rows = shape[shape.rank() - 2];
+  return reshape(x, Shape{batch_axes(shape).elements() * rows, columns}, where);
+}
+
+// The sum over the axes along which `shape` was repeated to make x.
+inline AnyTensor sum_repeated(AnyTensor x, const Shape& shape, Location where) {
+  if (const auto axes = repeated_axes(shape, x.shape()); !axes.empty()) {
+    Expression e;
+    e.compute = compute_type(x.dtype());
+    e.inputs = 1;
+    e.outputs = {e.input(0)};
+    x = reduce_node(x.graph(), ReduceKind::sum, std::move(e), {&x, 1}, x.shape(), axes, x.dtype(), where);
+  }
+  return reshape(x, shape, where);
+}
+
+}  // namespace detail
+
+// Where b is one matrix, the rows of all matrices of an untransposed a are those of one.
 inline MatmulExtents matmul_extents(const Matmul& op, const Shape& a, const Shape& b) {
-  const std::size_t m = a.rank() - 2;
-  return {m ? a[0] : 1, a[m + (op.transpose_a ? 1 : 0)], b[m + (op.transpose_b ? 0 : 1)],
-          a[m + (op.transpose_a ? 0 : 1)]};
+  const std::size_t m = a.rank() - 2, n = b.rank() - 2;
+  MatmulExtents e{broadcast(detail::batch_axes(a), detail::batch_axes(b))->elements(), a[m + (op.transpose_a ? 1 : 0)],
+                  b[n + (op.transpose_b ? 0 : 1)], a[m + (op.transpose_a ? 0 : 1)]};
+  if (!op.transpose_a && detail::is_one_matrix(b)) {
+    e.rows *= e.batch;
+    e.batch = 1;
+  }
+  return e;
+}
+
+// Of the extents that matmul_extents gives; axes that both operands walk through as one are merged.
+inline MatmulBatch matmul_batch(const Matmul& op, const Shape& a, const Shape& b) {
+  MatmulBatch result;
+  if (matmul_extents(op, a, b).batch == 1) return result;
+  const Shape left = detail::batch_axes(a), right = detail::batch_axes(b), y = *broadcast(left, right);
+  const auto left_strides = left.strides(), right_strides = right.strides();
+  const auto stride = [&](const Shape& operand, const auto& strides, std::size_t axis) -> std::int64_t {
+    const std::size_t missing = y.rank() - operand.rank();
+    return axis < missing || operand[axis - missing] == 1 ? 0 : strides[axis - missing];
+  };
+  for (std::size_t axis = 0; axis < y.rank(); ++axis) {
+    if (y[axis] == 1) continue;
+    const std::int64_t by_a = stride(left, left_strides, axis), by_b = stride(right, right_strides, axis);
+    const std::size_t last = result.rank - 1;
+    if (result.rank > 0 && result.a[last] == by_a * y[axis] && result.b[last] == by_b * y[axis])
+      result.extents[last] *= y[axis];
+    else
+      result.extents[result.rank++] = y[axis];
+    result.a[result.rank - 1] = by_a;
+    result.b[result.rank - 1] = by_b;
+  }
+  return result;
 }
 
 inline std::vector<TensorType> Matmul::infer_shape(std::span<const TensorType> inputs) const {
   const auto& a = inputs[0];
   const auto& b = inputs[1];
-  const std::size_t rank = a.shape.rank();
-  if (b.shape.rank() != rank || (rank != 2 && rank != 3))
-    throw BuildError{"found " + a.text() + " and " + b.text() + ": both must be matrices, or both batches of matrices"};
+  if (a.shape.rank() < 2 || b.shape.rank() < 2)
+    throw BuildError{"found " + a.text() + " and " + b.text() +
+                     ": both must be matrices or batches of them; make a vector a row or a column with rp::reshape"};
   if (a.dtype != b.dtype || !(is_floating(a.dtype) || a.dtype == DType::int32))
     throw BuildError{"found " + a.text() + " and " + b.text() + ": both must be float32, float64 or int32"};
-  if (rank == 3 && a.shape[0] != b.shape[0])
-    throw BuildError{"a " + a.shape.text() + " is a batch of " + std::to_string(a.shape[0]) + ", b " + b.shape.text() +
-                     " of " + std::to_string(b.shape[0])};
-  const auto extents = matmul_extents(*this, a.shape, b.shape);
-  if (const std::int64_t depth = b.shape[rank - (transpose_b ? 1 : 2)]; depth != extents.depth)
-    throw BuildError{"a " + a.shape.text() + (transpose_a ? " transposed" : "") + " has " +
-                     std::to_string(extents.depth) + " columns, but b " + b.shape.text() +
-                     (transpose_b ? " transposed" : "") + " has " + std::to_string(depth) + " rows"};
-  Shape shape;
-  if (rank == 3) shape.push_back(extents.batch);
-  shape.push_back(extents.rows);
-  shape.push_back(extents.columns);
+  const auto batch = broadcast(detail::batch_axes(a.shape), detail::batch_axes(b.shape));
+  if (!batch)
+    throw BuildError{"found " + a.text() + " and " + b.text() +
+                     ", whose axes before the last two cannot be broadcast together: make the extents equal or 1"};
+  const std::size_t m = a.shape.rank() - 2, n = b.shape.rank() - 2;
+  const std::int64_t rows = a.shape[m + (transpose_a ? 1 : 0)], columns = b.shape[n + (transpose_b ? 0 : 1)];
+  const std::int64_t depth = a.shape[m + (transpose_a ? 0 : 1)], other = b.shape[n + (transpose_b ? 1 : 0)];
+  if (depth != other)
+    throw BuildError{"a " + a.shape.text() + (transpose_a ? " transposed" : "") + " has " + std::to_string(depth) +
+                     " columns, but b " + b.shape.text() + (transpose_b ? " transposed" : "") + " has " +
+                     std::to_string(other) + " rows"};
+  Shape shape = *batch;
+  shape.push_back(rows);
+  shape.push_back(columns);
   return {{a.dtype, shape}};
 }
 
@@ -72,8 +153,16 @@ inline std::vector<AnyTensor> Matmul::gradient(const GradientContext& at) const 
   };
   std::vector<AnyTensor> result(2);
   // d op(a) = dy op(b)^T and d op(b) = op(a)^T dy; the transpose of the whole where the operand was transposed.
-  if (at.wanted[0]) result[0] = ta ? product(tb, true, b, dy) : product(false, !tb, dy, b);
-  if (at.wanted[1]) result[1] = tb ? product(true, ta, dy, a) : product(!ta, false, a, dy);
+  if (at.wanted[0])
+    result[0] = detail::sum_repeated(ta ? product(tb, true, b, dy) : product(false, !tb, dy, b), a.shape(), at.where);
+  if (at.wanted[1] && !ta && detail::is_one_matrix(b.shape())) {
+    // One product over all rows instead of a sum over the batch.
+    const AnyTensor rows = detail::rows_of(a, at.where), slopes = detail::rows_of(dy, at.where);
+    result[1] =
+        reshape(tb ? product(true, false, slopes, rows) : product(true, false, rows, slopes), b.shape(), at.where);
+  } else if (at.wanted[1]) {
+    result[1] = detail::sum_repeated(tb ? product(true, ta, dy, a) : product(!ta, false, a, dy), b.shape(), at.where);
+  }
   return result;
 }
 
@@ -82,8 +171,8 @@ struct MatmulOptions {
   bool transpose_b = false;
 };
 
-// op(a) op(b): [M, K] [K, N] -> [M, N], or with an equal batch extent in front of all three.
-// Throws BuildError where the extents do not fit.
+// op(a) op(b): [.., M, K] [.., K, N] -> [.., M, N]; the axes in front broadcast as NumPy does. Transposes are of the
+// last two axes. Throws BuildError where the extents do not fit.
 template <Element T>
 Tensor<T> matmul(Tensor<T> a, Tensor<T> b, MatmulOptions options,
                  std::source_location where = std::source_location::current()) {
