@@ -6,12 +6,18 @@
 
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/batch.hpp>
+#include <replicator/data/cifar.hpp>
+#include <replicator/data/example.hpp>
 #include <replicator/data/generator.hpp>
+#include <replicator/data/idx.hpp>
 #include <replicator/data/image_folder.hpp>
 #include <replicator/data/index.hpp>
+#include <replicator/data/npy.hpp>
 #include <replicator/data/prefetch.hpp>
 #include <replicator/data/table.hpp>
 #include <replicator/data/take.hpp>
+#include <replicator/data/tar.hpp>
+#include <replicator/data/tfrecord.hpp>
 #include <replicator/data/transform.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/io/safetensors.hpp>

@@ -7,11 +7,13 @@
 #include <replicator/data/batch.hpp>
 #include <replicator/data/decode_jpeg.hpp>
 #include <replicator/data/prefetch.hpp>
+#include <replicator/data/tar.hpp>
 #include <replicator/data/take.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "format_files.hpp"
 #include "temporary_folder.hpp"
 
 using namespace replicator;
@@ -333,4 +335,31 @@ TEST_CASE("options of decode_jpeg that make no sense are refused") {
   CHECK_THROWS_WITH(images | data::decode_jpeg({.pad = -1}), Contains("pad"));
   CHECK_THROWS_WITH(images | data::decode_jpeg({.resize = 100}), Contains("resize is 100"));
   CHECK_THROWS_WITH(images | data::decode_jpeg({.stddev = {1, 0, 1}}), Contains("stddev"));
+}
+
+TEST_CASE("pictures in a tar archive are those of the folder") {
+  const TemporaryFolder folder, archive;
+  fill(folder, 3);
+  const auto files = data::image_folder(folder.path());
+  std::string tar;
+  for (std::int64_t i = 0; i < files.images(); ++i) {
+    std::vector<std::byte> bytes;
+    io::read_file(files(i).path, bytes);
+    tar += test::tar_member(std::to_string(i) + ".jpg", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    tar += test::tar_member(std::to_string(i) + ".cls", std::to_string(files(i).label));
+  }
+  const auto pictures = data::tar_pictures(archive.write("t.tar", tar + test::tar_end()));
+  const auto read = [](auto source) {
+    auto input = std::move(source) | data::shuffle(5) | data::epochs(1) | data::decode_jpeg(small) | data::batch(4, {.last = data::Last::pad});
+    std::vector<float> numbers;
+    for (const auto& [images, labels, weights] : input) {
+      numbers.insert(numbers.end(), images.begin(), images.end());
+      numbers.insert(numbers.end(), labels.begin(), labels.end());
+      numbers.insert(numbers.end(), weights.begin(), weights.end());
+    }
+    return numbers;
+  };
+  CHECK(read(pictures) == read(files));
+  const auto damaged = data::tar_pictures(archive.write("d.tar", test::tar_member("x.jpg", "no picture") + test::tar_member("x.cls", "0") + test::tar_end()));
+  CHECK_THROWS_WITH(read(damaged), Contains("d.tar: x: is not a JPEG picture"));
 }

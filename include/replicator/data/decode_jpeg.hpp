@@ -46,10 +46,20 @@ struct DecodeOptions {
 
 namespace detail {
 
+// Gives labelled JPEG files by position: image_folder(), tar_pictures().
+template <class S>
+concept JpegSource = Indexed<S> && requires(const S& source, std::int64_t position) {
+  source(position).label;
+  source(position).number;
+};
+
 // Images and labels of positions 0, 1, ...: [3, height, width] float32 and a scalar int32.
-class DecodedJpegs : public Stream<DecodedJpegs, std::tuple<Array<float>, Array<std::int32_t>>> {
+template <JpegSource Source>
+class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>, Array<std::int32_t>>> {
  public:
-  DecodedJpegs(ImageFolder folder, const DecodeOptions& options)
+  using value_type = std::tuple<Array<float>, Array<std::int32_t>>;
+
+  DecodedJpegs(Source folder, const DecodeOptions& options)
       : folder_{std::move(folder)},
         options_{checked(options)},
         workers_(static_cast<std::size_t>(pool() ? pool()->threads() : 1)) {
@@ -151,9 +161,10 @@ class DecodedJpegs : public Stream<DecodedJpegs, std::tuple<Array<float>, Array<
 
   void decode(std::int64_t position, int worker_number, float* image, std::int32_t& label) {
     Worker& worker = workers_[static_cast<std::size_t>(worker_number)];
-    const ImageFolder::Item item = folder_(position);
+    const auto item = folder_(position);
     label = item.label;
-    worker.decoder.open(item.path);
+    if constexpr (requires { item.path; }) worker.decoder.open(item.path);
+    else worker.decoder.open(item.name, item.bytes);
     // Substream "jpeg" of the picture's number in the whole job: no other consumer of the seed shares it.
     PhiloxStream random{folder_.index().seed(), static_cast<std::uint64_t>(item.number), 0x6A706567u};
     Crop crop = choose(random, worker.decoder.height(), worker.decoder.width());
@@ -187,7 +198,7 @@ class DecodedJpegs : public Stream<DecodedJpegs, std::tuple<Array<float>, Array<
     return shrink;
   }
 
-  ImageFolder folder_;
+  Source folder_;
   DecodeOptions options_;
   Normalisation normalisation_{};
   std::vector<Worker> workers_;
@@ -202,9 +213,10 @@ struct DecodeStage {
 
 template <class S>
 auto operator|(S&& source, const DecodeStage& stage) {
-  constexpr bool folder = std::is_same_v<std::remove_cvref_t<S>, ImageFolder>;
-  static_assert(folder, "replicator: decode_jpeg() reads files: put it behind image_folder(), shuffle() and shard()");
-  if constexpr (folder) return DecodedJpegs{std::forward<S>(source), stage.options};
+  using Source = std::remove_cvref_t<S>;
+  static_assert(JpegSource<Source>,
+                "replicator: decode_jpeg() reads files: put it behind image_folder() or tar_pictures(), shuffle() and shard()");
+  if constexpr (JpegSource<Source>) return DecodedJpegs<Source>{std::forward<S>(source), stage.options};
 }
 
 }  // namespace detail

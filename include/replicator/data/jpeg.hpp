@@ -35,8 +35,13 @@ class JpegDecoder {
 
   // Reads file and header. Throws DataError that names the file.
   void open(const std::string& path) {
-    path_ = path;
     io::read_file(path, file_);
+    open(path, file_);
+  }
+  // The same of a file in memory, which must stay until it is decoded; `name` is for errors.
+  void open(const std::string& name, std::span<const std::byte> file) {
+    path_ = name;
+    bytes_ = file;
     int subsampling = 0;
     width_ = height_ = 0;
     const int status = tjDecompressHeader3(handle_.get(), data(), size(), &width_, &height_, &subsampling, &colours_);
@@ -65,8 +70,8 @@ class JpegDecoder {
   }
 
  private:
-  const unsigned char* data() const { return reinterpret_cast<const unsigned char*>(file_.data()); }
-  unsigned long size() const { return static_cast<unsigned long>(file_.size()); }
+  const unsigned char* data() const { return reinterpret_cast<const unsigned char*>(bytes_.data()); }
+  unsigned long size() const { return static_cast<unsigned long>(bytes_.size()); }
 
   void renew() {
     handle_.reset(tjInitDecompress());
@@ -98,6 +103,7 @@ class JpegDecoder {
   TurboHandle handle_;
   std::string path_;
   std::vector<std::byte> file_;
+  std::span<const std::byte> bytes_;
   int width_ = 0;
   int height_ = 0;
   int colours_ = 0;

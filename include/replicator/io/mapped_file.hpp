@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file as memory, read as it is needed.
+#pragma once
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <replicator/core/error.hpp>
+#include <replicator/io/file.hpp>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace replicator::io {
+
+// Keeps no descriptor, so that thousands may be open. Whoever makes the file shorter while it is mapped ends the readers of what
+// is gone (SIGBUS): replace files by renaming.
+class MappedFile {
+ public:
+  // Throws DataError that names the file.
+  explicit MappedFile(std::string path) : path_{std::move(path)} {
+    const detail::File file{path_, O_RDONLY, "open for reading"};
+    struct stat status {};
+    if (::fstat(file.fd(), &status) != 0) detail::fail(path_, "stat");
+    if (!S_ISREG(status.st_mode)) throw DataError{path_ + ": not a regular file"};
+    if (status.st_size == 0) return;
+    void* const memory = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_PRIVATE, file.fd(), 0);
+    if (memory == MAP_FAILED) detail::fail(path_, "map");
+    bytes_ = {static_cast<const std::byte*>(memory), static_cast<std::size_t>(status.st_size)};
+  }
+  MappedFile(MappedFile&& other) noexcept : path_{std::move(other.path_)}, bytes_{std::exchange(other.bytes_, {})} {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~MappedFile() {
+    if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  }
+
+  const std::string& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::string path_;
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace replicator::io
