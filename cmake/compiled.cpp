@@ -28,6 +28,8 @@ template struct AnyOperation::Model<Concat>;
 template struct AnyOperation::Model<ArgMax>;
 template struct AnyOperation::Model<Gather>;
 template struct AnyOperation::Model<ScatterAdd>;
+template struct AnyOperation::Model<CumulativeSum>;
+template struct AnyOperation::Model<TopK>;
 template struct AnyOperation::Model<Random>;
 template struct AnyOperation::Model<LayoutCopy>;
 

@@ -8,10 +8,11 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include <replicator/cpu/add_rows.hpp>
 #include <replicator/cpu/index.hpp>
 #include <replicator/cpu/parallel.hpp>
-#include <replicator/cpu/tiles.hpp>
 #include <replicator/ops/gather.hpp>
 
 namespace replicator::cpu {
@@ -95,14 +96,6 @@ class GatherLoops final : public IndexedLoops {
   }
 };
 
-// to[i] += from[i]
-template <class T>
-void add_row(T* __restrict to, const T* __restrict from, std::int64_t count) {
-  for (; count >= tile_group; count -= tile_group, to += tile_group, from += tile_group)
-    for (std::int64_t i = 0; i < tile_group; ++i) to[i] = plus(to[i], from[i]);
-  for (std::int64_t i = 0; i < count; ++i) to[i] = plus(to[i], from[i]);
-}
-
 // A thread has some of the result's rows; it walks through all indices and adds those that point to them.
 template <class T>
 class ScatterAddLoops final : public IndexedLoops {
@@ -125,7 +118,7 @@ class ScatterAddLoops final : public IndexedLoops {
     const std::int64_t extent = axis_.around.extent, inner = axis_.around.inner, count = axis_.indices.count();
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t row = o * extent + axis_.indices.at(indices, i);
-      if (row >= begin && row < end) add_row(y + row * inner, x + (o * count + i) * inner, inner);
+      if (row >= begin && row < end) add_rows(y + row * inner, y + row * inner, x + (o * count + i) * inner, inner);
     }
   }
 };

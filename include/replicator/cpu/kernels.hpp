@@ -4,6 +4,7 @@
 
 #include <replicator/cpu/convolution.hpp>
 #include <replicator/cpu/copy.hpp>
+#include <replicator/cpu/cumulative_sum.hpp>
 #include <replicator/cpu/device.hpp>
 #include <replicator/cpu/gather.hpp>
 #include <replicator/cpu/index.hpp>
@@ -13,3 +14,4 @@
 #include <replicator/cpu/pooling.hpp>
 #include <replicator/cpu/random.hpp>
 #include <replicator/cpu/reduce.hpp>
+#include <replicator/cpu/top_k.hpp>

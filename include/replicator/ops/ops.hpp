@@ -4,6 +4,7 @@
 
 #include <replicator/ops/convolution.hpp>
 #include <replicator/ops/convolution_transpose.hpp>
+#include <replicator/ops/cumulative_sum.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/gather.hpp>
 #include <replicator/ops/index.hpp>
@@ -14,3 +15,4 @@
 #include <replicator/ops/pooling.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/top_k.hpp>

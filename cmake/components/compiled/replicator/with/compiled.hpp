@@ -30,6 +30,8 @@ extern template struct AnyOperation::Model<Concat>;
 extern template struct AnyOperation::Model<ArgMax>;
 extern template struct AnyOperation::Model<Gather>;
 extern template struct AnyOperation::Model<ScatterAdd>;
+extern template struct AnyOperation::Model<CumulativeSum>;
+extern template struct AnyOperation::Model<TopK>;
 extern template struct AnyOperation::Model<Random>;
 extern template struct AnyOperation::Model<LayoutCopy>;
 
