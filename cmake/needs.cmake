@@ -147,7 +147,9 @@ function(replicator_link target)
   list(TRANSFORM all_needs PREPEND "replicator::")
   target_link_libraries(${target} ${scope} replicator-everything ${all_needs})
   target_compile_options(${target} ${scope}
-    "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic>" $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic>"
+    "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unknown-pragmas;-Wno-unknown-warning-option>"  # hints for g++
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 endfunction()
 
 # replicator_add_programs(<folder> <prefix>): one executable per *.cpp and *.cu of the folder, its target named

@@ -45,13 +45,13 @@ struct Sum {
 struct Min {
   template <class T>
   static T apply(T left, T right) {
-    return (left < right) | (left != left) ? left : right;
+    return ((left < right) | (left != left)) ? left : right;
   }
 };
 struct Max {
   template <class T>
   static T apply(T left, T right) {
-    return (left > right) | (left != left) ? left : right;
+    return ((left > right) | (left != left)) ? left : right;
   }
 };
 

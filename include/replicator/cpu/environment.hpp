@@ -44,12 +44,20 @@ class KernelEnvironment {
 
 namespace detail {
 
-// As kernels are written, at a level that has FMA: contracted, the low part of the product would appear.
-[[gnu::noinline, gnu::noipa, gnu::target("avx2,fma")]] inline double product_minus_fma(double a, double b, double c) { return a * b - c; }
-[[gnu::noinline, gnu::noipa]] inline double product_minus(double a, double b, double c) { return a * b - c; }
-[[gnu::noinline, gnu::noipa]] inline double reassociated(double a, double b) { return (a + b) - a; }
-[[gnu::noinline, gnu::noipa]] inline bool is_number(double a) { return a == a; }
-[[gnu::noinline, gnu::noipa]] inline double half(double a) { return a * 0.5; }
+// Their operands are volatile: no compiler may know the values. As kernels are written, at a level that has FMA: contracted,
+// the low part of the product would appear.
+using Unknown = const volatile double&;
+[[gnu::noinline, gnu::target("avx2,fma")]] inline double product_minus_fma(Unknown a, Unknown b, Unknown c) { return a * b - c; }
+[[gnu::noinline]] inline double product_minus(Unknown a, Unknown b, Unknown c) { return a * b - c; }
+[[gnu::noinline]] inline double reassociated(Unknown a, Unknown b) {
+  const double x = a, y = b;
+  return (x + y) - x;
+}
+[[gnu::noinline]] inline bool is_number(Unknown a) {
+  const double x = a;
+  return x == x;
+}
+[[gnu::noinline]] inline double half(Unknown a) { return a * 0.5; }
 
 }  // namespace detail
 
@@ -59,15 +67,15 @@ inline void self_test() {
   const auto require = [](bool holds, const char* what, const char* mend) {
     if (!holds) throw BuildError{std::string{"this program cannot promise equal bits: "} + what + ": " + mend};
   };
-  constexpr double a = 1.0 + 0x1p-30;
-  constexpr double rounded = 1.0 + 0x1p-29;  // a * a is this + 2^-60
+  const volatile double a = 1.0 + 0x1p-30, rounded = 1.0 + 0x1p-29;  // a * a is the latter + 2^-60
+  const volatile double one = 1.0, tiny = 0x1p-60, smallest = 0x1p-1022, not_a_number = __builtin_nan("");
   const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   require(detail::product_minus(a, a, rounded) == 0 && (!fma || detail::product_minus_fma(a, a, rounded) == 0),
           "a * b - c was contracted to one rounding", "compile every file with -ffp-contract=off (the CMake target sets it)");
-  require(detail::reassociated(1.0, 0x1p-60) == 0 && !detail::is_number(__builtin_nan("")),
+  require(detail::reassociated(one, tiny) == 0 && !detail::is_number(not_a_number),
           "additions were reassociated or NaN was assumed away", "compile without -ffast-math, -Ofast and -funsafe-math-optimizations");
   // By its bits: where denormals are zero, a comparison finds nothing wrong.
-  require(std::bit_cast<std::uint64_t>(detail::half(0x1p-1022)) == std::uint64_t{1} << 51, "denormals are flushed to zero",
+  require(std::bit_cast<std::uint64_t>(detail::half(smallest)) == std::uint64_t{1} << 51, "denormals are flushed to zero",
           "run kernels under a KernelEnvironment, and load no library built with -ffast-math");
 }
 

@@ -156,10 +156,10 @@ template <ScalarOp op, class T>
   else if constexpr (op == ScalarOp::less) return a < b ? T(1) : T(0);
   else if constexpr (op == ScalarOp::less_equal) return a <= b ? T(1) : T(0);
   else if constexpr (op == ScalarOp::equal) return a == b ? T(1) : T(0);
-  else if constexpr (op == ScalarOp::logical_and) return (a != 0) & (b != 0) ? T(1) : T(0);
+  else if constexpr (op == ScalarOp::logical_and) return ((a != 0) & (b != 0)) ? T(1) : T(0);
   else {
     static_assert(op == ScalarOp::logical_or);
-    return (a != 0) | (b != 0) ? T(1) : T(0);
+    return ((a != 0) | (b != 0)) ? T(1) : T(0);
   }
 }
 
