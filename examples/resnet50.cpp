@@ -34,6 +34,7 @@ struct Options {
   double momentum = 0.9;
   double weight_decay = 1e-4;
   double label_smoothing = 0;
+  bool zero_residual_gain = true;
   bool cross_replica_batch_norm = false;
   bool explain = false;
 };
@@ -71,6 +72,9 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--label-smoothing", o.label_smoothing, "Part of each target that is spread over all classes")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
+  app.add_flag("--zero-residual-gain,!--no-zero-residual-gain", o.zero_residual_gain,
+               "Every block begins as the identity (Goyal et al., 2017)")
+      ->default_str("true");
   app.add_flag("--cross-replica-batch-norm", o.cross_replica_batch_norm, "Batch statistics over all replicas");
   app.add_option("--load", o.load, "Weights to begin with: a safetensors file with torchvision's names");
   app.add_option("--save", o.save, "Where the weights are written at the end, as such a file");
@@ -128,7 +132,8 @@ rp::models::ResNetOptions network(const Options& o, std::int64_t classes, bool t
   return {.classes = classes,
           .training = training,
           .cifar_stem = o.image_size < 64,
-          .across_replicas = o.cross_replica_batch_norm};
+          .across_replicas = o.cross_replica_batch_norm,
+          .zero_residual_gain = o.zero_residual_gain};
 }
 
 auto train_step(const Options& o, std::int64_t classes) {
