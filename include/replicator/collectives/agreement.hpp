@@ -52,6 +52,9 @@ inline void require_equal(const Graph& a, const Node& x, const Graph& b, const N
   if (p.root != q.root) report("the root " + std::to_string(p.root), "the root " + std::to_string(q.root), "replicas must name the same root");
   if (p.any_order != q.any_order)
     report(p.any_order ? "any_order" : "the fixed order", q.any_order ? "any_order" : "the fixed order", "replicas must ask for the same order");
+  if (x.device != y.device)
+    report("its place on logical device " + std::to_string(x.device), "logical device " + std::to_string(y.device),
+           "replicas must place their collectives on the same logical devices");
   if (x.label != y.label) report("the label \"" + x.label + "\"", "\"" + y.label + "\"", "replicas must ask for the same collectives in the same order");
 }
 
@@ -80,6 +83,9 @@ inline void require_equal_variables(const Graph& a, const Graph& b) {
     if (!y) throw BuildError{who + " is not declared by " + other + mend};
     const auto text = [](const VariableDeclaration& v) { return std::string{name_of(v.kind)} + " " + v.type.text(); };
     if (text(x) != text(*y)) throw BuildError{who + " is " + text(x) + "; in " + other + " it is " + text(*y) + " at " + y->where.text() + mend};
+    if (x.device != y->device)
+      throw BuildError{who + " is on logical device " + std::to_string(x.device) + "; in " + other + " it is on " + std::to_string(y->device) + " at " +
+                       y->where.text() + ": every replica must declare a variable on the same logical device"};
     if (!same_first_value(x.initializer, y->initializer))
       throw BuildError{who + " has another first value than in " + other + " at " + y->where.text() + mend};
   }

@@ -23,9 +23,12 @@ struct ResolvedCollective {
   Placeholder what;
   TensorType type;  // of a replica's contribution
   std::string text;  // all_reduce "fc.weight/gradient" at train.cpp:31
+  std::int32_t device = 0;  // of each replica: these devices do it together
+  std::uint32_t segment = 0;  // see segments_of
 };
 
-// Collectives done as one: all_reduces of one kind, next to each other in the order in which their inputs are ready.
+// Collectives done as one: all_reduces of one kind on one device of each replica, next to each other in the order in which
+// their inputs are ready.
 struct Bucket {
   std::vector<std::uint32_t> members;  // ordinals
   std::vector<std::int64_t> offsets;   // of each member in the bucket, in elements
@@ -41,6 +44,7 @@ struct GraphClass {
 
 struct ResolveOptions {
   std::int64_t bucket_bytes = 4 << 20;  // small all_reduces are merged up to this size
+  int devices = 1;  // how many a replica has: its logical devices share them
   // Where replicas live in several processes: keeps of the digests those that all processes have.
   std::function<std::set<Digest>(const std::set<Digest>&)> common_to_processes = {};
 };
@@ -58,16 +62,33 @@ namespace detail {
 
 inline bool mergeable(const ResolvedCollective& a, const ResolvedCollective& b) {
   return a.what.kind == CollectiveKind::all_reduce && b.what.kind == CollectiveKind::all_reduce && a.what.reduction == b.what.reduction &&
-         a.what.any_order == b.what.any_order && a.type.dtype == b.type.dtype;
+         a.what.any_order == b.what.any_order && a.type.dtype == b.type.dtype && a.device == b.device;
 }
 
-// How many collectives lie on the longest way to each node: its segment.
+// How many collectives and ways from device to device lie on the longest way to each node: its segment. What a node needs
+// from elsewhere is of an earlier segment.
 inline std::vector<std::uint32_t> segments_of(const Graph& graph) {
   std::vector<std::uint32_t> segment(graph.nodes().size());
   for (std::uint32_t i = 0; i < graph.nodes().size(); ++i)
-    for (const auto input : graph.node(i).inputs)
-      segment[i] = std::max(segment[i], segment[input.node] + (graph.node(input).get<Placeholder>() ? 1 : 0));
+    for (const auto input : graph.node(i).inputs) {
+      const auto& from = graph.node(input);
+      const bool elsewhere = from.device != graph.node(i).device && !from.leaf();
+      segment[i] = std::max(segment[i], segment[input.node] + (elsewhere || from.get<Placeholder>() ? 1 : 0));
+    }
   return segment;
+}
+
+// A bucket is waited for as a whole, so its members must be ready alike in every graph.
+inline void require_equal_segments(const Resolution& resolution) {
+  for (const auto& one : resolution.classes) {
+    const auto segment = segments_of(one.graph);
+    for (std::size_t k = 0; k < resolution.collectives.size(); ++k)
+      if (segment[one.collective[k]] != resolution.collectives[k].segment)
+        throw BuildError{"replica " + std::to_string(one.graph.replica()) + ": " + resolution.collectives[k].text + " comes after " +
+                         std::to_string(segment[one.collective[k]]) + " collectives and copies between logical devices, in replica " +
+                         std::to_string(resolution.classes[0].graph.replica()) + " after " + std::to_string(resolution.collectives[k].segment) +
+                         ": replicas must ask for the same collectives of the same values"};
+  }
 }
 
 // Members begin at multiples of 16 elements, so that each has cache lines of its own.
@@ -81,17 +102,17 @@ inline void add_member(Bucket& bucket, std::uint32_t ordinal, std::int64_t eleme
 // until it is full. Uses nothing that could differ between hosts.
 inline void form_buckets(Resolution& resolution, std::int64_t bucket_bytes) {
   const auto& first = resolution.classes[0];
-  const auto segment = segments_of(first.graph);
+  const auto segment_of = [&](std::uint32_t ordinal) { return resolution.collectives[ordinal].segment; };
   std::vector<std::uint32_t> order(resolution.collectives.size());
   for (std::uint32_t k = 0; k < order.size(); ++k) order[k] = k;
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
     const auto x = first.graph.node(first.collective[a]).inputs[0].node, y = first.graph.node(first.collective[b]).inputs[0].node;
-    return std::pair{segment[first.collective[a]], x} < std::pair{segment[first.collective[b]], y};
+    return std::pair{segment_of(a), x} < std::pair{segment_of(b), y};
   });
   std::map<std::uint32_t, std::vector<std::uint32_t>> open;  // segment -> buckets that may take more
   for (const auto k : order) {
     const auto& collective = resolution.collectives[k];
-    auto& candidates = open[segment[first.collective[k]]];
+    auto& candidates = open[segment_of(k)];
     const auto found = std::find_if(candidates.begin(), candidates.end(), [&](auto b) {
       const auto& bucket = resolution.buckets[b];
       const auto bytes = (bucket.elements + collective.type.shape.elements()) * static_cast<std::int64_t>(size_of(collective.type.dtype));
@@ -143,14 +164,17 @@ inline Resolution resolve(std::span<const Graph> traced, const ResolveOptions& o
   for (const auto& graph : traced) {
     const auto [found, fresh] = known.try_emplace(digest_of(graph), static_cast<std::uint32_t>(result.classes.size()));
     if (fresh) result.classes.push_back({passes::fuse(simplify(graph)), {}, {}});
+    if (fresh) result.classes.back().graph.share_devices(options.devices);
     result.class_of.push_back(found->second);
   }
   detail::find_uniform(result.classes, options);
   const auto& first = result.classes[0];
+  const auto segment = detail::segments_of(first.graph);
   for (const auto index : first.collective) {
     const auto& node = first.graph.node(index);
-    result.collectives.push_back({*node.get<Placeholder>(), first.graph.type(node.inputs[0]), describe_placeholder(node)});
+    result.collectives.push_back({*node.get<Placeholder>(), first.graph.type(node.inputs[0]), describe_placeholder(node), node.device, segment[index]});
   }
+  detail::require_equal_segments(result);
   result.bucket_of.resize(result.collectives.size());
   result.member_of.resize(result.collectives.size());
   detail::form_buckets(result, options.bucket_bytes);

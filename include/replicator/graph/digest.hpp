@@ -34,11 +34,12 @@ inline void hash_node(Hasher& hasher, const Graph& graph, const Node& node) {
   }
 }
 
-// Of the whole graph: equal graphs, of whatever replicas, have equal digests.
+// Of the whole graph and where its nodes are: equal graphs, of whatever replicas, have equal digests.
 inline Digest digest_of(const Graph& graph) {
   Hasher hasher;
   for (const auto& node : graph.nodes()) {
     hash_node(hasher, graph, node);
+    hasher.word(static_cast<std::uint64_t>(node.device));
     for (const auto input : node.inputs) hasher.word((std::uint64_t{input.node} << 32) | input.output);
   }
   for (const auto result : graph.results()) hasher.word((std::uint64_t{result.node} << 32) | result.output);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reverse-mode differentiation: gradient rules build ordinary nodes, so gradients of gradients work.
+// Reverse-mode differentiation: gradient rules build ordinary nodes, so gradients of gradients work. They are on the logical
+// device of the node whose gradient they are.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
+#include <replicator/graph/logical_device.hpp>
 #include <replicator/graph/map_gradient.hpp>
 #include <replicator/graph/placeholder.hpp>
 #include <replicator/graph/tensor.hpp>
@@ -23,6 +25,7 @@ class Differentiation {
     for (std::uint32_t i = 0; i < end_; ++i)
       if (!stops(graph_.node(i)))
         for (const auto& input : graph_.node(i).inputs) reaches_[i] = reaches_[i] || reaches_[input.node];
+    const LogicalDeviceScope there{graph_, graph_.node(y.value()).device};
     accumulate(y.value(), fill(graph_, y.type(), 1, where));
     for (std::uint32_t i = end_; i-- > 0;)
       if (reaches_[i] && !adjoints_[i].empty() && !graph_.node(i).inputs.empty()) visit(i);
@@ -31,6 +34,7 @@ class Differentiation {
   AnyTensor of(AnyTensor x) {
     if (x.value().node < end_)
       if (const auto& outputs = adjoints_[x.value().node]; !outputs.empty() && outputs[x.value().output]) return outputs[x.value().output];
+    const LogicalDeviceScope there{graph_, graph_.node(x.value()).device};
     return fill(graph_, x.type(), 0, where_);
   }
 
@@ -42,6 +46,7 @@ class Differentiation {
     auto& outputs = adjoints_[value.node];
     if (outputs.empty()) outputs.resize(graph_.node(value.node).outputs.size());
     auto& adjoint = outputs[value.output];
+    const LogicalDeviceScope there{graph_, graph_.node(value.node).device};
     adjoint = adjoint ? apply(ScalarOp::add, {adjoint, gradient}, graph_.node(value.node).where) : gradient;
   }
 
@@ -49,6 +54,7 @@ class Differentiation {
   void visit(std::uint32_t index) {
     const std::vector<Value> values = graph_.node(index).inputs;
     const Location where = graph_.node(index).where;
+    const LogicalDeviceScope there{graph_, graph_.node(index).device};
     std::vector<AnyTensor> inputs, outputs;
     for (const auto value : values) inputs.emplace_back(graph_, value);
     for (std::uint32_t o = 0; o < graph_.node(index).outputs.size(); ++o) outputs.push_back(graph_.tensor(index, o));

@@ -2,6 +2,7 @@
 // The nodes of one replica in program order.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <span>
@@ -17,7 +18,8 @@ namespace replicator {
 
 class Graph {
  public:
-  explicit Graph(int replica = 0, int replicas = 1) : replica_{replica}, replicas_{replicas} {}
+  explicit Graph(int replica = 0, int replicas = 1, int logical_devices = 1)
+      : replica_{replica}, replicas_{replicas}, logical_devices_{logical_devices} {}
   Graph(const Graph&) = default;
   Graph(Graph&&) = default;
   Graph& operator=(const Graph&) = default;
@@ -25,14 +27,18 @@ class Graph {
 
   int replica() const { return replica_; }
   int replicas() const { return replicas_; }
+  // How many devices nodes may be placed on: see LogicalDeviceScope.
+  int logical_devices() const { return logical_devices_; }
   std::span<const Node> nodes() const { return nodes_; }
   const Node& node(std::uint32_t index) const { return nodes_[index]; }
   const Node& node(Value value) const { return nodes_[value.node]; }
   const TensorType& type(Value value) const { return nodes_[value.node].outputs[value.output]; }
 
-  // Appends; every input is an earlier node.
+  // Appends; every input is an earlier node. A node without a device gets that of the scope, else that of its first input
+  // that is no leaf, else 0.
   // Never inlined: g++ 12 would warn, wrongly, that alternatives the node does not hold are not initialised.
   [[gnu::noinline]] std::uint32_t add(Node node) {
+    if (node.device < 0) node.device = device_for(node);
     nodes_.push_back(std::move(node));
     return static_cast<std::uint32_t>(nodes_.size() - 1);
   }
@@ -48,6 +54,7 @@ class Graph {
     const auto found = variable_index_.find(declaration.name);
     if (found == variable_index_.end()) {
       const auto index = static_cast<std::uint32_t>(variables_.size());
+      if (declaration.device < 0) declaration.device = std::max(device_, 0);
       variable_index_.emplace(declaration.name, index);
       variables_.push_back(std::move(declaration));
       current_.emplace_back();
@@ -65,7 +72,8 @@ class Graph {
   // The variable's value at this point of the program: this replica's last assignment, or the step's start.
   AnyTensor read(std::uint32_t variable, Location where) {
     if (!current_[variable]) {
-      current_[variable] = Value{add({Read{variable}, {}, {variables_[variable].type}, where, variables_[variable].name}), 0};
+      const auto& declaration = variables_[variable];
+      current_[variable] = Value{add({Read{variable}, {}, {declaration.type}, where, declaration.name, declaration.device}), 0};
       start_[variable] = current_[variable];
     }
     return {*this, *current_[variable]};
@@ -81,7 +89,7 @@ class Graph {
       throw BuildError{"replica " + std::to_string(replica_) + ": \"" + declaration.name + "\" is " +
                        declaration.type.text() + " (declared at " + declaration.where.text() + "), but the value assigned at " +
                        where.text() + " is " + type(value).text() + ": assign a value of the variable's type"};
-    add({Assign{variable}, {value}, {}, where, declaration.name});
+    add({Assign{variable}, {value}, {}, where, declaration.name, declaration.device});
     current_[variable] = value;
   }
 
@@ -99,7 +107,22 @@ class Graph {
   // What names of variables begin with at this point of the program ("layer1.0."); see ReplicaContext::scope.
   std::string& scope() { return scope_; }
 
+  // Puts logical device i on device i * devices / logical_devices(): where a replica has fewer.
+  void share_devices(int devices) {
+    for (auto& node : nodes_) node.device = node.device * devices / logical_devices_;
+    for (auto& variable : variables_) variable.device = variable.device * devices / logical_devices_;
+    logical_devices_ = devices;
+  }
+
  private:
+  friend class LogicalDeviceScope;
+
+  std::int32_t device_for(const Node& node) const {
+    if (device_ >= 0) return device_;
+    for (const auto input : node.inputs)
+      if (!nodes_[input.node].leaf()) return nodes_[input.node].device;
+    return 0;
+  }
   static void require_same(const VariableDeclaration& a, const VariableDeclaration& b) {
     if (a.type == b.type && a.kind == b.kind) return;
     const auto describe = [](const VariableDeclaration& d) {
@@ -111,6 +134,8 @@ class Graph {
 
   int replica_;
   int replicas_;
+  int logical_devices_;
+  std::int32_t device_ = -1;  // of the scope; -1: none
   std::vector<Node> nodes_;
   std::vector<Value> results_;
   std::vector<VariableDeclaration> variables_;

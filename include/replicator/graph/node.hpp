@@ -73,9 +73,16 @@ struct Node {
   std::vector<TensorType> outputs;
   Location where;
   std::string label;  // given by the user or the layer; may be empty
+  std::int32_t device = -1;  // logical device of the replica; -1: the graph decides when the node is added
 
   template <class T>
   const T* get() const { return std::get_if<T>(&what); }
+
+  // What every device can have without asking another one: an input, a constant, what is computed from nothing.
+  bool leaf() const {
+    if (const auto* compute = get<Compute>()) return inputs.empty() && !compute->operation.varies();
+    return get<Input>() || get<Constant>();
+  }
 
   // "all_reduce", "input", "matmul"
   std::string_view kind() const {

@@ -11,7 +11,7 @@ namespace replicator {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Graph& from) : from_{from}, to_{from.replica(), from.replicas()}, values_(from.nodes().size()) {
+  explicit Rewriter(const Graph& from) : from_{from}, to_{from.replica(), from.replicas(), from.logical_devices()}, values_(from.nodes().size()) {
     for (const auto& declaration : from.variables()) to_.declare(declaration);
   }
 

@@ -45,6 +45,7 @@ struct VariableDeclaration {
   bool trainable = true;
   Initializer initializer;
   Location where;
+  std::int32_t device = -1;  // logical device; -1: the graph decides when it is declared
 };
 
 }  // namespace replicator

@@ -17,7 +17,13 @@ struct LoweredValue {
   std::size_t bytes = 0;
   bool uniform = false;
   Digest digest;  // of what it holds, layout included: equal uniform values of different graphs are one
+  std::uint32_t node = 0;  // of the graph: who makes it
+  std::int32_t device = 0;  // of the replica, where it is made; `everywhere`: on each that uses it
+  bool crosses = false;     // another device of the replica uses it
 };
+
+// The device of leaves: nothing is handed over where everyone can make it.
+inline constexpr std::int32_t everywhere = -1;
 
 struct LoweredNode {
   std::uint32_t node = 0;                  // of the graph; for a copy, of the value's user
@@ -26,6 +32,7 @@ struct LoweredNode {
   std::vector<std::uint32_t> outputs;
   bool uniform = false;
   std::uint32_t segment = 0;
+  std::int32_t device = 0;  // as of a value
 };
 
 struct LoweredGraph {
@@ -46,6 +53,7 @@ class Lowering {
     native_.resize(graph_.nodes().size());
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) lower(i);
     for (const auto result : graph_.results()) lowered_.results.push_back(in_layout(result, Layout{}, result.node));
+    find_crossings();
     return std::move(lowered_);
   }
 
@@ -70,7 +78,7 @@ class Lowering {
       native_[index] = {{in_layout(node.inputs[0], Layout{}, index), Layout{}}};
       return;
     }
-    LoweredNode lowered{index, nullptr, {}, {}, source_.uniformity.uniform[index], segments_[index]};
+    LoweredNode lowered{index, nullptr, {}, {}, source_.uniformity.uniform[index], segments_[index], device_of(index)};
     std::vector<Layout> given(node.outputs.size());
     if (compute) {
       lowered.executable = &choose(node, compute->operation);
@@ -79,10 +87,22 @@ class Lowering {
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       lowered.inputs.push_back(in_layout(node.inputs[i], compute ? lowered.executable->input_layouts[i] : Layout{}, index));
     for (std::uint32_t o = 0; o < node.outputs.size(); ++o) {
-      lowered.outputs.push_back(add_value({index, o}, given[o], lowered.uniform));
+      lowered.outputs.push_back(add_value({index, o}, given[o], lowered.uniform, lowered.device));
       native_[index].push_back({lowered.outputs.back(), given[o]});
     }
     lowered_.nodes.push_back(std::move(lowered));
+  }
+
+  std::int32_t device_of(std::uint32_t index) const { return graph_.node(index).leaf() ? everywhere : graph_.node(index).device; }
+  // Results are device 0's to give.
+  void find_crossings() {
+    const auto use = [this](std::uint32_t value, std::int32_t device) {
+      auto& used = lowered_.values[value];
+      used.crosses = used.crosses || (used.device != everywhere && used.device != device);
+    };
+    for (const auto& node : lowered_.nodes)
+      for (const auto input : node.inputs) use(input, node.device);
+    for (const auto result : lowered_.results) use(result, 0);
   }
 
   const Executable& choose(const Node& node, const AnyOperation& operation) {
@@ -95,17 +115,17 @@ class Lowering {
     return cache_.get(kind_, operation, inputs, node.outputs, offered, node.where.text());
   }
 
-  std::uint32_t add_value(Value value, const Layout& layout, bool uniform) {
+  std::uint32_t add_value(Value value, const Layout& layout, bool uniform, std::int32_t device) {
     const auto& type = graph_.type(value);
     Hasher hasher;
     hasher.digest(source_.uniformity.digest(value));
     AttributeHasher visitor{hasher};
     LayoutCopy{layout}.describe(visitor);
-    lowered_.values.push_back({static_cast<std::size_t>(storage_elements(layout, type.shape)) * size_of(type.dtype), uniform, hasher.result()});
+    lowered_.values.push_back({static_cast<std::size_t>(storage_elements(layout, type.shape)) * size_of(type.dtype), uniform, hasher.result(), value.node, device});
     return static_cast<std::uint32_t>(lowered_.values.size() - 1);
   }
 
-  // The value in this layout: as it is, or copied (once) right before its user.
+  // The value in this layout: as it is, or copied (once) right before its user, where it was made.
   std::uint32_t in_layout(Value value, const Layout& layout, std::uint32_t user) {
     const auto& native = native_[value.node][value.output];
     if (native.layout == layout) return native.value;
@@ -116,8 +136,9 @@ class Lowering {
     const auto& executable = cache_.get(kind_, LayoutCopy{layout}, {&type, 1}, {&type, 1}, {&native.layout, 1}, graph_.node(user).where.text());
     const bool uniform = source_.uniformity.uniform[value.node];
     const auto segment = segments_[value.node] + (graph_.node(value).get<Placeholder>() ? 1 : 0);
-    const auto copy = add_value(value, layout, uniform);
-    lowered_.nodes.push_back({user, &executable, {native_[value.node][value.output].value}, {copy}, uniform, segment});
+    const auto device = lowered_.values[native.value].device;
+    const auto copy = add_value(value, layout, uniform, device);
+    lowered_.nodes.push_back({user, &executable, {native_[value.node][value.output].value}, {copy}, uniform, segment, device});
     made.emplace_back(layout, copy);
     return copy;
   }

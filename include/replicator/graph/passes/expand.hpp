@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <replicator/graph/logical_device.hpp>
 #include <replicator/graph/rewrite.hpp>
 
 namespace replicator::passes {
@@ -22,6 +23,7 @@ inline Graph expand(const Graph& graph) {
     std::vector<AnyTensor> inputs;
     for (const auto input : node.inputs) inputs.push_back(rewriter.tensor(input));
     std::vector<Value> outputs;
+    const LogicalDeviceScope there{rewriter.to(), node.device};
     for (const auto& output : node.get<Compute>()->operation.expand({rewriter.to(), inputs, node.where})) outputs.push_back(output.value());
     rewriter.replace(i, std::move(outputs));
   }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Placing nodes on the logical devices of a replica.
+#pragma once
+
+#include <string>
+
+#include <replicator/graph/graph.hpp>
+
+namespace replicator {
+
+// Nodes made while it lives, and variables declared, are on that logical device. The innermost scope counts. Where nodes
+// are never changes a value: passes do not look at it.
+class LogicalDeviceScope {
+ public:
+  // Throws BuildError where the replica has no such device.
+  LogicalDeviceScope(Graph& graph, int device, Location where) : LogicalDeviceScope{graph, device} {
+    if (device >= 0 && device < graph.logical_devices()) return;
+    const int last = graph.logical_devices() - 1;
+    throw BuildError{"replica " + std::to_string(graph.replica()) + ": logical_device(" + std::to_string(device) + ") at " + where.text() +
+                     " does not exist: a replica has " + (last == 0 ? "the logical device 0 only" : "the logical devices 0 to " + std::to_string(last)) +
+                     "; ask for more with --logical-devices"};
+  }
+  // One that another node is on already.
+  LogicalDeviceScope(Graph& graph, std::int32_t device) : graph_{graph}, outer_{graph.device_} { graph.device_ = device; }
+  LogicalDeviceScope(const LogicalDeviceScope&) = delete;
+  LogicalDeviceScope& operator=(const LogicalDeviceScope&) = delete;
+  ~LogicalDeviceScope() { graph_.device_ = outer_; }
+
+ private:
+  Graph& graph_;
+  std::int32_t outer_;
+};
+
+}  // namespace replicator

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the devices that hold the same replicas give each other within a step: values, each written once by the device that
+// makes it and read by the others until the step ends, and the word that a device has come to the end of its work.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/array.hpp>
+#include <replicator/runtime/lowering.hpp>
+#include <replicator/transport/transport.hpp>
+
+namespace replicator {
+
+// Shared by the devices' threads; made before their programs are planned, and it outlives them.
+class Handoffs {
+ public:
+  // A value of a class's lowered graph, of one replica counted on the devices, or (-1) of all.
+  struct Key {
+    std::uint32_t class_index;
+    std::uint32_t value;
+    int replica;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+
+  // Of the replicas of these devices, each with its class: a place for every value that crosses.
+  Handoffs(int devices, const std::vector<GraphClass>& sources, const std::vector<LoweredGraph>& lowered, const std::vector<std::uint32_t>& class_of)
+      : spins_{devices <= static_cast<int>(std::thread::hardware_concurrency())} {
+    for (int device = 0; device < devices; ++device) add(device, 0, "the end of its work");
+    for (std::size_t r = 0; r < class_of.size(); ++r) {
+      const auto c = class_of[r];
+      for (std::uint32_t v = 0; v < lowered[c].values.size(); ++v) {
+        const auto& value = lowered[c].values[v];
+        const auto& node = sources[c].graph.node(value.node);
+        // A variable lies in the host's memory: whoever needs it from elsewhere takes a copy.
+        if (!value.crosses || (node.get<Read>() && value.plain)) continue;
+        const Key key{c, v, value.uniform ? -1 : static_cast<int>(r)};
+        if (index_.try_emplace(key, static_cast<std::uint32_t>(places_.size())).second) add(value.device, value.bytes, describe(node));
+      }
+    }
+  }
+  Handoffs(const Handoffs&) = delete;
+  Handoffs& operator=(const Handoffs&) = delete;
+
+  // The place of a value that crosses.
+  std::uint32_t find(const Key& key) const { return index_.at(key); }
+  // The place that says that a device has done its work.
+  static std::uint32_t end_of(int device) { return static_cast<std::uint32_t>(device); }
+  // In the host's memory, 64-byte aligned.
+  std::byte* data(std::uint32_t place) const { return places_[place].memory.get(); }
+  int device_of(std::uint32_t place) const { return places_[place].device; }
+  // "convolution at resnet.cpp:31"
+  const std::string& text(std::uint32_t place) const { return places_[place].text; }
+
+  // In step `tick`, the value is written. Ticks grow.
+  void give(std::uint32_t place, std::uint64_t tick) {
+    places_[place].given.store(tick, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
+    { const std::lock_guard lock{mutex_}; }
+    awake_.notify_all();
+  }
+  bool given(std::uint32_t place, std::uint64_t tick) const { return places_[place].given.load(std::memory_order_seq_cst) >= tick; }
+
+  // Until it is given; false at the time `until`. Meanwhile progress() moves on what else the device has under way, and says
+  // whether something is; it throws once the job has failed.
+  template <class Progress>
+  bool wait(std::uint32_t place, std::uint64_t tick, transport::Clock::time_point until, Progress progress) {
+    const auto spin_until = std::min(until, transport::Clock::now() + std::chrono::microseconds{spins_ ? 20 : 0});
+    do {
+      if (given(place, tick)) return true;
+      progress();
+    } while (transport::Clock::now() < spin_until);
+    ++sleepers_;
+    const Leave leave{sleepers_};
+    while (!given(place, tick)) {
+      // Collectives under way are advanced by this thread alone, and a failure is seen by looking: so it never sleeps for long.
+      const auto nap = progress() ? std::chrono::microseconds{50} : std::chrono::microseconds{5000};
+      const auto now = transport::Clock::now();
+      if (now >= until) return given(place, tick);
+      std::unique_lock lock{mutex_};
+      awake_.wait_until(lock, std::min(until, now + nap), [&] { return given(place, tick); });
+    }
+    return true;
+  }
+
+ private:
+  struct Place {
+    int device;
+    std::string text;
+    detail::AlignedBytes memory;
+    std::atomic<std::uint64_t> given{0};
+  };
+  struct Leave {
+    std::atomic<int>& count;
+    ~Leave() { --count; }
+  };
+
+  void add(int device, std::size_t bytes, std::string text) {
+    auto& place = places_.emplace_back();
+    place.device = device;
+    place.text = std::move(text);
+    place.memory = detail::aligned_bytes(bytes);
+    // The padding of blocked layouts stays zero.
+    if (bytes) std::memset(place.memory.get(), 0, bytes);
+  }
+  static std::string describe(const Node& node) {
+    return std::string{node.kind()} + (node.label.empty() ? "" : " \"" + node.label + "\"") + " at " + node.where.text();
+  }
+
+  bool spins_;
+  std::deque<Place> places_;  // atomics stay where they are
+  std::map<Key, std::uint32_t> index_;
+  std::atomic<int> sleepers_{0};
+  std::mutex mutex_;
+  std::condition_variable awake_;
+};
+
+}  // namespace replicator
