@@ -20,9 +20,9 @@
 
 namespace replicator::test {
 
-// Operands are indices into the pool of tensors made so far, modulo its size.
+// Operands are indices into the pool of tensors made so far, modulo its size; the device is logical, modulo their number.
 struct RandomInstruction {
-  unsigned op = 0, shape = 0, a = 0, b = 0, c = 0;
+  unsigned op = 0, shape = 0, a = 0, b = 0, c = 0, device = 0;
 };
 using RandomProgram = std::vector<RandomInstruction>;
 
@@ -36,7 +36,7 @@ inline std::string text_of(const RandomProgram& program) {
   std::string text;
   for (const auto& i : program)
     text += std::string{random_instruction_names[i.op]} + "(" + std::to_string(i.shape) + ", " + std::to_string(i.a) +
-            ", " + std::to_string(i.b) + ", " + std::to_string(i.c) + ") ";
+            ", " + std::to_string(i.b) + ", " + std::to_string(i.c) + ")@" + std::to_string(i.device) + " ";
   return text;
 }
 
@@ -50,6 +50,7 @@ class RandomTrace {
     const Shape shapes[] = {x.shape(), y.shape(), Shape{width}, Shape{}};
     const char* const names[] = {"big", "small", "vector", "scalar"};
     for (std::size_t s = 0; s < 4; ++s) {
+      const auto here = place(static_cast<unsigned>(s));
       mirrored_.push_back(
           replica.variable<float>(std::string{"mirrored."} + names[s], shapes[s], Initializer::normal(0, 0.5)));
       local_.push_back(replica.variable<float>(std::string{"local."} + names[s], shapes[s], Initializer::uniform(-1, 1),
@@ -77,6 +78,9 @@ class RandomTrace {
     bool uniform;
   };
 
+  LogicalDeviceScope place(unsigned device) {
+    return replica_.logical_device(static_cast<int>(device % static_cast<unsigned>(replica_.logical_devices())));
+  }
   static T tame(T x) {
     return map([](auto a) { return tanh(a); }, x);
   }
@@ -84,6 +88,7 @@ class RandomTrace {
   void push(std::size_t shape, T value, bool uniform) { pool_[shape].push_back({value, uniform}); }
 
   void execute(const RandomInstruction& i) {
+    const auto here = place(i.device);
     const std::size_t s = i.shape % 4, rows = i.shape % 2;
     const Entry a = pick(s, i.a), b = pick(s, i.b), r = pick(rows, i.a), v = pick(2, i.b);
     const auto reduction = static_cast<Reduction>(i.c % 4);

@@ -82,7 +82,7 @@ class Programs {
     programs.resize(static_cast<std::size_t>(devices));
     on_all([&](int device) {
       programs[static_cast<std::size_t>(device)] = plan(
-          {resolution, lowered_, variables, *communicators_[static_cast<std::size_t>(device)], device, 0, 0, false});
+          {resolution, lowered_, variables, *communicators_[static_cast<std::size_t>(device)], nullptr, 0, 1, device});
     });
   }
 

@@ -107,6 +107,8 @@ class Graph {
   // What names of variables begin with at this point of the program ("layer1.0."); see ReplicaContext::scope.
   std::string& scope() { return scope_; }
 
+  // The logical device of the innermost scope; -1 outside of any.
+  std::int32_t device() const { return device_; }
   // Puts logical device i on device i * devices / logical_devices(): where a replica has fewer.
   void share_devices(int devices) {
     for (auto& node : nodes_) node.device = node.device * devices / logical_devices_;

@@ -23,6 +23,7 @@ struct ResNetOptions {
   bool cifar_stem = false;          // 3x3, stride 1, no pooling: for images of about 32x32
   bool across_replicas = false;     // batch statistics over all replicas
   bool zero_residual_gain = false;  // every block begins as the identity (Goyal et al., 2017)
+  int logical_devices = 1;          // the four stages are dealt to so many, in order; the stem is with the first stage
 };
 
 namespace detail {
@@ -59,6 +60,7 @@ class ResNetBuilder {
   Tensor<T> network(Tensor<T> images, const ResNetLayout& layout) {
     Tensor<T> x = stem(images);
     for (std::size_t stage = 0; stage < 4; ++stage) {
+      const auto here = place(static_cast<int>(stage));
       const auto width = std::int64_t{64} << stage;
       const auto stage_scope = replica_.scope("layer" + std::to_string(stage + 1));
       for (int i = 0; i < layout.blocks[stage]; ++i) {
@@ -66,11 +68,20 @@ class ResNetBuilder {
         x = block(x, width, i == 0 && stage > 0 ? 2 : 1, layout.bottleneck);
       }
     }
+    const auto here = place(3);
     return nn::linear(replica_, global_average_pool(x, where_), "fc", {.features = options_.classes}, where_);
   }
 
  private:
+  // One device: where the caller is.
+  LogicalDeviceScope place(int stage) const {
+    Graph& graph = replica_.graph();
+    if (options_.logical_devices == 1) return {graph, graph.device()};
+    return {graph, stage * options_.logical_devices / 4, Location{where_}};
+  }
+
   Tensor<T> stem(Tensor<T> images) {
+    const auto here = place(0);
     const std::int64_t kernel = options_.cifar_stem ? 3 : 7;
     const Tensor<T> x = relu(norm(conv(images, "conv1", 64, kernel, options_.cifar_stem ? 1 : 2), "bn1"), where_);
     return options_.cifar_stem ? x : max_pool(x, {.window = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}, where_);

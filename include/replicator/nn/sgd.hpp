@@ -96,7 +96,8 @@ class Sgd {
                                                  VariableKind::mirrored,
                                                  false,
                                                  Initializer::zeros(),
-                                                 where})};
+                                                 where,
+                                                 variable.device()})};
     operands.push_back(slot.read(where));
     const auto node = add_compute(graph, Map{formula, variable.shape(), {dtype_of<T>, dtype_of<T>}}, operands, where);
     variable.assign(Tensor<T>{graph.tensor(node, 0)}, where);

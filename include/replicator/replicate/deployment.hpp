@@ -82,6 +82,7 @@ inline std::vector<DeviceName> parse_devices(std::string_view text) {
 struct Deployment {
   int replicas = 1;                                  // over all hosts
   std::vector<DeviceName> devices = {DeviceName{}};  // of this process; replicas are dealt to them in contiguous blocks
+  int logical_devices = 1;                           // of a replica, for replica.logical_device(i): see devices_per_replica
   std::uint64_t seed = 0;
   std::string transport = "auto";         // between processes: shared_memory on one machine, else ucx; or one by name
   std::string schedule = "auto";          // of all_reduces between devices, see collectives/all_reduces.hpp
@@ -122,11 +123,23 @@ struct Deployment {
     return result;
   }
 
+  // The devices are dealt to replicas in groups of so many: one for each logical device, or all of them, shared, where there
+  // are fewer. Throws BuildError where they cannot be dealt evenly.
+  int devices_per_replica() const {
+    const auto count = static_cast<int>(devices.size());
+    if (logical_devices < 1) throw BuildError{"--logical-devices is " + std::to_string(logical_devices) + ": a replica needs at least 1"};
+    if (count > logical_devices && count % logical_devices != 0)
+      throw BuildError{"--devices names " + std::to_string(count) + " devices for replicas of " + std::to_string(logical_devices) +
+                       " logical devices: name a multiple of " + std::to_string(logical_devices) + ", or fewer, which they share"};
+    return count < logical_devices ? count : logical_devices;
+  }
+
   // For --help texts.
   static std::string help() {
     return "Where it runs (none of these changes a bit of the result, save --replicas and --seed):\n"
            "  --replicas N            replicas over all hosts (1)\n"
            "  --devices LIST          devices of each process: cpu:0, cpu:0-3, cuda:0,cuda:1, cuda:0x4 (cpu:0)\n"
+           "  --logical-devices N     devices over which replica.logical_device(i) spreads each replica (1)\n"
            "  --serial                all replicas in the calling thread\n"
            "  --seed N                of initial values, random numbers and data (0)\n"
            "  --transport NAME        between processes: auto, shared_memory, ucx (auto)\n"
@@ -141,7 +154,8 @@ struct Deployment {
 
  private:
   static bool takes(std::string_view flag) {
-    for (const std::string_view known : {"--replicas", "--devices", "--seed", "--transport", "--schedule", "--threads-per-device", "--bucket-bytes", "--deadline",
+    for (const std::string_view known : {"--replicas", "--devices", "--logical-devices", "--seed", "--transport", "--schedule", "--threads-per-device", "--bucket-bytes",
+                                         "--deadline",
                                          "--input-threads"})
       if (flag == known) return true;
     return false;
@@ -153,6 +167,7 @@ struct Deployment {
     };
     if (flag == "--replicas") replicas = static_cast<int>(number(1));
     else if (flag == "--devices") devices = detail::parse_devices(value);
+    else if (flag == "--logical-devices") logical_devices = static_cast<int>(number(1));
     else if (flag == "--seed") seed = static_cast<std::uint64_t>(number(0, any));
     else if (flag == "--threads-per-device") threads_per_device = static_cast<int>(number(1));
     else if (flag == "--bucket-bytes") bucket_bytes = number(1, any);

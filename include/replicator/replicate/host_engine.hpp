@@ -20,6 +20,7 @@
 #include <replicator/replicate/require_devices.hpp>
 #include <replicator/replicate/fingerprint.hpp>
 #include <replicator/replicate/host_transport.hpp>
+#include <replicator/replicate/placement.hpp>
 #include <replicator/runtime/device_threads.hpp>
 #include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/planner.hpp>
@@ -30,6 +31,7 @@ namespace replicator {
 struct HostStep final : CompiledStep {
   Resolution resolution;
   std::vector<LoweredGraph> lowered;
+  std::vector<std::unique_ptr<Handoffs>> handoffs;  // by team; null where it has one device
   std::vector<Program> programs;  // by device
   std::uint64_t seed = 0;
 };
@@ -39,10 +41,9 @@ class HostEngine final : public Engine {
   explicit HostEngine(Deployment deployment)
       : deployment_{std::move(deployment)},
         job_{transport::find_environment(), job_options(deployment_)},
-        process_of_rank_{deal_ranks()},
-        blocks_{deal_replicas()},
-        all_reduce_{collectives::parse_all_reduce(deployment_.schedule, grid())},
-        variables_{deployment_.seed, local_devices(), end_ - begin_},
+        placement_{job_, deployment_},
+        all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
+        variables_{deployment_.seed, placement_.teams(), placement_.end() - placement_.begin()},
         cache_{deployment_.threads_per_device},
         threads_{local_devices()},
         pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)} {
@@ -53,8 +54,8 @@ class HostEngine final : public Engine {
   }
 
   const Deployment& deployment() const override { return deployment_; }
-  int first_replica() const override { return begin_; }
-  int end_replica() const override { return end_; }
+  int first_replica() const override { return placement_.begin(); }
+  int end_replica() const override { return placement_.end(); }
   int process() const override { return job_.rank(); }
   int processes() const override { return job_.size(); }
   std::vector<std::string> variables() const override { return variables_.names(); }
@@ -68,19 +69,15 @@ class HostEngine final : public Engine {
     answer_failure();
     auto step = std::make_unique<HostStep>();
     step->seed = seed_of(ordinal);
-    step->resolution = resolve(traced, {deployment_.bucket_bytes, [this](const std::set<Digest>& mine) { return common(mine); }});
+    step->resolution = resolve(traced, {deployment_.bucket_bytes, placement_.devices_per_team(), [this](const std::set<Digest>& mine) { return common(mine); }});
     for (const auto& one : step->resolution.classes)
       for (const auto& variable : one.graph.variables()) variables_.declare(variable);
     compare_steps(*step);
     lower_classes(*step);
+    make_handoffs(*step);
     step->programs.resize(static_cast<std::size_t>(local_devices()));
     const auto collectives = static_cast<std::uint32_t>(step->resolution.buckets.size()) + 1;
-    on_devices([&](int device) {
-      step->programs[static_cast<std::size_t>(device)] =
-          plan({step->resolution, step->lowered, variables_, *communicators_[static_cast<std::size_t>(device)], device, begin_, next_collective_,
-                job_.size() > 1, deployment_.devices[static_cast<std::size_t>(device)].kind, deployment_.devices[static_cast<std::size_t>(device)].index,
-                all_reduce_});
-    });
+    on_devices([&](int device) { step->programs[static_cast<std::size_t>(device)] = plan(plan_request(*step, device)); });
     next_collective_ += collectives;
     return step;
   }
@@ -92,7 +89,7 @@ class HostEngine final : public Engine {
     if (job_.size() > 1) job_.set_context("during step " + std::to_string(number));
     on_devices([&](int device) {
       auto& program = step.programs[static_cast<std::size_t>(device)];
-      const auto first = static_cast<std::size_t>(blocks_.begin(first_rank_ + device) - begin_);
+      const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
       for (std::size_t r = 0; r < program.exchange.has_next.size(); ++r) program.exchange.has_next[r] = has_next[first + r];
       execute(program, inputs.subspan(first, program.replica_ids.size()), {step.seed, number, deployment_.deadline});
     });
@@ -112,7 +109,7 @@ class HostEngine final : public Engine {
         continue;
       }
       for (std::size_t process = 0; process < local.size(); ++process) {
-        const auto bytes = declaration.type.bytes() * static_cast<std::size_t>(replicas_of(static_cast<int>(process)));
+        const auto bytes = declaration.type.bytes() * static_cast<std::size_t>(placement_.replicas_of(static_cast<int>(process)));
         hash.update(std::span{local[process]}.subspan(position[process], bytes));
         position[process] += bytes;
       }
@@ -130,7 +127,8 @@ class HostEngine final : public Engine {
     const auto& step = static_cast<const HostStep&>(compiled);
     std::string text;
     const auto& program = step.programs[0];
-    for (const auto& use : program.collectives) text += use.text + ": " + std::to_string(use.bytes) + " B; " + use.reason + "\n";
+    for (int device = 0; device < placement_.devices_per_team(); ++device)
+      for (const auto& use : step.programs[static_cast<std::size_t>(device)].collectives) text += use.text + ": " + std::to_string(use.bytes) + " B; " + use.reason + "\n";
     std::size_t kernels = 0;
     for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
     text += std::to_string(step.resolution.classes.size()) + " different graph(s); device 0 runs " + std::to_string(kernels) +
@@ -155,53 +153,23 @@ class HostEngine final : public Engine {
     return options;
   }
   int local_devices() const { return static_cast<int>(deployment_.devices.size()); }
+  const DeviceName& device_name(int device) const { return deployment_.devices[static_cast<std::size_t>(device)]; }
 
-  // Ranks are devices: those of process 0 first.
-  std::vector<int> deal_ranks() {
-    const std::uint64_t mine = deployment_.devices.size();
-    std::vector<int> owners;
-    const auto all = job_.exchange(std::as_bytes(std::span{&mine, 1}), "the exchange of device counts");
-    for (int process = 0; process < job_.size(); ++process) {
-      std::uint64_t count = 0;
-      std::memcpy(&count, all[static_cast<std::size_t>(process)].data(), sizeof count);
-      if (process == job_.rank()) first_rank_ = static_cast<int>(owners.size());
-      owners.insert(owners.end(), count, process);
-    }
-    return owners;
-  }
-  collectives::ReplicaBlocks deal_replicas() {
-    const auto ranks = static_cast<int>(process_of_rank_.size());
-    if (deployment_.replicas < ranks)
-      throw BuildError{"there are " + std::to_string(deployment_.replicas) + " replicas for " + std::to_string(ranks) + " devices on " +
-                       std::to_string(job_.size()) + " process(es): every device needs at least one replica; raise --replicas or name fewer --devices"};
-    const collectives::ReplicaBlocks blocks{deployment_.replicas, ranks};
-    begin_ = blocks.begin(first_rank_);
-    end_ = blocks.end(first_rank_ + local_devices() - 1);
-    return blocks;
-  }
-  // Devices of a process, and processes, where all have as many devices.
-  std::vector<int> grid() const {
-    const auto ranks = static_cast<int>(process_of_rank_.size());
-    const auto devices = static_cast<int>(std::count(process_of_rank_.begin(), process_of_rank_.end(), 0));
-    for (int rank = 0; rank < ranks; ++rank)
-      if (process_of_rank_[static_cast<std::size_t>(rank)] != rank / devices) return {};
-    return devices * job_.size() == ranks ? std::vector{devices, job_.size()} : std::vector<int>{};
-  }
-  int replicas_of(int process) const {
-    int count = 0;
-    for (int rank = 0; rank < blocks_.ranks(); ++rank)
-      if (process_of_rank_[static_cast<std::size_t>(rank)] == process) count += blocks_.count(rank);
-    return count;
-  }
-
+  // A communicator for each device of a team, with the same device of the other teams.
   void connect() {
-    if (job_.size() > 1) {
-      communicators_ = connect_hosts(deployment_.transport, job_, process_of_rank_, blocks_);
-      return;
+    communicators_.resize(static_cast<std::size_t>(local_devices()));
+    for (int place = 0; place < placement_.devices_per_team(); ++place) {
+      auto made = job_.size() > 1 ? connect_hosts(deployment_.transport, job_, placement_.process_of_team(), placement_.blocks()) : connect_threads();
+      for (std::size_t team = 0; team < made.size(); ++team)
+        communicators_[team * static_cast<std::size_t>(placement_.devices_per_team()) + static_cast<std::size_t>(place)] = std::move(made[team]);
     }
-    group_ = std::make_unique<transport::InProcessGroup>(local_devices());
-    for (int device = 0; device < local_devices(); ++device)
-      communicators_.push_back(collectives::make_communicator(transport::InProcess{*group_, device}, blocks_));
+  }
+  std::vector<std::unique_ptr<collectives::Communicator>> connect_threads() {
+    auto& group = groups_.emplace_back(std::make_unique<transport::InProcessGroup>(placement_.teams()));
+    std::vector<std::unique_ptr<collectives::Communicator>> made;
+    for (int team = 0; team < placement_.teams(); ++team)
+      made.push_back(collectives::make_communicator(transport::InProcess{*group, team}, placement_.blocks()));
+    return made;
   }
 
   void compare_experiments() {
@@ -210,6 +178,7 @@ class HostEngine final : public Engine {
     for (const auto& device : deployment_.devices) kinds += std::string{name_of(device.kind)};
     compare_fingerprints(job_, {{"the program", build_digest().text(), {}},
                                 {"--replicas", std::to_string(deployment_.replicas), {}},
+                                {"--logical-devices", std::to_string(deployment_.logical_devices), {}},
                                 {"--seed", std::to_string(deployment_.seed), {}},
                                 {"--threads-per-device", std::to_string(deployment_.threads_per_device), {}},
                                 {"--bucket-bytes", std::to_string(deployment_.bucket_bytes), {}},
@@ -249,6 +218,22 @@ class HostEngine final : public Engine {
     for (const auto& one : step.resolution.classes) step.lowered.push_back(lower(one, deployment_.devices[0].kind, cache_));
   }
 
+  void make_handoffs(HostStep& step) const {
+    for (int team = 0; team < placement_.teams(); ++team) {
+      const auto first = step.resolution.class_of.begin() + placement_.first_replica(team);
+      const std::vector<std::uint32_t> class_of{first, first + placement_.replicas(team)};
+      step.handoffs.push_back(placement_.devices_per_team() == 1 ? nullptr
+                                                                 : std::make_unique<Handoffs>(placement_.devices_per_team(), step.resolution.classes,
+                                                                                              step.lowered, class_of));
+    }
+  }
+  PlanRequest plan_request(HostStep& step, int device) {
+    const int team = placement_.team_of(device);
+    return {step.resolution, step.lowered, variables_, *communicators_[static_cast<std::size_t>(device)],
+            step.handoffs[static_cast<std::size_t>(team)].get(), placement_.place_of(device), placement_.devices_per_team(), team,
+            placement_.begin(), next_collective_, job_.size() > 1, device_name(device).kind, device_name(device).index, all_reduce_};
+  }
+
   void on_devices(const std::function<void(int)>& work) {
     try {
       threads_.run(
@@ -267,17 +252,13 @@ class HostEngine final : public Engine {
     try {
       std::rethrow_exception(error);
     } catch (const CommunicationError& failure) {
-      if (group_) group_->abort(failure);
-      else if (!job_.aborted()) job_.abort(failure.what(), process_of(failure.culprit()));
+      for (auto& group : groups_) group->abort(failure);
+      if (groups_.empty() && !job_.aborted()) job_.abort(failure.what(), placement_.process_of(failure.culprit()));
     } catch (const std::exception& failure) {
       const std::string text = job_.describe(job_.rank()) + " failed: " + failure.what();
-      if (group_) group_->abort(CommunicationError{text, 0});
-      else job_.abort(text, job_.rank());
+      for (auto& group : groups_) group->abort(CommunicationError{text, 0});
+      if (groups_.empty()) job_.abort(text, job_.rank());
     }
-  }
-  // Collectives blame a rank, the job a process.
-  int process_of(int rank) const {
-    return rank >= 0 && rank < blocks_.ranks() ? process_of_rank_[static_cast<std::size_t>(rank)] : -1;
   }
   // After a failure there is only one answer.
   void answer_failure() const {
@@ -299,11 +280,14 @@ class HostEngine final : public Engine {
     for (std::size_t k = 0; k < first.results.size(); ++k) {
       auto& values = results.values.emplace_back();
       const bool exchanged = first.exchange.block != 0 && first.exchange.offsets[k] != 0;
-      results.first.push_back(first.uniform_result[k] || exchanged ? 0 : begin_);
+      results.first.push_back(first.uniform_result[k] || exchanged ? 0 : placement_.begin());
       if (first.uniform_result[k]) values.assign(static_cast<std::size_t>(deployment_.replicas), first.results[k][0]);
       else if (exchanged) unpack_exchanged(step, k, values);
       else
-        for (const auto& program : step.programs) values.insert(values.end(), program.results[k].begin(), program.results[k].end());
+        for (int device = 0; device < local_devices(); device += placement_.devices_per_team()) {
+          const auto& own = step.programs[static_cast<std::size_t>(device)].results[k];
+          values.insert(values.end(), own.begin(), own.end());
+        }
     }
     if (first.exchange.block != 0)
       for (int replica = 0; replica < deployment_.replicas; ++replica) results.all_have_next = results.all_have_next && exchanged_block(step, replica)[0] != std::byte{0};
@@ -323,7 +307,7 @@ class HostEngine final : public Engine {
   std::vector<std::vector<std::byte>> gather_local_variables() {
     std::vector<std::byte> mine;
     for (const auto& name : variables_.names())
-      for (int r = 0; variables_.declaration(name).kind == VariableKind::replica_local && r < end_ - begin_; ++r) {
+      for (int r = 0; variables_.declaration(name).kind == VariableKind::replica_local && r < placement_.end() - placement_.begin(); ++r) {
         const auto bytes = variables_.value(name, r).bytes();
         mine.insert(mine.end(), bytes.begin(), bytes.end());
       }
@@ -333,15 +317,12 @@ class HostEngine final : public Engine {
 
   Deployment deployment_;
   transport::Job job_;
-  int first_rank_ = 0;
-  int begin_ = 0, end_ = 0;  // replicas of this host
-  std::vector<int> process_of_rank_;
-  collectives::ReplicaBlocks blocks_;
+  Placement placement_;
   collectives::AllReducePreference all_reduce_;
   VariableStore variables_;
   ExecutableCache cache_;
-  std::unique_ptr<transport::InProcessGroup> group_;
-  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
+  std::vector<std::unique_ptr<transport::InProcessGroup>> groups_;  // by place in a team; none in a job of several processes
+  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;  // by device
   DeviceThreads threads_;
   std::shared_ptr<data::WorkerPool> pool_;
   std::uint32_t next_collective_ = 0;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/graph/logical_device.hpp>
 #include <replicator/graph/placeholder.hpp>
 #include <replicator/graph/tensor.hpp>
 #include <replicator/replicate/variable.hpp>
@@ -69,6 +70,16 @@ class ReplicaContext {
     std::string outer_;
   };
   [[nodiscard]] Scope scope(std::string_view name) { return {*graph_, name}; }
+
+  // What is built while it lives, and the variables that it declares, are on logical device i of this replica:
+  //   Tensor<float> h = [&] { const auto here = replica.logical_device(0); return first_half(replica, x); }();
+  // Outside of any, a node is where its first input is. Gradients are where the node is whose gradient they are; a variable
+  // and what is assigned to it stay together. Copies between devices are made for you, and no placing changes a bit.
+  // Throws BuildError, with the caller's line, where the deployment gives a replica fewer logical devices.
+  [[nodiscard]] LogicalDeviceScope logical_device(int i, std::source_location where = std::source_location::current()) const {
+    return {*graph_, i, Location{where}};
+  }
+  int logical_devices() const { return graph_->logical_devices(); }
 
  private:
   Graph* graph_;

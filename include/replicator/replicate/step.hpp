@@ -89,7 +89,8 @@ class StepDriver {
     std::vector<Graph> graphs;
     graphs.reserve(inputs_.size());
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
-      auto& graph = graphs.emplace_back(engine_.first_replica() + static_cast<int>(r), engine_.deployment().replicas);
+      auto& graph = graphs.emplace_back(engine_.first_replica() + static_cast<int>(r), engine_.deployment().replicas,
+                                          engine_.deployment().logical_devices);
       std::vector<AnyTensor> tensors;
       for (std::uint32_t i = 0; i < current_[r].size(); ++i)
         tensors.push_back(graph.tensor(graph.add({Input{Input::Source::element, i}, {}, {current_[r][i].type()}, {}, "input" + std::to_string(i)})));

@@ -25,6 +25,7 @@ class Variable {
   const std::string& name() const { return declaration().name; }
   const Shape& shape() const { return declaration().type.shape; }
   std::uint32_t index() const { return index_; }
+  std::int32_t device() const { return declaration().device; }  // logical, of the replica
 
  private:
   const VariableDeclaration& declaration() const { return graph_->variables()[index_]; }

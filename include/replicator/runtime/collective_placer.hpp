@@ -29,27 +29,31 @@ class CollectivePlacer {
     bool movable;  // nobody else looks at the value: it may live where the collective wants it
   };
 
-  // `first_collective`: ids of earlier programs on the same communicator lie below. `all_reduce` outlives this.
-  CollectivePlacer(const Resolution& resolution, collectives::Communicator& communicator, std::uint32_t first_collective,
+  // For the collectives of the replicas' device `device`. `first_collective`: ids of earlier programs on the same
+  // communicator lie below. `all_reduce` outlives this.
+  CollectivePlacer(const Resolution& resolution, int device, collectives::Communicator& communicator, std::uint32_t first_collective,
                    const collectives::AllReducePreference& all_reduce, ProgramBuilder& builder)
-      : resolution_{resolution}, communicator_{communicator}, blocks_{communicator.blocks()}, first_collective_{first_collective}, all_reduce_{all_reduce}, builder_{builder},
+      : resolution_{resolution}, device_{device}, communicator_{communicator}, blocks_{communicator.blocks()}, first_collective_{first_collective},
+        all_reduce_{all_reduce}, builder_{builder},
         fold_{blocks_.replicas(), blocks_.begin(communicator.rank()), blocks_.end(communicator.rank())} {}
 
-  // Every device of the job calls it at the same time, since collectives allocate together.
+  // All devices of the communicator call it at the same time, since collectives allocate together.
   void prepare() {
     const auto count = resolution_.buckets.size();
     leaves_.resize(count);
+    collective_of_.resize(count);
     program_.in_flight.reserve(count);
     for (std::uint32_t b = 0; b < count; ++b) {
       const auto& bucket = resolution_.buckets[b];
       const auto& first = resolution_.collectives[bucket.members[0]];
+      if (first.device != device_) continue;
       const auto kind = first.what.kind;
       collectives::CollectiveSpec spec{kind, first.type.dtype, first.what.reduction, first.type.shape.elements(), first.what.root,
                                        first.what.any_order, first.text, 0};
       if (kind == CollectiveKind::all_reduce) spec.elements = bucket.elements;
       if (kind == CollectiveKind::reduce_scatter) spec.elements /= blocks_.replicas();
       if (bucket.members.size() > 1) spec.name += " and " + std::to_string(bucket.members.size() - 1) + " more";
-      add(std::move(spec), static_cast<int>(bucket.members.size()));
+      collective_of_[b] = add(std::move(spec), static_cast<int>(bucket.members.size()));
     }
   }
   // One more collective, beside those of the resolution; its inputs are the caller's to write, its start the caller's to append.
@@ -70,26 +74,30 @@ class CollectivePlacer {
     else contribute_to(given, input(bucket, given.replica));
     if (++leaves_[bucket] == resolution_.buckets[bucket].members.size() * fold_.leaves().size()) {
       send_partials(bucket);
-      builder_.append_collective(Instruction::Kind::start, bucket);
+      builder_.append_collective(Instruction::Kind::start, collective_of_[bucket]);
     }
   }
-  std::uint32_t bucket_of(const Placeholder& placeholder) const { return resolution_.bucket_of[placeholder.ordinal]; }
+  // Of the program.
+  std::uint32_t collective_of(const Placeholder& placeholder) const { return collective_of_[bucket_of(placeholder)]; }
   // Where the device's replica finds its result, of this many bytes.
   std::byte* output(const Placeholder& placeholder, int replica, std::size_t bytes) const {
-    const auto bucket = bucket_of(placeholder);
-    std::byte* output = program_.collectives[bucket].collective->output() + offset_of(placeholder.ordinal);
+    std::byte* output = program_.collectives[collective_of(placeholder)].collective->output() + offset_of(placeholder.ordinal);
     if (placeholder.kind == CollectiveKind::reduce_scatter) output += static_cast<std::size_t>(replica) * bytes;
     return output;
   }
 
-  void wait_for(std::uint32_t bucket) {
-    if (waited_[bucket]) return;
-    waited_[bucket] = true;
-    builder_.append_collective(Instruction::Kind::wait, bucket);
+  void wait_for(std::uint32_t collective) {
+    if (waited_[collective]) return;
+    waited_[collective] = true;
+    builder_.append_collective(Instruction::Kind::wait, collective);
+  }
+  void wait_for_all() {
+    for (std::uint32_t collective = 0; collective < program_.collectives.size(); ++collective) wait_for(collective);
   }
 
  private:
-  std::byte* input(std::uint32_t bucket, int index) const { return program_.collectives[bucket].collective->input(index); }
+  std::uint32_t bucket_of(const Placeholder& placeholder) const { return resolution_.bucket_of[placeholder.ordinal]; }
+  std::byte* input(std::uint32_t bucket, int index) const { return program_.collectives[collective_of_[bucket]].collective->input(index); }
   // Of a collective in its bucket, in bytes.
   std::size_t offset_of(std::uint32_t ordinal) const {
     return static_cast<std::size_t>(resolution_.buckets[resolution_.bucket_of[ordinal]].offsets[resolution_.member_of[ordinal]]) *
@@ -126,7 +134,7 @@ class CollectivePlacer {
       fold.dtype = type.dtype;
       fold.reduction = given.placeholder.reduction;
       fold.elements = type.shape.elements();
-      fold.collective = bucket;
+      fold.collective = collective_of_[bucket];
       builder_.append(fold, {where(step.into), where(step.from)});
     }
   }
@@ -141,6 +149,7 @@ class CollectivePlacer {
   }
 
   const Resolution& resolution_;
+  int device_;
   collectives::Communicator& communicator_;
   const collectives::ReplicaBlocks blocks_;
   std::uint32_t first_collective_;
@@ -150,6 +159,7 @@ class CollectivePlacer {
   collectives::LocalFold fold_;
   std::map<std::pair<std::uint32_t, int>, std::uint32_t> temporaries_;  // (ordinal, buffer of the fold) -> buffer
   std::vector<std::size_t> leaves_;  // contributions so far, by bucket
+  std::vector<std::uint32_t> collective_of_;  // bucket -> collective of the program
   std::vector<bool> waited_;         // by collective of the program
 };
 

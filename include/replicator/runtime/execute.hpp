@@ -30,10 +30,7 @@ class Execution {
     program_.queue.enter();
     for (const auto& instruction : program_.code) {
       execute(instruction);
-      // Communication moves on beside the kernels.
-      for (std::size_t i = 0; i < pending_.size();)
-        if (program_.collectives[pending_[i]].collective->advance()) pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-        else ++i;
+      advance();  // communication moves on beside the kernels
     }
     program_.queue.synchronise();
   }
@@ -59,6 +56,11 @@ class Execution {
         pending_.push_back(instruction.collective);
         break;
       case Instruction::Kind::wait: wait(instruction.collective); break;
+      case Instruction::Kind::give:
+        program_.queue.synchronise();
+        program_.handoffs->give(instruction.place, program_.tick);
+        break;
+      case Instruction::Kind::take: take(instruction.place); break;
     }
   }
   // A kernel does not know whose values it refuses.
@@ -70,11 +72,36 @@ class Execution {
       throw DataError{replica + std::string{instruction.origin->kind()} + " at " + instruction.origin->where.text() + ": " + error.what()};
     }
   }
+  void advance() {
+    for (std::size_t i = 0; i < pending_.size();)
+      if (program_.collectives[pending_[i]].collective->advance()) pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+      else ++i;
+  }
+  transport::Clock::time_point deadline() const {
+    return options_.deadline.count() ? transport::Clock::now() + options_.deadline : transport::Clock::time_point::max();
+  }
   void wait(std::uint32_t index) {
     auto& collective = *program_.collectives[index].collective;
     if (collective.advance()) return;
-    const auto now = transport::Clock::now();
-    collective.wait(options_.deadline.count() ? now + options_.deadline : transport::Clock::time_point::max());
+    collective.wait(deadline());
+  }
+  // The peers of collectives under way may need this device: it must not stand still.
+  void take(std::uint32_t place) {
+    auto& handoffs = *program_.handoffs;
+    if (handoffs.given(place, program_.tick)) return;
+    const bool there = handoffs.wait(place, program_.tick, deadline(), [this] {
+      program_.communicator->check();
+      advance();
+      return !pending_.empty();
+    });
+    if (!there) throw late(place);
+  }
+  CommunicationError late(std::uint32_t place) const {
+    const auto& ids = program_.replica_ids;
+    return {"a device of the replicas " + std::to_string(ids.front()) + " to " + std::to_string(ids.back()) + " waited until the deadline for " +
+                program_.handoffs->text(place) + ", which their device " + std::to_string(program_.handoffs->device_of(place)) +
+                " gives. It is stopped or slow: look there, or allow more time with --deadline",
+            program_.communicator->rank()};
   }
 
   Program& program_;
@@ -90,6 +117,7 @@ inline void execute(Program& program, std::span<const std::vector<AnyArray>> inp
   for (const auto& patch : program.patches)
     program.pointers[patch.pointer] = const_cast<std::byte*>(inputs[patch.replica][patch.element].data());
   *program.step = options.step;
+  ++program.tick;
   detail::Execution{program, options}.run();
 }
 

@@ -45,7 +45,7 @@ class Handoffs {
         const auto& value = lowered[c].values[v];
         const auto& node = sources[c].graph.node(value.node);
         // A variable lies in the host's memory: whoever needs it from elsewhere takes a copy.
-        if (!value.crosses || (node.get<Read>() && value.plain)) continue;
+        if (!value.crosses || value.variable) continue;
         const Key key{c, v, value.uniform ? -1 : static_cast<int>(r)};
         if (index_.try_emplace(key, static_cast<std::uint32_t>(places_.size())).second) add(value.device, value.bytes, describe(node));
       }

@@ -20,6 +20,7 @@ struct LoweredValue {
   std::uint32_t node = 0;  // of the graph: who makes it
   std::int32_t device = 0;  // of the replica, where it is made; `everywhere`: on each that uses it
   bool crosses = false;     // another device of the replica uses it
+  bool variable = false;    // it is a variable's own memory
 };
 
 // The device of leaves: nothing is handed over where everyone can make it.
@@ -88,6 +89,7 @@ class Lowering {
       lowered.inputs.push_back(in_layout(node.inputs[i], compute ? lowered.executable->input_layouts[i] : Layout{}, index));
     for (std::uint32_t o = 0; o < node.outputs.size(); ++o) {
       lowered.outputs.push_back(add_value({index, o}, given[o], lowered.uniform, lowered.device));
+      lowered_.values.back().variable = node.get<Read>() != nullptr;
       native_[index].push_back({lowered.outputs.back(), given[o]});
     }
     lowered_.nodes.push_back(std::move(lowered));

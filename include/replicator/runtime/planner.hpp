@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans a device's program: order, lifetimes, memory; collective_placer.hpp places what is communicated. A device runs
-// segment k of its replicas in ascending order, then segment k + 1; what is uniform runs once per segment; what only
-// updates variables runs last, when no collective can fail any more.
+// Plans a device's program: order, lifetimes, memory; collective_placer.hpp and handoff_placer.hpp place what is
+// communicated. A device runs segment k of its replicas in ascending order, then segment k + 1, of each what is placed on
+// it; what is uniform runs once per segment; what only updates variables runs last, when no collective can fail any more.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <replicator/collectives/communicator.hpp>
 #include <replicator/collectives/resolve.hpp>
 #include <replicator/runtime/collective_placer.hpp>
+#include <replicator/runtime/handoff_placer.hpp>
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/runtime/program_builder.hpp>
 #include <replicator/runtime/variable_store.hpp>
@@ -26,8 +27,11 @@ struct PlanRequest {
   const Resolution& resolution;
   const std::vector<LoweredGraph>& lowered;  // by class
   VariableStore& variables;
-  collectives::Communicator& communicator;
-  int device = 0;         // counted on this host: which mirrored copies are its own
+  collectives::Communicator& communicator;  // between these devices of all replicas
+  Handoffs* handoffs = nullptr;  // between the devices of these replicas; null where they have one
+  int device = 0;         // which of the devices of its replicas this is,
+  int devices = 1;        // and how many they have
+  int copy = 0;           // of mirrored variables: counted on this host
   int first_replica = 0;  // of this host: replica-local variables are counted from here
   std::uint32_t first_collective = 0;  // ids of earlier programs on the same communicator lie below
   bool several_hosts = false;          // then small results travel to all of them
@@ -44,7 +48,9 @@ class Planner {
       : request_{request}, resolution_{request.resolution}, blocks_{request.communicator.blocks()},
         begin_{blocks_.begin(request.communicator.rank())}, local_{blocks_.count(request.communicator.rank())},
         builder_{support_of(request.kind), request.index},
-        collectives_{request.resolution, request.communicator, request.first_collective, request.all_reduce, builder_} {
+        collectives_{request.resolution, request.device, request.communicator, request.first_collective, request.all_reduce, builder_},
+        handoffs_{request.handoffs, request.device, request.devices, builder_} {
+    program_.communicator = &request.communicator;
     for (int r = 0; r < local_; ++r) program_.replica_ids.push_back(begin_ + r);
   }
 
@@ -52,9 +58,12 @@ class Planner {
     collectives_.prepare();
     prepare_classes();
     for (std::uint32_t segment = 0; segment <= last_segment_; ++segment) emit_segment(segment);
-    emit_results();
+    give_collected(last_segment_ + 1);
+    if (request_.device == 0) emit_results();
+    take_for_updates();
+    handoffs_.meet();
     if (blocks_.ranks() > 1) emit_exchange();
-    for (std::uint32_t b = 0; b < resolution_.buckets.size(); ++b) collectives_.wait_for(b);
+    collectives_.wait_for_all();
     emit_updates();
     return std::move(builder_).finish();
   }
@@ -64,10 +73,11 @@ class Planner {
   using Memory = ProgramBuilder::Memory;
 
   struct ClassState {
+    std::vector<bool> here;                   // by lowered node: this device runs it
     std::vector<bool> update_only;            // by lowered node
     std::vector<std::uint32_t> uses;          // of each value
     std::vector<std::uint32_t> uniform;       // value -> buffer
-    std::vector<std::uint32_t> from_bucket;   // value -> bucket whose output it is, or none
+    std::vector<std::uint32_t> collected;     // value -> collective of the program that gives it, or none
   };
   struct Assignment {
     std::byte* to;
@@ -89,7 +99,7 @@ class Planner {
       if (!state.uniform.empty() || lowered(c).values.empty()) continue;
       used_classes_.push_back(c);
       state.uniform.assign(lowered(c).values.size(), none);
-      state.from_bucket.assign(lowered(c).values.size(), none);
+      state.collected.assign(lowered(c).values.size(), none);
       state.uses.assign(lowered(c).values.size(), 0);
       for (const auto& node : lowered(c).nodes) {
         last_segment_ = std::max(last_segment_, node.segment);
@@ -97,13 +107,28 @@ class Planner {
       }
       for (const auto result : lowered(c).results) ++state.uses[result];
       find_updates(c, state);
+      find_own(c, state);
     }
   }
 
   const Node& graph_node(int c, const LoweredNode& node) const { return source(c).graph.node(node.node); }
   bool is_placeholder(int c, const LoweredNode& node) const { return !node.executable && graph_node(c, node).get<Placeholder>(); }
 
-  // A uniform node that neither a replica, a collective nor a result needs only updates variables.
+  // What is placed here, and the leaves that it uses.
+  void find_own(int c, ClassState& state) const {
+    const auto& nodes = lowered(c).nodes;
+    std::vector<bool> used(lowered(c).values.size());
+    for (const auto result : lowered(c).results) used[result] = request_.device == 0;
+    state.here.assign(nodes.size(), false);
+    for (std::size_t i = nodes.size(); i-- > 0;) {
+      const auto& node = nodes[i];
+      state.here[i] = node.device == request_.device ||
+                      (node.device == everywhere && std::any_of(node.outputs.begin(), node.outputs.end(), [&](auto o) { return used[o]; }));
+      for (const auto input : node.inputs) used[input] = used[input] || state.here[i];
+    }
+  }
+
+  // A uniform node that neither a replica, a collective, a result nor another device needs only updates variables.
   void find_updates(int c, ClassState& state) const {
     const auto& nodes = lowered(c).nodes;
     std::vector<bool> needed(lowered(c).values.size());
@@ -113,7 +138,7 @@ class Planner {
       const auto& node = nodes[i];
       if (!node.executable && graph_node(c, node).get<Assign>()) continue;
       const bool anchored = !node.uniform || is_placeholder(c, node) ||
-                            std::any_of(node.outputs.begin(), node.outputs.end(), [&](auto o) { return needed[o]; });
+                            std::any_of(node.outputs.begin(), node.outputs.end(), [&](auto o) { return needed[o] || lowered(c).values[o].crosses; });
       if (!anchored && node.executable) {
         state.update_only[i] = true;
         continue;
@@ -123,20 +148,71 @@ class Planner {
   }
 
   void emit_segment(std::uint32_t segment) {
+    give_collected(segment);
     for (const int c : used_classes_) {
       const auto& nodes = lowered(c).nodes;
+      const auto& state = classes_[static_cast<std::size_t>(c)];
       for (std::uint32_t i = 0; i < nodes.size(); ++i)
-        if (nodes[i].segment == segment && nodes[i].uniform && !is_placeholder(c, nodes[i]) && !classes_[static_cast<std::size_t>(c)].update_only[i])
-          emit(c, nodes[i], -1);
+        if (nodes[i].segment == segment && state.here[i] && nodes[i].uniform && !is_placeholder(c, nodes[i]) && !state.update_only[i]) emit(c, nodes[i], -1);
     }
     for (int r = 0; r < local_; ++r) {
       const int c = class_of(r);
-      for (const auto& node : lowered(c).nodes) {
-        if (node.segment != segment) continue;
-        if (is_placeholder(c, node)) emit_placeholder(c, node, r);
-        else if (!node.uniform) emit(c, node, r);
+      const auto& nodes = lowered(c).nodes;
+      for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+        if (nodes[i].segment != segment || !classes_[static_cast<std::size_t>(c)].here[i]) continue;
+        if (is_placeholder(c, nodes[i])) emit_placeholder(c, nodes[i], r);
+        else if (!nodes[i].uniform) emit(c, nodes[i], r);
       }
     }
+  }
+
+  Handoffs::Key key(int c, std::uint32_t value, int r) const {
+    return {static_cast<std::uint32_t>(c), value, lowered(c).values[value].uniform ? -1 : r};
+  }
+  // What the collectives of the segment before gave, to the other devices.
+  void give_collected(std::uint32_t segment) {
+    for (int r = 0; r < local_; ++r) {
+      const int c = class_of(r);
+      for (const auto& node : lowered(c).nodes) {
+        if (node.segment + 1 != segment || !is_placeholder(c, node) || node.device != request_.device) continue;
+        const auto value = node.outputs[0];
+        if (!lowered(c).values[value].crosses || !given_.insert(key(c, value, r)).second) continue;
+        wait_for_value(c, value);
+        handoffs_.give(key(c, value, r), slot(c, value, r), lowered(c).values[value].bytes);
+      }
+    }
+  }
+  // The buffer of a value that a node of this device reads; taken, the first time, where another device makes it.
+  std::uint32_t operand(int c, std::uint32_t value, int r) {
+    wait_for_value(c, value);
+    const auto known = slot(c, value, r);
+    if (known != none) return known;
+    const auto taken = take(c, value, r);
+    slot(c, value, r) = taken;
+    return taken;
+  }
+  // A variable may be written as soon as all devices have met: whoever needs it from elsewhere takes a copy.
+  std::uint32_t take(int c, std::uint32_t value, int r) {
+    const auto& lowered_value = lowered(c).values[value];
+    if (!lowered_value.variable) return handoffs_.take(key(c, value, r), lowered_value.bytes);
+    const auto& read = *source(c).graph.node(lowered_value.node).get<Read>();
+    const auto copy = builder_.arena_buffer(lowered_value.bytes);
+    builder_.copy(builder_.fixed_buffer(variable_data(c, read.variable, r), lowered_value.bytes), copy, lowered_value.bytes);
+    return copy;
+  }
+  // What updates need from other devices, before they meet.
+  void take_for_updates() {
+    for (const int c : used_classes_) {
+      const auto& state = classes_[static_cast<std::size_t>(c)];
+      for (std::uint32_t i = 0; i < lowered(c).nodes.size(); ++i)
+        if (state.here[i] && state.update_only[i])
+          for (const auto input : lowered(c).nodes[i].inputs) take_early(c, input);
+    }
+    for (const auto& assignment : pending_) take_early(assignment.class_index, assignment.value);
+  }
+  void take_early(int c, std::uint32_t value) {
+    const auto device = lowered(c).values[value].device;
+    if (device != everywhere && device != request_.device) operand(c, value, -1);
   }
 
   // The buffer of a value; `r` is the replica for varying ones.
@@ -169,22 +245,22 @@ class Planner {
   std::byte* variable_data(int c, std::uint32_t variable, int r) {
     const auto& declaration = source(c).graph.variables()[variable];
     const bool mirrored = declaration.kind == VariableKind::mirrored;
-    return request_.variables.data(declaration.name, mirrored ? request_.device : begin_ + r - request_.first_replica);
+    return request_.variables.data(declaration.name, mirrored ? request_.copy : begin_ + r - request_.first_replica);
   }
   // Of two assignments to one place the later counts.
   void note_assignment(int c, const LoweredNode& node, std::uint32_t variable, int r) {
     const auto bytes = lowered(c).values[node.inputs[0]].bytes;
     if (source(c).graph.variables()[variable].kind == VariableKind::mirrored) pending_.push_back({c, node.inputs[0], variable});
-    else assignments_.push_back({variable_data(c, variable, r), slot(c, node.inputs[0], r), bytes});
+    else assignments_.push_back({variable_data(c, variable, r), operand(c, node.inputs[0], r), bytes});
   }
 
   void wait_for_value(int c, std::uint32_t value) {
-    const auto bucket = classes_[static_cast<std::size_t>(c)].from_bucket[value];
-    if (bucket != none) collectives_.wait_for(bucket);
+    const auto collective = classes_[static_cast<std::size_t>(c)].collected[value];
+    if (collective != none) collectives_.wait_for(collective);
   }
 
   void emit_run(int c, const LoweredNode& node, int r) {
-    if (node.uniform && reuse_uniform(c, node)) return;
+    if (node.uniform && reuse_uniform(c, node)) return give_outputs(c, node, r);
     Instruction run;
     run.executable = node.executable;
     run.inputs = static_cast<std::uint32_t>(node.inputs.size());
@@ -192,16 +268,18 @@ class Planner {
     run.node = node.node;
     run.origin = &graph_node(c, node);
     std::vector<std::uint32_t> operands;
-    for (const auto input : node.inputs) {
-      wait_for_value(c, input);
-      operands.push_back(builder_.on_device(slot(c, input, r)));
-    }
+    for (const auto input : node.inputs) operands.push_back(builder_.on_device(operand(c, input, r)));
     for (const auto output : node.outputs) {
       slot(c, output, r) = builder_.arena_buffer(lowered(c).values[output].bytes);
       operands.push_back(slot(c, output, r));
     }
     builder_.append(run, operands);
     program_.scratch_bytes = std::max(program_.scratch_bytes, node.executable->scratch_bytes);
+    give_outputs(c, node, r);
+  }
+  void give_outputs(int c, const LoweredNode& node, int r) {
+    for (const auto output : node.outputs)
+      if (lowered(c).values[output].crosses) handoffs_.give(key(c, output, r), slot(c, output, r), lowered(c).values[output].bytes);
   }
   // Another class has computed the same already.
   bool reuse_uniform(int c, const LoweredNode& node) {
@@ -220,10 +298,10 @@ class Planner {
   void emit_placeholder(int c, const LoweredNode& node, int r) {
     const auto& placeholder = *graph_node(c, node).get<Placeholder>();
     const auto input = node.inputs[0], output = node.outputs[0];
-    wait_for_value(c, input);
-    collectives_.contribute({placeholder, r, slot(c, input, r), lowered(c).values[input].bytes, movable(c, input, r)});
+    const auto buffer = operand(c, input, r);
+    collectives_.contribute({placeholder, r, buffer, lowered(c).values[input].bytes, movable(c, input, r)});
     const auto bytes = lowered(c).values[output].bytes;
-    classes_[static_cast<std::size_t>(c)].from_bucket[output] = collectives_.bucket_of(placeholder);
+    classes_[static_cast<std::size_t>(c)].collected[output] = collectives_.collective_of(placeholder);
     slot(c, output, r) = builder_.fixed_buffer(collectives_.output(placeholder, r, bytes), bytes);
   }
   // Can this replica's value live where the collective wants it? Only if nobody else looks at it.
@@ -244,9 +322,9 @@ class Planner {
   }
   void emit_result(std::size_t k, int c, int r) {
     const auto value = lowered(c).results[k];
-    wait_for_value(c, value);
+    const auto buffer = operand(c, value, r);
     auto& array = program_.results[k].emplace_back(source(c).graph.type(source(c).graph.results()[k]));
-    builder_.copy(slot(c, value, r), builder_.fixed_buffer(array.data(), array.size_bytes()), array.size_bytes());
+    builder_.copy(buffer, builder_.fixed_buffer(array.data(), array.size_bytes()), array.size_bytes());
   }
 
   // Each replica's small results, and whether it has input for the next step, go to all hosts. On one host it only makes sure
@@ -285,7 +363,7 @@ class Planner {
     for (auto& assignment : assignments_) set_aside(assignment.buffer, assignment.bytes);
     for (const int c : used_classes_)
       for (std::uint32_t i = 0; i < lowered(c).nodes.size(); ++i)
-        if (classes_[static_cast<std::size_t>(c)].update_only[i]) emit(c, lowered(c).nodes[i], -1);
+        if (classes_[static_cast<std::size_t>(c)].update_only[i] && classes_[static_cast<std::size_t>(c)].here[i]) emit(c, lowered(c).nodes[i], -1);
     note_mirrored_assignments(false);
     std::vector<Assignment> copies;
     for (const auto& assignment : assignments_)
@@ -296,8 +374,7 @@ class Planner {
   void note_mirrored_assignments(bool only_those_there) {
     for (const auto& [c, value, variable] : pending_) {
       if (c != used_classes_[0] || (only_those_there && slot(c, value, -1) == none) || !noted_.insert(variable).second) continue;
-      wait_for_value(c, value);
-      assignments_.push_back({variable_data(c, variable, -1), slot(c, value, -1), lowered(c).values[value].bytes});
+      assignments_.push_back({variable_data(c, variable, -1), operand(c, value, -1), lowered(c).values[value].bytes});
     }
   }
   void set_aside(std::uint32_t& buffer, std::size_t bytes) {
@@ -320,6 +397,8 @@ class Planner {
   ProgramBuilder builder_;
   Program& program_ = builder_.program();
   CollectivePlacer collectives_;
+  HandoffPlacer handoffs_;
+  std::set<Handoffs::Key> given_;  // of what collectives gave
   std::vector<ClassState> classes_;
   std::vector<int> used_classes_;
   std::vector<std::vector<std::uint32_t>> values_;  // [replica][value] -> buffer, of varying values

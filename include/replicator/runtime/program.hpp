@@ -13,6 +13,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/node.hpp>
 #include <replicator/runtime/arena.hpp>
+#include <replicator/runtime/handoffs.hpp>
 #include <replicator/runtime/queue.hpp>
 
 namespace replicator {
@@ -24,12 +25,15 @@ struct Instruction {
     copy,   // pointers: from, to
     start,  // the collective's inputs are written
     wait,   // the collective's output is needed
+    give,   // the value is written for other devices of the replica
+    take,   // a value that another device of the replica gives is needed
   };
   Kind kind = Kind::run;
   const Executable* executable = nullptr;
   std::uint32_t pointers = 0;  // index of the first one
   std::uint32_t inputs = 0;    // how many of them are inputs (run)
   std::uint32_t collective = 0;
+  std::uint32_t place = 0;     // of the handoffs (give, take)
   std::int32_t replica = -1;  // -1: once for the device
   std::size_t bytes = 0;      // copy
   std::int64_t elements = 0;  // fold
@@ -69,6 +73,9 @@ struct Program {
   std::vector<InputPatch> patches;
   std::vector<CollectiveUse> collectives;
   std::vector<std::uint32_t> in_flight;  // collectives started and not yet finished; reserved, so that a step allocates nothing
+  Handoffs* handoffs = nullptr;  // null where one device has all of a replica
+  collectives::Communicator* communicator = nullptr;
+  std::uint64_t tick = 0;        // steps begun
   Arena arena;
   std::byte* scratch = nullptr;
   std::size_t arena_bytes = 0;    // for values, scratch excluded
