@@ -44,9 +44,9 @@ struct GraphClass {
 
 struct ResolveOptions {
   std::int64_t bucket_bytes = 4 << 20;  // small all_reduces are merged up to this size
-  int devices = 1;  // how many a replica has: its logical devices share them
   // Where replicas live in several processes: keeps of the digests those that all processes have.
   std::function<std::set<Digest>(const std::set<Digest>&)> common_to_processes = {};
+  int devices = 1;  // how many a replica has: its logical devices share them
 };
 
 struct Resolution {

@@ -69,7 +69,7 @@ class HostEngine final : public Engine {
     answer_failure();
     auto step = std::make_unique<HostStep>();
     step->seed = seed_of(ordinal);
-    step->resolution = resolve(traced, {deployment_.bucket_bytes, placement_.devices_per_team(), [this](const std::set<Digest>& mine) { return common(mine); }});
+    step->resolution = resolve(traced, {deployment_.bucket_bytes, [this](const std::set<Digest>& mine) { return common(mine); }, placement_.devices_per_team()});
     for (const auto& one : step->resolution.classes)
       for (const auto& variable : one.graph.variables()) variables_.declare(variable);
     compare_steps(*step);
