@@ -84,8 +84,8 @@ inline void require_equal_variables(const Graph& a, const Graph& b) {
     const auto text = [](const VariableDeclaration& v) { return std::string{name_of(v.kind)} + " " + v.type.text(); };
     if (text(x) != text(*y)) throw BuildError{who + " is " + text(x) + "; in " + other + " it is " + text(*y) + " at " + y->where.text() + mend};
     if (x.device != y->device)
-      throw BuildError{who + " is on logical device " + std::to_string(x.device) + "; in " + other + " it is on logical device " + std::to_string(y->device) + " at " +
-                       y->where.text() + ": every replica must declare a variable on the same logical device"};
+      throw BuildError{who + " is on logical device " + std::to_string(x.device) + "; in " + other + " it is on logical device " +
+                       std::to_string(y->device) + " at " + y->where.text() + ": every replica must declare a variable on the same logical device"};
     if (!same_first_value(x.initializer, y->initializer))
       throw BuildError{who + " has another first value than in " + other + " at " + y->where.text() + mend};
   }

@@ -172,7 +172,8 @@ inline Resolution resolve(std::span<const Graph> traced, const ResolveOptions& o
   const auto segment = detail::segments_of(first.graph);
   for (const auto index : first.collective) {
     const auto& node = first.graph.node(index);
-    result.collectives.push_back({*node.get<Placeholder>(), first.graph.type(node.inputs[0]), describe_placeholder(node), node.device, segment[index]});
+    const auto& type = first.graph.type(node.inputs[0]);
+    result.collectives.push_back({*node.get<Placeholder>(), type, describe_placeholder(node), node.device, segment[index]});
   }
   detail::require_equal_segments(result);
   result.bucket_of.resize(result.collectives.size());

@@ -17,7 +17,7 @@ class LogicalDeviceScope {
     if (device >= 0 && device < graph.logical_devices()) return;
     const int last = graph.logical_devices() - 1;
     throw BuildError{"replica " + std::to_string(graph.replica()) + ": logical_device(" + std::to_string(device) + ") at " + where.text() +
-                     " does not exist: a replica has " + (last == 0 ? "the logical device 0 only" : "the logical devices 0 to " + std::to_string(last)) +
+                     " does not exist: a replica has the logical device" + (last == 0 ? " 0 only" : "s 0 to " + std::to_string(last)) +
                      "; ask for more with --logical-devices"};
   }
   // One that another node is on already.

@@ -136,8 +136,8 @@ inline void add_interface(Fingerprint& fields, const Graph& graph) {
   for (const auto& variable : graph.variables()) variables[variable.name] = &variable;
   for (const auto& [name, variable] : variables)
     fields.push_back({"the variable \"" + name + "\"",
-                      std::string{name_of(variable->kind)} + " " + variable->type.text() + " first value " + text_of(variable->initializer) + " device=" +
-                          std::to_string(variable->device),
+                      std::string{name_of(variable->kind)} + " " + variable->type.text() + " first value " + text_of(variable->initializer) +
+                          " device=" + std::to_string(variable->device),
                       variable->where.text()});
   for (std::size_t k = 0; k < graph.results().size(); ++k)
     fields.push_back({"result " + std::to_string(k) + " of the step", graph.type(graph.results()[k]).text(), {}});
@@ -151,8 +151,8 @@ inline void add_resolution(Fingerprint& fields, const Resolution& resolution) {
     const auto& collective = resolution.collectives[k];
     AttributePrinter attributes;
     collective.what.describe(attributes);
-    fields.push_back({"collective " + std::to_string(k), collective.type.text() + " " + attributes.text() + " device=" + std::to_string(collective.device) + " segment=" +
-                          std::to_string(collective.segment), collective.text});
+    const std::string place = " device=" + std::to_string(collective.device) + " segment=" + std::to_string(collective.segment);
+    fields.push_back({"collective " + std::to_string(k), collective.type.text() + " " + attributes.text() + place, collective.text});
   }
   const auto& first = resolution.classes[0];
   detail::add_interface(fields, first.graph);

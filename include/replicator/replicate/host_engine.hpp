@@ -69,7 +69,8 @@ class HostEngine final : public Engine {
     answer_failure();
     auto step = std::make_unique<HostStep>();
     step->seed = seed_of(ordinal);
-    step->resolution = resolve(traced, {deployment_.bucket_bytes, [this](const std::set<Digest>& mine) { return common(mine); }, placement_.devices_per_team()});
+    const auto common_to_all = [this](const std::set<Digest>& mine) { return common(mine); };
+    step->resolution = resolve(traced, {deployment_.bucket_bytes, common_to_all, placement_.devices_per_team()});
     for (const auto& one : step->resolution.classes)
       for (const auto& variable : one.graph.variables()) variables_.declare(variable);
     compare_steps(*step);
@@ -128,7 +129,8 @@ class HostEngine final : public Engine {
     std::string text;
     const auto& program = step.programs[0];
     for (int device = 0; device < placement_.devices_per_team(); ++device)
-      for (const auto& use : step.programs[static_cast<std::size_t>(device)].collectives) text += use.text + ": " + std::to_string(use.bytes) + " B; " + use.reason + "\n";
+      for (const auto& use : step.programs[static_cast<std::size_t>(device)].collectives)
+        text += use.text + ": " + std::to_string(use.bytes) + " B; " + use.reason + "\n";
     std::size_t kernels = 0;
     for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
     text += std::to_string(step.resolution.classes.size()) + " different graph(s); device 0 runs " + std::to_string(kernels) +

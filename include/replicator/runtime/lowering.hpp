@@ -123,7 +123,8 @@ class Lowering {
     hasher.digest(source_.uniformity.digest(value));
     AttributeHasher visitor{hasher};
     LayoutCopy{layout}.describe(visitor);
-    lowered_.values.push_back({static_cast<std::size_t>(storage_elements(layout, type.shape)) * size_of(type.dtype), uniform, hasher.result(), value.node, device});
+    const auto bytes = static_cast<std::size_t>(storage_elements(layout, type.shape)) * size_of(type.dtype);
+    lowered_.values.push_back({bytes, uniform, hasher.result(), value.node, device});
     return static_cast<std::uint32_t>(lowered_.values.size() - 1);
   }
 

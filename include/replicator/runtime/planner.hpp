@@ -153,7 +153,8 @@ class Planner {
       const auto& nodes = lowered(c).nodes;
       const auto& state = classes_[static_cast<std::size_t>(c)];
       for (std::uint32_t i = 0; i < nodes.size(); ++i)
-        if (nodes[i].segment == segment && state.here[i] && nodes[i].uniform && !is_placeholder(c, nodes[i]) && !state.update_only[i]) emit(c, nodes[i], -1);
+        if (nodes[i].segment == segment && state.here[i] && nodes[i].uniform && !is_placeholder(c, nodes[i]) && !state.update_only[i])
+          emit(c, nodes[i], -1);
     }
     for (int r = 0; r < local_; ++r) {
       const int c = class_of(r);
