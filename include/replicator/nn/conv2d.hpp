@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <replicator/nn/initialisers.hpp>
+#include <replicator/nn/spectral_norm.hpp>
 #include <replicator/ops/convolution.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
@@ -20,7 +21,8 @@ struct Conv2dOptions {
   Extents2d dilation{1, 1};
   std::int64_t groups = 1;
   bool bias = true;
-  std::optional<Initializer> initializer = {};  // of the weight; inverse_root_uniform(fan_in) unless given
+  std::optional<Initializer> initializer = {};            // of the weight; inverse_root_uniform(fan_in) unless given
+  std::optional<SpectralNormOptions> spectral_norm = {};  // the weight is then <name>.weight_orig and <name>.weight_u
 };
 
 // Convolution of [N, C, H, W] -> [N, features, OH, OW].
@@ -39,7 +41,7 @@ Tensor<T> conv2d(ReplicaContext& replica, Tensor<T> x, std::string_view name, co
   const Shape shape{options.features, x.shape()[1] / options.groups, options.kernel[0], options.kernel[1]};
   const Initializer uniform = inverse_root_uniform(fan_in(shape));
   const auto weight =
-      replica.variable<T>("weight", shape, options.initializer.value_or(uniform), {}, where).read(where);
+      detail::layer_weight<T>(replica, shape, options.initializer.value_or(uniform), options.spectral_norm, where);
   const ConvolutionOptions geometry{options.stride, options.padding, options.dilation, options.groups};
   if (!options.bias) return convolution(x, weight, geometry, where);
   return convolution(x, weight, replica.variable<T>("bias", {options.features}, uniform, {}, where).read(where),

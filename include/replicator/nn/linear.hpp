@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <replicator/nn/initialisers.hpp>
+#include <replicator/nn/spectral_norm.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/replicate/replica_context.hpp>
@@ -16,7 +17,8 @@ namespace replicator::nn {
 struct LinearOptions {
   std::int64_t features = 0;  // outputs; must be given
   bool bias = true;
-  std::optional<Initializer> initializer = {};  // of the weight; inverse_root_uniform(fan_in) unless given
+  std::optional<Initializer> initializer = {};            // of the weight; inverse_root_uniform(fan_in) unless given
+  std::optional<SpectralNormOptions> spectral_norm = {};  // the weight is then <name>.weight_orig and <name>.weight_u
 };
 
 // x weight^T + bias: [.., inputs] -> [.., features]. Variables: <name>.weight [features, inputs], <name>.bias
@@ -32,9 +34,9 @@ Tensor<T> linear(ReplicaContext& replica, Tensor<T> x, std::string_view name, co
   const auto scope = replica.scope(name);
   const auto inputs = x.shape()[x.shape().rank() - 1];
   const Initializer uniform = inverse_root_uniform(inputs);
-  const auto weight =
-      replica.variable<T>("weight", {options.features, inputs}, options.initializer.value_or(uniform), {}, where);
-  const Tensor<T> y = matmul(x, weight.read(where), {.transpose_b = true}, where);
+  const auto weight = detail::layer_weight<T>(replica, {options.features, inputs},
+                                              options.initializer.value_or(uniform), options.spectral_norm, where);
+  const Tensor<T> y = matmul(x, weight, {.transpose_b = true}, where);
   if (!options.bias) return y;
   const auto bias = replica.variable<T>("bias", {options.features}, uniform, {}, where);
   return Tensor<T>{apply(ScalarOp::add, {y, bias.read(where)}, where)};

@@ -7,8 +7,11 @@
 #include <replicator/nn/conv_transpose2d.hpp>
 #include <replicator/nn/cross_replica_moments.hpp>
 #include <replicator/nn/embedding.hpp>
+#include <replicator/nn/group_norm.hpp>
 #include <replicator/nn/initialisers.hpp>
+#include <replicator/nn/layer_norm.hpp>
 #include <replicator/nn/linear.hpp>
 #include <replicator/nn/optimizer.hpp>
 #include <replicator/nn/rate.hpp>
 #include <replicator/nn/sgd.hpp>
+#include <replicator/nn/spectral_norm.hpp>

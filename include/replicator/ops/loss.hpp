@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step minimises or reports. All of it is made of elementwise nodes and reductions.
+// Losses of logits against classes, and what else is told of classes. All of it is made of elementwise nodes and
+// reductions.
 #pragma once
 
 #include <concepts>
@@ -115,19 +116,6 @@ Tensor<T> accuracy(Tensor<T> logits, Tensor<L> labels, std::source_location wher
   const Tensor<T> correct{detail::map_at(
       graph, dtype_of<T>, where, [](Symbol a, Symbol b) { return a == b; }, best, labels)};
   return mean(correct, {}, where);
-}
-
-// The mean of (a - b)^2 over all elements: a scalar. Throws BuildError unless the shapes are equal: broadcasting here
-// is nearly always a mistake.
-template <FloatingElement T>
-Tensor<T> mean_squared_error(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
-  if (!(a.shape() == b.shape()))
-    throw BuildError{"replica " + std::to_string(a.graph().replica()) + ": mean_squared_error at " +
-                     Location{where}.text() + ": the shapes must be equal, found " + a.shape().text() + " and " +
-                     b.shape().text() + ": reshape one of them"};
-  const Tensor<T> squares{detail::map_at(
-      a.graph(), dtype_of<T>, where, [](Symbol x, Symbol y) { return (x - y) * (x - y); }, a, b)};
-  return mean(squares, {}, where);
 }
 
 }  // namespace replicator

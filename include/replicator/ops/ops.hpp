@@ -2,11 +2,14 @@
 // All operations.
 #pragma once
 
+#include <replicator/ops/activation.hpp>
 #include <replicator/ops/convolution.hpp>
 #include <replicator/ops/convolution_transpose.hpp>
 #include <replicator/ops/cumulative_sum.hpp>
+#include <replicator/ops/divergence.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/gather.hpp>
+#include <replicator/ops/hinge_loss.hpp>
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/loss.hpp>
 #include <replicator/ops/matmul.hpp>
@@ -15,4 +18,7 @@
 #include <replicator/ops/pooling.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/regression_loss.hpp>
+#include <replicator/ops/sampling.hpp>
+#include <replicator/ops/sigmoid_cross_entropy.hpp>
 #include <replicator/ops/top_k.hpp>

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Group norm, and instance norm, which is group norm with one channel in each group.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+
+#include <replicator/ops/movement.hpp>
+#include <replicator/ops/normalisation.hpp>
+#include <replicator/replicate/replica_context.hpp>
+
+namespace replicator::nn {
+
+struct GroupNormOptions {
+  std::int64_t groups = 0;  // must be given, and divide the channels
+  double epsilon = 1e-5;
+  bool affine = true;  // false: no variables
+};
+
+struct InstanceNormOptions {
+  double epsilon = 1e-5;
+  bool affine = false;  // true: <name>.weight and <name>.bias
+};
+
+namespace detail {
+
+// [N, groups, C / groups] seen from [N, C, 1, ...]. The images themselves are never reshaped, so that they keep
+// whatever layout the convolutions gave them: moments of channels are taken first, and those of groups from them.
+template <FloatingElement T>
+MeanAndVariance<T> moments_of_groups(const MeanAndVariance<T>& channels, std::int64_t groups,
+                                     std::source_location where) {
+  const Shape& shape = channels.mean.shape();
+  if (groups == shape[1]) return channels;
+  const Shape grouped{shape[0], groups, shape[1] / groups};
+  const auto average = [&](AnyTensor x) {
+    const AnyTensor sum = replicator::detail::reduce(ReduceKind::sum, x, Axes{2}.kept(), "group_norm", where);
+    return apply(ScalarOp::divide, sum, static_cast<double>(grouped[2]), where);
+  };
+  const auto spread = [&](AnyTensor x) {
+    return Tensor<T>{reshape(broadcast_to(Tensor<T>{x}, grouped, where), shape, where)};
+  };
+  const AnyTensor means = reshape(channels.mean.any(), grouped, where);
+  const AnyTensor mean = average(means);
+  const AnyTensor around = replicator::detail::map_at(
+      mean.graph(), dtype_of<T>, where, [](Symbol v, Symbol own, Symbol all) { return v + (own - all) * (own - all); },
+      reshape(channels.variance.any(), grouped, where), means, mean);
+  return {spread(mean), spread(average(around))};
+}
+
+// The two layers; `what` is their name in errors.
+template <FloatingElement T>
+Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view what, std::string_view name,
+                     const GroupNormOptions& options, std::source_location where) {
+  const Shape shape = x.shape();
+  const auto fail = [&](const std::string& problem) {
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": " + std::string{what} + " \"" + std::string{name} +
+                     "\" at " + Location{where}.text() + ": " + problem + ", found " + x.any().type().text()};
+  };
+  if (shape.rank() < 2 || shape.elements() == 0) fail("x must be [N, C, ...] and not empty");
+  const auto channels = shape[1];
+  if (options.groups < 1 || channels % options.groups != 0)
+    fail("asked for " + std::to_string(options.groups) + " groups, which must divide the channels");
+  if (shape.elements() / shape[0] == options.groups) fail("there must be more than one element in each group");
+
+  const Tensor<T> images{shape.rank() == 2 ? reshape(x.any(), {shape[0], channels, 1}, where) : x.any()};
+  Shape one_per_channel{channels};
+  Axes spatial;
+  for (std::size_t axis = 2; axis < images.shape().rank(); ++axis) {
+    one_per_channel.push_back(1);
+    spatial.axes.push_back(static_cast<std::int64_t>(axis));
+  }
+  const auto by = moments_of_groups(moments(images, spatial.kept(), where), options.groups, where);
+  const auto scope = replica.scope(name);
+  const auto shaped = [&](std::string_view variable, double start) {
+    if (!options.affine) return full<T>(replica, one_per_channel, static_cast<T>(start), where);
+    const auto value = replica.variable<T>(variable, {channels}, Initializer::constant(start), {}, where).read(where);
+    return Tensor<T>{reshape(value, one_per_channel, where)};
+  };
+  const auto gamma = shaped("weight", 1);
+  const auto beta = shaped("bias", 0);
+  return Tensor<T>{reshape(normalise(images, by, gamma, beta, options.epsilon, where).any(), shape, where)};
+}
+
+}  // namespace detail
+
+// Group normalisation of [N, C, ...]: each example by its own mean and variance over each group of C / groups
+// successive channels and all further axes. Same shape. Variables: <name>.weight, <name>.bias [C], at first 1 and 0.
+// Throws BuildError where the groups do not divide the channels, for another rank, or for one element in a group.
+// Source: Wu and He, "Group normalization", 2018.
+template <FloatingElement T>
+Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const GroupNormOptions& options,
+                     std::source_location where = std::source_location::current()) {
+  return detail::group_norm(replica, x, "group_norm", name, options, where);
+}
+
+// Instance normalisation of [N, C, ...]: each channel of each example by its own mean and variance. Same shape.
+// Variables, if affine: <name>.weight, <name>.bias [C], at first 1 and 0.
+// Throws BuildError for another rank, or for one element in a channel.
+// Source: Ulyanov, Vedaldi, Lempitsky, "Instance normalization", 2016.
+template <FloatingElement T>
+Tensor<T> instance_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name,
+                        const InstanceNormOptions& options = {},
+                        std::source_location where = std::source_location::current()) {
+  const auto channels = x.shape().rank() < 2 ? 1 : x.shape()[1];
+  return detail::group_norm(replica, x, "instance_norm", name, {channels, options.epsilon, options.affine}, where);
+}
+
+}  // namespace replicator::nn

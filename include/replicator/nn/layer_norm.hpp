@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+
+#include <replicator/ops/normalisation.hpp>
+#include <replicator/replicate/replica_context.hpp>
+
+namespace replicator::nn {
+
+struct LayerNormOptions {
+  std::int64_t axes = 1;  // so many of the last axes are normalised together
+  double epsilon = 1e-5;
+  bool affine = true;  // false: no variables
+};
+
+// Each example (of all axes but the last ones) normalised by its own mean and variance. Same shape.
+// Variables: <name>.weight, <name>.bias, both of the shape of the normalised axes, at first 1 and 0.
+// Throws BuildError where x has fewer axes, or no elements.
+// Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
+template <FloatingElement T>
+Tensor<T> layer_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LayerNormOptions& options = {},
+                     std::source_location where = std::source_location::current()) {
+  const auto rank = static_cast<std::int64_t>(x.shape().rank());
+  if (options.axes < 1 || options.axes > rank || x.shape().elements() == 0)
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": layer_norm \"" + std::string{name} + "\" at " +
+                     Location{where}.text() + ": asked for the last " + std::to_string(options.axes) + " axes of " +
+                     x.any().type().text() + ": it must have them, and elements"};
+  Axes axes;
+  Shape normalised;
+  for (std::int64_t axis = rank - options.axes; axis < rank; ++axis) {
+    axes.axes.push_back(axis);
+    normalised.push_back(x.shape()[static_cast<std::size_t>(axis)]);
+  }
+  const auto by = moments(x, axes.kept(), where);
+  const AnyTensor scale = replicator::detail::map_at(
+      x.graph(), dtype_of<T>, where, [&](Symbol v) { return 1 / sqrt(v + options.epsilon); }, by.variance);
+  if (!options.affine)
+    return Tensor<T>{replicator::detail::map_at(
+        x.graph(), dtype_of<T>, where, [](Symbol v, Symbol m, Symbol s) { return (v - m) * s; }, x, by.mean, scale)};
+  const auto scope = replica.scope(name);
+  const auto gamma = replica.variable<T>("weight", normalised, Initializer::ones(), {}, where).read(where);
+  const auto beta = replica.variable<T>("bias", normalised, Initializer::zeros(), {}, where).read(where);
+  return Tensor<T>{replicator::detail::map_at(
+      x.graph(), dtype_of<T>, where,
+      [](Symbol v, Symbol m, Symbol s, Symbol g, Symbol b) { return (v - m) * s * g + b; }, x, by.mean, scale, gamma,
+      beta)};
+}
+
+}  // namespace replicator::nn

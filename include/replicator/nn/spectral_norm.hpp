@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/movement.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replica_context.hpp>
+
+namespace replicator::nn {
+
+struct SpectralNormOptions {
+  bool training = true;  // false: leave u as it is
+  std::int64_t power_iterations = 1;
+  double epsilon = 1e-12;        // vectors are divided by their length, and by no less than this
+  std::int64_t output_axis = 0;  // of the weight; transposed convolutions have it at 1
+};
+
+namespace detail {
+
+template <FloatingElement T>
+Tensor<T> to_unit_length(Tensor<T> x, double epsilon, std::source_location where) {
+  const Tensor<T> squares{replicator::detail::map_at(
+      x.graph(), dtype_of<T>, where, [](Symbol v) { return v * v; }, x)};
+  return Tensor<T>{replicator::detail::map_at(
+      x.graph(), dtype_of<T>, where, [&](Symbol v, Symbol s) { return v / max(sqrt(s), epsilon); }, x,
+      sum(squares, {}, where))};
+}
+
+template <FloatingElement T>
+struct SingularVectors {
+  Tensor<T> u;  // left, of the weight's rank: 1 at all axes but the output's
+  Tensor<T> v;  // right: 1 at the output's axis
+};
+
+// `count` times v = W^T u, u = W v, each of unit length. W is the weight as a matrix from all its other axes to the
+// output's; broadcasting stands for the reshape, so that any layout of it will do.
+template <FloatingElement T>
+SingularVectors<T> power_iterations(Tensor<T> weight, Tensor<T> u, const SpectralNormOptions& options,
+                                    std::source_location where) {
+  Axes others;
+  for (std::int64_t axis = 0; axis < static_cast<std::int64_t>(weight.shape().rank()); ++axis)
+    if (axis != options.output_axis) others.axes.push_back(axis);
+  const auto product = [&](Tensor<T> by, const Axes& axes) {
+    const Tensor<T> terms{apply(ScalarOp::multiply, {weight.any(), by.any()}, where)};
+    return to_unit_length(sum(terms, axes.kept(), where), options.epsilon, where);
+  };
+  SingularVectors<T> result{u, u};
+  for (std::int64_t i = 0; i < options.power_iterations; ++i) {
+    result.v = product(result.u, {options.output_axis});
+    result.u = product(result.v, others);
+  }
+  return result;
+}
+
+}  // namespace detail
+
+// weight / sigma, where sigma estimates the largest singular value of the weight [outputs, ...] as a matrix: u^T W v
+// after a power iteration from <name>_u, which remembers the left singular vector from step to step. Same shape.
+// The gradient takes u and v for constants. Variable: <name>_u [outputs], mirrored, not trained: the iteration is the
+// same on all replicas and runs once per device. In one step it moves once, however often the weight is asked for, and
+// every call sees the same sigma. A weight of zeros gives NaN.
+// Throws BuildError for a weight with less than two axes, an output_axis that it has not, or no iteration.
+// Source: Miyato, Kataoka, Koyama, Yoshida, "Spectral normalization for generative adversarial networks", 2018.
+template <FloatingElement T>
+Tensor<T> spectral_norm(ReplicaContext& replica, Tensor<T> weight, std::string_view name,
+                        const SpectralNormOptions& options = {},
+                        std::source_location where = std::source_location::current()) {
+  const auto rank = weight.shape().rank();
+  if (rank < 2 || options.output_axis < 0 || options.output_axis >= static_cast<std::int64_t>(rank) ||
+      options.power_iterations < 1)
+    throw BuildError{
+        "replica " + std::to_string(replica.id()) + ": spectral_norm \"" + std::string{name} + "\" at " +
+        Location{where}.text() + ": a weight of at least two axes, one of them output_axis, and at least " +
+        "one iteration are needed; found " + weight.any().type().text() + ", output_axis " +
+        std::to_string(options.output_axis) + " and " + std::to_string(options.power_iterations) + " iterations"};
+  const auto axis = static_cast<std::size_t>(options.output_axis);
+  const Shape outputs{weight.shape()[axis]};
+  Shape column = outputs;
+  for (std::size_t i = axis + 1; i < rank; ++i) column.push_back(1);
+  const auto memory = replica.variable<T>(std::string{name} + "_u", outputs, Initializer::normal(0, 1),
+                                          {VariableKind::mirrored, false}, where);
+  const AnyTensor now = memory.read(where);
+  const AnyTensor read_first = replica.graph().start_value(memory.index());
+  const AnyTensor start = read_first ? read_first : now;
+  const auto [u, v] =
+      detail::power_iterations(stop_gradient(weight, where), Tensor<T>{reshape(start, column, where)}, options, where);
+  if (options.training && now.value() == start.value()) memory.assign(Tensor<T>{reshape(u, outputs, where)}, where);
+  const Tensor<T> terms{replicator::detail::map_at(
+      weight.graph(), dtype_of<T>, where, [](Symbol w, Symbol a, Symbol b) { return w * a * b; }, weight, u, v)};
+  return Tensor<T>{apply(ScalarOp::divide, {weight, sum(terms, {}, where)}, where)};
+}
+
+namespace detail {
+
+// The weight that a layer declares: <scope>weight, or spectrally normalised from <scope>weight_orig and
+// <scope>weight_u.
+template <FloatingElement T>
+Tensor<T> layer_weight(ReplicaContext& replica, const Shape& shape, Initializer initializer,
+                       const std::optional<SpectralNormOptions>& spectral_norm, std::source_location where) {
+  const auto weight =
+      replica.variable<T>(spectral_norm ? "weight_orig" : "weight", shape, std::move(initializer), {}, where);
+  return spectral_norm ? nn::spectral_norm(replica, weight.read(where), "weight", *spectral_norm, where)
+                       : weight.read(where);
+}
+
+}  // namespace detail
+
+}  // namespace replicator::nn

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activations beyond relu and tanh. None overflows on the way, and all have the derivative that a formula cut at 0
+// would miss there: sigmoid and softplus are operations of their own because abs(x), which keeps exp small, has none at
+// 0.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <replicator/ops/elementwise.hpp>
+
+namespace replicator {
+
+namespace detail {
+// log(1 + z) to the last places for 0 <= z <= 1. Source: Kahan; Goldberg, "What every computer scientist should know
+// about floating-point arithmetic", 1991, theorem 4. Not to be differentiated: the quotient is 0 / 0 for tiny z.
+inline Symbol log_one_plus(Symbol z) {
+  const Symbol w = 1 + z;
+  return select(w == 1, z, log(w) * z / (w - 1));
+}
+
+inline std::vector<TensorType> require_one_floating(std::span<const TensorType> inputs) {
+  if (!is_floating(inputs[0].dtype)) throw BuildError{"found " + inputs[0].text() + ": cast it to float or double"};
+  return {inputs[0]};
+}
+}  // namespace detail
+
+// 1 / (1 + exp(-x)); its derivative is y (1 - y).
+struct Sigmoid {
+  static constexpr std::string_view name = "sigmoid";
+
+  template <class V>
+  void describe(V&) const {}
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    return detail::require_one_floating(inputs);
+  }
+  std::vector<AnyTensor> expand(const ExpansionContext& at) const {
+    return {detail::map_at(
+        at.graph, at.inputs[0].dtype(), at.where,
+        [](Symbol x) {
+          const Symbol z = exp(-abs(x));
+          return select(x < 0, z, 1) / (1 + z);
+        },
+        at.inputs[0])};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const {
+    return {detail::map_at(
+        at.graph, at.inputs[0].dtype(), at.where, [](Symbol y, Symbol u) { return u * (y * (1 - y)); }, at.outputs[0],
+        at.upstream[0])};
+  }
+};
+
+// log(1 + exp(x)); its derivative is the sigmoid.
+struct Softplus {
+  static constexpr std::string_view name = "softplus";
+
+  template <class V>
+  void describe(V&) const {}
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    return detail::require_one_floating(inputs);
+  }
+  std::vector<AnyTensor> expand(const ExpansionContext& at) const {
+    return {detail::map_at(
+        at.graph, at.inputs[0].dtype(), at.where, [](Symbol x) { return relu(x) + detail::log_one_plus(exp(-abs(x))); },
+        at.inputs[0])};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const {
+    const AnyTensor slope = compute(at.graph, Sigmoid{}, {at.inputs[0]}, at.where);
+    return {apply(ScalarOp::multiply, {at.upstream[0], slope}, at.where)};
+  }
+};
+
+// 1 / (1 + exp(-x)).
+template <FloatingElement T>
+Tensor<T> sigmoid(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{compute(x.graph(), Sigmoid{}, {x}, where)};
+}
+
+// log(1 + exp(x)).
+template <FloatingElement T>
+Tensor<T> softplus(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{compute(x.graph(), Softplus{}, {x}, where)};
+}
+
+// log(sigmoid(x)) = -softplus(-x).
+template <FloatingElement T>
+Tensor<T> log_sigmoid(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  const AnyTensor negative = apply(ScalarOp::negate, {x.any()}, where);
+  return Tensor<T>{apply(ScalarOp::negate, {compute(x.graph(), Softplus{}, {negative}, where)}, where)};
+}
+
+// x sigmoid(x), also called swish. Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
+template <FloatingElement T>
+Tensor<T> silu(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{apply(ScalarOp::multiply, {x.any(), compute(x.graph(), Sigmoid{}, {x}, where)}, where)};
+}
+
+// x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): the authors' approximation of x Phi(x), PyTorch's
+// approximate="tanh"; within 5e-4 of it. Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
+template <FloatingElement T>
+Tensor<T> gelu(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  constexpr double root = 0.797884560802865355880;  // sqrt(2 / pi)
+  return Tensor<T>{detail::map_at(
+      x.graph(), dtype_of<T>, where, [](Symbol v) { return 0.5 * v * (1 + tanh(root * v * (1 + 0.044715 * (v * v)))); },
+      x)};
+}
+
+// x > 0 ? x : slope x. Source: Maas, Hannun, Ng, "Rectifier nonlinearities improve neural network acoustic models",
+// 2013.
+template <FloatingElement T>
+Tensor<T> leaky_relu(Tensor<T> x, double slope = 0.01, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::map_at(
+      x.graph(), dtype_of<T>, where, [&](Symbol v) { return select(v > 0, v, slope * v); }, x)};
+}
+
+// x > 0 ? x : alpha (exp(x) - 1). Source: Clevert, Unterthiner, Hochreiter, "Fast and accurate deep network learning by
+// exponential linear units (ELUs)", 2016.
+template <FloatingElement T>
+Tensor<T> elu(Tensor<T> x, double alpha = 1, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::map_at(
+      x.graph(), dtype_of<T>, where,
+      // The minimum keeps exp finite where its branch is not taken: a derivative of 0 times infinity would be NaN.
+      [&](Symbol v) { return select(v > 0, v, alpha * (exp(min(v, 0)) - 1)); }, x)};
+}
+
+}  // namespace replicator

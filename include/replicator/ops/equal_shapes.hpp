@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <replicator/graph/graph.hpp>
+
+namespace replicator::detail {
+
+// For losses of pairs: broadcasting there is nearly always a mistake. Throws BuildError.
+inline void require_equal_shapes(std::string_view what, AnyTensor a, AnyTensor b, Location where) {
+  if (a.shape() == b.shape()) return;
+  throw BuildError{"replica " + std::to_string(a.graph().replica()) + ": " + std::string{what} + " at " + where.text() +
+                   ": the shapes must be equal, found " + a.shape().text() + " and " + b.shape().text() +
+                   ": reshape one of them"};
+}
+
+}  // namespace replicator::detail

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Samples of classes. New in every step and on every replica, with the bits of ops/random.hpp.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+
+#include <replicator/ops/index.hpp>
+#include <replicator/ops/loss.hpp>
+#include <replicator/ops/movement.hpp>
+#include <replicator/ops/random.hpp>
+
+namespace replicator {
+
+// -log(-log(u)) with u uniform: standard Gumbel noise, from -3 (float32) to 17.
+template <FloatingElement T = float>
+Tensor<T> gumbel(Graph& graph, const Shape& shape, std::source_location where = std::source_location::current()) {
+  const AnyTensor u = detail::random_node(graph, Distribution::uniform, {dtype_of<T>, shape}, where);
+  // u is a multiple of 2^-24 or 2^-53. 0 stands for all that is below: it is taken as the middle of that.
+  const double least = dtype_of<T> == DType::float64 ? 0x1p-54 : 0x1p-25;
+  return Tensor<T>{detail::map_at(
+      graph, dtype_of<T>, where, [&](Symbol v) { return -log(-log(max(v, least))); }, u)};
+}
+
+// A class for each distribution: the index along the axis (the last unless told) is i with probability
+// softmax(logits)_i. The axis disappears. The logits need not be normalised; minus infinity is never drawn, unless all
+// of them are. Throws BuildError for an axis that does not exist. Source: Gumbel, "Statistical theory of extreme
+// values", 1954.
+template <FloatingElement T>
+Tensor<std::int32_t> categorical(Tensor<T> logits, std::int64_t axis = -1,
+                                 std::source_location where = std::source_location::current()) {
+  const AnyTensor noise = gumbel<T>(logits.graph(), logits.shape(), where);
+  const Tensor<T> perturbed{apply(ScalarOp::add, {logits.any(), noise}, where)};
+  return argmax(perturbed, axis, where);
+}
+
+struct GumbelSoftmaxOptions {
+  double temperature = 1;
+  bool hard = false;  // one-hot samples; their gradient is that of the soft ones ("straight-through")
+  std::int64_t axis = -1;
+};
+
+// softmax((logits + Gumbel noise) / temperature): a sample that the logits have a gradient of. Same shape.
+// Throws BuildError for an axis that does not exist, or a temperature that is not positive.
+// Source: Jang, Gu, Poole, "Categorical reparameterization with Gumbel-softmax", 2017; Maddison, Mnih, Teh, 2017.
+template <FloatingElement T>
+Tensor<T> gumbel_softmax(Tensor<T> logits, const GumbelSoftmaxOptions& options = {},
+                         std::source_location where = std::source_location::current()) {
+  if (!(options.temperature > 0))
+    throw BuildError{"gumbel_softmax at " + Location{where}.text() + ": the temperature must be more than 0, found " +
+                     std::to_string(options.temperature)};
+  Graph& graph = logits.graph();
+  const Tensor<T> perturbed{detail::map_at(
+      graph, dtype_of<T>, where, [&](Symbol x, Symbol g) { return (x + g) / options.temperature; }, logits,
+      gumbel<T>(graph, logits.shape(), where))};
+  const Tensor<T> soft = softmax(perturbed, options.axis, where);
+  if (!options.hard) return soft;
+
+  const Shape& shape = logits.shape();
+  const auto axis = static_cast<std::size_t>(detail::require_axis(options.axis, shape.rank()));
+  Shape numbers, kept = shape;
+  for (std::size_t i = axis; i < shape.rank(); ++i) numbers.push_back(i == axis ? shape[i] : 1);
+  kept[axis] = 1;
+  const AnyTensor classes = iota(graph, static_cast<std::int32_t>(shape[axis]), where);
+  const AnyTensor drawn = argmax(soft, options.axis, where);
+  // The soft sample minus itself is exactly 0.
+  return Tensor<T>{detail::map_at(
+      graph, dtype_of<T>, where,
+      [](Symbol d, Symbol c, Symbol s, Symbol fixed) { return select(d == c, 1 + (s - fixed), s - fixed); },
+      reshape(drawn, kept, where), reshape(classes, numbers, where), soft, stop_gradient(soft, where))};
+}
+
+}  // namespace replicator

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <replicator/graph/optimise.hpp>
+#include <replicator/ops/activation.hpp>
+
+#include "../support/differences.hpp"
+#include "../support/shapes.hpp"
+
+using namespace replicator;
+using namespace replicator::test;
+
+namespace {
+
+using Activation = Tensor<double> (*)(Tensor<double>);
+
+struct Case {
+  const char* name;
+  Activation activation;
+  double (*definition)(double);
+  double slope_at_0;
+};
+
+const Case cases[] = {
+    {"sigmoid", [](Tensor<double> x) { return sigmoid(x); }, [](double x) { return 1 / (1 + std::exp(-x)); }, 0.25},
+    {"softplus", [](Tensor<double> x) { return softplus(x); },
+     [](double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }, 0.5},
+    {"log_sigmoid", [](Tensor<double> x) { return log_sigmoid(x); },
+     [](double x) { return x > 0 ? -std::log1p(std::exp(-x)) : x - std::log1p(std::exp(x)); }, 0.5},
+    {"silu", [](Tensor<double> x) { return silu(x); }, [](double x) { return x / (1 + std::exp(-x)); }, 0.5},
+    {"gelu", [](Tensor<double> x) { return gelu(x); },
+     [](double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }, 0.5},
+    {"leaky_relu", [](Tensor<double> x) { return leaky_relu(x, 0.2); }, [](double x) { return x > 0 ? x : 0.2 * x; },
+     0.2},
+    {"elu", [](Tensor<double> x) { return elu(x, 1.5); }, [](double x) { return x > 0 ? x : 1.5 * std::expm1(x); },
+     1.5},
+};
+
+const Array<double> places{{11}, {-1000, -700, -40, -3, -1e-3, 0, 1e-3, 2, 50, 700, 1000}};
+
+}  // namespace
+
+TEST_CASE("activations are what their formulas say, far from zero too") {
+  for (const auto& c : cases) {
+    INFO(c.name);
+    Graph graph;
+    const auto found = doubles(evaluate(c.activation(input(graph, places, 0)), std::vector{places.any()}));
+    for (std::int64_t i = 0; i < places.shape()[0]; ++i)
+      CHECK(found[static_cast<std::size_t>(i)] == Approx(c.definition(places[i])).epsilon(1e-12).margin(1e-300));
+  }
+}
+
+TEST_CASE("gelu lies within 5e-4 of x Phi(x)") {
+  Array<double> x{Shape{2001}};
+  for (std::int64_t i = 0; i <= 2000; ++i) x[i] = static_cast<double>(i - 1000) / 100;
+  Graph graph;
+  const auto found = doubles(evaluate(gelu(input(graph, x, 0)), std::vector{x.any()}));
+  for (std::int64_t i = 0; i <= 2000; ++i)
+    REQUIRE(std::abs(found[static_cast<std::size_t>(i)] - x[i] * std::erfc(-x[i] / std::sqrt(2)) / 2) < 5e-4);
+}
+
+TEST_CASE("activations agree with finite differences to second order") {
+  for (const auto& c : cases) {
+    INFO(c.name);
+    const Function f = [&](Graph&, std::span<const AnyTensor> in) {
+      return c.activation(Tensor<double>{in[0]} * 3.0).any();
+    };
+    CHECK(rc::check([&] {
+      const auto x = random_array<double>(draw_shape(0, 3, 1, 4), 3).any();
+      RC_ASSERT(gradient_error(f, {x}, 1) < 1e-6);
+      RC_ASSERT(gradient_error(f, {x}, 2) < 1e-5);
+    }));
+  }
+}
+
+TEST_CASE("activations have their derivative at zero, and finite ones everywhere") {
+  for (const auto& c : cases) {
+    INFO(c.name);
+    Graph graph;
+    const auto x = input(graph, places, 0);
+    const auto first = gradient(c.activation(x), x);
+    const Value wanted[] = {first.any().value(), gradient(first, x).any().value()};
+    const auto found = evaluate(graph, wanted, std::vector{places.any()});
+    CHECK(doubles(found[0])[5] == Approx(c.slope_at_0).epsilon(1e-15));
+    for (const auto& order : found)
+      for (const double value : doubles(order)) CHECK(std::isfinite(value));
+  }
+}
+
+TEST_CASE("the second derivative of softplus at zero is a quarter") {
+  const Array<double> zero{Shape{}, {0}};
+  Graph graph;
+  const auto x = input(graph, zero, 0);
+  CHECK(doubles(evaluate(gradient(gradient(softplus(x), x), x), std::vector{zero.any()}))[0] == 0.25);
+}
+
+TEST_CASE("the derivative of softplus is one pass over x") {
+  Graph graph;
+  const Tensor<float> x{input(graph, {DType::float32, {64, 64}}, 0)};
+  graph.results() = {gradient(softplus(x), x).any().value()};
+  const auto optimised = optimise(graph);
+  int kernels = 0;
+  for (const auto& node : optimised.nodes()) kernels += node.get<Compute>() ? 1 : 0;
+  CHECK(kernels == 1);
+}
