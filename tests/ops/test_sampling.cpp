@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include <replicator/cpu/index.hpp>
@@ -172,7 +171,7 @@ TEST_CASE("Gumbel-softmax agrees with finite differences to second order") {
   }));
 }
 
-TEST_CASE("samples vary between replicas, and what cannot be drawn is refused at the user's line") {
+TEST_CASE("what cannot be drawn is refused at the user's line") {
   Graph graph;
   const Tensor<float> x{input(graph, {DType::float32, {4, 3}}, 0)};
   CHECK_THROWS_WITH(gumbel_softmax(x, {.temperature = 0}), Contains("gumbel_softmax at test_sampling.cpp:") &&

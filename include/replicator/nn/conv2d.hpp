@@ -17,7 +17,7 @@ struct Conv2dOptions {
   std::int64_t features = 0;  // output channels; must be given
   Extents2d kernel{1, 1};
   Extents2d stride{1, 1};
-  SpatialPadding padding;
+  SpatialPadding padding{};
   Extents2d dilation{1, 1};
   std::int64_t groups = 1;
   bool bias = true;

@@ -79,7 +79,8 @@ Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view what
     return Tensor<T>{reshape(value, one_per_channel, where)};
   };
   const auto gamma = shaped("weight", 1);
-  const auto beta = shaped("bias", 0);
+  // Of the moments' shape, so that all gradients are sums over the same axes: one pass.
+  const auto beta = broadcast_to(shaped("bias", 0), by.mean.shape(), where);
   return Tensor<T>{reshape(normalise(images, by, gamma, beta, options.epsilon, where).any(), shape, where)};
 }
 

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Normalisations of single examples: layer, group and instance norm.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <map>
+
+#include <replicator/graph/optimise.hpp>
+#include <replicator/nn/group_norm.hpp>
+#include <replicator/nn/layer_norm.hpp>
+
+#include "../support/differences.hpp"
+#include "../support/shapes.hpp"
+
+using namespace replicator;
+using namespace replicator::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// (x - mean) / sqrt(variance + epsilon) over each set of elements, set(index) telling which an element belongs to.
+template <class Set>
+std::vector<double> normalised(const Array<double>& x, double epsilon, const Set& set) {
+  struct Sums {
+    double n = 0, sum = 0, squares = 0;
+  };
+  std::map<std::int64_t, Sums> sums;
+  const auto values = doubles(x.any());
+  std::size_t next = 0;
+  for_each_index(x.shape(), [&](const std::vector<std::int64_t>& i) {
+    auto& s = sums[set(i)];
+    s.n += 1;
+    s.sum += values[next++];
+  });
+  next = 0;
+  for_each_index(x.shape(), [&](const std::vector<std::int64_t>& i) {
+    auto& s = sums[set(i)];
+    const double distance = values[next++] - s.sum / s.n;
+    s.squares += distance * distance;
+  });
+  std::vector<double> result;
+  next = 0;
+  for_each_index(x.shape(), [&](const std::vector<std::int64_t>& i) {
+    const auto& s = sums[set(i)];
+    result.push_back((values[next++] - s.sum / s.n) / std::sqrt(s.squares / s.n + epsilon));
+  });
+  return result;
+}
+
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  const Shape shape{static_cast<std::int64_t>(a.size())};
+  if (a.size() != b.size()) return INFINITY;
+  return largest_difference(array_of({DType::float64, shape}, a), array_of({DType::float64, shape}, b));
+}
+
+// The variables at inputs 1 and 2: what a step assigned first is what the layer reads.
+void set_variables(ReplicaContext& replica, std::string_view name, std::span<const AnyTensor> in) {
+  const auto scope = replica.scope(name);
+  replica.variable<double>("weight", in[1].shape(), Initializer::ones()).assign(Tensor<double>{in[1]});
+  replica.variable<double>("bias", in[2].shape(), Initializer::zeros()).assign(Tensor<double>{in[2]});
+}
+
+std::vector<AnyArray> variables_like(const Array<double>& x, const Shape& shape) {
+  return {x.any(), random_array<double>(shape, 8).any(), random_array<double>(shape, 9).any()};
+}
+
+struct GroupCase {
+  Shape shape;
+  std::int64_t groups;
+};
+GroupCase draw_groups() {
+  const auto groups = *rc::gen::inRange<std::int64_t>(1, 4), width = *rc::gen::inRange<std::int64_t>(1, 4);
+  Shape shape{*rc::gen::inRange<std::int64_t>(1, 4), groups * width};
+  for (const auto extent : draw_shape(0, 2, 1, 3)) shape.push_back(extent);
+  if (shape.elements() / shape[0] == groups) shape.push_back(2);
+  return {shape, groups};
+}
+
+}  // namespace
+
+TEST_CASE("layer norm normalises each example over its last axes, then scales and shifts") {
+  CHECK(rc::check([] {
+    const auto x = random_array<double>(draw_shape(1, 4, 1, 4), 1);
+    const auto rank = static_cast<std::int64_t>(x.shape().rank());
+    const auto axes = *rc::gen::inRange<std::int64_t>(1, rank + 1);
+    Shape last;
+    for (auto axis = rank - axes; axis < rank; ++axis) last.push_back(x.shape()[static_cast<std::size_t>(axis)]);
+    const auto in = variables_like(x, last);
+    const auto layer = [&](Graph& graph, std::span<const AnyTensor> from) {
+      ReplicaContext replica{graph};
+      set_variables(replica, "ln", from);
+      return nn::layer_norm(replica, Tensor<double>{from[0]}, "ln", {.axes = axes, .epsilon = 0.1}).any();
+    };
+    auto expected = normalised(x, 0.1, [&](const std::vector<std::int64_t>& i) {
+      std::int64_t example = 0;
+      for (std::int64_t axis = 0; axis < rank - axes; ++axis)
+        example = example * x.shape()[static_cast<std::size_t>(axis)] + i[static_cast<std::size_t>(axis)];
+      return example;
+    });
+    const auto gain = doubles(in[1]), shift = doubles(in[2]);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] = expected[i] * gain[i % gain.size()] + shift[i % gain.size()];
+    Graph graph;
+    const AnyTensor from[] = {input(graph, in[0].type(), 0), input(graph, in[1].type(), 1),
+                              input(graph, in[2].type(), 2)};
+    RC_ASSERT(difference(doubles(evaluate(layer(graph, from), in)), expected) < 1e-12);
+    RC_ASSERT(gradient_error(layer, in, 1) < 1e-6);
+    RC_ASSERT(gradient_error(layer, in, 2) < 1e-5);
+  }));
+}
+
+TEST_CASE("group norm normalises the channels of each group together, then scales and shifts each channel") {
+  CHECK(rc::check([] {
+    const auto [shape, groups] = draw_groups();
+    RC_LOG(shape.text() + " in " + std::to_string(groups));
+    const auto x = random_array<double>(shape, 1);
+    const auto channels = shape[1], width = shape[1] / groups;
+    const auto in = variables_like(x, {channels});
+    const auto layer = [groups = groups](Graph& graph, std::span<const AnyTensor> from) {
+      ReplicaContext replica{graph};
+      set_variables(replica, "gn", from);
+      return nn::group_norm(replica, Tensor<double>{from[0]}, "gn", {.groups = groups, .epsilon = 0.1}).any();
+    };
+    auto expected =
+        normalised(x, 0.1, [&](const std::vector<std::int64_t>& i) { return i[0] * channels + i[1] / width; });
+    const auto gain = doubles(in[1]), shift = doubles(in[2]);
+    std::size_t next = 0;
+    for_each_index(x.shape(), [&](const std::vector<std::int64_t>& i) {
+      const auto c = static_cast<std::size_t>(i[1]);
+      expected[next] = expected[next] * gain[c] + shift[c];
+      ++next;
+    });
+    Graph graph;
+    const AnyTensor from[] = {input(graph, in[0].type(), 0), input(graph, in[1].type(), 1),
+                              input(graph, in[2].type(), 2)};
+    RC_ASSERT(difference(doubles(evaluate(layer(graph, from), in)), expected) < 1e-12);
+    RC_ASSERT(gradient_error(layer, in, 1) < 1e-6);
+    RC_ASSERT(gradient_error(layer, in, 2) < 1e-5);
+  }));
+}
+
+TEST_CASE("instance norm normalises each channel of each example by itself") {
+  const auto x = random_array<double>({2, 3, 2, 2}, 4);
+  Graph graph;
+  ReplicaContext replica{graph};
+  const auto y = nn::instance_norm(replica, input(graph, x, 0), "in");
+  CHECK(graph.variables().empty());
+  const auto expected = normalised(x, 1e-5, [](const std::vector<std::int64_t>& i) { return i[0] * 3 + i[1]; });
+  CHECK(difference(doubles(evaluate(y, std::vector{x.any()})), expected) < 1e-12);
+}
+
+TEST_CASE("group norm far from zero does not cancel") {
+  Array<double> x{{1, 2, 500}};
+  for (std::int64_t i = 0; i < 1000; ++i) x[i] = 1e8 + static_cast<double>(i % 2);
+  Graph graph;
+  ReplicaContext replica{graph};
+  const auto y = nn::group_norm(replica, input(graph, x, 0), "gn", {.groups = 1, .epsilon = 0, .affine = false});
+  for (const double value : doubles(evaluate(y, std::vector{x.any()}))) REQUIRE(std::abs(value) == Approx(1));
+}
+
+TEST_CASE("normalisations of examples have PyTorch's variables, or none") {
+  const auto names = [](auto declare) {
+    Graph graph;
+    ReplicaContext replica{graph};
+    declare(replica, Tensor<float>{input(graph, {DType::float32, {2, 6, 4}}, 0)});
+    std::vector<std::string> result;
+    for (const auto& variable : graph.variables())
+      result.push_back(variable.name + variable.type.shape.text() + (variable.initializer.a == 1 ? " ones" : " zeros"));
+    return result;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(names([](auto& r, auto x) { nn::layer_norm(r, x, "ln"); }) == Names{"ln.weight[4] ones", "ln.bias[4] zeros"});
+  CHECK(names([](auto& r, auto x) { nn::layer_norm(r, x, "ln", {.axes = 2}); }) ==
+        Names{"ln.weight[6, 4] ones", "ln.bias[6, 4] zeros"});
+  CHECK(names([](auto& r, auto x) { nn::layer_norm(r, x, "ln", {.affine = false}); }) == Names{});
+  CHECK(names([](auto& r, auto x) { nn::group_norm(r, x, "gn", {.groups = 2}); }) ==
+        Names{"gn.weight[6] ones", "gn.bias[6] zeros"});
+  CHECK(names([](auto& r, auto x) { nn::group_norm(r, x, "gn", {.groups = 2, .affine = false}); }) == Names{});
+  CHECK(names([](auto& r, auto x) { nn::instance_norm(r, x, "in", {.affine = true}); }) ==
+        Names{"in.weight[6] ones", "in.bias[6] zeros"});
+}
+
+TEST_CASE("layer and group norm and their gradients pass over the activations as often as batch norm") {
+  const bool layer = GENERATE(true, false);
+  INFO((layer ? "layer" : "group"));
+  const Shape shape = layer ? Shape{512, 64} : Shape{8, 16, 8, 8};
+  Graph graph;
+  ReplicaContext replica{graph};
+  const Tensor<double> x{input(graph, {DType::float64, shape}, 0)};
+  const auto y = layer ? nn::layer_norm(replica, x, "n") : nn::group_norm(replica, x, "n", {.groups = 4});
+  std::vector<AnyTensor> wanted{x};
+  for (const auto& variable : replica.trainable_variables<double>()) wanted.push_back(variable.read());
+  // dy = exp(y): one pass that reads y and writes dy.
+  for (const auto& gradient : gradients(apply(ScalarOp::exponential, {y.any()}, {}), wanted))
+    graph.results().push_back(gradient.value());
+  graph.results().push_back(y.any().value());
+  const auto optimised = optimise(graph);
+  int reads = 0, writes = 0;
+  for (const auto& node : optimised.nodes()) {
+    for (const auto value : node.inputs) reads += optimised.type(value).shape == shape ? 1 : 0;
+    for (const auto& output : node.outputs) writes += output.shape == shape && node.get<Compute>() ? 1 : 0;
+  }
+  // As batch norm: mean, variance; y; dy; the sums of dy and x; dx of dy and x. Layer norm sums dy and x twice: the
+  // gradients of its variables are sums over the examples, those of its moments over the features.
+  CHECK(reads == 2 + 1 + 1 + 2 + 2 + (layer ? 2 : 0));
+  CHECK(writes == 3);
+}
+
+TEST_CASE("normalisations of examples refuse what they cannot normalise, at the user's line") {
+  Graph graph{1, 2};
+  ReplicaContext replica{graph};
+  const auto images = [&](const Shape& shape) { return Tensor<float>{input(graph, {DType::float32, shape}, 0)}; };
+  const auto line = std::to_string(__LINE__ + 1);
+  CHECK_THROWS_WITH(nn::group_norm(replica, images({2, 6, 4}), "gn", {.groups = 4}),
+                    "replica 1: group_norm \"gn\" at test_group_norm.cpp:" + line +
+                        ": asked for 4 groups, which must divide the channels, found float32[2, 6, 4]");
+  CHECK_THROWS_WITH(nn::group_norm(replica, images({2, 6}), "gn", {}), Contains("asked for 0 groups"));
+  CHECK_THROWS_WITH(nn::group_norm(replica, images({6}), "gn", {.groups = 2}), Contains("x must be [N, C, ...]"));
+  CHECK_THROWS_WITH(nn::instance_norm(replica, images({2, 6, 1, 1}), "in"),
+                    Contains("instance_norm \"in\"") && Contains("more than one element in each group"));
+  CHECK_THROWS_WITH(nn::instance_norm(replica, images({6}), "in"), Contains("x must be [N, C, ...]"));
+  CHECK_THROWS_WITH(
+      nn::layer_norm(replica, images({2, 6}), "ln", {.axes = 3}),
+      Contains("layer_norm \"ln\" at test_group_norm.cpp:") && Contains("asked for the last 3 axes of float32[2, 6]"));
+}
