@@ -41,7 +41,7 @@ Tensor<T> conv2d(ReplicaContext& replica, Tensor<T> x, std::string_view name, co
   const Shape shape{options.features, x.shape()[1] / options.groups, options.kernel[0], options.kernel[1]};
   const Initializer uniform = inverse_root_uniform(fan_in(shape));
   const auto weight =
-      detail::layer_weight<T>(replica, shape, options.initializer.value_or(uniform), options.spectral_norm, where);
+      detail::layer_weight<T>(replica, shape, options.initializer.value_or(uniform), options.spectral_norm, 0, where);
   const ConvolutionOptions geometry{options.stride, options.padding, options.dilation, options.groups};
   if (!options.bias) return convolution(x, weight, geometry, where);
   return convolution(x, weight, replica.variable<T>("bias", {options.features}, uniform, {}, where).read(where),

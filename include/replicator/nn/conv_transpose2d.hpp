@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <replicator/nn/initialisers.hpp>
+#include <replicator/nn/spectral_norm.hpp>
 #include <replicator/ops/convolution_transpose.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
@@ -21,7 +22,8 @@ struct ConvTranspose2dOptions {
   Extents2d dilation{1, 1};
   std::int64_t groups = 1;
   bool bias = true;
-  std::optional<Initializer> initializer = {};  // of the weight; as PyTorch's unless given
+  std::optional<Initializer> initializer = {};            // of the weight; as PyTorch's unless given
+  std::optional<SpectralNormOptions> spectral_norm = {};  // the weight is then <name>.weight_orig and <name>.weight_u
 };
 
 // Transposed convolution of [N, C, H, W] -> [N, features, OH, OW]; see convolution_transpose for OH and OW.
@@ -43,7 +45,7 @@ Tensor<T> conv_transpose2d(ReplicaContext& replica, Tensor<T> x, std::string_vie
   // PyTorch counts the outputs of one input as its fan-in here.
   const Initializer uniform = inverse_root_uniform(shape[1] * shape[2] * shape[3]);
   const auto weight =
-      replica.variable<T>("weight", shape, options.initializer.value_or(uniform), {}, where).read(where);
+      detail::layer_weight<T>(replica, shape, options.initializer.value_or(uniform), options.spectral_norm, 1, where);
   const ConvolutionTransposeOptions geometry{options.stride, options.padding, options.output_padding, options.dilation,
                                              options.groups};
   if (!options.bias) return convolution_transpose(x, weight, geometry, where);

@@ -35,7 +35,7 @@ Tensor<T> linear(ReplicaContext& replica, Tensor<T> x, std::string_view name, co
   const auto inputs = x.shape()[x.shape().rank() - 1];
   const Initializer uniform = inverse_root_uniform(inputs);
   const auto weight = detail::layer_weight<T>(replica, {options.features, inputs},
-                                              options.initializer.value_or(uniform), options.spectral_norm, where);
+                                              options.initializer.value_or(uniform), options.spectral_norm, 0, where);
   const Tensor<T> y = matmul(x, weight, {.transpose_b = true}, where);
   if (!options.bias) return y;
   const auto bias = replica.variable<T>("bias", {options.features}, uniform, {}, where);

@@ -19,7 +19,7 @@ struct SpectralNormOptions {
   bool training = true;  // false: leave u as it is
   std::int64_t power_iterations = 1;
   double epsilon = 1e-12;        // vectors are divided by their length, and by no less than this
-  std::int64_t output_axis = 0;  // of the weight; transposed convolutions have it at 1
+  std::int64_t output_axis = 0;  // of the weight; the layers set it
 };
 
 namespace detail {
@@ -103,11 +103,13 @@ namespace detail {
 // <scope>weight_u.
 template <FloatingElement T>
 Tensor<T> layer_weight(ReplicaContext& replica, const Shape& shape, Initializer initializer,
-                       const std::optional<SpectralNormOptions>& spectral_norm, std::source_location where) {
-  const auto weight =
-      replica.variable<T>(spectral_norm ? "weight_orig" : "weight", shape, std::move(initializer), {}, where);
-  return spectral_norm ? nn::spectral_norm(replica, weight.read(where), "weight", *spectral_norm, where)
-                       : weight.read(where);
+                       std::optional<SpectralNormOptions> spectral, std::int64_t output_axis,
+                       std::source_location where) {
+  const auto name = spectral ? "weight_orig" : "weight";
+  const auto weight = replica.variable<T>(name, shape, std::move(initializer), {}, where).read(where);
+  if (!spectral) return weight;
+  spectral->output_axis = output_axis;
+  return spectral_norm(replica, weight, "weight", *spectral, where);
 }
 
 }  // namespace detail
