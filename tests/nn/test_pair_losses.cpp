@@ -37,6 +37,12 @@ const Loss categorical_kl = [](Tensor<double> p, Tensor<double> q) { return cate
 
 }  // namespace
 
+TEST_CASE("mean_squared_error is the mean over all elements") {
+  const Array<double> a{{2, 2}, {0, 1, 2, 3}}, b{{2, 2}, {0, 0, 4, 0}};
+  CHECK(values([](Tensor<double> x, Tensor<double> y) { return mean_squared_error(x, y); }, a, b) ==
+        std::vector{(1 + 4 + 9) / 4.0});
+}
+
 TEST_CASE("huber is quadratic up to delta and linear beyond, with a slope of at most delta") {
   const Array<double> a{{6}, {0, 0.5, -2, 2, 5, -7}}, b{{6}, {0, 0, 0, 0, 1, 1}};
   const Loss loss = [](Tensor<double> x, Tensor<double> y) { return huber(x, y, {.delta = 2}); };
@@ -151,6 +157,7 @@ TEST_CASE("losses of pairs refuse to broadcast, and parameters that make no sens
   const std::string text = ": the shapes must be equal, found [4, 1] and [4]: reshape one of them";
   const auto line = std::to_string(__LINE__ + 1);
   CHECK_THROWS_WITH(huber(a, b), "replica 2: huber at test_pair_losses.cpp:" + line + text);
+  CHECK_THROWS_WITH(mean_squared_error(a, b), Contains("mean_squared_error at ") && Contains(text));
   CHECK_THROWS_WITH(sigmoid_cross_entropy(a, b), Contains("sigmoid_cross_entropy at ") && Contains(text));
   CHECK_THROWS_WITH(kl_divergence(a, b), Contains("kl_divergence at ") && Contains(text));
   CHECK_THROWS_WITH(categorical_kl_divergence(a, b), Contains("categorical_kl_divergence at ") && Contains(text));
