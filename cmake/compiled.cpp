@@ -30,6 +30,8 @@ template struct AnyOperation::Model<Gather>;
 template struct AnyOperation::Model<ScatterAdd>;
 template struct AnyOperation::Model<CumulativeSum>;
 template struct AnyOperation::Model<TopK>;
+template struct AnyOperation::Model<Upsample>;
+template struct AnyOperation::Model<UpsampleTranspose>;
 template struct AnyOperation::Model<Random>;
 template struct AnyOperation::Model<LayoutCopy>;
 

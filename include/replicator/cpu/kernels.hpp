@@ -15,3 +15,4 @@
 #include <replicator/cpu/random.hpp>
 #include <replicator/cpu/reduce.hpp>
 #include <replicator/cpu/top_k.hpp>
+#include <replicator/cpu/upsample.hpp>

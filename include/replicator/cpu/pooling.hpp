@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling on [N, C, H, W] whose channels may lie in blocks: memory is seen as planes of H x W pixels of `pixel`
-// channels each, which is row-major (1), nChw8c, nChw16c (8, 16) and NHWC (C). The channels of a pixel are taken 8 at a
-// time.
+// Pooling on images as they lie (cpu/image_layout.hpp). The channels of a pixel are taken 8 at a time.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <replicator/cpu/image_layout.hpp>
 #include <replicator/cpu/parallel.hpp>
 #include <replicator/cpu/tiles.hpp>
 #include <replicator/graph/kernel.hpp>
@@ -24,42 +23,6 @@ struct PoolingView {
   std::int64_t pixel = 1;
   Extents2d x{}, y{};
 };
-
-// The layout that an image of this shape has when its channels lie in blocks of `pixel`.
-inline Layout channel_blocks(const Shape& shape, std::int64_t pixel) {
-  if (pixel == 1) return {};
-  const std::int64_t blocks = (shape[1] + pixel - 1) / pixel;
-  Layout layout;
-  layout.plain = false;
-  layout.strides = {blocks * shape[2] * shape[3] * pixel, shape[2] * shape[3] * pixel, shape[3] * pixel, pixel};
-  layout.blocks = 1;
-  layout.axis = {1};
-  layout.size = {static_cast<std::int32_t>(pixel)};
-  layout.storage = shape[0] * layout.strides[0];
-  return layout;
-}
-inline Layout channels_last(const Shape& shape) {
-  Layout layout;
-  layout.plain = false;
-  layout.strides = {shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]};
-  layout.storage = shape.elements();
-  return layout;
-}
-
-// How an image lies, if pooling can take it as it is.
-struct ImageLayout {
-  std::int64_t block = 1;  // 0: channels last
-  std::int64_t planes(const Shape& s) const { return block == 0 ? s[0] : s[0] * ((s[1] + block - 1) / block); }
-  std::int64_t pixel(const Shape& s) const { return block == 0 ? s[1] : block; }
-  Layout of(const Shape& s) const { return block == 0 ? channels_last(s) : channel_blocks(s, block); }
-};
-inline ImageLayout image_layout(const Layout& offered, const Shape& shape) {
-  if (offered.plain) return {};
-  if (offered == channels_last(shape)) return {0};
-  if (offered.blocks == 1 && offered.axis[0] == 1 && offered == channel_blocks(shape, offered.size[0]))
-    return {offered.size[0]};
-  return {};
-}
 
 // The rows and columns of a window that lie in the image.
 struct ClippedWindow {

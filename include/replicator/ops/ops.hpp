@@ -22,3 +22,4 @@
 #include <replicator/ops/sampling.hpp>
 #include <replicator/ops/sigmoid_cross_entropy.hpp>
 #include <replicator/ops/top_k.hpp>
+#include <replicator/ops/upsample.hpp>

@@ -32,6 +32,8 @@ extern template struct AnyOperation::Model<Gather>;
 extern template struct AnyOperation::Model<ScatterAdd>;
 extern template struct AnyOperation::Model<CumulativeSum>;
 extern template struct AnyOperation::Model<TopK>;
+extern template struct AnyOperation::Model<Upsample>;
+extern template struct AnyOperation::Model<UpsampleTranspose>;
 extern template struct AnyOperation::Model<Random>;
 extern template struct AnyOperation::Model<LayoutCopy>;
 

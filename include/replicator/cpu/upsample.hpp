@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Up-sampling and its transpose are one loop: each pixel of the result is a sum over taps, row taps times column taps.
+// The taps of the transpose are those of up-sampling, sorted by the other end. Images are taken and given as they lie
+// (cpu/image_layout.hpp). Threads share the rows of the result, so its bits do not depend on how many there are.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <replicator/cpu/image_layout.hpp>
+#include <replicator/cpu/parallel.hpp>
+#include <replicator/cpu/tiles.hpp>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/ops/upsample.hpp>
+
+namespace replicator::cpu {
+
+namespace detail {
+
+// Along one axis: out[i] = sum of weight * in[at] over the taps begin[i] to begin[i + 1].
+struct AxisTaps {
+  struct Tap {
+    std::int64_t at;
+    double weight;
+  };
+  std::vector<std::int64_t> begin{0};
+  std::vector<Tap> taps;
+
+  std::int64_t extent() const { return static_cast<std::int64_t>(begin.size()) - 1; }
+  void close() { begin.push_back(static_cast<std::int64_t>(taps.size())); }
+};
+
+inline AxisTaps upsampling_taps(std::int64_t extent, std::int64_t factor, Interpolation interpolation) {
+  AxisTaps result;
+  for (std::int64_t i = 0; i < extent * factor; ++i) {
+    const double centre = std::max(0.0, (static_cast<double>(i) + 0.5) / static_cast<double>(factor) - 0.5);
+    const bool nearest = interpolation == Interpolation::nearest;
+    const std::int64_t low = nearest ? i / factor : static_cast<std::int64_t>(centre);
+    const double share = nearest ? 0 : centre - static_cast<double>(low);
+    if (share == 0 || low + 1 == extent) {
+      result.taps.push_back({low, 1});
+    } else {
+      result.taps.push_back({low, 1 - share});
+      result.taps.push_back({low + 1, share});
+    }
+    result.close();
+  }
+  return result;
+}
+
+// in[at] for out[i]: the taps seen from `extent` inputs, each with its outputs in ascending order.
+inline AxisTaps transposed(const AxisTaps& taps, std::int64_t extent) {
+  std::vector<std::vector<AxisTaps::Tap>> by_input(static_cast<std::size_t>(extent));
+  for (std::int64_t i = 0; i < taps.extent(); ++i)
+    for (std::int64_t t = taps.begin[static_cast<std::size_t>(i)]; t < taps.begin[static_cast<std::size_t>(i) + 1];
+         ++t) {
+      const auto& tap = taps.taps[static_cast<std::size_t>(t)];
+      by_input[static_cast<std::size_t>(tap.at)].push_back({i, tap.weight});
+    }
+  AxisTaps result;
+  for (const auto& outputs : by_input) {
+    result.taps.insert(result.taps.end(), outputs.begin(), outputs.end());
+    result.close();
+  }
+  return result;
+}
+
+struct TapView {
+  const AxisTaps* rows;
+  const AxisTaps* columns;
+  std::int64_t pixel = 1;
+  Extents2d in{};
+};
+
+// Row r of the plane, pixels of `lanes` channels at a time.
+template <std::int64_t lanes, class T>
+[[gnu::always_inline]] inline void tap_row(const TapView& v, std::int64_t r, const T* plane, T* out) {
+  const auto* const row_begin = v.rows->taps.data() + v.rows->begin[static_cast<std::size_t>(r)];
+  const auto* const row_end = v.rows->taps.data() + v.rows->begin[static_cast<std::size_t>(r) + 1];
+  const auto* column = v.columns->taps.data();
+  const std::int64_t columns = v.columns->extent();
+  for (std::int64_t c = 0; c < columns; ++c, out += v.pixel) {
+    const auto* const column_end = v.columns->taps.data() + v.columns->begin[static_cast<std::size_t>(c) + 1];
+    for (std::int64_t lane = 0; lane < v.pixel; lane += lanes) {
+      T sum[lanes];
+      for (std::int64_t j = 0; j < lanes; ++j) sum[j] = -T{};  // leaves every number as it is
+      for (const auto* row = row_begin; row < row_end; ++row) {
+        const T* const from = plane + row->at * v.in[1] * v.pixel + lane;
+        T part[lanes];
+        for (std::int64_t j = 0; j < lanes; ++j) part[j] = -T{};
+        for (const auto* tap = column; tap < column_end; ++tap)
+          for (std::int64_t j = 0; j < lanes; ++j) part[j] += static_cast<T>(tap->weight) * from[tap->at * v.pixel + j];
+        for (std::int64_t j = 0; j < lanes; ++j) sum[j] += static_cast<T>(row->weight) * part[j];
+      }
+      for (std::int64_t j = 0; j < lanes; ++j) out[lane + j] = sum[j];
+    }
+    column = column_end;
+  }
+}
+
+template <class T>
+using TapLoop = void (*)(const TapView&, std::int64_t, const T*, T*);
+
+template <std::int64_t lanes, class T>
+[[gnu::flatten]] void tap_row_baseline(const TapView& v, std::int64_t r, const T* plane, T* out) {
+  tap_row<lanes>(v, r, plane, out);
+}
+template <std::int64_t lanes, class T>
+[[gnu::flatten, gnu::target("avx2")]] void tap_row_avx2(const TapView& v, std::int64_t r, const T* plane, T* out) {
+  tap_row<lanes>(v, r, plane, out);
+}
+
+template <class T>
+TapLoop<T> tap_loop(std::int64_t pixel) {
+  if (pixel % 8 != 0) return &tap_row_baseline<1, T>;
+  return instruction_level() == InstructionLevel::baseline ? &tap_row_baseline<8, T> : &tap_row_avx2<8, T>;
+}
+
+template <class T>
+class TapLoops final : public Executable {
+ public:
+  TapLoops(AxisTaps rows, AxisTaps columns, const Extents2d& in, const ImageLayout& layout, const Shape& x, int threads)
+      : rows_{std::move(rows)},
+        columns_{std::move(columns)},
+        in_{in},
+        planes_{layout.planes(x)},
+        pixel_{layout.pixel(x)},
+        loop_{tap_loop<T>(pixel_)},
+        threads_{threads} {}
+  void run(const Launch& launch) const override {
+    const TapView view{&rows_, &columns_, pixel_, in_};
+    const T* const x = reinterpret_cast<const T*>(launch.inputs[0]);
+    T* const y = reinterpret_cast<T*>(launch.outputs[0]);
+    const std::int64_t rows = rows_.extent(), row = columns_.extent() * pixel_, plane = in_[0] * in_[1] * pixel_;
+    parallel_for(threads_, planes_ * rows, [&](int, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) loop_(view, i % rows, x + i / rows * plane, y + i * row);
+    });
+  }
+
+ private:
+  AxisTaps rows_, columns_;
+  Extents2d in_;
+  std::int64_t planes_, pixel_;
+  TapLoop<T> loop_;
+  int threads_;
+};
+
+// `small` is the image before up-sampling, whichever way this goes.
+template <bool transpose, class Op>
+std::unique_ptr<Executable> make_taps(const Op& op, const Shape& small, const KernelRequest& request) {
+  const Shape& x = request.inputs[0].shape;
+  const ImageLayout layout = image_layout(request.offered[0], x);
+  const auto taps = [&](std::size_t axis) {
+    auto forward = upsampling_taps(small[axis + 2], op.factors[axis], op.interpolation);
+    return transpose ? transposed(forward, small[axis + 2]) : forward;
+  };
+  const auto make = [&]<class T>() -> std::unique_ptr<Executable> {
+    return std::make_unique<TapLoops<T>>(taps(0), taps(1), Extents2d{x[2], x[3]}, layout, x, request.threads);
+  };
+  auto result = request.inputs[0].dtype == DType::float32 ? make.template operator()<float>()
+                                                          : make.template operator()<double>();
+  result->input_layouts = {layout.of(x)};
+  result->output_layouts = {layout.of(request.outputs[0].shape)};
+  result->in_place = {-1};
+  return result;
+}
+
+inline std::unique_ptr<Executable> make_upsample(const KernelRequest& r) {
+  return make_taps<false>(*r.operation.get<Upsample>(), r.inputs[0].shape, r);
+}
+inline std::unique_ptr<Executable> make_upsample_transpose(const KernelRequest& r) {
+  return make_taps<true>(*r.operation.get<UpsampleTranspose>(), r.outputs[0].shape, r);
+}
+
+}  // namespace detail
+
+inline constexpr Kernel upsample_loops{"upsample loops", &detail::make_upsample};
+inline constexpr Kernel upsample_transpose_loops{"upsample transpose loops", &detail::make_upsample_transpose};
+
+inline const bool upsample_loops_registered =
+    register_kernel<Upsample>(DeviceKind::cpu, KernelTier::reference, &upsample_loops) &&
+    register_kernel<UpsampleTranspose>(DeviceKind::cpu, KernelTier::reference, &upsample_transpose_loops);
+
+}  // namespace replicator::cpu

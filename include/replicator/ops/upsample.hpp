@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Enlarges NCHW images by whole factors: each pixel repeated, or lines drawn between them.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <replicator/graph/tensor.hpp>
+#include <replicator/ops/window.hpp>
+
+namespace replicator {
+
+enum class Interpolation : std::uint8_t {
+  nearest,   // y[i] = x[i / factor]
+  bilinear,  // between the centres of pixels, as PyTorch's align_corners=false; constant beyond the outermost centres
+};
+constexpr std::string_view name_of(Interpolation interpolation) {
+  return interpolation == Interpolation::nearest ? "nearest" : "bilinear";
+}
+
+namespace detail {
+inline void require_upsampling(const TensorType& x, const Extents2d& factors) {
+  if (x.shape.rank() != 4 || !is_floating(x.dtype))
+    throw BuildError{"x must be [N, C, H, W] of float32 or float64, found " + x.text()};
+  if (factors[0] < 1 || factors[1] < 1)
+    throw BuildError{"asked for the factors " + std::to_string(factors[0]) + " and " + std::to_string(factors[1]) +
+                     ": both must be at least 1"};
+}
+}  // namespace detail
+
+// Linear in x.
+struct Upsample {
+  static constexpr std::string_view name = "upsample";
+  Extents2d factors{1, 1};
+  Interpolation interpolation = Interpolation::nearest;
+
+  template <class V>
+  void describe(V& v) const {
+    v("factors", factors);
+    v("interpolation", interpolation);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    detail::require_upsampling(inputs[0], factors);
+    const Shape& x = inputs[0].shape;
+    return {{inputs[0].dtype, {x[0], x[1], x[2] * factors[0], x[3] * factors[1]}}};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;
+};
+
+// The transpose: each element of dy goes back to the pixels that it was made from, with the same weights.
+struct UpsampleTranspose {
+  static constexpr std::string_view name = "upsample_transpose";
+  Extents2d factors{1, 1};
+  Interpolation interpolation = Interpolation::nearest;
+
+  template <class V>
+  void describe(V& v) const {
+    v("factors", factors);
+    v("interpolation", interpolation);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    detail::require_upsampling(inputs[0], factors);
+    const Shape& dy = inputs[0].shape;
+    if (dy[2] % factors[0] != 0 || dy[3] % factors[1] != 0)
+      throw BuildError{"the factors " + std::to_string(factors[0]) + " and " + std::to_string(factors[1]) +
+                       " do not divide the extents of " + inputs[0].text()};
+    return {{inputs[0].dtype, {dy[0], dy[1], dy[2] / factors[0], dy[3] / factors[1]}}};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const {
+    return {compute(at.graph, Upsample{factors, interpolation}, {at.upstream[0]}, at.where)};
+  }
+};
+
+inline std::vector<AnyTensor> Upsample::gradient(const GradientContext& at) const {
+  return {compute(at.graph, UpsampleTranspose{factors, interpolation}, {at.upstream[0]}, at.where)};
+}
+
+// x [N, C, H, W] -> [N, C, H factors[0], W factors[1]]. Throws BuildError where x is no batch of images or a factor
+// less than 1.
+template <FloatingElement T>
+Tensor<T> upsample(Tensor<T> x, Extents2d factors, Interpolation interpolation = Interpolation::nearest,
+                   std::source_location where = std::source_location::current()) {
+  return Tensor<T>{compute(x.graph(), Upsample{factors, interpolation}, {x}, where)};
+}
+
+}  // namespace replicator
