@@ -54,6 +54,7 @@ class CollectivePlacer {
       if (kind == CollectiveKind::reduce_scatter) spec.elements /= blocks_.replicas();
       if (bucket.members.size() > 1) spec.name += " and " + std::to_string(bucket.members.size() - 1) + " more";
       collective_of_[b] = add(std::move(spec), static_cast<int>(bucket.members.size()));
+      program_.collectives[collective_of_[b]].bucket = b;
     }
   }
   // One more collective, beside those of the resolution; its inputs are the caller's to write, its start the caller's to append.
@@ -62,7 +63,8 @@ class CollectivePlacer {
     spec.id = first_collective_ + index;
     const auto bytes = static_cast<std::int64_t>(size_of(spec.dtype)) * spec.elements;
     auto choice = collectives::choose(spec.kind, bytes, blocks_, spec.root, spec.any_order, all_reduce_);
-    program_.collectives.push_back({communicator_.prepare(spec, choice.schedule), spec.name, std::move(choice.reason), bytes, members});
+    auto prepared = communicator_.prepare(spec, choice.schedule);
+    program_.collectives.push_back({std::move(prepared), spec.name, std::move(choice.reason), bytes, members, spec, std::move(choice.schedule), CollectiveUse::none});
     waited_.push_back(false);
     return index;
   }
@@ -70,6 +72,7 @@ class CollectivePlacer {
   // The last contribution of the device starts the collective.
   void contribute(const Contribution& given) {
     const auto bucket = bucket_of(given.placeholder);
+    if (leaves_[bucket] == 0) program_.collectives[collective_of_[bucket]].asked = static_cast<std::uint32_t>(program_.code.size());
     if (collectives::reduces(given.placeholder.kind)) contribute_leaf(given, bucket);
     else contribute_to(given, input(bucket, given.replica));
     if (++leaves_[bucket] == resolution_.buckets[bucket].members.size() * fold_.leaves().size()) {

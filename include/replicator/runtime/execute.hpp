@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <replicator/runtime/program.hpp>
+#include <replicator/runtime/watch.hpp>
 
 namespace replicator {
 
@@ -16,6 +17,7 @@ struct ExecutionOptions {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::chrono::nanoseconds deadline{};  // for each wait; zero waits without end
+  Watch* watch = nullptr;               // is told of every instruction
 };
 
 namespace detail {
@@ -28,14 +30,29 @@ class Execution {
 
   void run() {
     program_.queue.enter();
+    if (options_.watch) options_.watch->begin(program_, options_.step);
     for (const auto& instruction : program_.code) {
-      execute(instruction);
+      if (options_.watch) watched(instruction);
+      else execute(instruction);
       advance();  // communication moves on beside the kernels
     }
     program_.queue.synchronise();
+    if (options_.watch) options_.watch->end();
   }
 
  private:
+  void finish(std::size_t i) {
+    if (options_.watch) options_.watch->finished(pending_[i]);
+    pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  // Whoever watches sees what is done, not what is queued.
+  void watched(const Instruction& instruction) {
+    const auto position = static_cast<std::uint32_t>(&instruction - program_.code.data());
+    options_.watch->before(position);
+    execute(instruction);
+    program_.queue.synchronise();
+    options_.watch->after(position);
+  }
   void execute(const Instruction& instruction) {
     std::byte* const* pointers = program_.pointers.data() + instruction.pointers;
     switch (instruction.kind) {
@@ -74,7 +91,7 @@ class Execution {
   }
   void advance() {
     for (std::size_t i = 0; i < pending_.size();)
-      if (program_.collectives[pending_[i]].collective->advance()) pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+      if (program_.collectives[pending_[i]].collective->advance()) finish(i);
       else ++i;
   }
   transport::Clock::time_point deadline() const {

@@ -34,6 +34,7 @@ struct LoweredNode {
   bool uniform = false;
   std::uint32_t segment = 0;
   std::int32_t device = 0;  // as of a value
+  bool relayout = false;  // a copy for `node`
 };
 
 struct LoweredGraph {
@@ -79,7 +80,7 @@ class Lowering {
       native_[index] = {{in_layout(node.inputs[0], Layout{}, index), Layout{}}};
       return;
     }
-    LoweredNode lowered{index, nullptr, {}, {}, source_.uniformity.uniform[index], segments_[index], device_of(index)};
+    LoweredNode lowered{index, nullptr, {}, {}, source_.uniformity.uniform[index], segments_[index], device_of(index), false};
     std::vector<Layout> given(node.outputs.size());
     if (compute) {
       lowered.executable = &choose(node, compute->operation);
@@ -141,7 +142,7 @@ class Lowering {
     const auto segment = segments_[value.node] + (graph_.node(value).get<Placeholder>() ? 1 : 0);
     const auto device = lowered_.values[native.value].device;
     const auto copy = add_value(value, layout, uniform, device);
-    lowered_.nodes.push_back({user, &executable, {native_[value.node][value.output].value}, {copy}, uniform, segment, device});
+    lowered_.nodes.push_back({user, &executable, {native_[value.node][value.output].value}, {copy}, uniform, segment, device, true});
     made.emplace_back(layout, copy);
     return copy;
   }

@@ -220,7 +220,9 @@ class Planner {
   std::uint32_t& slot(int c, std::uint32_t value, int r) {
     return lowered(c).values[value].uniform ? classes_[static_cast<std::size_t>(c)].uniform[value] : values_[static_cast<std::size_t>(r)][value];
   }
+  void set_origin(int c, std::uint32_t node, int r) { builder_.set_origin(static_cast<std::uint32_t>(c), node, r < 0 ? -1 : begin_ + r); }
   void emit(int c, const LoweredNode& node, int r) {
+    set_origin(c, node.node, r);
     if (node.executable) return emit_run(c, node, r);
     const auto& what = graph_node(c, node);
     if (const auto* assign = what.get<Assign>()) return note_assignment(c, node, assign->variable, r);
@@ -265,8 +267,7 @@ class Planner {
     Instruction run;
     run.executable = node.executable;
     run.inputs = static_cast<std::uint32_t>(node.inputs.size());
-    run.replica = r < 0 ? -1 : begin_ + r;
-    run.node = node.node;
+    run.relayout = node.relayout;
     run.origin = &graph_node(c, node);
     std::vector<std::uint32_t> operands;
     for (const auto input : node.inputs) operands.push_back(builder_.on_device(operand(c, input, r)));
@@ -299,6 +300,7 @@ class Planner {
   void emit_placeholder(int c, const LoweredNode& node, int r) {
     const auto& placeholder = *graph_node(c, node).get<Placeholder>();
     const auto input = node.inputs[0], output = node.outputs[0];
+    set_origin(c, node.node, r);
     const auto buffer = operand(c, input, r);
     collectives_.contribute({placeholder, r, buffer, lowered(c).values[input].bytes, movable(c, input, r)});
     const auto bytes = lowered(c).values[output].bytes;
@@ -323,6 +325,7 @@ class Planner {
   }
   void emit_result(std::size_t k, int c, int r) {
     const auto value = lowered(c).results[k];
+    set_origin(c, source(c).graph.results()[k].node, r);
     const auto buffer = operand(c, value, r);
     auto& array = program_.results[k].emplace_back(source(c).graph.type(source(c).graph.results()[k]));
     builder_.copy(buffer, builder_.fixed_buffer(array.data(), array.size_bytes()), array.size_bytes());
@@ -331,6 +334,7 @@ class Planner {
   // Each replica's small results, and whether it has input for the next step, go to all hosts. On one host it only makes sure
   // that every device has come this far before one of them changes a variable: a step that fails changes nothing.
   void emit_exchange() {
+    builder_.set_origin(none, none, -1);
     auto& exchange = program_.exchange;
     exchange.block = sizeof(std::uint64_t);
     exchange.offsets.assign(program_.results.size(), 0);
@@ -366,6 +370,7 @@ class Planner {
       for (std::uint32_t i = 0; i < lowered(c).nodes.size(); ++i)
         if (classes_[static_cast<std::size_t>(c)].update_only[i] && classes_[static_cast<std::size_t>(c)].here[i]) emit(c, lowered(c).nodes[i], -1);
     note_mirrored_assignments(false);
+    builder_.set_origin(none, none, -1);
     std::vector<Assignment> copies;
     for (const auto& assignment : assignments_)
       if (!builder_.write_in_place(assignment.buffer, assignment.to, updates_begin_)) copies.push_back(assignment);

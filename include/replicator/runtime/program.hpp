@@ -39,8 +39,13 @@ struct Instruction {
   std::int64_t elements = 0;  // fold
   DType dtype = DType::float32;
   Reduction reduction = Reduction::sum;
-  std::uint32_t node = 0;  // of the replica's graph, for traces
-  const Node* origin = nullptr;  // the same, for messages (run)
+  bool relayout = false;      // run: brings a value into the layout that the node's kernel wants
+  // For messages, traces and plans: a node, and the class of the replica's graph it is in. Of a copy or a fold the node that
+  // it serves, of a wait the first that needs the result; none where it is of no node.
+  static constexpr std::uint32_t none = ~0u;
+  std::uint32_t graph = none;
+  std::uint32_t node = none;
+  const Node* origin = nullptr;  // that node (run)
 };
 
 // A pointer that is set before each step to component `element` of a replica's input.
@@ -56,6 +61,11 @@ struct CollectiveUse {
   std::string reason;  // why this schedule
   std::int64_t bytes = 0;
   int members = 1;
+  collectives::CollectiveSpec spec;
+  collectives::Schedule schedule;
+  static constexpr std::uint32_t none = ~0u;
+  std::uint32_t bucket = none;  // of the resolution; none: not the user's
+  std::uint32_t asked = 0;  // the instruction at which the first contribution of the device is there
 };
 
 // An all_gather over the hosts at the end of a step. A replica's block: has_next (8 bytes), then its small results.
@@ -70,6 +80,7 @@ struct ResultExchange {
 struct Program {
   std::vector<Instruction> code;
   std::vector<std::byte*> pointers;
+  std::vector<std::size_t> pointer_bytes;  // of the buffer that each of them points to
   std::vector<InputPatch> patches;
   std::vector<CollectiveUse> collectives;
   std::vector<std::uint32_t> in_flight;  // collectives started and not yet finished; reserved, so that a step allocates nothing

@@ -58,9 +58,17 @@ class ProgramBuilder {
     return new_buffer(memory);
   }
 
-
+  // What the instructions appended from here on are for.
+  void set_origin(std::uint32_t graph, std::uint32_t node, std::int32_t replica) {
+    graph_ = graph;
+    node_ = node;
+    replica_ = replica;
+  }
   // Appends an instruction on these buffers.
   void append(Instruction instruction, const std::vector<std::uint32_t>& buffers) {
+    instruction.graph = graph_;
+    instruction.node = node_;
+    instruction.replica = replica_;
     instruction.pointers = static_cast<std::uint32_t>(operands_.size());
     const auto position = static_cast<std::uint32_t>(program_.code.size());
     for (const auto buffer : buffers) {
@@ -176,6 +184,7 @@ class ProgramBuilder {
       const auto& memory = buffers_[b];
       if (memory.replica >= 0)
         program_.patches.push_back({static_cast<std::uint32_t>(program_.pointers.size()), static_cast<std::uint32_t>(memory.replica), memory.element});
+      program_.pointer_bytes.push_back(memory.bytes);
       program_.pointers.push_back(memory.fixed ? memory.fixed : memory.replica >= 0 ? nullptr : program_.arena.data() + layout.offsets[index[b]]);
     }
   }
@@ -186,6 +195,8 @@ class ProgramBuilder {
   std::vector<Memory> buffers_;
   std::vector<std::uint32_t> operands_;  // buffers, parallel to Program::pointers
   std::map<std::byte*, std::uint32_t> fixed_;
+  std::uint32_t graph_ = none, node_ = none;
+  std::int32_t replica_ = -1;
 };
 
 }  // namespace replicator
