@@ -171,3 +171,21 @@ TEST_CASE("a process alone is told what others compute and takes only that for u
   const auto& one = resolution.classes[0];
   CHECK_FALSE(one.uniformity.uniform[one.graph.results()[0].node]);
 }
+
+TEST_CASE("a collective follows the node that makes its input, however late it is asked for") {
+  const auto graphs = test::traced(2, [](ReplicaContext& replica, Tensor<float> x) {
+    const auto a = sum(x), b = sum(x * a), c = sum(x * b);
+    const auto first = all_reduce(a, Reduction::sum), second = all_reduce(b, Reduction::sum);
+    const auto again = all_reduce(first, Reduction::max);
+    replica.graph().results() = {(first + second + again + c).any().value()};
+  });
+  const auto resolution = resolve(graphs);
+  const auto& one = resolution.classes[0];
+  const auto input = [&](std::uint32_t node) { return one.graph.node(node).inputs[0].node; };
+  REQUIRE(one.collective.size() == 3);
+  CHECK(one.collective[0] == input(one.collective[0]) + 1);
+  CHECK(one.collective[1] == input(one.collective[1]) + 1);
+  CHECK(input(one.collective[2]) == one.collective[0]);
+  CHECK(one.collective[2] == one.collective[0] + 1);
+  CHECK(one.collective[0] < one.collective[1]);  // b needs no collective, and comes behind
+}

@@ -21,6 +21,7 @@
 #include <replicator/replicate/replica_context.hpp>
 #include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/planner.hpp>
+#include <replicator/runtime/trace.hpp>
 #include <replicator/transport/in_process.hpp>
 
 using namespace replicator;
@@ -101,7 +102,7 @@ class Programs {
       all_here(1);
       if (device == 0) in_steps -= allocations;
       all_here(2);
-      for (int step = 0; step < steps; ++step) execute(program, inputs, {1, static_cast<std::uint64_t>(step), {}});
+      for (int step = 0; step < steps; ++step) execute(program, inputs, {1, static_cast<std::uint64_t>(step), {}, watches.empty() ? nullptr : watches[static_cast<std::size_t>(device)].get()});
       all_here(3);
       if (device == 0) in_steps += allocations;
       all_here(4);
@@ -119,6 +120,12 @@ class Programs {
     return {values.begin(), values.end()};
   }
 
+  // Times the steps [0, 5).
+  void watch() {
+    for (const auto& program : programs) watches.push_back(std::make_unique<DeviceTrace>(resolution, program, TraceWindow{0, 5}));
+  }
+
+  std::vector<std::unique_ptr<DeviceTrace>> watches;  // by device, or none
   VariableStore variables;
   Resolution resolution;
   std::vector<Program> programs;
@@ -167,6 +174,25 @@ TEST_CASE("a step allocates nothing") {
       programs.run(1);
       CHECK(programs.run(20) == 0);
     }
+}
+
+TEST_CASE("a step that is timed allocates nothing, and only the steps asked for are timed") {
+  Programs programs{3, 2, training};
+  programs.watch();
+  CHECK(programs.run(8) == 0);
+  for (std::size_t device = 0; device < 2; ++device) {
+    const auto& watch = *programs.watches[device];
+    std::vector<std::uint32_t> instructions(programs.programs[device].code.size());
+    std::uint64_t last = 0;
+    watch.spans().for_each([&](const DeviceTrace::Span& span) {
+      CHECK(span.begin <= span.end);
+      last = span.step;
+      if (span.instruction != DeviceTrace::Span::whole_step) ++instructions[span.instruction];
+    });
+    CHECK(last == 4);
+    for (const auto times : instructions) CHECK(times == 5);
+    CHECK(watch.communications().size() == 5 * programs.programs[device].collectives.size());
+  }
 }
 
 TEST_CASE("a uniform update runs once per device, in place of the variable") {

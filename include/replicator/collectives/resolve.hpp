@@ -145,7 +145,7 @@ inline void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions&
     auto& one = classes[c];
     restrict_to(common, uniformities[c]);
     check_assignments(one.graph, uniformities[c]);
-    one.graph = passes::remove_dead_code(passes::merge_reduces(one.graph, uniformities[c].uniform));
+    one.graph = passes::hoist_placeholders(passes::remove_dead_code(passes::merge_reduces(one.graph, uniformities[c].uniform)));
     one.uniformity = analyse_uniformity(one.graph);
     restrict_to(common, one.uniformity);
     one.collective = placeholders_of(one.graph);

@@ -6,6 +6,7 @@
 #include <replicator/graph/passes/dead_code.hpp>
 #include <replicator/graph/passes/expand.hpp>
 #include <replicator/graph/passes/fuse.hpp>
+#include <replicator/graph/passes/hoist.hpp>
 #include <replicator/graph/passes/merge_reduces.hpp>
 
 namespace replicator {

@@ -46,7 +46,7 @@ inline void write_safetensors(const std::string& path, std::vector<NamedTensor> 
   std::string header = "{";
   for (const auto& [key, value] : metadata)
     header +=
-        (header.size() == 1 ? "\"__metadata__\":{" : ",") + detail::json_string(key) + ":" + detail::json_string(value);
+        (header.size() == 1 ? "\"__metadata__\":{" : ",") + json_string(key) + ":" + json_string(value);
   if (!metadata.empty()) header += "}";
   std::uint64_t offset = 0;
   for (const NamedTensor& tensor : tensors) {

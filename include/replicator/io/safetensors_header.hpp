@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <replicator/core/error.hpp>
+#include <replicator/core/json.hpp>
 #include <replicator/core/shape.hpp>
 #include <string>
 #include <string_view>
@@ -219,25 +220,6 @@ class SafetensorsHeaderReader {
   std::string where_;
   std::size_t at_ = 0;
 };
-
-// `text` as a JSON string with its quotes.
-inline std::string json_string(std::string_view text) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      result += "\\u00";
-      result += digits[c >> 4];
-      result += digits[c & 15];
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
-}
 
 inline std::string json_entry(const std::string& name, const TensorEntry& entry) {
   std::string shape;

@@ -16,6 +16,7 @@
 
 #include <replicator/core/device_kind.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/replicate/see_options.hpp>
 
 namespace replicator {
 
@@ -90,6 +91,7 @@ struct Deployment {
   std::int64_t bucket_bytes = 4 << 20;    // small all_reduces are merged up to this size
   std::chrono::seconds deadline{300};     // for every wait on another device; 0 waits without end
   int input_threads = 0;                  // threads that decode; 0: as many as the machine has cores
+  SeeOptions see = {};                    // what is recorded and written about the steps
   std::vector<std::string> remaining = {};  // arguments that are not the deployment's, in order, without the program's name
 
   // Takes its own flags from the command line and leaves the others in `remaining`. Throws BuildError for values that
@@ -103,6 +105,7 @@ struct Deployment {
         result.devices = {DeviceName{}};
         continue;
       }
+      if (result.see.set_switch(flag)) continue;
       std::string_view value;
       const auto equals = flag.find('=');
       const bool joined = flag.starts_with("--") && equals != std::string_view::npos;
@@ -136,7 +139,7 @@ struct Deployment {
 
   // For --help texts.
   static std::string help() {
-    return "Where it runs (none of these changes a bit of the result, save --replicas and --seed):\n"
+    return std::string{"Where it runs (none of these changes a bit of the result, save --replicas and --seed):\n"
            "  --replicas N            replicas over all hosts (1)\n"
            "  --devices LIST          devices of each process: cpu:0, cpu:0-3, cuda:0,cuda:1, cuda:0x4 (cpu:0)\n"
            "  --logical-devices N     devices over which replica.logical_device(i) spreads each replica (1)\n"
@@ -148,7 +151,8 @@ struct Deployment {
            "  --threads-per-device N  OpenMP threads of a device's kernels (1; changes bits)\n"
            "  --bucket-bytes N        small all_reduces are merged up to this size (4194304)\n"
            "  --deadline SECONDS      for every wait on another device, 0 for none (300)\n"
-           "  --input-threads N       threads that decode input (0: one per core)\n"
+           "  --input-threads N       threads that decode input (0: one per core)\n"}
+           + SeeOptions::help() +
            "Several processes: start them with mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.\n";
   }
 
@@ -158,7 +162,7 @@ struct Deployment {
                                          "--deadline",
                                          "--input-threads"})
       if (flag == known) return true;
-    return false;
+    return SeeOptions::takes(flag);
   }
   void set(std::string_view flag, std::string_view value) {
     constexpr auto any = std::numeric_limits<std::int64_t>::max();
@@ -174,7 +178,8 @@ struct Deployment {
     else if (flag == "--deadline") deadline = std::chrono::seconds{number(0)};
     else if (flag == "--input-threads") input_threads = static_cast<int>(number(0));
     else if (flag == "--schedule") schedule = value;
-    else transport = value;
+    else if (flag == "--transport") transport = value;
+    else see.set(flag, value);
   }
 };
 

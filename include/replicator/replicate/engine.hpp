@@ -13,6 +13,7 @@
 #include <replicator/graph/graph.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/input_context.hpp>
+#include <replicator/runtime/trace_ring.hpp>
 
 namespace replicator {
 
@@ -53,6 +54,8 @@ class Engine {
                           std::uint64_t number) = 0;
   // The input of a replica of this host has failed: in a job of several processes nobody may wait for this one.
   virtual void input_failed(const std::exception_ptr& error) = 0;
+  // Where the reading of input for these replicas is to be recorded; null where it is not.
+  virtual std::shared_ptr<InputTrace> input_trace(std::size_t replicas) = 0;
   // Per collective: where asked, bytes, schedule and why; then the memory of device 0.
   virtual std::string explain(const CompiledStep& step) const = 0;
 

@@ -21,6 +21,7 @@
 #include <replicator/replicate/fingerprint.hpp>
 #include <replicator/replicate/host_transport.hpp>
 #include <replicator/replicate/placement.hpp>
+#include <replicator/replicate/step_recorder.hpp>
 #include <replicator/runtime/device_threads.hpp>
 #include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/planner.hpp>
@@ -33,6 +34,7 @@ struct HostStep final : CompiledStep {
   std::vector<LoweredGraph> lowered;
   std::vector<std::unique_ptr<Handoffs>> handoffs;  // by team; null where it has one device
   std::vector<Program> programs;  // by device
+  std::vector<std::shared_ptr<DeviceTrace>> traces;  // by device; empty where nobody asks
   std::uint64_t seed = 0;
 };
 
@@ -46,7 +48,8 @@ class HostEngine final : public Engine {
         variables_{deployment_.seed, placement_.teams(), placement_.end() - placement_.begin()},
         cache_{deployment_.threads_per_device},
         threads_{local_devices()},
-        pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)} {
+        pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)},
+        recorder_{deployment_, job_} {
     cpu::self_test();
     require_devices(deployment_.devices);
     connect();
@@ -80,6 +83,7 @@ class HostEngine final : public Engine {
     const auto collectives = static_cast<std::uint32_t>(step->resolution.buckets.size()) + 1;
     on_devices([&](int device) { step->programs[static_cast<std::size_t>(device)] = plan(plan_request(*step, device)); });
     next_collective_ += collectives;
+    step->traces = recorder_.record(step->resolution, step->programs);
     return step;
   }
 
@@ -92,10 +96,12 @@ class HostEngine final : public Engine {
       auto& program = step.programs[static_cast<std::size_t>(device)];
       const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
       for (std::size_t r = 0; r < program.exchange.has_next.size(); ++r) program.exchange.has_next[r] = has_next[first + r];
-      execute(program, inputs.subspan(first, program.replica_ids.size()), {step.seed, number, deployment_.deadline});
+      execute(program, inputs.subspan(first, program.replica_ids.size()), {step.seed, number, deployment_.deadline, step.traces.empty() ? nullptr : step.traces[static_cast<std::size_t>(device)].get()});
     });
     return collect(step, has_next);
   }
+
+  std::shared_ptr<InputTrace> input_trace(std::size_t replicas) override { return recorder_.record_input(replicas); }
 
   std::string digest() override {
     answer_failure();
@@ -141,7 +147,11 @@ class HostEngine final : public Engine {
 
   ~HostEngine() override {
     communicators_.clear();
-    if (failure_ || std::uncaught_exceptions() > 0) return;
+    if (failure_ || std::uncaught_exceptions() > 0) {
+      recorder_.abandon();
+      return;
+    }
+    recorder_.finish();
     try {
       job_.leave();
     } catch (...) {  // the others have failed: their error is theirs to tell
@@ -327,6 +337,7 @@ class HostEngine final : public Engine {
   std::vector<std::unique_ptr<collectives::Communicator>> communicators_;  // by device
   DeviceThreads threads_;
   std::shared_ptr<data::WorkerPool> pool_;
+  StepRecorder recorder_;
   std::uint32_t next_collective_ = 0;
   std::exception_ptr failure_;
 };

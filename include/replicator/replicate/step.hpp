@@ -36,6 +36,7 @@ class StepDriver {
       current_[r] = std::move(*element);
     }
     compiled();
+    trace_input_ = engine_.input_trace(inputs_.size());
   }
 
   bool finished() const { return finished_; }
@@ -63,6 +64,7 @@ class StepDriver {
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
       has_next_[r] = true;
       if (input_error_) continue;
+      const auto began = trace_input_ ? trace_clock() : 0;
       try {
         auto element = inputs_[r]->next();
         has_next_[r] = element.has_value();
@@ -70,6 +72,7 @@ class StepDriver {
       } catch (...) {
         input_error_ = std::current_exception();
       }
+      if (trace_input_) trace_input_->record(engine_.first_replica() + static_cast<int>(r), done_ + 1, began, trace_clock());
     }
   }
   // The programs for the shapes of the current elements.
@@ -107,6 +110,7 @@ class StepDriver {
   std::vector<std::vector<AnyArray>> current_, next_;
   std::unique_ptr<bool[]> has_next_;
   std::unordered_map<Digest, std::unique_ptr<CompiledStep>, DigestHash> plans_;
+  std::shared_ptr<InputTrace> trace_input_;  // null: nobody asks
   std::exception_ptr input_error_;
   std::uint64_t done_ = 0;
   bool finished_ = false;

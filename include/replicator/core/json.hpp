@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes JSON text.
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace replicator {
+
+// `text` as a JSON string with its quotes.
+inline std::string json_string(std::string_view text) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      result += "\\u00";
+      result += digits[c >> 4];
+      result += digits[c & 15];
+    } else {
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+// Commas and brackets are the writer's concern, that keys and values alternate is the caller's:
+//   json.object([&] { json.member("name", "conv1"); json.key("shape").array([&] { json.value(3); }); });
+class JsonWriter {
+ public:
+  template <class Body>
+  void object(Body&& body) {
+    group('{', '}', body);
+  }
+  template <class Body>
+  void array(Body&& body) {
+    group('[', ']', body);
+  }
+  JsonWriter& key(std::string_view name) {
+    separate();
+    text_ += json_string(name) + ":";
+    comma_ = false;
+    return *this;
+  }
+  void value(std::string_view text) { raw(json_string(text)); }
+  void value(const char* text) { value(std::string_view{text}); }
+  void value(bool truth) { raw(truth ? "true" : "false"); }
+  void value(std::integral auto number) { raw(std::to_string(number)); }
+  // JSON has no infinities: they become null.
+  void value(double number) {
+    if (!std::isfinite(number)) return raw("null");
+    char text[32];
+    std::snprintf(text, sizeof text, "%.10g", number);
+    raw(text);
+  }
+  template <class T>
+  void member(std::string_view name, const T& what) {
+    key(name).value(what);
+  }
+  template <class Range>
+  void values(std::string_view name, const Range& range) {
+    key(name).array([&] {
+      for (const auto& each : range) value(each);
+    });
+  }
+  // What is JSON already.
+  void raw(std::string_view json) {
+    separate();
+    text_ += json;
+    comma_ = true;
+  }
+  // Makes long texts readable: the next value begins a line.
+  void new_line() {
+    if (std::exchange(comma_, false)) text_ += ',';
+    text_ += '\n';
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  template <class Body>
+  void group(char open, char close, Body& body) {
+    separate();
+    text_ += open;
+    comma_ = false;
+    body();
+    text_ += close;
+    comma_ = true;
+  }
+  void separate() {
+    if (comma_) text_ += ',';
+  }
+
+  std::string text_;
+  bool comma_ = false;
+};
+
+}  // namespace replicator

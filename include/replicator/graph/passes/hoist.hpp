@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <replicator/graph/rewrite.hpp>
+
+namespace replicator::passes {
+
+// Every placeholder follows the node that makes its input: a collective starts while the rest of the backward pass runs,
+// though a step function asks for it only when all gradients are there. All else keeps its order.
+inline Graph hoist_placeholders(const Graph& graph) {
+  const auto users = users_of(graph);
+  Rewriter rewriter{graph};
+  const auto hoisted = [&](std::uint32_t node) { return graph.node(node).get<Placeholder>() && rewriter.done(node); };
+  const auto copy = [&](std::uint32_t node, const auto& again) -> void {
+    rewriter.copy(node);
+    for (const auto user : users[node])
+      if (graph.node(user).get<Placeholder>() && !hoisted(user)) again(user, again);
+  };
+  for (std::uint32_t i = 0; i < graph.nodes().size(); ++i)
+    if (!hoisted(i)) copy(i, copy);
+  return std::move(rewriter).finish();
+}
+
+}  // namespace replicator::passes

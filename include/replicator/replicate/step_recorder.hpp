@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process records about its steps, and what all of them write together when they part.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/io/file.hpp>
+#include <replicator/replicate/deployment.hpp>
+#include <replicator/runtime/trace_json.hpp>
+#include <replicator/transport/clock_offset.hpp>
+#include <replicator/transport/job.hpp>
+
+namespace replicator {
+
+class StepRecorder {
+ public:
+  // Collective. Compares the clocks of the processes where that is needed.
+  StepRecorder(const Deployment& deployment, transport::Job& job) : options_{deployment.see}, job_{job} {
+    trace_.process = job.rank();
+    trace_.name = job.describe(job.rank());
+    for (const auto& device : deployment.devices) trace_.devices.push_back(device.text());
+    if (options_.trace.empty()) return;
+    const auto offset = transport::measure_clock_offset(job_);
+    trace_.clock = {trace_clock(), offset.offset, 0, 0, offset.uncertainty};
+  }
+
+  // A step was compiled: the traces of its devices, empty where none are asked for.
+  std::vector<std::shared_ptr<DeviceTrace>> record(const Resolution& resolution, std::span<const Program> programs) {
+    std::vector<std::shared_ptr<DeviceTrace>> traces;
+    if (!options_.times()) return traces;
+    for (const auto& program : programs) traces.push_back(std::make_shared<DeviceTrace>(resolution, program, options_.trace_steps));
+    if (!options_.trace.empty()) trace_.steps.push_back(traces);
+    return traces;
+  }
+  // For the inputs of so many replicas; null where nothing is recorded.
+  std::shared_ptr<InputTrace> record_input(std::size_t replicas) {
+    if (options_.trace.empty()) return nullptr;
+    return trace_.inputs.emplace_back(std::make_shared<InputTrace>(replicas, options_.trace_steps));
+  }
+
+  // Collective: process 0 writes what all have recorded. Where they cannot be gathered, every process writes its own.
+  void finish() {
+    if (options_.trace.empty()) return;
+    try {
+      measure_drift();
+      auto mine = trace_events(trace_);
+      if (job_.size() == 1) return write(options_.trace, trace_file({std::move(mine)}, {0}));
+      write_gathered(mine);
+    } catch (const std::exception& error) {
+      write_own(error.what());
+    }
+  }
+  // The job has failed: this process's part is written alone.
+  void abandon() {
+    if (!options_.trace.empty()) write_own("the job has failed");
+  }
+
+ private:
+  void measure_drift() {
+    const auto offset = transport::measure_clock_offset(job_);
+    trace_.clock.last_time = trace_clock();
+    trace_.clock.last_offset = offset.offset;
+    trace_.clock.uncertainty = std::max(trace_.clock.uncertainty, offset.uncertainty);
+  }
+  // The uncertainty of the clock travels in front of the events.
+  void write_gathered(const std::string& mine) {
+    std::vector<std::byte> bytes(sizeof(std::int64_t) + mine.size());
+    std::memcpy(bytes.data(), &trace_.clock.uncertainty, sizeof(std::int64_t));
+    std::memcpy(bytes.data() + sizeof(std::int64_t), mine.data(), mine.size());
+    const auto all = job_.exchange(bytes, "the gathering of traces");
+    if (job_.rank() != 0) return;
+    std::vector<std::string> events;
+    std::vector<std::int64_t> uncertainties;
+    for (const auto& each : all) {
+      std::memcpy(&uncertainties.emplace_back(), each.data(), sizeof(std::int64_t));
+      events.emplace_back(reinterpret_cast<const char*>(each.data()) + sizeof(std::int64_t), each.size() - sizeof(std::int64_t));
+    }
+    write(options_.trace, trace_file(events, uncertainties));
+  }
+  void write_own(const std::string& why) noexcept {
+    const auto path = job_.size() == 1 ? options_.trace : options_.trace + ".process" + std::to_string(job_.rank());
+    try {
+      write(path, trace_file({trace_events(trace_)}, {trace_.clock.uncertainty}));
+      if (job_.size() > 1) say("the traces of the processes were not gathered (" + why + "): that of this one is in " + path);
+    } catch (const std::exception& error) {
+      say(std::string{"the trace was not written: "} + error.what());
+    }
+  }
+  static void write(const std::string& path, const std::string& text) {
+    io::FileReplacement file{path};
+    file.write(std::as_bytes(std::span{text}));
+    file.commit();
+  }
+  // It is called from destructors: there is nobody else to tell.
+  static void say(const std::string& sentence) { std::fprintf(stderr, "replicator: %s\n", sentence.c_str()); }
+
+  SeeOptions options_;
+  transport::Job& job_;
+  ProcessTrace trace_;
+};
+
+}  // namespace replicator
