@@ -15,12 +15,9 @@
 #include <replicator/replicate/replicator.hpp>
 
 #include "pretend_device.hpp"
-#include "random_program.hpp"
+#include "run_random.hpp"
 
 using namespace replicator;
-using replicator::test::RandomInstruction;
-using replicator::test::RandomProgram;
-using replicator::test::RandomTrace;
 
 namespace {
 
@@ -36,40 +33,9 @@ Deployment deployment(DeviceKind kind, int replicas, int devices) {
   return result;
 }
 
-template <class Results>
-void append_bytes(std::string& to, const Results& results) {
-  const auto one = [&](const auto& values) {
-    for (int replica = 0; replica < values.replicas(); ++replica) {
-      const auto bytes = values[replica].any().bytes();
-      to.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    }
-  };
-  std::apply([&](const auto&... result) { (one(result), ...); }, results);
-}
-
-std::string random_outcome(const RandomProgram& program, const Deployment& where) {
-  Replicator repl{where};
-  const auto input_fn = [](const InputContext& ctx) {
-    return data::from_generator([ctx](std::int64_t position) {
-      PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
-      Array<float> big{{2 * ctx.replicas(), RandomTrace::width}}, small{{2, RandomTrace::width}};
-      for (auto* array : {&big, &small})
-        for (auto& value : *array) value = 2 * random.uniform() - 1;
-      return std::tuple{big, small};
-    });
-  };
-  auto train = repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<float> x, Tensor<float> y) { return RandomTrace{replica, x, y}.run(program); });
-  std::string outcome;
-  for (const auto& results : train.steps(3)) append_bytes(outcome, results);
-  return outcome + repl.digest();
-}
-
-RandomProgram draw_program() {
-  RandomProgram program(*rc::gen::inRange<std::size_t>(1, 16));
-  for (auto& i : program)
-    i = {*rc::gen::inRange(0u, replicator::test::random_instructions), *rc::gen::inRange(0u, 4u), *rc::gen::inRange(0u, 16u), *rc::gen::inRange(0u, 16u),
-         *rc::gen::inRange(0u, 16u)};
-  return program;
+std::string random_outcome(const test::RandomProgram& program, const Deployment& where) {
+  const auto outcome = test::run(program, where);
+  return outcome.outputs + outcome.digest;
 }
 
 std::string regression_digest(const Deployment& where) {
@@ -123,10 +89,12 @@ TEST_CASE("several logical devices share one GPU with the same bits") {
 TEST_CASE("random programs give the same bits on devices with memory of their own") {
   const Devices devices;
   const bool same = rc::check([] {
-    const auto program = draw_program();
-    const int replicas = *rc::gen::inRange(1, 6), count = *rc::gen::inRange(1, replicas + 1);
-    RC_LOG() << replicas << " replicas on " << count << " devices: " << text_of(program) << '\n';
-    RC_ASSERT(random_outcome(program, deployment(DeviceKind::cpu, replicas, 1)) == random_outcome(program, deployment(DeviceKind::cuda, replicas, count)));
+    const auto program = test::draw_program();
+    const int replicas = *rc::gen::inRange(1, 6), teams = *rc::gen::inRange(1, replicas + 1), logical = *rc::gen::inRange(1, teams > 4 ? 2 : teams > 2 ? 3 : 4);
+    auto where = deployment(DeviceKind::cuda, replicas, teams * logical);
+    where.logical_devices = logical;
+    RC_LOG() << replicas << " replicas of " << logical << " logical devices on " << teams * logical << " devices: " << text_of(program) << '\n';
+    RC_ASSERT(random_outcome(program, deployment(DeviceKind::cpu, replicas, 1)) == random_outcome(program, where));
   });
   CHECK(same);
 }

@@ -3,11 +3,21 @@
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <replicator/data/generator.hpp>
+#include <replicator/graph/optimise.hpp>
 #include <replicator/models/resnet.hpp>
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/loss.hpp>
@@ -62,6 +72,65 @@ auto rows(const InputContext& ctx) {
   });
 }
 
+// The identity, that takes its time, notes who ran it, and may fail.
+struct Watched {
+  static constexpr std::string_view name = "watched";
+  std::int64_t milliseconds = 0;
+  std::int64_t failing_step = -1;
+  std::int64_t slow_step = -1;  // -1: every one
+  std::int64_t mark = 0;
+
+  template <class V>
+  void describe(V& v) const {
+    v("milliseconds", milliseconds);
+    v("failing_step", failing_step);
+    v("slow_step", slow_step);
+    v("mark", mark);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+};
+
+struct Watch {
+  std::mutex mutex;
+  std::set<std::pair<std::int64_t, std::thread::id>> threads;  // who ran which mark
+  int inside = 0, most = 0;
+};
+Watch watch;
+
+class WatchedKernel final : public Executable {
+ public:
+  WatchedKernel(const Watched& op, std::size_t bytes) : op_{op}, bytes_{bytes} {
+    input_layouts.resize(1);
+    output_layouts.resize(1);
+  }
+  void run(const Launch& launch) const override {
+    const auto step = static_cast<std::int64_t>(launch.context.step);
+    if (step == op_.failing_step) throw DeviceError{"the kernel broke"};
+    {
+      const std::lock_guard lock{watch.mutex};
+      watch.threads.emplace(op_.mark, std::this_thread::get_id());
+      watch.most = std::max(watch.most, ++watch.inside);
+    }
+    if (op_.slow_step < 0 || step == op_.slow_step) std::this_thread::sleep_for(std::chrono::milliseconds{op_.milliseconds});
+    std::memcpy(launch.outputs[0], launch.inputs[0], bytes_);
+    const std::lock_guard lock{watch.mutex};
+    --watch.inside;
+  }
+
+ private:
+  Watched op_;
+  std::size_t bytes_;
+};
+const Kernel watched_kernel{"watched", [](const KernelRequest& request) -> std::unique_ptr<Executable> {
+                              return std::make_unique<WatchedKernel>(*request.operation.get<Watched>(),
+                                                                     request.outputs[0].bytes());
+                            }};
+const bool registered = register_kernel<Watched>(DeviceKind::cpu, KernelTier::user, &watched_kernel);
+
+Tensor<float> watched(Watched op, Tensor<float> x, std::source_location where = std::source_location::current()) {
+  return Tensor<float>{compute(x.graph(), op, {x}, where)};
+}
+
 }  // namespace
 
 TEST_CASE("any program, placed anyhow over the logical devices of a replica, has the bits of one that is not placed") {
@@ -94,7 +163,7 @@ TEST_CASE("every collective works between any device of the replicas, and values
   }
 }
 
-TEST_CASE("a model of two halves trains like one, and each device does its half only") {
+TEST_CASE("a model of two halves trains like one") {
   const auto train = [](const Deployment& where) {
     Replicator repl{where};
     auto step = repl.replicate(rows, two_layers);
@@ -103,6 +172,86 @@ TEST_CASE("a model of two halves trains like one, and each device does its half 
   };
   const auto alone = train(spread(4, 1, 1));
   for (const int devices : {1, 2, 4, 8}) CHECK(train(spread(4, devices, 2)) == alone);
+}
+
+TEST_CASE("each half has a thread of its own, and the two work at the same time on different replicas") {
+  watch.threads.clear();
+  watch.most = 0;
+  Replicator repl{spread(4, 2, 2)};
+  auto step = repl.replicate(rows, [](ReplicaContext& replica, Tensor<float> x) {
+    for (int device = 0; device < 2; ++device) {
+      const auto here = replica.logical_device(device);
+      x = watched({.milliseconds = 20, .mark = device}, x);
+    }
+    return mean(x);
+  });
+  step.step();
+  REQUIRE(watch.threads.size() == 2);
+  CHECK(watch.threads.begin()->second != std::next(watch.threads.begin())->second);
+  CHECK(watch.most == 2);
+}
+
+TEST_CASE("a step that fails on one device changes no variable on any") {
+  for (const int devices : {2, 4}) {
+    Replicator repl{spread(2, devices, 2)};
+    auto step = repl.replicate(rows, [](ReplicaContext& replica, Tensor<float> x) {
+      for (int device = 0; device < 2; ++device) {
+        const auto here = replica.logical_device(device);
+        auto w = replica.variable<float>("w" + std::to_string(device), {}, Initializer::zeros());
+        w.assign(w.read() + 1.0f);
+      }
+      const auto here = replica.logical_device(1);
+      return mean(watched({.failing_step = 2}, x));
+    });
+    step.step(), step.step();
+    CHECK_THAT(error_of([&] { step.step(); }), Contains("the kernel broke"));
+    for (const char* name : {"w0", "w1"})
+      for (int copy = 0; copy < devices / 2; ++copy) CHECK(repl.value(name, copy).as<float>()[0] == 2);
+    CHECK_THAT(error_of([&] { step.step(); }), Contains("the kernel broke"));
+  }
+}
+
+TEST_CASE("a device that keeps another of its replica waiting beyond the deadline is named") {
+  auto where = spread(1, 2, 2);
+  where.deadline = std::chrono::seconds{1};
+  Replicator repl{where};
+  auto step = repl.replicate(rows, [](ReplicaContext& replica, Tensor<float> x) {
+    const auto here = replica.logical_device(1);
+    const auto slow = watched({.milliseconds = 1500, .slow_step = 1}, x);
+    const auto there = replica.logical_device(0);
+    return mean(slow);
+  });
+  step.step();
+  const auto error = error_of([&] { step.step(); });
+  CHECK_THAT(error, Contains("a device of the replicas 0 to 0 waited until the deadline for watched at test_logical_devices.cpp:"));
+  CHECK_THAT(error, Contains("which their device 1 gives. It is stopped or slow: look there, or allow more time with --deadline"));
+}
+
+TEST_CASE("what is built outside of any scope is where its first input is, a gradient where its node is, a variable stays where it was declared") {
+  Graph graph{0, 1, 3};
+  ReplicaContext replica{graph};
+  const Tensor<float> x{graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4}}}, {}, {}}))};
+  const auto place = [&](Tensor<float> value) { return graph.node(value.any().value()).device; };
+  const auto make = [&] {
+    const auto here = replica.logical_device(2);
+    return replica.variable<float>("w", {4}, Initializer::ones());
+  };
+  const auto w = make();
+  CHECK(place(x * 2.0f) == 0);
+  CHECK(place(w.read()) == 2);
+  CHECK(place(x * w.read()) == 2);
+  const auto inner = [&] {
+    const auto here = replica.logical_device(1);
+    return w.read() * x;
+  }();
+  CHECK(place(inner) == 1);
+  const auto loss = sum(inner * inner);
+  CHECK(place(loss) == 1);
+  const auto g = gradient(loss, w.read());
+  CHECK(place(g) == 1);
+  w.assign(w.read() - g);
+  CHECK(graph.nodes().back().device == 2);
+  for (const auto& node : simplify(graph).nodes()) CHECK(node.device >= 0);
 }
 
 TEST_CASE("ResNet-18, its first half on one device and its second on another, has the digest of the one that is not spread") {
