@@ -7,6 +7,7 @@
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/cifar.hpp>
+#include <replicator/data/deal.hpp>
 #include <replicator/data/example.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/idx.hpp>

@@ -41,4 +41,32 @@ class InputContext {
   std::shared_ptr<data::WorkerPool> pool_;
 };
 
+// What an input function knows that is called once for a host, and whose elements are dealt to the host's replicas in turn: for
+// sources that cannot be split. Element i of the host goes to replica first_replica() + i % local_replicas(); the elements behind the
+// last whole round of a finite source are not used.
+// The bits then depend on which replicas share a host, for those share a reader: they are the same on any devices of the same hosts,
+// and over other numbers of hosts only where the function gives each replica the same elements whoever its neighbours are.
+class HostContext {
+ public:
+  HostContext(int process, int processes, int first_replica, int end_replica, const InputContext& first)
+      : process_{process}, processes_{processes}, first_replica_{first_replica}, end_replica_{end_replica}, first_{first} {}
+
+  int process() const { return process_; }
+  int processes() const { return processes_; }
+  int first_replica() const { return first_replica_; }
+  int local_replicas() const { return end_replica_ - first_replica_; }
+  int replicas() const { return first_.replicas(); }  // of all hosts
+  std::uint64_t seed() const { return first_.seed(); }
+  const std::shared_ptr<data::WorkerPool>& pool() const { return first_.pool(); }
+  // One replica's part of a batch over all replicas: what an element to be dealt holds. Throws BuildError as InputContext does.
+  std::int64_t replica_batch(std::int64_t global_batch) const { return first_.replica_batch(global_batch); }
+
+ private:
+  int process_;
+  int processes_;
+  int first_replica_;
+  int end_replica_;
+  InputContext first_;
+};
+
 }  // namespace replicator

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/data/deal.hpp>
 #include <replicator/replicate/step.hpp>
 
 namespace replicator {
@@ -28,16 +29,22 @@ class Replicator {
   InputContext input_context(int replica) const { return engine_->input_context(replica); }
 
   // Calls input_fn(const InputContext&) for each of this host's replicas: it returns an input range of Array<T> or of tuples of
-  // them. Traces step_fn(ReplicaContext&, Tensor<T>...) once for each, one tensor per component of an element, resolves and plans.
+  // them. An input_fn(const HostContext&) is called once, and its elements are dealt to this host's replicas in turn. Traces step_fn(ReplicaContext&, Tensor<T>...) once for each, one tensor per component of an element, resolves and plans.
   // step_fn returns a tensor, a tuple of tensors, or nothing. Steps of one Replicator share its variables.
   // Throws BuildError for every mistake that graphs, shapes and options show; nothing has moved then.
   template <class InputFn, class StepFn>
   auto replicate(InputFn input_fn, StepFn step_fn) {
-    static_assert(std::is_invocable_v<InputFn&, const InputContext&>, "replicator: input_fn must be callable with (const rp::InputContext&)");
-    if constexpr (std::is_invocable_v<InputFn&, const InputContext&>) {
+    constexpr bool per_replica = std::is_invocable_v<InputFn&, const InputContext&>;
+    constexpr bool per_host = !per_replica && std::is_invocable_v<InputFn&, const HostContext&>;
+    static_assert(per_replica || per_host, "replicator: input_fn must be callable with (const rp::InputContext&), or with (const rp::HostContext&)");
+    if constexpr (per_replica) {
       using Range = std::remove_cvref_t<std::invoke_result_t<InputFn&, const InputContext&>>;
       data::require_input<Range>();
       if constexpr (data::Input<Range>) return replicate_range<Range>(input_fn, std::move(step_fn));
+    } else if constexpr (per_host) {
+      using Range = std::remove_cvref_t<std::invoke_result_t<InputFn&, const HostContext&>>;
+      data::require_input<Range>();
+      if constexpr (data::Input<Range>) return replicate_dealt(input_fn, std::move(step_fn));
     }
   }
 
@@ -52,6 +59,13 @@ class Replicator {
   void set(const std::string& name, const AnyArray& value) { engine_->set(name, value); }
 
  private:
+  template <class InputFn, class StepFn>
+  auto replicate_dealt(InputFn& input_fn, StepFn step_fn) {
+    const int first = engine_->first_replica(), end = engine_->end_replica();
+    auto hands = data::deal(input_fn(HostContext{process(), processes(), first, end, engine_->input_context(first)}), end - first);
+    const auto hand_of = [&](const InputContext& context) { return std::move(hands[static_cast<std::size_t>(context.replica() - first)]); };
+    return replicate_range<typename decltype(hands)::value_type>(hand_of, std::move(step_fn));
+  }
   template <class Range, class InputFn, class StepFn>
   auto replicate_range(InputFn& input_fn, StepFn step_fn) {
     using Types = detail::InputTypes<data::InputValue<Range>>;
