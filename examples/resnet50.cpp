@@ -172,35 +172,6 @@ double validate(rp::Replicator& repl, const Options& o, const rp::data::ImageFol
   return right / all;
 }
 
-// --- weights -------------------------------------------------------------------------------------------------------
-
-// The network's own variables; those of the optimizer have a slash in their names.
-std::vector<std::string> weight_names(const rp::Replicator& repl) {
-  std::vector<std::string> names;
-  for (const auto& name : repl.variables())
-    if (name.find('/') == std::string::npos) names.push_back(name);
-  return names;
-}
-
-void load(rp::Replicator& repl, const std::string& path) {
-  const auto file = rp::io::read_safetensors(path);
-  for (const auto& name : weight_names(repl)) {
-    const auto found = file.tensors.find(name);
-    if (found == file.tensors.end())
-      throw rp::DataError{path + ": it has no tensor \"" + name +
-                          "\", which the network needs: was it saved by another --depth?"};
-    repl.set(name, found->second);
-  }
-}
-
-// The running statistics of batch norm are those of replica 0.
-void save(const rp::Replicator& repl, const std::string& path) {
-  std::vector<rp::io::NamedTensor> tensors;
-  for (const auto& name : weight_names(repl))
-    tensors.push_back({name, repl.value(name).type(), repl.value(name).data()});
-  rp::io::write_safetensors(path, std::move(tensors));
-}
-
 // --- progress ------------------------------------------------------------------------------------------------------
 
 // One line that is written over on a terminal; else about twenty plain lines.
@@ -263,7 +234,7 @@ void train(rp::Deployment deployment, const Options& o) {
               << repl.replicas() << " replicas of " << replica_batch << " pictures" << std::endl;
 
   auto step = repl.replicate(train_input(o, pictures), train_step(o, classes));
-  if (!o.load.empty()) load(repl, o.load);
+  if (!o.load.empty()) rp::load_weights(repl, o.load);
   if (o.explain && speaks) std::cout << step.explain();
   Progress progress{o.steps, o.global_batch, speaks};
   std::int64_t done = 0;
@@ -272,7 +243,7 @@ void train(rp::Deployment deployment, const Options& o) {
     const bool due = done == o.steps || (o.validate_every > 0 && done % o.validate_every == 0);
     if (due && unseen) progress.validation(done, [&] { return validate(repl, o, *unseen); });
   }
-  if (!o.save.empty() && speaks) save(repl, o.save);
+  if (!o.save.empty() && speaks) rp::save_weights(repl, o.save);
   const auto digest = repl.digest();
   if (speaks) std::cout << "weights sha256: " << digest << std::endl;
 }

@@ -21,11 +21,13 @@
 #include <replicator/data/tfrecord.hpp>
 #include <replicator/data/transform.hpp>
 #include <replicator/graph/gradients.hpp>
+#include <replicator/io/dlpack.hpp>
 #include <replicator/io/safetensors.hpp>
 #include <replicator/models/resnet.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/ops/ops.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/replicate/weights.hpp>
 
 // The optional parts that this build has: their folders are on the include path only then. Kernels, transports and the
 // engine are compiled here, unless an object of the program holds them already (the CMake target replicator::compiled).

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The variables of a Replicator from and to safetensors files.
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/io/safetensors.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+namespace replicator {
+
+struct LoadOptions {
+  bool strict = true;  // false: variables that the file lacks keep their values, tensors without a variable are passed over
+};
+
+namespace detail {
+
+// The network's own variables; those of optimizers have a slash in their names.
+inline std::vector<std::string> weight_names(const Replicator& repl) {
+  std::vector<std::string> names;
+  for (auto& name : repl.variables())
+    if (name.find('/') == std::string::npos) names.push_back(std::move(name));
+  return names;
+}
+
+// "3 missing: a, b, c"; of many the first six.
+inline void add_names(std::string& text, const std::vector<std::string>& names, const char* what) {
+  if (names.empty()) return;
+  text += (text.empty() ? "" : "; ") + std::to_string(names.size()) + " " + what + ": ";
+  for (std::size_t i = 0; i < names.size() && i < 6; ++i) text += (i ? ", " : "") + names[i];
+  if (names.size() > 6) text += " and " + std::to_string(names.size() - 6) + " more";
+}
+
+}  // namespace detail
+
+// Sets every variable, on all replicas, to the tensor of its name in a safetensors file, as PyTorch and torchvision save a
+// state_dict (rp::models have torchvision's names and layouts: convolutions are [out, in, height, width]). Variables of optimizers,
+// whose names have a slash, are left alone, and so is a *.num_batches_tracked that the file lacks: PyTorch before 0.4.1 saved none.
+// Called after replicate(), which declares the variables; in a job of several processes by each with the same file.
+// Throws DataError, before anything is set, for a file that cannot be read, and one that lists all names that are missing,
+// unexpected, or of another type.
+inline void load_weights(Replicator& repl, const std::string& path, const LoadOptions& options = {}) {
+  const auto file = io::read_safetensors(path);
+  std::vector<std::string> missing, unexpected, others;
+  std::vector<std::pair<const std::string*, const AnyArray*>> fitting;
+  const auto names = detail::weight_names(repl);
+  for (const auto& name : names) {
+    const auto found = file.tensors.find(name);
+    if (found == file.tensors.end()) {
+      if (options.strict && !name.ends_with("num_batches_tracked")) missing.push_back(name);
+    } else if (const auto& type = repl.declaration(name).type; found->second.type() != type) {
+      others.push_back(name + " (" + found->second.type().text() + " in the file, " + type.text() + " here)");
+    } else {
+      fitting.emplace_back(&name, &found->second);
+    }
+  }
+  const std::set<std::string_view> known{names.begin(), names.end()};
+  for (const auto& [name, tensor] : file.tensors)
+    if (options.strict && !known.contains(name)) unexpected.push_back(name);
+  std::string found;
+  detail::add_names(found, missing, "missing");
+  detail::add_names(found, unexpected, "unexpected");
+  detail::add_names(found, others, "of another type");
+  if (!found.empty())
+    throw DataError{path + " does not hold the weights of this network: " + found +
+                    ". Was it saved by another depth, number of classes or model? Parts of a file are loaded with {.strict = false}"};
+  for (const auto& [name, tensor] : fitting) repl.set(*name, *tensor);
+}
+
+// Writes the same variables; of replica-local ones (the running statistics of batch norm) those of this host's first replica.
+// One process of a job is enough: replica 0 is that of process 0. Throws DataError when the file cannot be written.
+inline void save_weights(const Replicator& repl, const std::string& path) {
+  std::vector<io::NamedTensor> tensors;
+  for (const auto& name : detail::weight_names(repl)) {
+    const AnyArray& value = repl.value(name);
+    tensors.push_back({name, value.type(), value.data()});
+  }
+  io::write_safetensors(path, std::move(tensors), {{"format", "pt"}});
+}
+
+}  // namespace replicator

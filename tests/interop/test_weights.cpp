@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights from and to safetensors files.
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <replicator/replicator.hpp>
+
+#include "../input/temporary_folder.hpp"
+#include "../replicate/deployments.hpp"
+
+using namespace replicator;
+using Catch::Contains;
+using test::error_of;
+using test::on_devices;
+
+namespace {
+
+// One layer with momentum and a replica-local counter.
+auto small_network(Replicator& repl, std::int64_t features = 2) {
+  return repl.replicate([](const InputContext& ctx) { return std::vector<Array<float>>(9, Array<float>{{2, 3}, {1, 2, 3, 4, 5, 6.0f * static_cast<float>(ctx.replica())}}); },
+                        [features](ReplicaContext& replica, Tensor<float> x) {
+                          const auto y = nn::linear(replica, x, "fc", {.features = features});
+                          auto seen = replica.variable<std::int64_t>("bn.num_batches_tracked", {}, Initializer::zeros(), {VariableKind::replica_local});
+                          seen.assign(seen.read() + full<std::int64_t>(replica, {}, 1));
+                          const auto loss = mean(y * y);
+                          nn::sgd({.learning_rate = 0.01, .momentum = 0.9}).minimize(replica, loss);
+                          return loss;
+                        });
+}
+
+std::map<std::string, AnyArray> tensors() {
+  return {{"fc.weight", Array<float>{{2, 3}, {1, 2, 3, 4, 5, 6}}.any()}, {"fc.bias", Array<float>{{2}, {7, 8}}.any()}};
+}
+
+}  // namespace
+
+TEST_CASE("saved weights are those that are loaded, without the optimizer's variables") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/w.safetensors";
+  Replicator repl{on_devices(2, 2)};
+  auto step = small_network(repl);
+  for (auto it : step.steps(3)) (void)it;
+  save_weights(repl, path);
+  const auto file = io::read_safetensors(path);
+  CHECK(file.tensors.size() == 3);
+  CHECK(file.tensors.at("bn.num_batches_tracked").as<std::int64_t>()[0] == 3);
+  CHECK(repl.variables().size() > 3);
+
+  Replicator other{on_devices(3, 1, 99)};
+  auto fresh = small_network(other);
+  CHECK(other.value("fc.weight").as<float>()[0] != repl.value("fc.weight").as<float>()[0]);
+  load_weights(other, path);
+  for (const auto& [name, tensor] : file.tensors)
+    for (int replica = 0; replica < (name == "bn.num_batches_tracked" ? 3 : 1); ++replica) {
+      const auto bytes = other.value(name, replica).bytes();
+      CHECK(std::equal(bytes.begin(), bytes.end(), tensor.bytes().begin(), tensor.bytes().end()));
+    }
+}
+
+TEST_CASE("a file without counters of batches loads, as those of old versions of PyTorch") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/w";
+  io::write_safetensors(path, tensors());
+  Replicator repl{on_devices(1, 1)};
+  auto step = small_network(repl);
+  load_weights(repl, path);
+  CHECK(repl.value("fc.weight").as<float>()[5] == 6);
+  CHECK(repl.value("fc.bias").as<float>()[1] == 8);
+}
+
+TEST_CASE("a file that does not fit is refused with all names, and nothing is set") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/w";
+  Replicator repl{on_devices(1, 1)};
+  auto step = small_network(repl, 4);
+  auto wrong = tensors();
+  wrong.erase("fc.bias");
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) wrong.emplace(name, Array<float>{Shape{}}.any());
+  io::write_safetensors(path, wrong);
+  const auto before = repl.digest();
+  const std::string expected = path +
+                               " does not hold the weights of this network: 1 missing: fc.bias; 8 unexpected: a, b, c, d, e, f and 2 more; "
+                               "1 of another type: fc.weight (float32[2, 3] in the file, float32[4, 3] here). Was it saved by another depth, number of "
+                               "classes or model? Parts of a file are loaded with {.strict = false}";
+  CHECK(error_of([&] { load_weights(repl, path); }) == expected);
+  CHECK_THROWS_WITH(load_weights(repl, path, {.strict = false}), Contains("network: 1 of another type: fc.weight"));
+  CHECK(repl.digest() == before);
+  wrong.erase("fc.weight");
+  wrong.emplace("fc.bias", Array<float>{{4}, {1, 2, 3, 4}}.any());
+  io::write_safetensors(path, wrong);
+  load_weights(repl, path, {.strict = false});
+  CHECK(repl.value("fc.bias").as<float>()[3] == 4);
+}
