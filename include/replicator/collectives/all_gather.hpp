@@ -14,16 +14,21 @@
 
 namespace replicator::collectives {
 
-// Channel k reads the k-th rank behind the reader.
-inline Schedule all_gather(const ReplicaBlocks& blocks) {
+// Inside each group. Channel k reads the k-th rank behind the reader.
+inline Schedule all_gather(const ReplicaBlocks& blocks, const Groups& in = {}) {
   const int ranks = blocks.ranks();
-  Schedule schedule = detail::empty_schedule("all_gather", Kind::all_gather, blocks, 1, ranks);
+  Schedule schedule = detail::empty_schedule("all_gather", Kind::all_gather, blocks, 1, ranks, in);
+  const Groups& groups = schedule.groups;
   for (int rank = 0; rank < ranks; ++rank) {
     for (int distance = 0; distance < ranks; ++distance) {
       const int source = (rank + distance) % ranks;
       for (int replica = blocks.begin(source); replica < blocks.end(source); ++replica) {
+        const int group = groups.group_of(replica);
+        const TreeNode here = places_on(blocks, groups, group, rank);
+        if (here.begin == here.end) continue;
+        const int block = index_on(blocks, groups, group, rank) * groups.size(group) + groups.position(replica);
         const Operand from{Buffer::input, source, replica - blocks.begin(source), 0, 1};
-        const Operand to{Buffer::output, rank, 0, replica, 1};
+        const Operand to{Buffer::output, rank, 0, block, 1};
         detail::append(schedule, rank, distance, {Action::copy, to, from, {}, -1, {}, false}, {});
       }
     }

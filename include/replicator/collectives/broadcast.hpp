@@ -13,38 +13,49 @@
 
 #include <cstddef>
 #include <replicator/collectives/build.hpp>
+#include <string>
 #include <vector>
 
 namespace replicator::collectives {
 
-// `root` is a replica, `flat` as said above. Channel c belongs to chunk c; the root's own copy is in channel 0.
-inline Schedule broadcast(const ReplicaBlocks& blocks, int root, bool flat = false) {
-  if (root < 0 || root >= blocks.replicas())
-    throw BuildError{"broadcast from replica " + std::to_string(root) + ": there are only the replicas 0 to " +
-                     std::to_string(blocks.replicas() - 1)};
-  const int ranks = blocks.ranks();
-  const int chunks = flat ? 1 : ranks;
-  Schedule schedule =
-      detail::empty_schedule(flat ? "flat_broadcast" : "broadcast", Kind::broadcast, blocks, chunks, chunks);
+namespace detail {
+
+// From the root of one group to its ranks: chunk c by way of the c-th of them, unless `flat`.
+inline void append_group_broadcast(Schedule& schedule, int group, const std::vector<int>& ranks, bool flat) {
+  const ReplicaBlocks& blocks = schedule.blocks;
+  const int root = schedule.groups.members(group)[static_cast<std::size_t>(schedule.root)];
+  const int source = blocks.rank_of(root), first_channel = group * schedule.chunks;
+  const Operand input{Buffer::input, source, root - blocks.begin(source), 0, schedule.chunks};
+  const auto output = [&](int rank, int chunk, int count) {
+    return Operand{Buffer::output, rank, 0, index_on(blocks, schedule.groups, group, rank) * schedule.chunks + chunk, count};
+  };
+  append(schedule, source, first_channel, {Action::copy, output(source, 0, schedule.chunks), input, {}, -1, {}, false}, {});
+  for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+    const int relay = flat ? source : ranks[static_cast<std::size_t>(chunk) % ranks.size()];
+    Placed from{{Buffer::input, source, input.index, chunk, 1}, false, {}};
+    const Operand root_chunk = from.where;
+    if (relay != source)
+      from = append(schedule, relay, first_channel + chunk, {Action::copy, output(relay, chunk, 1), root_chunk, {}, -1, {}, false}, {});
+    for (const int rank : ranks)
+      if (rank != source && rank != relay)
+        append(schedule, rank, first_channel + chunk, {Action::copy, output(rank, chunk, 1), from.where, {}, -1, {}, false}, {from});
+  }
+}
+
+}  // namespace detail
+
+// `root` is a position in each group (so a replica, where there are no groups), `flat` as said above. Channel
+// g * chunks + c belongs to chunk c of group g; the root's own copy is in the group's first channel.
+inline Schedule broadcast(const ReplicaBlocks& blocks, int root, bool flat = false, const Groups& in = {}) {
+  const Groups groups = detail::require_groups(Kind::broadcast, blocks, in);
+  const int chunks = flat ? 1 : most_ranks(blocks, groups);
+  Schedule schedule = detail::empty_schedule(flat ? "flat_broadcast" : "broadcast", Kind::broadcast, blocks, chunks, chunks * groups.count(), groups);
   schedule.root = root;
-  const int source = blocks.rank_of(root);
-  const Operand input{Buffer::input, source, root - blocks.begin(source), 0, 1};
-  Operand whole = input;
-  whole.count = chunks;
-  const Operand own{Buffer::output, source, 0, 0, chunks};
-  detail::append(schedule, source, 0, {Action::copy, own, whole, {}, -1, {}, false}, {});
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    detail::Placed from{input, false, {}};
-    from.where.chunk = chunk;
-    if (!flat && chunk != source) {
-      const Operand dst{Buffer::output, chunk, 0, chunk, 1};
-      from = detail::append(schedule, chunk, chunk, {Action::copy, dst, from.where, {}, -1, {}, false}, {});
-    }
-    for (int rank = 0; rank < ranks; ++rank) {
-      if (rank == source || (!flat && rank == chunk)) continue;
-      const Operand dst{Buffer::output, rank, 0, chunk, 1};
-      detail::append(schedule, rank, chunk, {Action::copy, dst, from.where, {}, -1, {}, false}, {from});
-    }
+  for (int group = 0; group < groups.count(); ++group) {
+    if (root < 0 || root >= groups.size(group))
+      throw BuildError{"broadcast from replica " + std::to_string(root) + (groups.everybody() ? "" : " of each group") +
+                       ": there are only the replicas 0 to " + std::to_string(groups.size(group) - 1)};
+    detail::append_group_broadcast(schedule, group, ranks_of(blocks, groups, group), flat);
   }
   return schedule;
 }

@@ -17,8 +17,21 @@ struct Placed {
   Dependency maker;
 };
 
-inline Schedule empty_schedule(std::string name, Kind kind, const ReplicaBlocks& blocks, int chunks, int channels) {
+// With all members listed. Throws BuildError where the groups are no partition of these replicas, or not of equal sizes
+// where blocks are counted by members.
+inline Groups require_groups(Kind kind, const ReplicaBlocks& blocks, const Groups& groups) {
+  const std::string fault = groups.fault(blocks.replicas());
+  if (!fault.empty()) throw BuildError{std::string{name_of(kind)} + " in the groups " + groups.text() + ": " + fault};
+  if (kind != Kind::all_reduce && kind != Kind::broadcast && !groups.equal_sizes())
+    throw BuildError{std::string{name_of(kind)} + " in the groups " + groups.text() + ": they must be of equal sizes"};
+  return groups.over(blocks.replicas());
+}
+
+// Throws BuildError as require_groups does.
+inline Schedule empty_schedule(std::string name, Kind kind, const ReplicaBlocks& blocks, int chunks, int channels,
+                               const Groups& groups = {}) {
   Schedule schedule;
+  schedule.groups = require_groups(kind, blocks, groups);
   schedule.name = std::move(name);
   schedule.kind = kind;
   schedule.blocks = blocks;

@@ -65,7 +65,10 @@ inline std::string fault_of_frame(const Schedule& s) {
   const auto ranks = static_cast<std::size_t>(s.ranks());
   if (s.programs.size() != ranks || s.scratch.size() != ranks) return "not one program for each rank";
   if (s.chunks < 1) return "a block needs at least one chunk";
-  if (s.kind == Kind::broadcast && (s.root < 0 || s.root >= s.blocks.replicas())) return "no such root";
+  const std::string groups = s.groups.fault(s.blocks.replicas());
+  if (!groups.empty() || s.groups.count() == 0) return "no groups of its replicas: " + groups;
+  for (int group = 0; group < s.groups.count(); ++group)
+    if (s.kind == Kind::broadcast && (s.root < 0 || s.root >= s.groups.size(group))) return "no such root";
   return {};
 }
 

@@ -104,8 +104,10 @@ class Replay {
   int position(const Operand& o, int k) const {
     const int chunk = o.chunk + k;
     if (o.buffer != Buffer::output) return chunk;
-    if (s_.kind == Kind::all_gather) return chunk % s_.chunks;
-    return s_.kind == Kind::reduce_scatter ? s_.blocks.begin(o.rank) * s_.chunks + chunk : chunk;
+    if (!scatters(s_.kind)) return chunk % s_.chunks;
+    const int blocks_each = s_.kind == Kind::all_to_all ? s_.groups.size(0) : 1;
+    const int replica = s_.blocks.begin(o.rank) + chunk / s_.chunks / blocks_each;
+    return s_.groups.position(replica) * s_.chunks + chunk % s_.chunks;
   }
 
   bool read(int e, const Operand& o, std::vector<Term>& values) {
@@ -148,11 +150,15 @@ class Replay {
 
   bool mark_root(int e, std::vector<Term>& values) {
     for (Term& value : values) {
-      Term whole = term({0, s_.blocks.replicas()}, value.position);
-      if (!reduces(s_.kind) || value != whole) return fail(e, "marks as root what is none");
+      if (!reduces(s_.kind) || !is_whole(value)) return fail(e, "marks as root what is none");
       value.root = true;
     }
     return true;
+  }
+  bool is_whole(const Term& value) const {
+    for (int group = 0; group < s_.groups.count(); ++group)
+      if (value == term(tree_of(s_.groups, group), value.position)) return true;
+    return false;
   }
 
   bool write(int e, const Operand& o, const std::vector<Term>& values) {
@@ -170,12 +176,10 @@ class Replay {
   }
 
   void check_outputs() {
-    const TreeNode all{0, s_.blocks.replicas()};
     for (int rank = 0; rank < s_.ranks(); ++rank) {
       for (int chunk = 0; chunk < s_.output_blocks(rank) * s_.chunks; ++chunk) {
         const Operand o{Buffer::output, rank, 0, chunk, 1};
-        const int replica = s_.kind == Kind::all_gather ? chunk / s_.chunks : s_.root;
-        Term wanted = term(reduces(s_.kind) ? all : TreeNode{replica, replica + 1}, position(o, 0));
+        Term wanted = term(result(rank, chunk / s_.chunks), position(o, 0));
         wanted.root = reduces(s_.kind);
         const Cell& found = cell(o, 0);
         if (!found.defined || found.value != wanted) {
@@ -185,6 +189,22 @@ class Replay {
         }
       }
     }
+  }
+
+  // What belongs in a block of a rank's output.
+  TreeNode result(int rank, int block) const {
+    const Groups& groups = s_.groups;
+    const int first = s_.blocks.begin(rank), members = groups.size(0);  // of each group, where blocks are counted by them
+    if (s_.kind == Kind::reduce_scatter) return tree_of(groups, groups.group_of(first + block));
+    if (s_.kind == Kind::all_to_all) return leaf(groups.group_of(first + block / members), block % members);
+    const bool gathers = s_.kind == Kind::all_gather;
+    const int group = groups_on(s_.blocks, groups, rank)[static_cast<std::size_t>(gathers ? block / members : block)];
+    if (s_.kind == Kind::all_reduce) return tree_of(groups, group);
+    return leaf(group, gathers ? block % members : s_.root);
+  }
+  TreeNode leaf(int group, int position) const {
+    const int place = s_.groups.begin(group) + position;
+    return {place, place + 1};
   }
 
   const Schedule& s_;

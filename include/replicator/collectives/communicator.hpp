@@ -20,10 +20,11 @@ struct CollectiveSpec {
   DType dtype = DType::float32;
   Reduction reduction = Reduction::sum;  // all_reduce and reduce_scatter only
   std::int64_t elements = 0;             // of one block: what a replica contributes (reduce_scatter: what it receives)
-  int root = 0;                          // broadcast: the replica
+  int root = 0;                          // broadcast: the position in each group
   bool any_order = false;                // allow the bits to depend on the placement
   std::string name;                      // for messages: all_reduce "fc.weight/gradient" (train.cpp:31)
   std::uint32_t id = 0;                  // unique in the program, below 2^20
+  Groups groups = {};                    // by default all replicas are one
 };
 
 // A prepared collective: used again every step, allocates nothing after preparation. Belongs to the thread of its
@@ -34,11 +35,12 @@ class Collective {
   virtual ~Collective() = default;
   // Buffers in the transport's memory, 64-byte aligned; write them before start(), from when the last step's
   // advance() was true. all_reduce (`elements`), reduce_scatter (R blocks of `elements`): one for each partial
-  // (`maximal_subtrees` of the rank's block, ascending). all_gather, broadcast (`elements`): one for each replica.
+  // (`partials_on` the rank). all_gather, broadcast (`elements`), all_to_all (R blocks): one for each replica.
+  // In groups R is the number of a group's members.
   virtual int inputs() const = 0;
   virtual std::byte* input(int index) = 0;
-  // all_reduce, broadcast: `elements`. all_gather: R blocks. reduce_scatter: a block for each replica of the rank.
-  // Read it only: peers read it too.
+  // all_reduce, broadcast: `elements`. all_gather: R blocks. In groups, that for each of `groups_on` the rank.
+  // reduce_scatter: a block, all_to_all: R blocks, for each replica of the rank. Read it only: peers read it too.
   virtual std::byte* output() = 0;
   // The inputs are written: begin a step.
   virtual void start() = 0;

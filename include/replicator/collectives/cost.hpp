@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <replicator/collectives/all_gather.hpp>
 #include <replicator/collectives/all_reduces.hpp>
+#include <replicator/collectives/all_to_all.hpp>
 #include <replicator/collectives/broadcast.hpp>
 #include <replicator/collectives/reduce_scatter.hpp>
 #include <string>
@@ -132,23 +133,36 @@ inline Choice choose_by_name(const AllReducePreference& wanted, const ReplicaBlo
   return {std::move(schedule), wanted.text() + ": asked for by --schedule"};
 }
 
-// The schedule for any kind. `block_bytes`: what one replica contributes. `root`: broadcast only, a replica.
-// `wanted`: of all_reduce only.
+// An all-reduce inside each group; --schedule is for those of all replicas.
+inline Choice choose_grouped_all_reduce(std::int64_t bytes, const ReplicaBlocks& blocks, const Groups& in) {
+  const Groups groups = detail::require_groups(Kind::all_reduce, blocks, in);
+  const int most = most_ranks(blocks, groups);
+  const std::string size = std::to_string(bytes) + " B in " + std::to_string(groups.count()) + " groups on at most " + std::to_string(most) + " ranks each";
+  if (most == 1) return {owner_computes(blocks, groups), "local: every group lies on one rank"};
+  if (bytes <= direct_limit_bytes) return {direct(blocks, groups), "direct: " + size + ": one latency"};
+  return {owner_computes(blocks, groups), "owner_computes: " + size + ", same bits on every placement"};
+}
+
+// The schedule for any kind. `block_bytes`: of a block. `root`: broadcast only, a position in each group.
+// `wanted`: of all_reduce of all replicas only.
 inline Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root = 0,
-                     bool any_order = false, const AllReducePreference& wanted = {}) {
+                     bool any_order = false, const AllReducePreference& wanted = {}, const Groups& groups = {}) {
   switch (kind) {
     case Kind::all_reduce:
+      if (!groups.everybody()) return choose_grouped_all_reduce(block_bytes, blocks, groups);
       if (wanted.name != "auto" && blocks.ranks() > 1) return choose_by_name(wanted, blocks, any_order);
       return choose_all_reduce(block_bytes, blocks.ranks(), blocks.replicas(), any_order);
     case Kind::all_gather:
-      return {all_gather(blocks), "all_gather: one step, the least bytes possible"};
+      return {all_gather(blocks, groups), "all_gather: one step, the least bytes possible"};
     case Kind::reduce_scatter:
-      return {reduce_scatter(blocks), "reduce_scatter: owner computes, same bits on every placement"};
+      return {reduce_scatter(blocks, groups), "reduce_scatter: owner computes, same bits on every placement"};
+    case Kind::all_to_all:
+      return {all_to_all(blocks, groups), "all_to_all: one step, every part moves once"};
     case Kind::broadcast:
       break;
   }
   const bool flat = block_bytes <= direct_limit_bytes;
-  return {broadcast(blocks, root, flat),
+  return {broadcast(blocks, root, flat, groups),
           flat ? "flat_broadcast: few bytes, one latency" : "broadcast: scatter, then all-gather"};
 }
 

@@ -2,6 +2,7 @@
 // The part of T that spans ranks, and who computes which node of it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <replicator/collectives/build.hpp>
@@ -23,9 +24,12 @@ class CrossingTree {
     bool partial() const { return left < 0; }
   };
 
-  explicit CrossingTree(const ReplicaBlocks& blocks)
-      : blocks_{blocks}, inputs_(static_cast<std::size_t>(blocks.ranks())) {
-    add({0, blocks.replicas()});
+  explicit CrossingTree(const ReplicaBlocks& blocks) : CrossingTree{blocks, Groups{}.over(blocks.replicas()), 0} {}
+  // Of one group; `groups` lists all replicas.
+  CrossingTree(const ReplicaBlocks& blocks, const Groups& groups, int group)
+      : blocks_{blocks}, groups_{groups}, ranks_(static_cast<std::size_t>(blocks.ranks())) {
+    for (int rank = 0; rank < blocks.ranks(); ++rank) inputs_.push_back(partials_on(blocks, groups, rank));
+    add(tree_of(groups, group));
     fill_costs();
   }
   const std::vector<Vertex>& vertices() const { return vertices_; }
@@ -33,7 +37,7 @@ class CrossingTree {
   // The owner of every vertex with the fewest edges between ranks, the root on `root_rank`. Of equal choices the
   // parent's owner is taken, then the lowest rank.
   std::vector<int> owners(int root_rank) const {
-    const std::size_t ranks = inputs_.size();
+    const std::size_t ranks = ranks_;
     std::vector<int> owner(vertices_.size(), root_rank);
     for (std::size_t v = vertices_.size(); v-- > 0;) {
       const Vertex& vertex = vertices_[v];
@@ -53,11 +57,13 @@ class CrossingTree {
   static constexpr int nowhere = std::numeric_limits<int>::max() / 4;
 
   int add(TreeNode node) {
-    const int rank = blocks_.rank_of(node.begin);
+    const int rank = blocks_.rank_of(groups_.replica_at(node.begin));
+    const auto& partials = inputs_[static_cast<std::size_t>(rank)];
+    const auto found = std::find(partials.begin(), partials.end(), node);
     Vertex vertex{node};
-    if (node.end <= blocks_.end(rank)) {
+    if (found != partials.end()) {
       vertex.rank = rank;
-      vertex.index = inputs_[static_cast<std::size_t>(rank)]++;
+      vertex.index = static_cast<int>(found - partials.begin());
     } else {
       vertex.left = add(node.left());
       vertex.right = add(node.right());
@@ -68,7 +74,7 @@ class CrossingTree {
 
   // costs_[v * ranks + r]: the fewest crossing edges below v when r owns v.
   void fill_costs() {
-    const std::size_t ranks = inputs_.size();
+    const std::size_t ranks = ranks_;
     costs_.assign(vertices_.size() * ranks, 0);
     for (std::size_t v = 0; v < vertices_.size(); ++v) {
       const Vertex& vertex = vertices_[v];
@@ -87,7 +93,9 @@ class CrossingTree {
   }
 
   ReplicaBlocks blocks_;
-  std::vector<int> inputs_;
+  Groups groups_;
+  std::size_t ranks_;
+  std::vector<std::vector<TreeNode>> inputs_;  // [rank]
   std::vector<Vertex> vertices_;
   std::vector<int> costs_;
 };

@@ -17,13 +17,17 @@
 
 namespace replicator::collectives {
 
-// Deterministic; one chunk, one channel.
-inline Schedule direct(const ReplicaBlocks& blocks) {
-  Schedule schedule = detail::empty_schedule("direct", Kind::all_reduce, blocks, 1, 1);
-  const CrossingTree tree{blocks};
-  for (int rank = 0; rank < blocks.ranks(); ++rank) {
-    const std::vector<int> owner(tree.vertices().size(), rank);
-    detail::append_tree(schedule, tree, owner, 0, 0, {Buffer::output, rank, 0, 0, 1});
+// Deterministic; one chunk, one channel. Inside each group.
+inline Schedule direct(const ReplicaBlocks& blocks, const Groups& in = {}) {
+  Schedule schedule = detail::empty_schedule("direct", Kind::all_reduce, blocks, 1, 1, in);
+  const Groups& groups = schedule.groups;
+  for (int group = 0; group < groups.count(); ++group) {
+    const CrossingTree tree{blocks, groups, group};
+    for (const int rank : ranks_of(blocks, groups, group)) {
+      const std::vector<int> owner(tree.vertices().size(), rank);
+      const Operand result{Buffer::output, rank, 0, index_on(blocks, groups, group, rank), 1};
+      detail::append_tree(schedule, tree, owner, 0, 0, result);
+    }
   }
   return schedule;
 }

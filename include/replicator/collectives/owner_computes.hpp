@@ -16,23 +16,38 @@
 // reduction operations", ICCS 2004); giving tree nodes to owners is the bottom-up tree cut of any compiler's textbook.
 #pragma once
 
+#include <cstddef>
 #include <replicator/collectives/crossing_tree.hpp>
+#include <vector>
 
 namespace replicator::collectives {
 
-// The deterministic all-reduce. Channel c belongs to chunk c.
-inline Schedule owner_computes(const ReplicaBlocks& blocks) {
-  const int ranks = blocks.ranks();
-  Schedule schedule = detail::empty_schedule("owner_computes", Kind::all_reduce, blocks, ranks, ranks);
-  const CrossingTree tree{blocks};
-  for (int chunk = 0; chunk < ranks; ++chunk) {
-    const detail::Placed root =
-        detail::append_tree(schedule, tree, tree.owners(chunk), chunk, chunk, {Buffer::output, chunk, 0, chunk, 1});
-    for (int rank = 0; rank < ranks; ++rank) {
-      if (rank == chunk) continue;
-      const Operand dst{Buffer::output, rank, 0, chunk, 1};
-      detail::append(schedule, rank, chunk, {Action::copy, dst, root.where, {}, -1, {}, false}, {root});
-    }
+namespace detail {
+
+// One chunk of one group: T up to `owner`, then a copy for each of the group's other ranks.
+inline void append_owned_chunk(Schedule& schedule, const CrossingTree& tree, int group, int chunk, int owner, const std::vector<int>& ranks) {
+  const int channel = group * schedule.chunks + chunk;
+  const auto output = [&](int rank) {
+    return Operand{Buffer::output, rank, 0, index_on(schedule.blocks, schedule.groups, group, rank) * schedule.chunks + chunk, 1};
+  };
+  const Placed root = append_tree(schedule, tree, tree.owners(owner), chunk, channel, output(owner));
+  for (const int rank : ranks)
+    if (rank != owner) append(schedule, rank, channel, {Action::copy, output(rank), root.where, {}, -1, {}, false}, {root});
+}
+
+}  // namespace detail
+
+// The deterministic all-reduce, inside each group; a group's chunks are dealt to the ranks where it has members.
+// Channel g * chunks + c belongs to chunk c of group g.
+inline Schedule owner_computes(const ReplicaBlocks& blocks, const Groups& in = {}) {
+  const Groups groups = detail::require_groups(Kind::all_reduce, blocks, in);
+  const int chunks = most_ranks(blocks, groups);
+  Schedule schedule = detail::empty_schedule("owner_computes", Kind::all_reduce, blocks, chunks, chunks * groups.count(), groups);
+  for (int group = 0; group < groups.count(); ++group) {
+    const CrossingTree tree{blocks, groups, group};
+    const std::vector<int> ranks = ranks_of(blocks, groups, group);
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      detail::append_owned_chunk(schedule, tree, group, chunk, ranks[static_cast<std::size_t>(chunk) % ranks.size()], ranks);
   }
   return schedule;
 }

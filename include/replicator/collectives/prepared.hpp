@@ -27,13 +27,13 @@ inline std::uint64_t observe(const std::byte* word) {
 struct Arithmetic {
   DType dtype;
   Reduction reduction;
-  int replicas;
+  int replicas;  // that are reduced
   CombineFunction combine;
 
   Arithmetic(const CollectiveSpec& spec, const Schedule& schedule)
       : dtype{spec.dtype},
         reduction{spec.reduction},
-        replicas{schedule.blocks.replicas()},
+        replicas{schedule.groups.size(0)},
         combine{reduces(schedule.kind) ? combine_function(spec.dtype, spec.reduction) : nullptr} {}
 
   void run(Action action, std::byte* dst, const std::byte* left, const std::byte* right, std::int64_t elements,

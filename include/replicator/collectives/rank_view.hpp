@@ -19,7 +19,8 @@ inline bool fetches_output(const Instruction& i) {
 // Whether roots may be stored into all outputs: the only values fetched from outputs are roots, by copies to the same
 // place. A root holds all inputs of the step, so everyone has started it and given up the last step's output.
 inline bool can_push(const Schedule& schedule) {
-  if (schedule.kind != Kind::all_reduce) return false;
+  // In groups not every rank wants every root.
+  if (schedule.kind != Kind::all_reduce || !schedule.groups.everybody()) return false;
   for (int rank = 0; rank < schedule.ranks(); ++rank)
     for (const Channel& channel : schedule.programs[static_cast<std::size_t>(rank)])
       for (const Instruction& i : channel) {

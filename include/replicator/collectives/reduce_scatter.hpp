@@ -15,15 +15,17 @@
 
 namespace replicator::collectives {
 
-// Deterministic. Channel b belongs to block b.
-inline Schedule reduce_scatter(const ReplicaBlocks& blocks) {
-  const int replicas = blocks.replicas();
-  Schedule schedule = detail::empty_schedule("reduce_scatter", Kind::reduce_scatter, blocks, 1, replicas);
-  const CrossingTree tree{blocks};
-  for (int block = 0; block < replicas; ++block) {
-    const int rank = blocks.rank_of(block);
-    const Operand result{Buffer::output, rank, 0, block - blocks.begin(rank), 1};
-    detail::append_tree(schedule, tree, tree.owners(rank), block, block, result);
+// Deterministic, inside each group. Channel p belongs to the replica at place p.
+inline Schedule reduce_scatter(const ReplicaBlocks& blocks, const Groups& in = {}) {
+  Schedule schedule = detail::empty_schedule("reduce_scatter", Kind::reduce_scatter, blocks, 1, blocks.replicas(), in);
+  const Groups& groups = schedule.groups;
+  for (int group = 0; group < groups.count(); ++group) {
+    const CrossingTree tree{blocks, groups, group};
+    for (const int replica : groups.members(group)) {
+      const int rank = blocks.rank_of(replica);
+      const Operand result{Buffer::output, rank, 0, replica - blocks.begin(rank), 1};
+      detail::append_tree(schedule, tree, tree.owners(rank), groups.position(replica), groups.place(replica), result);
+    }
   }
   return schedule;
 }

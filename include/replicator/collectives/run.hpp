@@ -66,6 +66,10 @@ class TransportCommunicator final : public Communicator {
              std::to_string(blocks_.ranks()));
     if (spec.kind == Kind::broadcast && schedule.root != spec.root)
       refuse("its root is replica " + std::to_string(schedule.root) + ", not " + std::to_string(spec.root));
+    if (schedule.groups != spec.groups.over(blocks_.replicas()))
+      refuse("that is one for the groups " + schedule.groups.text() + ", not " + spec.groups.text());
+    if (spec.reduction == Reduction::mean && !schedule.groups.equal_sizes())
+      refuse("a mean divides by one number of members, the groups " + spec.groups.text() + " have several");
     if (schedule.any_order && !spec.any_order) refuse("it adds in an order of its own; allow that with any_order");
     if (spec.elements < 0) refuse("it has " + std::to_string(spec.elements) + " elements");
     if (reduces(spec.kind)) require_reducible(spec.dtype, spec.reduction);

@@ -9,13 +9,17 @@
 //   all_gather      input: 1 block per replica      output: R blocks
 //   reduce_scatter  input: R blocks per partial     output: one block per replica of the rank
 //   broadcast       input: 1 block per replica      output: 1 block
+//   all_to_all      input: R blocks per replica     output: R blocks per replica of the rank
+//
+// In groups each of them happens in every group at once, with the group's members in place of all R replicas. A rank has
+// the partials and the outputs of each group that has members there (`groups_on`), one group after the other; what is said
+// of replicas stays in the order of the replicas.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <replicator/collectives/tree.hpp>
+#include <replicator/collectives/grouping.hpp>
 #include <replicator/core/collective_kind.hpp>
-#include <replicator/core/error.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,35 +29,8 @@ namespace replicator::collectives {
 using Kind = CollectiveKind;
 
 constexpr bool reduces(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce_scatter; }
-
-// Replicas dealt to ranks in contiguous blocks whose sizes differ by at most one, the bigger ones first.
-class ReplicaBlocks {
- public:
-  // Throws BuildError unless 1 <= ranks <= replicas.
-  ReplicaBlocks(int replicas, int ranks) : replicas_{replicas}, ranks_{ranks} {
-    if (ranks < 1 || ranks > replicas)
-      throw BuildError{std::to_string(replicas) + " replicas cannot be dealt to " + std::to_string(ranks) +
-                       " devices: every device needs at least one"};
-  }
-  int replicas() const { return replicas_; }
-  int ranks() const { return ranks_; }
-  int begin(int rank) const {
-    const int more = replicas_ % ranks_;
-    return rank * (replicas_ / ranks_) + (rank < more ? rank : more);
-  }
-  int end(int rank) const { return begin(rank + 1); }
-  int count(int rank) const { return end(rank) - begin(rank); }
-  int rank_of(int replica) const {
-    int rank = 0;
-    while (end(rank) <= replica) ++rank;
-    return rank;
-  }
-  friend bool operator==(const ReplicaBlocks&, const ReplicaBlocks&) = default;
-
- private:
-  int replicas_;
-  int ranks_;
-};
+// Whether each replica's input is a block for every member of its group.
+constexpr bool scatters(Kind kind) { return kind == Kind::reduce_scatter || kind == Kind::all_to_all; }
 
 // Where part `index` of `count` begins when `elements` are cut: at multiples of 16, so that no cache line of float32
 // has two owners. Parts may be empty. part_begin(elements, count, count) == elements.
@@ -106,24 +83,29 @@ struct Schedule {
   std::string name;
   Kind kind = Kind::all_reduce;
   ReplicaBlocks blocks{1, 1};
+  Groups groups = Groups{}.over(1);            // of all replicas of `blocks`; of equal sizes but for all_reduce, broadcast
   bool any_order = false;                      // reduces in an order of its own: the bits depend on the placement
-  int root = 0;                                // broadcast: the replica
+  int root = 0;                                // broadcast: the position in each group
   int chunks = 1;                              // parts of a block
   std::vector<int> scratch;                    // slots of each rank
   std::vector<std::vector<Channel>> programs;  // [rank][channel][instruction]
 
   int ranks() const { return blocks.ranks(); }
-  int input_blocks() const { return kind == Kind::reduce_scatter ? blocks.replicas() : 1; }
+  int input_blocks() const { return scatters(kind) ? groups.size(0) : 1; }
   int output_blocks(int rank) const {
-    if (kind == Kind::all_gather) return blocks.replicas();
-    return kind == Kind::reduce_scatter ? blocks.count(rank) : 1;
+    if (kind == Kind::reduce_scatter) return blocks.count(rank);
+    if (kind == Kind::all_to_all) return blocks.count(rank) * groups.size(0);
+    const int present = static_cast<int>(groups_on(blocks, groups, rank).size());
+    return kind == Kind::all_gather ? present * groups.size(0) : present;
   }
-  // What each input of a rank holds: its partials, or its replicas one by one.
+  // What each input of a rank holds: its partials, or its replicas one by one. Nodes of the groups' trees.
   std::vector<TreeNode> inputs(int rank) const {
-    if (reduces(kind)) return maximal_subtrees(blocks.replicas(), blocks.begin(rank), blocks.end(rank));
+    if (reduces(kind)) return partials_on(blocks, groups, rank);
     std::vector<TreeNode> result;
-    for (int replica = blocks.begin(rank); replica < blocks.end(rank); ++replica)
-      result.push_back({replica, replica + 1});
+    for (int replica = blocks.begin(rank); replica < blocks.end(rank); ++replica) {
+      const int place = groups.place(replica);
+      result.push_back({place, place + 1});
+    }
     return result;
   }
 };

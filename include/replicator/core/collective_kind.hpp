@@ -7,10 +7,10 @@
 
 namespace replicator {
 
-enum class CollectiveKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast };
+enum class CollectiveKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, all_to_all };
 
 constexpr std::string_view name_of(CollectiveKind kind) {
-  constexpr std::string_view names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"};
+  constexpr std::string_view names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"};
   return names[static_cast<std::size_t>(kind)];
 }
 
