@@ -32,11 +32,29 @@ std::vector<rc::Schedule> all_reduces(const rc::ReplicaBlocks& blocks) {
   return result;
 }
 
+// Replica r is in group r % count, so every group lies on several ranks.
+replicator::Groups dealt(int replicas, int count) {
+  std::vector<std::vector<int>> members(static_cast<std::size_t>(count));
+  for (int replica = 0; replica < replicas; ++replica) members[static_cast<std::size_t>(replica % count)].push_back(replica);
+  return members;
+}
+
+std::vector<rc::Schedule> grouped_schedules(const rc::ReplicaBlocks& blocks) {
+  if (blocks.replicas() < 3) return {};
+  const auto in = dealt(blocks.replicas(), 2);
+  std::vector<rc::Schedule> result{rc::owner_computes(blocks, in), rc::direct(blocks, in), rc::broadcast(blocks, 0, false, in)};
+  if (in.equal_sizes())
+    for (const auto& other : {rc::all_gather(blocks, in), rc::reduce_scatter(blocks, in), rc::all_to_all(blocks, in)})
+      result.push_back(other);
+  return result;
+}
+
 std::vector<rc::Schedule> all_schedules(const rc::ReplicaBlocks& blocks) {
   std::vector<rc::Schedule> result = all_reduces(blocks);
   for (const auto& other : {rc::all_gather(blocks), rc::reduce_scatter(blocks),
-                            rc::broadcast(blocks, blocks.replicas() / 2), rc::broadcast(blocks, 0, true)})
+                            rc::broadcast(blocks, blocks.replicas() / 2), rc::broadcast(blocks, 0, true), rc::all_to_all(blocks)})
     result.push_back(other);
+  for (const auto& other : grouped_schedules(blocks)) result.push_back(other);
   return result;
 }
 
