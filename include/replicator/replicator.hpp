@@ -4,6 +4,7 @@
 
 #include <replicator/version.hpp>
 
+#include <replicator/collectives/exchange.hpp>
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/cifar.hpp>

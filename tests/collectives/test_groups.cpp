@@ -143,7 +143,7 @@ TEST_CASE("every collective in every group is right by the checker, as loads and
         for (const auto kind : kinds) {
           if (!possible(kind, groups)) continue;
           for (const std::int64_t bytes : {4, 1 << 20}) {
-            const auto schedule = rc::choose(kind, bytes, {replicas, ranks}, 0, false, groups).schedule;
+            const auto schedule = rc::choose(kind, bytes, {replicas, ranks}, 0, false, {}, groups).schedule;
             INFO(schedule.name << ", " << ranks << " ranks, " << replicas << " replicas in " << groups.text());
             REQUIRE(rc::find_fault(schedule) == "");
             REQUIRE(rc::find_fault(rc::lower(schedule)) == "");
@@ -163,7 +163,7 @@ TEST_CASE("every collective gives each group what its members gave, on every num
           spec.groups = groups;
           for (const std::int64_t elements : {3, 3000}) {
             spec.elements = elements;
-            const auto schedule = rc::choose(kind, elements * 8, {replicas, ranks}, 0, false, groups).schedule;
+            const auto schedule = rc::choose(kind, elements * 8, {replicas, ranks}, 0, false, {}, groups).schedule;
             INFO(schedule.name << ", " << elements << " elements, " << ranks << " ranks, " << replicas << " replicas in " << groups.text());
             check_run<rt::InProcess>(spec, schedule);
             if (ranks != replicas) continue;

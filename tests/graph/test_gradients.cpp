@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -15,8 +14,11 @@
 #include <replicator/ops/reduce.hpp>
 
 #include "../support/differences.hpp"
+#include "../support/together.hpp"
 
 using namespace replicator;
+using test::collective_error;
+using test::run_together;
 
 namespace {
 
@@ -170,98 +172,6 @@ TEST_CASE("the gradient with respect to what was not used is zero, of its shape"
   const auto later = x + 1.0;
   CHECK(test::doubles(test::evaluate(gradient(x * x, later), at)) == std::vector<double>{0, 0});
 }
-
-// --- collectives: all replicas run side by side, node by node ---
-
-namespace {
-
-// The results of every replica: collectives by their definition, the rest by the evaluator.
-std::vector<std::vector<AnyArray>> run_together(const std::vector<Graph>& graphs,
-                                                const std::vector<std::vector<AnyArray>>& inputs) {
-  const auto replicas = graphs.size();
-  std::vector<std::map<std::uint32_t, AnyArray>> known(replicas);
-  std::vector<Graph> cut;  // placeholders become inputs, once their values are known
-  const auto value_of = [&](std::size_t r, Value wanted) {
-    Graph plain{static_cast<int>(r), static_cast<int>(replicas)};
-    std::vector<AnyArray> given = inputs[r];
-    for (std::uint32_t i = 0; i <= wanted.node; ++i) {
-      Node node = graphs[r].node(i);
-      if (node.get<Placeholder>()) {
-        given.push_back(known[r].contains(i) ? known[r].at(i) : AnyArray{node.outputs[0]});
-        node.what = Input{Input::Source::element, static_cast<std::uint32_t>(given.size() - 1)};
-        node.inputs.clear();
-      }
-      plain.add(std::move(node));
-    }
-    test::EvaluateOptions options;
-    options.context.replica = static_cast<std::uint32_t>(r);
-    return test::evaluate(plain, {&wanted, 1}, given, options)[0];
-  };
-  for (std::uint32_t i = 0; i < graphs[0].nodes().size(); ++i) {
-    const auto* p = graphs[0].node(i).get<Placeholder>();
-    if (!p) continue;
-    std::vector<std::vector<double>> parts;
-    for (std::size_t r = 0; r < replicas; ++r) parts.push_back(test::doubles(value_of(r, graphs[r].node(i).inputs[0])));
-    std::vector<double> joined = parts[0];
-    for (std::size_t r = 1; r < replicas; ++r) {
-      if (p->kind == CollectiveKind::all_gather)
-        joined.insert(joined.end(), parts[r].begin(), parts[r].end());
-      else
-        for (std::size_t e = 0; e < joined.size(); ++e)
-          joined[e] = p->reduction == Reduction::min   ? std::min(joined[e], parts[r][e])
-                      : p->reduction == Reduction::max ? std::max(joined[e], parts[r][e])
-                                                       : joined[e] + parts[r][e];
-    }
-    if (p->reduction == Reduction::mean)
-      for (auto& value : joined) value /= static_cast<double>(replicas);
-    if (p->kind == CollectiveKind::broadcast) joined = parts[static_cast<std::size_t>(p->root)];
-    for (std::size_t r = 0; r < replicas; ++r) {
-      auto mine = joined;
-      if (p->kind == CollectiveKind::reduce_scatter) {
-        const auto n = joined.size() / replicas;
-        mine.assign(joined.begin() + static_cast<std::ptrdiff_t>(r * n),
-                    joined.begin() + static_cast<std::ptrdiff_t>((r + 1) * n));
-      }
-      known[r].emplace(i, test::array_of(graphs[r].node(i).outputs[0], mine));
-    }
-  }
-  std::vector<std::vector<AnyArray>> results(replicas);
-  for (std::size_t r = 0; r < replicas; ++r)
-    for (const auto result : graphs[r].results()) results[r].push_back(value_of(r, result));
-  return results;
-}
-
-// The gradient at each replica against differences of the sum over all replicas of sum(f(x_r) * r).
-template <class F>
-double collective_error(std::size_t replicas, const Shape& shape, F f) {
-  std::vector<Graph> graphs;
-  std::vector<std::vector<AnyArray>> at;
-  for (std::size_t r = 0; r < replicas; ++r) {
-    auto& graph = graphs.emplace_back(static_cast<int>(r), static_cast<int>(replicas));
-    at.push_back({test::random_array<double>(shape, 70 + r).any()});
-    const Tensor<double> x{test::input(graph, {DType::float64, shape}, 0)};
-    const Tensor<double> y = f(x);
-    const Tensor<double> weighted = y * constant(graph, test::random_array<double>(y.shape(), 90 + r));
-    graph.results() = {sum(weighted).any().value(), gradient(weighted, x).any().value()};
-  }
-  const auto total = [&](const std::vector<std::vector<AnyArray>>& inputs) {
-    double sum = 0;
-    for (const auto& results : run_together(graphs, inputs)) sum += test::doubles(results[0])[0];
-    return sum;
-  };
-  const auto results = run_together(graphs, at);
-  double most = 0;
-  for (std::size_t r = 0; r < replicas; ++r)
-    for (std::size_t e = 0; e < static_cast<std::size_t>(shape.elements()); ++e) {
-      auto up = at, down = at;
-      up[r][0].as<double>()[e] += 1e-5;
-      down[r][0].as<double>()[e] -= 1e-5;
-      most = std::max(most, std::abs((total(up) - total(down)) / 2e-5 - test::doubles(results[r][1])[e]));
-    }
-  return most;
-}
-
-}  // namespace
 
 TEST_CASE("at every replica the gradient is that of the sum over all replicas with respect to its own x") {
   using T = Tensor<double>;

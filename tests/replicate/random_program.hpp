@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/collectives/exchange.hpp>
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
@@ -29,7 +30,8 @@ using RandomProgram = std::vector<RandomInstruction>;
 inline constexpr const char* random_instruction_names[] = {
     "combine",  "with_vector", "total",        "mean",           "maximum",   "normal",
     "dropout",  "all_reduce",  "all_gather",   "reduce_scatter", "broadcast", "own_constant",
-    "gradient", "matmul",      "assign_local", "assign_mirrored"};
+    "gradient", "matmul",      "assign_local", "assign_mirrored", "all_to_all", "group_reduce", "group_broadcast",
+    "group_gather", "group_scatter", "group_exchange"};
 inline constexpr unsigned random_instructions = std::size(random_instruction_names);
 
 inline std::string text_of(const RandomProgram& program) {
@@ -124,9 +126,39 @@ class RandomTrace {
         return push(rows, tame(matmul(r.value, outer(v.value))), r.uniform && v.uniform);
       case 14:
         return local_[s].assign(tame(local_[s].read() + a.value));
-      default:
+      case 15:
         return assign_mirrored(s, i.a);
+      case 16:
+        return push(0, all_to_all(pick(0, i.a).value), false);
+      case 17:
+        return reduce_in_groups(s, a.value, dealt(i.b), reduction);
+      case 18:
+        return push(s, broadcast(a.value, 0, {.group = dealt(i.b)}), false);
+      case 19:
+        return push(2, tame(sum(all_gather(pick(1, i.a).value, {.group = grid(i.b)}), {0})), false);
+      case 20:
+        return push(2, tame(sum(reduce_scatter(pick(0, i.a).value, Reduction::mean, {.group = grid(i.b)}), {0})), false);
+      default:
+        return push(0, all_to_all(pick(0, i.a).value, 0, 0, {.group = grid(i.b)}), false);
     }
+  }
+  // Replica r in group r % count: groups of several sizes, none of them in one block.
+  Groups dealt(unsigned index) const {
+    std::vector<std::vector<int>> members(1 + index % static_cast<unsigned>(replica_.count()));
+    for (int r = 0; r < replica_.count(); ++r) members[static_cast<std::size_t>(r) % members.size()].push_back(r);
+    return members;
+  }
+  // Rows or columns of one of the possible grids.
+  Groups grid(unsigned index) const {
+    std::vector<int> columns;
+    for (int c = 1; c <= replica_.count(); ++c)
+      if (replica_.count() % c == 0) columns.push_back(c);
+    const int c = columns[index / 2 % columns.size()];
+    return index % 2 ? group_rows(replica_.count(), c) : group_columns(replica_.count(), c);
+  }
+  void reduce_in_groups(std::size_t shape, T x, const Groups& groups, Reduction reduction) {
+    if (!groups.equal_sizes() && reduction == Reduction::mean) reduction = Reduction::sum;
+    push(shape, tame(all_reduce(x, reduction, {.group = groups})), false);
   }
   // A minimum or maximum that is scattered has no gradient.
   void reduce_and_scatter(T x, Reduction reduction) {

@@ -40,7 +40,7 @@ constexpr std::int64_t bucket_sizes[] = {1, 64, 4 << 20};
 TEST_CASE("any program has the same variables and outputs on any number of devices with buckets of any size") {
   const bool holds = rc::check([] {
     const auto program = test::draw_program();
-    const int replicas = *rc::gen::element(1, 2, 3, 5, 8);
+    const int replicas = *rc::gen::element(1, 2, 3, 4, 5, 6, 8);
     const auto alone = run(program, deployment(replicas, 1, 4 << 20));
     for (int devices = 1; devices <= replicas; ++devices) {
       const auto found = difference(program, alone, replicas, devices, bucket_sizes[*rc::gen::inRange(0, 3)]);
@@ -67,7 +67,9 @@ TEST_CASE(
     program.push_back({12, i, 13, 3, 0});
     program.push_back({14, i, 9 + i, 0, 0});
   }
-  for (const int replicas : {1, 2, 3, 5, 8}) {
+  for (unsigned i = 0; i < 6; ++i)
+    for (unsigned op = 16; op < test::random_instructions; ++op) program.push_back({op, i, i + op, i + op / 2, i});
+  for (const int replicas : {1, 2, 3, 4, 5, 6, 8, 9}) {
     const auto alone = run(program, deployment(replicas, 1, 4 << 20));
     for (int devices = 1; devices <= replicas; ++devices)
       for (const auto bucket_bytes : bucket_sizes)

@@ -55,6 +55,8 @@ inline void require_equal(const Graph& a, const Node& x, const Graph& b, const N
   if (x.device != y.device)
     report("its place on logical device " + std::to_string(x.device), "logical device " + std::to_string(y.device),
            "replicas must place their collectives on the same logical devices");
+  if (p.groups != q.groups)
+    report("the groups " + p.groups.text(), "the groups " + q.groups.text(), "replicas must name the same groups, those of all replicas");
   if (x.label != y.label) report("the label \"" + x.label + "\"", "\"" + y.label + "\"", "replicas must ask for the same collectives in the same order");
 }
 

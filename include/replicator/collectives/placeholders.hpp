@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include <replicator/core/groups.hpp>
 #include <replicator/graph/placeholder.hpp>
 #include <replicator/graph/tensor.hpp>
 
@@ -16,32 +17,38 @@ namespace replicator {
 struct CollectiveOptions {
   bool any_order = false;
   std::string label = {};  // a name for messages and explain()
+  // Inside which groups of replicas it happens: {{0, 1}, {2, 3}}, group_rows(R, columns), group_columns(R, columns). The same
+  // partition on every replica, in which each replica is in one group; by default all replicas are one. What is said of
+  // replicas below then holds of the members of the replica's group, in ascending order: `root` is a position in the group,
+  // and blocks are counted and ordered by members. all_gather, reduce_scatter, all_to_all and a mean need groups of one size.
+  // A group's result varies over the replicas, so it cannot be assigned to a mirrored variable.
+  Groups group = {};
 };
 
 // The sum (mean, min, max) over the replicas, on every replica. Same shape. Throws BuildError for bool, and for the mean of integers.
 template <Element T>
 Tensor<T> all_reduce(Tensor<T> x, Reduction reduction, const CollectiveOptions& options = {},
                      std::source_location where = std::source_location::current()) {
-  return Tensor<T>{placeholder_node(x, {CollectiveKind::all_reduce, reduction, 0, options.any_order}, where, options.label)};
+  return Tensor<T>{placeholder_node(x, {CollectiveKind::all_reduce, reduction, 0, options.any_order, options.group}, where, options.label)};
 }
 
 // The values of all replicas joined along axis 0, in the order of the replicas: [n, ...] -> [replicas * n, ...]; a scalar gives [replicas].
 template <Element T>
 Tensor<T> all_gather(Tensor<T> x, const CollectiveOptions& options = {}, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{placeholder_node(x, {CollectiveKind::all_gather, Reduction::sum, 0, false}, where, options.label)};
+  return Tensor<T>{placeholder_node(x, {CollectiveKind::all_gather, Reduction::sum, 0, false, options.group}, where, options.label)};
 }
 
 // Replica i's part of the reduction, split along axis 0: [replicas * n, ...] -> [n, ...]. Throws BuildError where it cannot be split.
 template <Element T>
 Tensor<T> reduce_scatter(Tensor<T> x, Reduction reduction, const CollectiveOptions& options = {},
                          std::source_location where = std::source_location::current()) {
-  return Tensor<T>{placeholder_node(x, {CollectiveKind::reduce_scatter, reduction, 0, options.any_order}, where, options.label)};
+  return Tensor<T>{placeholder_node(x, {CollectiveKind::reduce_scatter, reduction, 0, options.any_order, options.group}, where, options.label)};
 }
 
 // The root replica's value, on every replica.
 template <Element T>
 Tensor<T> broadcast(Tensor<T> x, int root, const CollectiveOptions& options = {}, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{placeholder_node(x, {CollectiveKind::broadcast, Reduction::sum, root, false}, where, options.label)};
+  return Tensor<T>{placeholder_node(x, {CollectiveKind::broadcast, Reduction::sum, root, false, options.group}, where, options.label)};
 }
 
 // A tuple of tensors, one collective for each; small ones are merged into buckets by resolution.

@@ -62,7 +62,7 @@ namespace detail {
 
 inline bool mergeable(const ResolvedCollective& a, const ResolvedCollective& b) {
   return a.what.kind == CollectiveKind::all_reduce && b.what.kind == CollectiveKind::all_reduce && a.what.reduction == b.what.reduction &&
-         a.what.any_order == b.what.any_order && a.type.dtype == b.type.dtype && a.device == b.device;
+         a.what.any_order == b.what.any_order && a.what.groups == b.what.groups && a.type.dtype == b.type.dtype && a.device == b.device;
 }
 
 // How many collectives and ways from device to device lie on the longest way to each node: its segment. What a node needs

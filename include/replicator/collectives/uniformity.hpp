@@ -35,8 +35,13 @@ inline bool is_uniform_leaf(const Graph& graph, const Node& node) {
   return true;  // a constant, or an operation without inputs
 }
 
+// The result of a group is another one in each group.
+inline bool gives_all_the_same(const Placeholder& placeholder) {
+  return placeholder.groups.everybody() && placeholder.kind != CollectiveKind::reduce_scatter && placeholder.kind != CollectiveKind::all_to_all;
+}
+
 inline bool is_uniform_node(const Graph& graph, const Node& node, const std::vector<bool>& uniform) {
-  if (const auto* placeholder = node.get<Placeholder>()) return placeholder->kind != CollectiveKind::reduce_scatter;
+  if (const auto* placeholder = node.get<Placeholder>()) return gives_all_the_same(*placeholder);
   if (const auto* compute = node.get<Compute>(); compute && compute->operation.varies()) return false;
   if (node.inputs.empty()) return is_uniform_leaf(graph, node);
   for (const auto input : node.inputs)

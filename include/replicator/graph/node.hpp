@@ -11,6 +11,7 @@
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/collective_kind.hpp>
+#include <replicator/core/groups.hpp>
 #include <replicator/core/hash.hpp>
 #include <replicator/core/location.hpp>
 #include <replicator/core/reduction.hpp>
@@ -49,8 +50,9 @@ struct Assign {
 struct Placeholder {
   CollectiveKind kind = CollectiveKind::all_reduce;
   Reduction reduction = Reduction::sum;
-  std::int32_t root = 0;   // broadcast: the replica whose value all receive
+  std::int32_t root = 0;   // broadcast: whose value all receive, a position in each group
   bool any_order = false;  // gives up the fixed order of additions for speed
+  Groups groups = {};      // inside which it happens; nothing is listed where all replicas are one group
   std::uint32_t ordinal = 0;  // which collective of the step this is, in program order: what replicas are matched by
 
   template <class V>
@@ -59,6 +61,7 @@ struct Placeholder {
     v("reduction", reduction);
     v("root", root);
     v("any_order", any_order);
+    v("groups", groups);
     v("ordinal", ordinal);
   }
 };

@@ -2,6 +2,8 @@
 // Adding placeholders of collectives to a graph, and their gradients.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,25 +14,43 @@ namespace replicator {
 
 namespace detail {
 
-// all_gather joins along axis 0 (scalars become a vector); reduce_scatter splits along it.
-inline Shape collective_shape(const Placeholder& p, const Shape& input, int replicas, const std::string& where) {
+// all_gather joins along axis 0 (scalars become a vector); reduce_scatter and all_to_all split along it.
+inline Shape collective_shape(const Placeholder& p, const Shape& input, int members, const std::string& where) {
   Shape shape = input;
   if (p.kind == CollectiveKind::all_gather) {
-    if (input.rank() == 0) return Shape{replicas};
-    shape[0] *= replicas;
+    if (input.rank() == 0) return Shape{members};
+    shape[0] *= members;
   }
-  if (p.kind == CollectiveKind::reduce_scatter) {
-    if (input.rank() == 0 || input[0] % replicas != 0)
-      throw BuildError{where + ": the first extent is split over " + std::to_string(replicas) + " replicas, found the shape " + input.text() +
+  if (p.kind == CollectiveKind::reduce_scatter || p.kind == CollectiveKind::all_to_all) {
+    if (input.rank() == 0 || input[0] % members != 0)
+      throw BuildError{where + ": the first extent is split over " + std::to_string(members) + " replicas, found the shape " + input.text() +
                        ": make it a multiple"};
-    shape[0] /= replicas;
+    if (p.kind == CollectiveKind::reduce_scatter) shape[0] /= members;
   }
   return shape;
 }
 
+inline void require_groups(const Placeholder& p, int replicas, const std::string& where) {
+  const std::string asked = where + ": asked for the groups " + p.groups.text();
+  const std::string fault = p.groups.fault(replicas);
+  if (!fault.empty())
+    throw BuildError{asked + " of " + std::to_string(replicas) + " replicas, but " + fault + ": name every replica once, in ascending order"};
+  if (p.groups.equal_sizes()) return;
+  if (p.kind != CollectiveKind::all_reduce && p.kind != CollectiveKind::broadcast)
+    throw BuildError{asked + ", whose sizes differ, so the shapes of the results would: make all groups equally large"};
+  if (p.kind == CollectiveKind::all_reduce && p.reduction == Reduction::mean)
+    throw BuildError{asked + ", whose sizes differ, so no one number divides the mean: take the sum and divide it"};
+}
+
 }  // namespace detail
 
-// Throws BuildError for integers averaged, a root that does not exist, or an extent that cannot be split.
+// How many replicas take part together: the members of this replica's group.
+inline int members_of(const Placeholder& placeholder, const Graph& graph) {
+  return placeholder.groups.everybody() ? graph.replicas() : placeholder.groups.size(placeholder.groups.group_of(graph.replica()));
+}
+
+// Throws BuildError for integers averaged, groups that are no partition of the replicas, a root that does not exist, or an extent
+// that cannot be split.
 inline AnyTensor placeholder_node(AnyTensor x, Placeholder placeholder, Location where, std::string label = {}) {
   Graph& graph = x.graph();
   const std::string what = "replica " + std::to_string(graph.replica()) + ": " + std::string{name_of(placeholder.kind)} + " at " + where.text();
@@ -38,12 +58,17 @@ inline AnyTensor placeholder_node(AnyTensor x, Placeholder placeholder, Location
   if (reduces && (x.dtype() == DType::boolean || (placeholder.reduction == Reduction::mean && !is_floating(x.dtype()))))
     throw BuildError{what + ": cannot take the " + std::string{name_of(placeholder.reduction)} + " of " + x.type().text() +
                      ": cast it with rp::cast"};
-  if (placeholder.root < 0 || placeholder.root >= graph.replicas())
-    throw BuildError{what + ": the root " + std::to_string(placeholder.root) + " is not one of the " + std::to_string(graph.replicas()) +
-                     " replicas"};
-  const TensorType type{x.dtype(), detail::collective_shape(placeholder, x.shape(), graph.replicas(), what)};
+  detail::require_groups(placeholder, graph.replicas(), what);
+  if (placeholder.groups.everybody()) placeholder.groups = {};
+  for (int group = 0; group < std::max(1, placeholder.groups.count()); ++group) {
+    const int members = placeholder.groups.everybody() ? graph.replicas() : placeholder.groups.size(group);
+    if (placeholder.root < 0 || placeholder.root >= members)
+      throw BuildError{what + ": the root " + std::to_string(placeholder.root) + " is not one of the " + std::to_string(members) + " replicas" +
+                       (placeholder.groups.everybody() ? "" : " of a group")};
+  }
+  const TensorType type{x.dtype(), detail::collective_shape(placeholder, x.shape(), members_of(placeholder, graph), what)};
   placeholder.ordinal = graph.next_collective();
-  return graph.tensor(graph.add({placeholder, {x.value()}, {type}, where, std::move(label)}));
+  return graph.tensor(graph.add({std::move(placeholder), {x.value()}, {type}, where, std::move(label)}));
 }
 
 // The id of the replica, an int32 scalar.
@@ -53,9 +78,21 @@ inline AnyTensor replica_id(Graph& graph, Location where) {
 
 namespace detail {
 
-// condition ? a : 0, where the condition compares two int32 scalars.
-inline AnyTensor where_equal(AnyTensor a, AnyTensor left, double right, Location where) {
-  const AnyTensor condition = apply(ScalarOp::equal, left, right, where);
+// a at the root of each group, 0 elsewhere. The graphs of all replicas stay equal: the id is compared while the step runs.
+inline AnyTensor at_root(AnyTensor a, const Placeholder& p, Location where) {
+  const AnyTensor id = replica_id(a.graph(), where);
+  Expression is_root;  // id == root || ...
+  is_root.compute = DType::int32;
+  is_root.inputs = 1;
+  const Groups groups = p.groups.over(a.graph().replicas());
+  std::uint16_t any = 0;
+  for (int group = 0; group < groups.count(); ++group) {
+    const auto root = is_root.constant(groups.members(group)[static_cast<std::size_t>(p.root)]);
+    const auto equal = is_root.apply(ScalarOp::equal, is_root.input(0), root);
+    any = group == 0 ? equal : is_root.apply(ScalarOp::logical_or, any, equal);
+  }
+  is_root.outputs = {any};
+  const AnyTensor condition = map_node(a.graph(), std::move(is_root), {&id, 1}, Shape{}, DType::boolean, where);
   Expression e;
   e.compute = a.dtype();
   e.inputs = 2;
@@ -64,8 +101,8 @@ inline AnyTensor where_equal(AnyTensor a, AnyTensor left, double right, Location
   return map_node(a.graph(), std::move(e), operands, a.shape(), a.dtype(), where);
 }
 
-// The first replica that attains the extremum receives the whole gradient.
-inline AnyTensor extremum_gradient(AnyTensor x, AnyTensor y, AnyTensor sum, Location where) {
+// The first replica (of its group) that attains the extremum receives the whole gradient.
+inline AnyTensor extremum_gradient(const Groups& groups, AnyTensor x, AnyTensor y, AnyTensor sum, Location where) {
   Graph& graph = x.graph();
   Expression e;  // x == y ? id : replicas
   e.compute = x.dtype();
@@ -74,7 +111,7 @@ inline AnyTensor extremum_gradient(AnyTensor x, AnyTensor y, AnyTensor sum, Loca
   const AnyTensor id = replica_id(graph, where);
   const AnyTensor candidates_in[] = {x, y, id};
   const AnyTensor candidate = map_node(graph, std::move(e), candidates_in, x.shape(), DType::int32, where);
-  const AnyTensor first = placeholder_node(candidate, {CollectiveKind::all_reduce, Reduction::min}, where);
+  const AnyTensor first = placeholder_node(candidate, {CollectiveKind::all_reduce, Reduction::min, 0, false, groups}, where);
   Expression pick;  // first == id ? sum : 0
   pick.compute = x.dtype();
   pick.inputs = 3;
@@ -85,22 +122,24 @@ inline AnyTensor extremum_gradient(AnyTensor x, AnyTensor y, AnyTensor sum, Loca
 
 // The derivative of the sum over all replicas of sum(y * u) with respect to this replica's x.
 inline AnyTensor placeholder_gradient(const Placeholder& p, AnyTensor x, AnyTensor y, AnyTensor u, Location where) {
-  const Placeholder sum{CollectiveKind::all_reduce, Reduction::sum, 0, p.any_order};
+  const Placeholder sum{CollectiveKind::all_reduce, Reduction::sum, 0, p.any_order, p.groups};
   switch (p.kind) {
     case CollectiveKind::all_reduce:
       if (p.reduction == Reduction::sum || p.reduction == Reduction::mean) return placeholder_node(u, p, where);
-      return extremum_gradient(x, y, placeholder_node(u, sum, where), where);
+      return extremum_gradient(p.groups, x, y, placeholder_node(u, sum, where), where);
     case CollectiveKind::all_gather:
-      return reshape(placeholder_node(u, {CollectiveKind::reduce_scatter, Reduction::sum, 0, p.any_order}, where), x.shape(), where);
+      return reshape(placeholder_node(u, {CollectiveKind::reduce_scatter, Reduction::sum, 0, p.any_order, p.groups}, where), x.shape(), where);
     case CollectiveKind::reduce_scatter: {
       if (p.reduction == Reduction::min || p.reduction == Reduction::max)
         throw BuildError{"the gradient of reduce_scatter(" + std::string{name_of(p.reduction)} + ") asked for at " + where.text() +
                          " is not defined here: use all_reduce and a slice"};
-      const AnyTensor gathered = placeholder_node(u, {CollectiveKind::all_gather, Reduction::sum, 0, p.any_order}, where);
-      return p.reduction == Reduction::sum ? gathered : apply(ScalarOp::divide, gathered, x.graph().replicas(), where);
+      const AnyTensor gathered = placeholder_node(u, {CollectiveKind::all_gather, Reduction::sum, 0, p.any_order, p.groups}, where);
+      return p.reduction == Reduction::sum ? gathered : apply(ScalarOp::divide, gathered, members_of(p, x.graph()), where);
     }
     case CollectiveKind::broadcast:
-      return where_equal(placeholder_node(u, sum, where), replica_id(x.graph(), where), p.root, where);
+      return at_root(placeholder_node(u, sum, where), p, where);
+    case CollectiveKind::all_to_all:  // part i of replica j was part j of replica i
+      return placeholder_node(u, p, where);
   }
   return {};
 }

@@ -13,7 +13,7 @@
 #include <replicator/collectives/communicator.hpp>
 #include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/resolve.hpp>
-#include <replicator/collectives/tree.hpp>
+#include <replicator/collectives/local_fold.hpp>
 #include <replicator/runtime/program_builder.hpp>
 
 namespace replicator {
@@ -34,8 +34,7 @@ class CollectivePlacer {
   CollectivePlacer(const Resolution& resolution, int device, collectives::Communicator& communicator, std::uint32_t first_collective,
                    const collectives::AllReducePreference& all_reduce, ProgramBuilder& builder)
       : resolution_{resolution}, device_{device}, communicator_{communicator}, blocks_{communicator.blocks()}, first_collective_{first_collective},
-        all_reduce_{all_reduce}, builder_{builder},
-        fold_{blocks_.replicas(), blocks_.begin(communicator.rank()), blocks_.end(communicator.rank())} {}
+        all_reduce_{all_reduce}, builder_{builder} {}
 
   // All devices of the communicator call it at the same time, since collectives allocate together.
   void prepare() {
@@ -46,12 +45,14 @@ class CollectivePlacer {
     for (std::uint32_t b = 0; b < count; ++b) {
       const auto& bucket = resolution_.buckets[b];
       const auto& first = resolution_.collectives[bucket.members[0]];
+      groups_.push_back(first.what.groups.over(blocks_.replicas()));
+      folds_.emplace_back(blocks_, groups_.back(), communicator_.rank());
       if (first.device != device_) continue;
       const auto kind = first.what.kind;
       collectives::CollectiveSpec spec{kind, first.type.dtype, first.what.reduction, first.type.shape.elements(), first.what.root,
-                                       first.what.any_order, first.text, 0};
+                                       first.what.any_order, first.text, 0, first.what.groups};
       if (kind == CollectiveKind::all_reduce) spec.elements = bucket.elements;
-      if (kind == CollectiveKind::reduce_scatter) spec.elements /= blocks_.replicas();
+      if (collectives::scatters(kind)) spec.elements /= groups_.back().size(0);
       if (bucket.members.size() > 1) spec.name += " and " + std::to_string(bucket.members.size() - 1) + " more";
       collective_of_[b] = add(std::move(spec), static_cast<int>(bucket.members.size()));
       program_.collectives[collective_of_[b]].bucket = b;
@@ -62,7 +63,7 @@ class CollectivePlacer {
     const auto index = static_cast<std::uint32_t>(program_.collectives.size());
     spec.id = first_collective_ + index;
     const auto bytes = static_cast<std::int64_t>(size_of(spec.dtype)) * spec.elements;
-    auto choice = collectives::choose(spec.kind, bytes, blocks_, spec.root, spec.any_order, all_reduce_);
+    auto choice = collectives::choose(spec.kind, bytes, blocks_, spec.root, spec.any_order, all_reduce_, spec.groups);
     auto prepared = communicator_.prepare(spec, choice.schedule);
     program_.collectives.push_back({std::move(prepared), spec.name, std::move(choice.reason), bytes, members, spec, std::move(choice.schedule), CollectiveUse::none});
     waited_.push_back(false);
@@ -75,7 +76,7 @@ class CollectivePlacer {
     if (leaves_[bucket] == 0) program_.collectives[collective_of_[bucket]].asked = static_cast<std::uint32_t>(program_.code.size());
     if (collectives::reduces(given.placeholder.kind)) contribute_leaf(given, bucket);
     else contribute_to(given, input(bucket, given.replica));
-    if (++leaves_[bucket] == resolution_.buckets[bucket].members.size() * fold_.leaves().size()) {
+    if (++leaves_[bucket] == resolution_.buckets[bucket].members.size() * static_cast<std::size_t>(blocks_.count(communicator_.rank()))) {
       send_partials(bucket);
       builder_.append_collective(Instruction::Kind::start, collective_of_[bucket]);
     }
@@ -84,9 +85,15 @@ class CollectivePlacer {
   std::uint32_t collective_of(const Placeholder& placeholder) const { return collective_of_[bucket_of(placeholder)]; }
   // Where the device's replica finds its result, of this many bytes.
   std::byte* output(const Placeholder& placeholder, int replica, std::size_t bytes) const {
-    std::byte* output = program_.collectives[collective_of(placeholder)].collective->output() + offset_of(placeholder.ordinal);
-    if (placeholder.kind == CollectiveKind::reduce_scatter) output += static_cast<std::size_t>(replica) * bytes;
-    return output;
+    const auto bucket = bucket_of(placeholder);
+    const auto& use = program_.collectives[collective_of_[bucket]];
+    std::byte* output = use.collective->output() + offset_of(placeholder.ordinal);
+    // Each replica has its own part, or each group of the rank.
+    const int rank = communicator_.rank();
+    const int group = groups_[bucket].group_of(blocks_.begin(rank) + replica);
+    const int part = collectives::scatters(placeholder.kind) ? replica : collectives::index_on(blocks_, groups_[bucket], group, rank);
+    const bool merged = placeholder.kind == CollectiveKind::all_reduce;
+    return output + static_cast<std::size_t>(part) * (merged ? static_cast<std::size_t>(use.bytes) : bytes);
   }
 
   void wait_for(std::uint32_t collective) {
@@ -114,9 +121,10 @@ class CollectivePlacer {
   void contribute_leaf(const Contribution& given, std::uint32_t bucket) {
     const auto ordinal = given.placeholder.ordinal;
     const auto offset = offset_of(ordinal);
-    const auto& leaf = fold_.leaves()[static_cast<std::size_t>(given.replica)];
+    const auto& folds = folds_[bucket];
+    const auto& leaf = folds.leaves()[static_cast<std::size_t>(given.replica)];
     // A device with memory of its own folds there and sends the partials when they are whole.
-    const auto partials = builder_.support().runs_on_host() ? static_cast<int>(fold_.partials().size()) : 0;
+    const auto partials = builder_.support().runs_on_host() ? static_cast<int>(folds.partials().size()) : 0;
     const auto where = [&](int buffer) -> std::uint32_t {
       if (buffer < partials) return builder_.fixed_buffer(input(bucket, buffer) + offset, given.bytes);
       return temporaries_.at({ordinal, buffer});
@@ -146,7 +154,7 @@ class CollectivePlacer {
     if (builder_.support().runs_on_host() || !collectives::reduces(kind)) return;
     for (const auto ordinal : resolution_.buckets[bucket].members) {
       const auto bytes = resolution_.collectives[ordinal].type.bytes();
-      for (int p = 0; p < static_cast<int>(fold_.partials().size()); ++p)
+      for (int p = 0; p < static_cast<int>(folds_[bucket].partials().size()); ++p)
         builder_.copy(temporaries_.at({ordinal, p}), builder_.fixed_buffer(input(bucket, p) + offset_of(ordinal), bytes), bytes);
     }
   }
@@ -159,7 +167,8 @@ class CollectivePlacer {
   const collectives::AllReducePreference& all_reduce_;
   ProgramBuilder& builder_;
   Program& program_ = builder_.program();
-  collectives::LocalFold fold_;
+  std::vector<Groups> groups_;                 // by bucket, with all members listed
+  std::vector<collectives::LocalFold> folds_;  // by bucket
   std::map<std::pair<std::uint32_t, int>, std::uint32_t> temporaries_;  // (ordinal, buffer of the fold) -> buffer
   std::vector<std::size_t> leaves_;  // contributions so far, by bucket
   std::vector<std::uint32_t> collective_of_;  // bucket -> collective of the program

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// all_to_all and collectives inside groups between processes: the bits of one process.
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <tuple>
+
+#include <replicator/collectives/exchange.hpp>
+#include <replicator/core/sha256.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/random.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replicator.hpp>
+#include <replicator/with/ucx.hpp>
+
+#include "../support/programs.hpp"
+#include "deployments.hpp"
+
+using namespace replicator;
+using T = Tensor<float>;
+
+namespace {
+
+// What a few steps leave, as text: random numbers through every kind of collective, into a replica-local variable.
+std::string train(int replicas, int devices, const std::string& transport) {
+  Deployment where = test::on_devices(replicas, devices);
+  where.transport = transport;
+  Replicator repl{where};
+  const auto input_fn = [](const InputContext& ctx) {
+    return data::from_generator([r = ctx.replica()](std::int64_t i) { return Array<float>{{}, {static_cast<float>(r) + 0.1f * static_cast<float>(i)}}; });
+  };
+  auto step = repl.replicate(input_fn, [](ReplicaContext& replica, T x) {
+    const int n = replica.count();
+    auto state = replica.variable<float>("state", {6 * n, 1000}, Initializer::zeros(), {VariableKind::replica_local});
+    const CollectiveOptions dealt{.group = {{0, 2, 5}, {1, 3, 4}}}, uneven{.group = {{0, 4}, {1, 2, 3, 5}}};
+    T y = normal<float>(replica, {6 * n, 1000}) + x;
+    y = all_to_all(y) + all_to_all(y * 0.5f, 0, 0, dealt);
+    y = all_reduce(y, Reduction::mean, dealt) + all_reduce(y, Reduction::sum, uneven) + broadcast(y, 1, uneven);
+    y = y + sum(all_gather(reduce_scatter(y, Reduction::sum, dealt), dealt));
+    state.assign(state.read() * 0.5f + y);
+    return std::tuple{mean(y), all_reduce(sum(x), Reduction::sum, uneven)};
+  });
+  std::string bytes;
+  for (const auto& [loss, total] : step.steps(3))
+    for (int r = 0; r < replicas; ++r) bytes += std::to_string(loss[r].item()) + " " + std::to_string(total[r].item()) + "\n";
+  return bytes + repl.digest();
+}
+
+}  // namespace
+
+TEST_CASE("all_to_all and groups have the bits of one process on several, whatever moves the bytes") {
+  const auto alone = test::run_processes(1, [](int) { return train(6, 1, "auto"); });
+  REQUIRE(alone[0].exit_code == 0);
+  for (const auto& [processes, devices, transport] :
+       {std::tuple{2, 2, "shared_memory"}, {3, 1, "shared_memory"}, {6, 1, "shared_memory"}, {3, 1, "ucx"}, {2, 3, "ucx"}}) {
+    const int port = test::free_port();
+    const auto results = test::run_processes(processes, [&, count = processes, each = devices, wire = transport](int rank) {
+      test::set_environment(rank, count, port);
+      return train(6, each, wire);
+    });
+    INFO(transport << "\n" << test::describe(results));
+    for (const auto& result : results) CHECK(result.text == alone[0].text);
+  }
+}
