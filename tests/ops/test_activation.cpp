@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <replicator/cpu/map.hpp>
 #include <replicator/graph/optimise.hpp>
 #include <replicator/ops/activation.hpp>
 
@@ -47,6 +48,26 @@ TEST_CASE("activations are what their formulas say, far from zero too") {
     const auto found = doubles(evaluate(c.activation(input(graph, places, 0)), std::vector{places.any()}));
     for (std::int64_t i = 0; i < places.shape()[0]; ++i)
       CHECK(found[static_cast<std::size_t>(i)] == Approx(c.definition(places[i])).epsilon(1e-12).margin(1e-300));
+  }
+}
+
+TEST_CASE("the kernels of float32 keep sigmoid and softplus to the last places, small values too") {
+  Array<float> x{Shape{1001}};
+  for (std::int64_t i = 0; i <= 1000; ++i) x[i] = static_cast<float>(i - 500) * 0.16f;  // from -80 to 80
+  for (const bool soft : {false, true}) {
+    Graph graph;
+    const auto in = input(graph, x, 0);
+    graph.results() = {(soft ? softplus(in) : sigmoid(in)).any().value()};
+    const Graph expanded = passes::expand(graph);
+    const auto& node = expanded.node(expanded.results()[0]);
+    const auto results =
+        run_kernel(node.get<Compute>()->operation, {held(x.any())}, node.outputs, {.highest = KernelTier::library});
+    const auto found = doubles(array_of(results[0]));
+    for (std::int64_t i = 0; i <= 1000; ++i) {
+      const double z = x[i];
+      const double expected = soft ? (z > 0 ? z : 0) + std::log1p(std::exp(-std::abs(z))) : 1 / (1 + std::exp(-z));
+      REQUIRE(found[static_cast<std::size_t>(i)] == Approx(expected).epsilon(4e-7));
+    }
   }
 }
 
