@@ -103,9 +103,13 @@ TEST_CASE("steps and bytes of the all-reduces are those of docs/algorithms.md") 
   CHECK(rc::bytes_factor(rc::hierarchical(blocks, {4, 4})) == 1.0);
   CHECK(rc::steps(rc::hierarchical(blocks, {2, 2, 2, 2})) == rc::steps(rc::halving_doubling(blocks)));
   for (int ranks = 2; ranks <= 64; ++ranks)
-    for (const auto& rank : rc::traffic(rc::binary_tree({ranks, ranks}))) {
-      CHECK(rank.in <= 3);
-      CHECK(rank.out <= 4);
+    for (const int replicas : {ranks, 2 * ranks, 2 * ranks + 3}) {
+      const bool borders = replicas == ranks || (replicas == 2 * ranks && (ranks & (ranks - 1)) == 0);
+      for (const auto& rank : rc::traffic(rc::binary_tree({replicas, ranks}))) {
+        REQUIRE(rank.in <= (borders ? 3 : 4));
+        REQUIRE(rank.out <= (borders ? 4 : 5));
+      }
+      REQUIRE(rc::bytes_factor(rc::halving_doubling({replicas, ranks})) == Approx(1));
     }
   CHECK(rc::traffic(rc::naive(blocks))[0].in == 15);
   CHECK(rc::traffic(rc::naive(blocks))[0].out == 15);

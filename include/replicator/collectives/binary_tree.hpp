@@ -7,11 +7,11 @@
 //                 /     \         /     \       .
 //                0       1       2       3
 //
-// The node that divides at replica m is computed where replica m - 1 lies. Nodes divide at different replicas, so with
-// replicas dealt evenly no rank computes more than one: it reads at most two values and gives its own to one rank up and
-// two down, whatever D is.
-// Steps: depth of T above the ranks, and at most as many down: 2 ceil(log2 D) where replicas are dealt evenly on 2^k
-// ranks. Bytes per rank of n bytes: at most 3 n in, 4 n out; with many pieces that is what bounds the time.
+// The node that divides at replica m is computed where replica m - 1 lies. Nodes divide at different replicas, so where T
+// divides at the borders of ranks (R = D, or D = 2^k and replicas dealt evenly) no rank computes more than one.
+// Steps: depth of T above the ranks, and at most as many down: 2 log2 D where replicas are dealt evenly on 2^k ranks.
+// Bytes per rank of n bytes: at most 3 n in and 4 n out where T divides at the borders of ranks, 4 n and 5 n elsewhere,
+// whatever D is; with many pieces that is what bounds the time.
 // Source: the two-way trees of Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 4, and of NCCL; numbered in order, so
 // that they are T.
 #pragma once

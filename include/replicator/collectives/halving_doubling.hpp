@@ -9,7 +9,8 @@
 //
 // p is the largest power of two in D. The D - p ranks too many are those that T pairs with their left neighbours above
 // its lowest level, so the additions are T's where R = D, or D = 2^k with replicas dealt evenly; `any_order` elsewhere.
-// Steps: 2 log2 p, and 2 where D > p. Bytes in and out per rank of n bytes: 2 n (p - 1) / p; of each pair n more.
+// Steps: 2 log2 p, and 2 where D > p. Bytes in and out per rank of n bytes: 2 n (D - 1) / D on average; where D > p
+// the left one of a pair has n more than 2 n (p - 1) / p.
 // Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; the fold of the ranks too many as
 // in Thakur, Rabenseifner, Gropp, IJHPCA 2005, which takes the first ranks.
 #pragma once
