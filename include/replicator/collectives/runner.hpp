@@ -3,7 +3,7 @@
 // through them.
 //
 // Where peers are writable, whoever computes a root of T stores it into the outputs of all; their copies become waits.
-// That is less traffic between the caches than fetching it: measured 68 instead of 84 us for 4 MiB on two ranks.
+// That is less traffic between the caches than fetching it.
 //
 // Between steps: a rank writes its output and scratch again only when all who read them have finished the last step,
 // and has itself finished only when all who read its inputs have, so that the caller may write the next ones.
@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <replicator/collectives/lane_program.hpp>
 #include <replicator/collectives/prepared.hpp>
+#include <replicator/collectives/push_copy.hpp>
 #include <vector>
 
 namespace replicator::collectives::detail {
@@ -144,15 +144,15 @@ class Runner final : public Prepared<T> {
     return true;
   }
 
-  // In tiles that stay in the first cache until they are stored everywhere.
+  // In tiles that stay in the first cache until they are stored everywhere, see push_copy.
   void push(const Line& line) {
-    const auto tile = static_cast<std::int64_t>(16384 / size_of(this->arithmetic_.dtype));
+    const auto tile = static_cast<std::int64_t>(push_tile_bytes / size_of(this->arithmetic_.dtype));
     for (std::int64_t at = 0; at < line.elements; at += tile) {
       const std::int64_t count = std::min(tile, line.elements - at);
       const std::size_t offset = this->layout_.bytes(at);
       std::byte* dst = line.dst + offset;
       this->arithmetic_.run(line.action, dst, line.left + offset, line.right + offset, count, line.root);
-      for (std::byte* peer : peers_) std::memcpy(peer + (dst - this->region_.data), dst, this->layout_.bytes(count));
+      for (std::byte* peer : peers_) push_copy(peer + (dst - this->region_.data), dst, this->layout_.bytes(count));
     }
   }
 
