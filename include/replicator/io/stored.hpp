@@ -49,7 +49,7 @@ constexpr bool fits_into() {
 }  // namespace detail
 
 constexpr std::size_t size_of(Stored stored) {
-  return detail::visit_stored(stored, []<class S>() { return sizeof(S); });
+  return detail::visit_stored(stored, [&]<class S>() { return sizeof(S); });
 }
 constexpr std::string_view name_of(Stored stored) {
   constexpr std::string_view names[] = {"bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float32", "float64"};
@@ -59,7 +59,7 @@ constexpr std::string_view name_of(Stored stored) {
 // Whether every value of the stored type is exactly a T: the same type, or a wider one.
 template <Element T>
 constexpr bool can_hold(Stored stored) {
-  return detail::visit_stored(stored, []<class S>() { return detail::fits_into<S, T>(); });
+  return detail::visit_stored(stored, [&]<class S>() { return detail::fits_into<S, T>(); });
 }
 // Throws DataError "<path>: holds int16; it was asked for as uint8" where it cannot.
 template <Element T>
@@ -69,24 +69,34 @@ void require_hold(const std::string& path, Stored stored) {
                     std::string{replicator::name_of(dtype_of<T>)} + ": ask for the same type or one that holds all its values"};
 }
 
+namespace detail {
+
+template <class S>
+S load_one(bool big_endian, const std::byte* from) {
+  if constexpr (std::is_same_v<S, bool>) {
+    return *from != std::byte{0};
+  } else {
+    std::byte bytes[sizeof(S)];
+    std::memcpy(bytes, from, sizeof(S));
+    if (big_endian) std::reverse(bytes, bytes + sizeof(S));
+    S value;
+    std::memcpy(&value, bytes, sizeof(S));
+    return value;
+  }
+}
+template <class S, Element T>
+void load_as(bool big_endian, const std::byte* from, T* to, std::size_t count) {
+  if constexpr (fits_into<S, T>()) {
+    for (std::size_t i = 0; i < count; ++i, from += sizeof(S)) to[i] = static_cast<T>(load_one<S>(big_endian, from));
+  }
+}
+
+}  // namespace detail
+
 // `count` numbers at `from` (not aligned), exactly. Only where can_hold<T>(stored).
 template <Element T>
 void load(Stored stored, bool big_endian, const std::byte* from, T* to, std::size_t count) {
-  detail::visit_stored(stored, [&]<class S>() {
-    if constexpr (detail::fits_into<S, T>())
-      for (std::size_t i = 0; i < count; ++i, from += sizeof(S)) {
-        if constexpr (std::is_same_v<S, bool>) {
-          to[i] = *from != std::byte{0};
-        } else {
-          std::byte bytes[sizeof(S)];
-          std::memcpy(bytes, from, sizeof(S));
-          if (big_endian) std::reverse(bytes, bytes + sizeof(S));
-          S value;
-          std::memcpy(&value, bytes, sizeof(S));
-          to[i] = static_cast<T>(value);
-        }
-      }
-  });
+  detail::visit_stored(stored, [&]<class S>() { detail::load_as<S>(big_endian, from, to, count); });
 }
 
 // An unsigned number of sizeof(U) bytes.
