@@ -56,6 +56,9 @@ class Engine {
   virtual void input_failed(const std::exception_ptr& error) = 0;
   // Where the reading of input for these replicas is to be recorded; null where it is not.
   virtual std::shared_ptr<InputTrace> input_trace(std::size_t replicas) = 0;
+  // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.
+  virtual std::string resolved_dot(const CompiledStep& step) const = 0;
+  virtual std::string plan_json(const CompiledStep& step) const = 0;
   // Per collective: where asked, bytes, schedule and why; then the memory of device 0.
   virtual std::string explain(const CompiledStep& step) const = 0;
 

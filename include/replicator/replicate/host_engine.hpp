@@ -84,6 +84,7 @@ class HostEngine final : public Engine {
     on_devices([&](int device) { step->programs[static_cast<std::size_t>(device)] = plan(plan_request(*step, device)); });
     next_collective_ += collectives;
     step->traces = recorder_.record(step->resolution, step->programs);
+    recorder_.write_files(traced, step->resolution, view(*step));
     return step;
   }
 
@@ -129,6 +130,11 @@ class HostEngine final : public Engine {
     failure_ = error;
     release(error);
   }
+
+  std::string resolved_dot(const CompiledStep& compiled) const override {
+    return dot(static_cast<const HostStep&>(compiled).resolution, placement_.begin());
+  }
+  std::string plan_json(const CompiledStep& compiled) const override { return replicator::plan_json({plan_part(view(static_cast<const HostStep&>(compiled)))}); }
 
   std::string explain(const CompiledStep& compiled) const override {
     const auto& step = static_cast<const HostStep&>(compiled);
@@ -244,6 +250,10 @@ class HostEngine final : public Engine {
     return {step.resolution, step.lowered, variables_, *communicators_[static_cast<std::size_t>(device)],
             step.handoffs[static_cast<std::size_t>(team)].get(), placement_.place_of(device), placement_.devices_per_team(), team,
             placement_.begin(), next_collective_, job_.size() > 1, device_name(device).kind, device_name(device).index, all_reduce_};
+  }
+
+  PlanView view(const HostStep& step) const {
+    return {job_.rank(), placement_.begin(), step.resolution, step.programs, recorder_.devices(), variables_};
   }
 
   void on_devices(const std::function<void(int)>& work) {

@@ -15,6 +15,8 @@ namespace replicator {
 struct SeeOptions {
   std::string trace;         // file for the timeline of all processes, for ui.perfetto.dev; empty: none
   TraceWindow trace_steps;   // which steps of every replicated step are timed: [1, 11)
+  std::string dot;           // file for the graphs as traced, for Graphviz; as resolved, in <name>.resolved.<extension>; empty: none
+  std::string plan;          // file for what every device of all processes executes, as JSON; empty: none
   bool timing = false;       // times steps for explain(), whether or not a trace is written
 
   bool times() const { return timing || !trace.empty(); }
@@ -24,17 +26,21 @@ struct SeeOptions {
     if (flag != "--timing") return false;
     return timing = true;
   }
-  static bool takes(std::string_view flag) { return flag == "--trace" || flag == "--trace-steps"; }
+  static bool takes(std::string_view flag) { return flag == "--trace" || flag == "--trace-steps" || flag == "--dot" || flag == "--plan"; }
   // Throws BuildError for values that cannot be.
   void set(std::string_view flag, std::string_view value) {
     if (flag == "--trace") trace = value;
+    else if (flag == "--dot") dot = value;
+    else if (flag == "--plan") plan = value;
     else if (flag == "--trace-steps") trace_steps = window(value);
   }
   static std::string help() {
     return "What is told about it:\n"
            "  --trace FILE            timeline of kernels, collectives and input, for ui.perfetto.dev\n"
            "  --trace-steps A:B       the steps from A up to, not including B are timed (1:11)\n"
-           "  --timing                times those steps for explain()\n";
+           "  --timing                times those steps for explain()\n"
+           "  --dot FILE              graphs of replicas for Graphviz; as resolved, in a second file\n"
+           "  --plan FILE             what each device executes, as JSON\n";
   }
 
  private:

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/graph/dot.hpp>
 #include <replicator/replicate/engine.hpp>
 #include <replicator/replicate/input_source.hpp>
 #include <replicator/replicate/per_replica.hpp>
@@ -42,6 +43,9 @@ class StepDriver {
   bool finished() const { return finished_; }
   std::uint64_t steps_done() const { return done_; }
   std::string explain() { return engine_.explain(compiled()); }
+  std::string dot() { return replicator::dot(trace_all()); }
+  std::string resolved_dot() { return engine_.resolved_dot(compiled()); }
+  std::string plan_json() { return engine_.plan_json(compiled()); }
 
   StepResults run() {
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
@@ -162,6 +166,12 @@ class Step {
   std::uint64_t steps_done() const { return driver_->steps_done(); }
   // Per collective: where asked, bytes, schedule and why; then the memory of a device.
   std::string explain() { return driver_->explain(); }
+  // The graphs of this host's replicas as traced, for Graphviz; equal ones are drawn once. Calls the step function again.
+  std::string dot() { return driver_->dot(); }
+  // The same after resolution: optimised, collectives in buckets, what runs once per device in grey.
+  std::string resolved_dot() { return driver_->resolved_dot(); }
+  // What each device of this process executes, as JSON: docs/plan.md.
+  std::string plan_json() { return driver_->plan_json(); }
 
   // At most `count` steps, as an input range: each element is run when it is reached.
   //   for (auto [loss, top1] : train.steps(1000)) ...

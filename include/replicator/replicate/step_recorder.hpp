@@ -13,8 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/collectives/resolution_dot.hpp>
 #include <replicator/io/file.hpp>
 #include <replicator/replicate/deployment.hpp>
+#include <replicator/runtime/plan_json.hpp>
 #include <replicator/runtime/trace_json.hpp>
 #include <replicator/transport/clock_offset.hpp>
 #include <replicator/transport/job.hpp>
@@ -33,6 +35,9 @@ class StepRecorder {
     trace_.clock = {trace_clock(), offset.offset, 0, 0, offset.uncertainty};
   }
 
+  // Their names.
+  const std::vector<std::string>& devices() const { return trace_.devices; }
+
   // A step was compiled: the traces of its devices, empty where none are asked for.
   std::vector<std::shared_ptr<DeviceTrace>> record(const Resolution& resolution, std::span<const Program> programs) {
     std::vector<std::shared_ptr<DeviceTrace>> traces;
@@ -40,6 +45,20 @@ class StepRecorder {
     for (const auto& program : programs) traces.push_back(std::make_shared<DeviceTrace>(resolution, program, options_.trace_steps));
     if (!options_.trace.empty()) trace_.steps.push_back(traces);
     return traces;
+  }
+  // Collective: writes what was asked for about a compiled step. Its files are numbered from the second step on.
+  void write_files(std::span<const Graph> traced, const Resolution& resolution, const PlanView& view) {
+    const auto number = described_++;
+    if (!options_.plan.empty()) {
+      const auto part = plan_part(view);
+      const auto all = job_.exchange(std::as_bytes(std::span{part}), "the gathering of plans");
+      std::vector<std::string> parts;
+      for (const auto& each : all) parts.emplace_back(reinterpret_cast<const char*>(each.data()), each.size());
+      if (job_.rank() == 0) write(numbered(options_.plan, number), plan_json(parts));
+    }
+    if (options_.dot.empty() || job_.rank() != 0) return;
+    write(numbered(options_.dot, number), dot(traced));
+    write(with_infix(numbered(options_.dot, number), "resolved"), dot(resolution, view.first_replica));
   }
   // For the inputs of so many replicas; null where nothing is recorded.
   std::shared_ptr<InputTrace> record_input(std::size_t replicas) {
@@ -95,6 +114,13 @@ class StepRecorder {
       say(std::string{"the trace was not written: "} + error.what());
     }
   }
+  // "plan.json", "plan.1.json"
+  static std::string numbered(const std::string& path, int number) { return number == 0 ? path : with_infix(path, std::to_string(number)); }
+  static std::string with_infix(const std::string& path, const std::string& infix) {
+    const auto slash = path.rfind('/'), point = path.rfind('.');
+    if (point == std::string::npos || point == 0 || (slash != std::string::npos && point <= slash + 1)) return path + "." + infix;
+    return path.substr(0, point) + "." + infix + path.substr(point);
+  }
   static void write(const std::string& path, const std::string& text) {
     io::FileReplacement file{path};
     file.write(std::as_bytes(std::span{text}));
@@ -106,6 +132,7 @@ class StepRecorder {
   SeeOptions options_;
   transport::Job& job_;
   ProcessTrace trace_;
+  int described_ = 0;  // steps
 };
 
 }  // namespace replicator

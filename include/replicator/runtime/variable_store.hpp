@@ -91,6 +91,9 @@ class VariableStore {
   AnyArray& value(const std::string& name, int copy) { return entry(name).copies.at(static_cast<std::size_t>(copy)); }
   const AnyArray& value(const std::string& name, int copy) const { return entry(name).copies.at(static_cast<std::size_t>(copy)); }
 
+  // How many of them there are on this host.
+  int copies(const std::string& name) const { return static_cast<int>(entry(name).copies.size()); }
+
   // Gives every copy this value. Throws BuildError where the type differs or the name is unknown.
   void set(const std::string& name, const AnyArray& array) {
     auto& target = entry(name);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a node is called where people read it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <replicator/graph/map.hpp>
+#include <replicator/graph/rewrite.hpp>
+
+namespace replicator {
+
+// "convolution#17", with the label where there is one: "read#3 conv1.weight". Numbered in this graph.
+inline std::string node_text(const Graph& graph, std::uint32_t index) {
+  const auto& node = graph.node(index);
+  return std::string{node.kind()} + "#" + std::to_string(index) + (node.label.empty() ? "" : " " + node.label);
+}
+
+// What an elementwise node computes, at most `length` characters of it; empty for others.
+inline std::string formula_of(const Node& node, std::size_t length = 80) {
+  std::string text;
+  if (const auto* map = operation_of<Map>(node)) text = map->expression->text();
+  if (const auto* reduce = operation_of<Reduce>(node)) text = std::string{name_of(reduce->kind)} + " of " + reduce->expression->text();
+  if (text.size() > length) text = text.substr(0, length - 3) + "...";
+  return text;
+}
+
+}  // namespace replicator

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs and plans as other programs read them.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/collectives/resolution_dot.hpp>
+#include <replicator/core/json.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/nn/sgd.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/matmul.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+#include "../resolve/graphs.hpp"
+#include "../support/programs.hpp"
+
+using namespace replicator;
+using nlohmann::json;
+
+namespace {
+
+std::size_t count(const std::string& text, const std::string& what) {
+  std::size_t n = 0;
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++n;
+  return n;
+}
+
+void sum_and_add(ReplicaContext& replica, Tensor<float> x) {
+  replica.graph().results().push_back((x + all_reduce(sum(x), Reduction::sum, {.label = "a \"sum\""})).any().value());
+}
+
+Deployment on_devices(int replicas, int devices) {
+  Deployment result;
+  result.replicas = replicas;
+  result.devices = detail::parse_devices("cpu:0-" + std::to_string(devices - 1));
+  result.input_threads = 1;
+  return result;
+}
+
+const auto ones = [](const InputContext&) { return data::from_generator([] { return Array<float>{{2}, {1, 1}}; }); };
+
+Tensor<float> train_step(ReplicaContext& replica, Tensor<float> x) {
+  auto w = replica.variable<float>("w", {2}, Initializer::ones());
+  const auto loss = mean(tanh(x * w.read()));
+  nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
+  return loss;
+}
+
+}  // namespace
+
+TEST_CASE("equal graphs are drawn once, different ones apart, and placeholders stand out") {
+  const auto equal = dot(test::traced(4, sum_and_add));
+  CHECK(count(equal, "subgraph") == 1);
+  CHECK(count(equal, "label=\"replicas 0-3\"") == 1);
+  CHECK(count(equal, "doubleoctagon") == 1);
+  CHECK_THAT(equal, Catch::Contains("all_reduce#2 a \\\"sum\\\"") && Catch::Contains("float32[4, 2]") && Catch::Contains("test_plan.cpp:"));
+  CHECK_THAT(equal, Catch::StartsWith("digraph step {") && Catch::EndsWith("}\n"));
+  CHECK(equal == dot(test::traced(4, sum_and_add)));
+  const auto apart = dot(test::traced(4, [](ReplicaContext& replica, Tensor<float> x) {
+    sum_and_add(replica, replica.id() == 1 ? x * 2.0f : x);
+  }));
+  CHECK(count(apart, "subgraph") == 2);
+  CHECK_THAT(apart, Catch::Contains("label=\"replicas 0, 2-3\"") && Catch::Contains("label=\"replica 1\""));
+}
+
+TEST_CASE("a resolved graph shows buckets, what is in them, and what is uniform") {
+  const auto text = dot(resolve(test::traced(3, [](ReplicaContext& replica, Tensor<float> x) {
+                          const auto a = all_reduce(sum(x), Reduction::sum), b = all_reduce(mean(x), Reduction::sum);
+                          replica.graph().results() = {(sqrt(a) + exp(b) + x).any().value()};
+                        })),
+                        5);
+  CHECK(count(text, "label=\"replicas 5-7\"") == 1);
+  CHECK(count(text, "  bucket0 [shape") == 1);
+  CHECK(count(text, "-> bucket0 ") == 2);
+  CHECK_THAT(text, Catch::Contains("bucket 0: all_reduce\\n2 member(s), 32 x float32"));
+}
+
+TEST_CASE("a step draws itself before and after resolution") {
+  Replicator repl{on_devices(4, 2)};
+  auto train = repl.replicate(ones, train_step);
+  CHECK_THAT(train.dot(), Catch::Contains("label=\"replicas 0-3\"") && Catch::Contains("read#1 w"));
+  CHECK_THAT(train.resolved_dot(), Catch::Contains("bucket0") && Catch::Contains("fillcolor=lightgrey"));
+  train.step();
+  CHECK(count(train.dot(), "subgraph") == 1);
+}
+
+TEST_CASE("a plan says what every device executes, on which memory, and for which line") {
+  Replicator repl{on_devices(4, 2)};
+  auto train = repl.replicate(ones, train_step);
+  const auto plan = json::parse(train.plan_json());
+  CHECK(plan["format"] == "replicator plan 1");
+  REQUIRE(plan["processes"].size() == 1);
+  const auto& process = plan["processes"][0];
+  CHECK(process["graphs"][0]["replicas"] == json{0, 1, 2, 3});
+  REQUIRE(process["devices"].size() == 2);
+  const auto& device = process["devices"][1];
+  CHECK(device["device"] == "cpu:1");
+  CHECK(device["replicas"] == json{2, 3});
+  const auto& gradient = device["collectives"][0];
+  CHECK(gradient["kind"] == "all_reduce");
+  CHECK(gradient["ranks"] == 2);
+  CHECK(gradient["members"] == json{0});
+  const auto& schedule = process["schedules"][gradient["schedule"].get<std::size_t>()];
+  CHECK(schedule["ranks"] == 2);
+  CHECK(schedule["replicas"] == 4);
+  CHECK(schedule["programs"].size() == 2);
+  std::set<std::string> memories;
+  int starts = 0, waits = 0, with_lines = 0;
+  for (const auto& instruction : device["instructions"]) {
+    starts += instruction["do"] == "start";
+    waits += instruction["do"] == "wait";
+    with_lines += instruction["do"] == "run" && instruction.value("where", "").starts_with("test_plan.cpp:");
+    for (const char* side : {"inputs", "outputs"})
+      for (const auto& operand : instruction.value(side, json::array())) {
+        memories.insert(operand["memory"]);
+        if (operand["memory"] == "arena") CHECK(operand["offset"].get<std::size_t>() + operand["bytes"].get<std::size_t>() <= device["arena_bytes"]);
+      }
+  }
+  CHECK(starts == 2);  // the gradient, the exchange at the end
+  CHECK(waits == 2);
+  CHECK(with_lines > 0);
+  CHECK_FALSE(memories.contains("other"));
+  for (const char* memory : {"arena", "input", "variable", "collective input", "collective output", "result", "has_next"}) CHECK(memories.contains(memory));
+}
+
+TEST_CASE("process 0 writes graphs and the plan of all processes to files") {
+  const auto folder = std::filesystem::temp_directory_path() / ("replicator_plan_" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const int port = test::free_port();
+  const auto results = test::run_processes(2, [&](int rank) {
+    test::set_environment(rank, 2, port);
+    auto deployment = on_devices(4, 1);
+    deployment.see.plan = (folder / "plan.json").string();
+    deployment.see.dot = (folder / "step.dot").string();
+    Replicator repl{deployment};
+    auto first = repl.replicate(ones, train_step), second = repl.replicate(ones, train_step);
+    return std::string{"done"};
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK(result.text == "done");
+  const auto plan = json::parse(std::ifstream{folder / "plan.json"});
+  REQUIRE(plan["processes"].size() == 2);
+  CHECK(plan["processes"][1]["devices"][0]["replicas"] == json{2, 3});
+  for (const char* name : {"plan.1.json", "step.dot", "step.resolved.dot", "step.1.dot", "step.1.resolved.dot"}) CHECK(std::filesystem::exists(folder / name));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("JSON is written with its commas, escapes and numbers") {
+  JsonWriter writer;
+  writer.object([&] {
+    writer.member("a \"b\"\n", -3);
+    writer.values("list", std::vector<double>{0.5, 1e300 * 1e300});
+    writer.key("empty").array([] {});
+    writer.member("yes", true);
+  });
+  CHECK(writer.text() == "{\"a \\\"b\\\"\\u000a\":-3,\"list\":[0.5,null],\"empty\":[],\"yes\":true}");
+}
