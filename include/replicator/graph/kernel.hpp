@@ -41,6 +41,8 @@ class Executable {
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
   virtual ~Executable() = default;
+  // May throw DataError for values that it cannot take (an index that points nowhere): the step then ends with that error
+  // at the user's line. Never from inside a team of OpenMP threads.
   virtual void run(const Launch& launch) const = 0;
 
   std::vector<Layout> input_layouts;   // demanded: the planner inserts a copy where an input lies otherwise
