@@ -251,7 +251,13 @@ TEST_CASE("what is built outside of any scope is where its first input is, a gra
   CHECK(place(g) == 1);
   w.assign(w.read() - g);
   CHECK(graph.nodes().back().device == 2);
-  for (const auto& node : simplify(graph).nodes()) CHECK(node.device >= 0);
+
+  graph.results().push_back(loss.any().value());
+  auto optimised = optimise(graph);
+  for (const auto& node : optimised.nodes()) CHECK(node.device == (node.get<Read>() || node.get<Assign>() || node.get<Input>() ? node.device : 1));
+  optimised.share_devices(2);
+  for (const auto& node : optimised.nodes())
+    if (node.get<Assign>()) CHECK(node.device == 1);
 }
 
 TEST_CASE("ResNet-18, its first half on one device and its second on another, has the digest of the one that is not spread") {
