@@ -254,7 +254,11 @@ TEST_CASE("what is built outside of any scope is where its first input is, a gra
 
   graph.results().push_back(loss.any().value());
   auto optimised = optimise(graph);
-  for (const auto& node : optimised.nodes()) CHECK(node.device == (node.get<Read>() || node.get<Assign>() || node.get<Input>() ? node.device : 1));
+  for (const auto& node : optimised.nodes()) {
+    if (operation_of<Reduce>(node)) CHECK(node.device == 1);
+    if (node.get<Assign>()) CHECK(node.device == 2);
+    if (node.get<Assign>()) CHECK(optimised.node(node.inputs[0]).device == 2);
+  }
   optimised.share_devices(2);
   for (const auto& node : optimised.nodes())
     if (node.get<Assign>()) CHECK(node.device == 1);
