@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time of an all-reduce of float32 between threads of one process: size, microseconds, GB/s of payload. On two ranks
-// beside a bare loop on the same threads and buffers, in turns: each thread reads both inputs and
-// writes both outputs of its half, without words, and waits for the other one in the end. Both times are medians; on a
+// beside a bare loop on the same threads and buffers: each thread reads both inputs and writes both
+// outputs of its half, and waits for the other one in the end. Both times are medians; on a
 // loaded machine trust the ratio, best under `chrt -f 10`.
 //
 //   allreduce [ranks = 2] [largest bytes = 64 MiB] [samples = 101] [smallest bytes = 64]
@@ -64,13 +64,8 @@ class BareLoop {
 };
 
 struct Times {
-  std::vector<double> ours, bare;
+  double ours = 0, bare = 0;
 };
-
-double median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
 
 // Microseconds of one of `repeat` calls.
 template <class F>
@@ -80,15 +75,16 @@ double time_of(int repeat, F&& call) {
   return std::chrono::duration<double, std::micro>(rt::Clock::now() - begin).count() / repeat;
 }
 
-constexpr int turns = 5;
-
-// Appends the times of `samples` after two more, in which the caches forget the other loop.
+// After two more samples, in which the caches forget what was before.
 template <class F>
-void time_turn(int samples, int repeat, F&& call, std::vector<double>& times) {
+double median_time(int samples, int repeat, F&& call) {
+  std::vector<double> times;
   for (int sample = -2; sample < samples; ++sample) {
     const double time = time_of(repeat, call);
     if (sample >= 0) times.push_back(time);
   }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
 }
 
 void run_rank(rc::Communicator& communicator, const rc::CollectiveSpec& spec, const rc::Schedule& schedule, int samples,
@@ -101,10 +97,8 @@ void run_rank(rc::Communicator& communicator, const rc::CollectiveSpec& spec, co
   };
   const int rank = communicator.rank();
   if (bare) bare->give(rank, *collective);
-  for (int turn = 0; turn < turns; ++turn) {
-    time_turn(samples / turns + 1, repeat, all_reduce, times.ours);
-    if (bare) time_turn(samples / turns + 1, repeat, [&] { bare->run(rank); }, times.bare);
-  }
+  times.ours = median_time(samples, repeat, all_reduce);
+  if (bare) times.bare = median_time(samples, repeat, [&] { bare->run(rank); });
 }
 
 // As the library does with its devices where there are cores enough.
@@ -146,9 +140,9 @@ int main(int argc, char** argv) {
   std::printf(ranks == 2 ? " %12s %14s\n" : "\n", "bare us", "bare / ours");
   for (std::int64_t bytes = smallest; bytes <= largest; bytes *= 4) {
     const Times times = measure(ranks, bytes, bytes > (1 << 24) ? std::min(samples, 9) : samples);
-    const double us = median(times.ours);
+    const double us = times.ours;
     std::printf("%12lld %12.2f %10.2f", static_cast<long long>(bytes), us, static_cast<double>(bytes) / us * 1e-3);
-    if (ranks == 2) std::printf(" %12.2f %14.2f", median(times.bare), median(times.bare) / us);
+    if (ranks == 2) std::printf(" %12.2f %14.2f", times.bare, times.bare / us);
     std::printf("\n");
   }
 }
