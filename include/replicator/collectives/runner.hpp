@@ -146,13 +146,14 @@ class Runner final : public Prepared<T> {
 
   // In tiles that stay in the first cache until they are stored everywhere, see push_copy.
   void push(const Line& line) {
-    const auto tile = static_cast<std::int64_t>(push_tile_bytes / size_of(this->arithmetic_.dtype));
-    for (std::int64_t at = 0; at < line.elements; at += tile) {
-      const std::int64_t count = std::min(tile, line.elements - at);
-      const std::size_t offset = this->layout_.bytes(at);
-      std::byte* dst = line.dst + offset;
-      this->arithmetic_.run(line.action, dst, line.left + offset, line.right + offset, count, line.root);
-      for (std::byte* peer : peers_) push_copy(peer + (dst - this->region_.data), dst, this->layout_.bytes(count));
+    const std::size_t size = size_of(this->arithmetic_.dtype);
+    const std::size_t total = static_cast<std::size_t>(line.elements) * size;
+    const std::ptrdiff_t place = line.dst - this->region_.data;
+    for (std::size_t at = 0; at < total; at += push_tile_bytes) {
+      const std::size_t bytes = std::min(push_tile_bytes, total - at);
+      this->arithmetic_.run(line.action, line.dst + at, line.left + at, line.right + at,
+                            static_cast<std::int64_t>(bytes / size), line.root);
+      for (std::byte* peer : peers_) push_copy(peer + place + at, line.dst + at, bytes);
     }
   }
 
