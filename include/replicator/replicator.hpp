@@ -5,6 +5,8 @@
 #include <replicator/version.hpp>
 
 #include <replicator/collectives/exchange.hpp>
+#include <replicator/collectives/map_over_replicas.hpp>
+#include <replicator/collectives/nests.hpp>
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/cifar.hpp>

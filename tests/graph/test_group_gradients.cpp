@@ -2,10 +2,12 @@
 // Gradients of all_to_all and of collectives inside groups.
 #include <catch2/catch.hpp>
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include <replicator/collectives/exchange.hpp>
+#include <replicator/collectives/map_over_replicas.hpp>
 #include <replicator/cpu/movement.hpp>
 #include <replicator/graph/digest.hpp>
 
@@ -75,4 +77,26 @@ TEST_CASE("the gradient of a broadcast inside groups leaves the graphs of all re
     graph.results() = {gradient(broadcast(x * x, 1, {.group = group_rows(4, 2)}), x).any().value()};
   }
   for (const auto& graph : graphs) CHECK(digest_of(graph) == digest_of(graphs[0]));
+}
+
+TEST_CASE("gradients pass through map_reduce and map_gather to what the thunks use") {
+  const auto thunks = [](T x, int count) {
+    std::vector<std::function<T()>> all;
+    for (int i = 0; i < count; ++i) all.push_back([x, i] { return x * x * static_cast<double>(i + 1); });
+    return all;
+  };
+  for (const std::size_t replicas : {1, 2, 3})
+    for (const int count : {1, 2, 5}) {
+      for (const auto reduction : {Reduction::sum, Reduction::mean, Reduction::max})
+        CHECK(collective_error(replicas, {3}, [&](T x) { return map_reduce(x.graph(), thunks(x, count), reduction) * x; }) < 1e-7);
+      CHECK(collective_error(replicas, {3}, [&](T x) { return map_gather(x.graph(), thunks(x, count)); }) < 1e-7);
+      CHECK(collective_error(replicas, {3}, [&](T x) { return map_gather(x.graph(), thunks(sum(x), count)); }) < 1e-7);
+    }
+}
+
+TEST_CASE("gradients of gradients pass through map_reduce where a replica has no thunk") {
+  CHECK(collective_error(3, {2}, [](T x) {
+          const std::vector<std::function<T()>> thunks(2, [x] { return x * x * x; });
+          return gradient(map_reduce(x.graph(), thunks, Reduction::sum) * x, x);
+        }) < 1e-6);
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <replicator/collectives/agreement.hpp>
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
@@ -52,7 +53,7 @@ inline std::vector<std::vector<AnyArray>> run_together(const std::vector<Graph>&
                                                 const std::vector<std::vector<AnyArray>>& inputs) {
   const auto replicas = graphs.size();
   std::vector<std::map<std::uint32_t, AnyArray>> known(replicas);
-  std::vector<Graph> cut;  // placeholders become inputs, once their values are known
+  // Placeholders become inputs, once their values are known.
   const auto value_of = [&](std::size_t r, Value wanted) {
     Graph plain{static_cast<int>(r), static_cast<int>(replicas)};
     std::vector<AnyArray> given = inputs[r];
@@ -69,13 +70,15 @@ inline std::vector<std::vector<AnyArray>> run_together(const std::vector<Graph>&
     options.context.replica = static_cast<std::uint32_t>(r);
     return evaluate(plain, {&wanted, 1}, given, options)[0];
   };
-  for (std::uint32_t i = 0; i < graphs[0].nodes().size(); ++i) {
-    const auto* p = graphs[0].node(i).get<Placeholder>();
-    if (!p) continue;
+  std::vector<std::vector<std::uint32_t>> asked;  // the nodes of each replica's collectives, in order
+  for (const auto& graph : graphs) asked.push_back(placeholders_of(graph));
+  for (std::size_t k = 0; k < asked[0].size(); ++k) {
     std::vector<std::vector<double>> parts;
-    for (std::size_t r = 0; r < replicas; ++r) parts.push_back(doubles(value_of(r, graphs[r].node(i).inputs[0])));
-    for (std::size_t r = 0; r < replicas; ++r)
-      known[r].emplace(i, array_of(graphs[r].node(i).outputs[0], by_definition(*p, parts, static_cast<int>(r))));
+    for (std::size_t r = 0; r < replicas; ++r) parts.push_back(doubles(value_of(r, graphs[r].node(asked[r][k]).inputs[0])));
+    for (std::size_t r = 0; r < replicas; ++r) {
+      const Node& node = graphs[r].node(asked[r][k]);
+      known[r].emplace(asked[r][k], array_of(node.outputs[0], by_definition(*node.get<Placeholder>(), parts, static_cast<int>(r))));
+    }
   }
   std::vector<std::vector<AnyArray>> results(replicas);
   for (std::size_t r = 0; r < replicas; ++r)

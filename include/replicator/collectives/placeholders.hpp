@@ -6,7 +6,6 @@
 
 #include <source_location>
 #include <string>
-#include <tuple>
 
 #include <replicator/core/groups.hpp>
 #include <replicator/graph/placeholder.hpp>
@@ -49,23 +48,6 @@ Tensor<T> reduce_scatter(Tensor<T> x, Reduction reduction, const CollectiveOptio
 template <Element T>
 Tensor<T> broadcast(Tensor<T> x, int root, const CollectiveOptions& options = {}, std::source_location where = std::source_location::current()) {
   return Tensor<T>{placeholder_node(x, {CollectiveKind::broadcast, Reduction::sum, root, false, options.group}, where, options.label)};
-}
-
-// A tuple of tensors, one collective for each; small ones are merged into buckets by resolution.
-template <class... T>
-std::tuple<Tensor<T>...> all_reduce(const std::tuple<Tensor<T>...>& x, Reduction reduction, const CollectiveOptions& options = {},
-                                    std::source_location where = std::source_location::current()) {
-  return std::apply([&](const auto&... each) { return std::tuple{all_reduce(each, reduction, options, where)...}; }, x);
-}
-template <class... T>
-std::tuple<Tensor<T>...> all_gather(const std::tuple<Tensor<T>...>& x, const CollectiveOptions& options = {},
-                                    std::source_location where = std::source_location::current()) {
-  return std::apply([&](const auto&... each) { return std::tuple{all_gather(each, options, where)...}; }, x);
-}
-template <class... T>
-std::tuple<Tensor<T>...> broadcast(const std::tuple<Tensor<T>...>& x, int root, const CollectiveOptions& options = {},
-                                   std::source_location where = std::source_location::current()) {
-  return std::apply([&](const auto&... each) { return std::tuple{broadcast(each, root, options, where)...}; }, x);
 }
 
 }  // namespace replicator

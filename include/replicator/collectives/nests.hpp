@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives over nests of tensors (graph/nest.hpp): one placeholder for each tensor, labelled by its path in the nest;
+// resolution merges small all-reduces into buckets. Attributes, roots and errors are those for one tensor.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+
+#include <replicator/collectives/exchange.hpp>
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/graph/nest.hpp>
+
+namespace replicator {
+
+namespace detail {
+// `collective(tensor, options)` for each tensor of the nest.
+template <TensorNest N, class Collective>
+N collect_nest(const N& nest, const CollectiveOptions& options, Collective collective) {
+  return map_nest(nest, options.label, [&](const auto& tensor, const std::string& path) {
+    CollectiveOptions own = options;
+    own.label = path;
+    return collective(tensor, own);
+  });
+}
+}  // namespace detail
+
+template <TensorNest N>
+N all_reduce(const N& nest, Reduction reduction, const CollectiveOptions& options = {}, std::source_location where = std::source_location::current()) {
+  return detail::collect_nest(nest, options, [&](const auto& x, const CollectiveOptions& own) { return all_reduce(x, reduction, own, where); });
+}
+template <TensorNest N>
+N all_gather(const N& nest, const CollectiveOptions& options = {}, std::source_location where = std::source_location::current()) {
+  return detail::collect_nest(nest, options, [&](const auto& x, const CollectiveOptions& own) { return all_gather(x, own, where); });
+}
+template <TensorNest N>
+N reduce_scatter(const N& nest, Reduction reduction, const CollectiveOptions& options = {},
+                 std::source_location where = std::source_location::current()) {
+  return detail::collect_nest(nest, options, [&](const auto& x, const CollectiveOptions& own) { return reduce_scatter(x, reduction, own, where); });
+}
+template <TensorNest N>
+N broadcast(const N& nest, int root, const CollectiveOptions& options = {}, std::source_location where = std::source_location::current()) {
+  return detail::collect_nest(nest, options, [&](const auto& x, const CollectiveOptions& own) { return broadcast(x, root, own, where); });
+}
+template <TensorNest N>
+N all_to_all(const N& nest, std::int64_t split = 0, std::int64_t join = 0, const CollectiveOptions& options = {},
+             std::source_location where = std::source_location::current()) {
+  return detail::collect_nest(nest, options, [&](const auto& x, const CollectiveOptions& own) { return all_to_all(x, split, join, own, where); });
+}
+
+}  // namespace replicator
