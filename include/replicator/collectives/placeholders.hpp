@@ -19,7 +19,7 @@ struct CollectiveOptions {
   // Inside which groups of replicas it happens: {{0, 1}, {2, 3}}, group_rows(R, columns), group_columns(R, columns). The same
   // partition on every replica, in which each replica is in one group; by default all replicas are one. What is said of
   // replicas below then holds of the members of the replica's group, in ascending order: `root` is a position in the group,
-  // and blocks are counted and ordered by members. all_gather, reduce_scatter, all_to_all and a mean need groups of one size.
+  // and blocks are counted and ordered by members. all_gather, reduce_scatter, all_to_all, map_reduce, map_gather and a mean need groups of one size.
   // A group's result varies over the replicas, so it cannot be assigned to a mirrored variable.
   Groups group = {};
 };
