@@ -63,16 +63,16 @@ inline void combine_tiles(std::byte* dst, const std::byte* left, const std::byte
   const auto* a = reinterpret_cast<const T*>(left);
   const auto* b = reinterpret_cast<const T*>(right);
   auto* out = reinterpret_cast<T*>(dst);
+  // Used again below: were it the loop's own, clang would gather its elements one by one.
+  T result[tile];
   std::int64_t i = 0;
   for (; i + tile <= elements; i += tile) {
-    T result[tile];
     for (std::int64_t j = 0; j < tile; ++j) result[j] = Op::apply(a[i + j], b[i + j]);
     for (std::int64_t j = 0; j < tile; ++j) out[i + j] = result[j];
   }
   if (i == elements) return;
   T x[tile] = {};
   T y[tile] = {};
-  T result[tile];
   const auto bytes = static_cast<std::size_t>(elements - i) * sizeof(T);
   std::memcpy(x, a + i, bytes);
   std::memcpy(y, b + i, bytes);
