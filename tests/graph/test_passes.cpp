@@ -15,6 +15,7 @@
 #include <replicator/graph/gradients.hpp>
 #include <replicator/graph/optimise.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
 
 #include "../support/evaluate.hpp"
@@ -100,6 +101,9 @@ Graph random_graph(const RandomCode& code) {
         pool.push_back(gradient(mean(a * a), pool[0]));
         break;
       case 8:
+        pool.push_back(fits ? recompute([](auto p, auto q) { return relu(tanh(p) * q) - tanh(p * q); })(a, b) : a);
+        break;
+      case 9:
         pool.push_back(cast<float>(cast<std::int32_t>(a * 3.0f)));
         break;
       default:
@@ -114,7 +118,7 @@ Graph random_graph(const RandomCode& code) {
 
 RandomCode draw_code() {
   return *rc::gen::container<RandomCode>(
-      rc::gen::map(rc::gen::tuple(rc::gen::inRange(0u, 10u), rc::gen::inRange(0u, 32u), rc::gen::inRange(0u, 32u)),
+      rc::gen::map(rc::gen::tuple(rc::gen::inRange(0u, 11u), rc::gen::inRange(0u, 32u), rc::gen::inRange(0u, 32u)),
                    [](const std::tuple<unsigned, unsigned, unsigned>& t) {
                      return Instruction{std::get<0>(t), std::get<1>(t), std::get<2>(t)};
                    }));
@@ -163,6 +167,16 @@ TEST_CASE("fusion keeps every bit and only removes elementwise operations") {
     RC_ASSERT(count<Map>(fused) <= count<Map>(graph));
     RC_ASSERT(count<Reduce>(fused) == count<Reduce>(graph));
   }));
+}
+
+TEST_CASE("computing again keeps every bit, from one large value or from many") {
+  for (const std::size_t most : {std::size_t{0}, std::size_t{1}, std::size_t{4}})
+    REQUIRE(rc::check([&] {
+      const auto graph = simplify(random_graph(draw_code()));
+      const auto again = passes::recompute(graph, {.smallest = 0, .most_large_inputs = most});
+      require_bits_kept(graph, again);
+      require_bits_kept(graph, passes::fuse(again));
+    }));
 }
 
 TEST_CASE("all passes together keep every bit, also when they have been there before") {

@@ -16,6 +16,7 @@
 #include <replicator/ops/matmul.hpp>
 #include <replicator/ops/movement.hpp>
 #include <replicator/ops/random.hpp>
+#include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
@@ -31,7 +32,7 @@ inline constexpr const char* random_instruction_names[] = {
     "combine",  "with_vector", "total",        "mean",           "maximum",   "normal",
     "dropout",  "all_reduce",  "all_gather",   "reduce_scatter", "broadcast", "own_constant",
     "gradient", "matmul",      "assign_local", "assign_mirrored", "all_to_all", "group_reduce", "group_broadcast",
-    "group_gather", "group_scatter", "group_exchange"};
+    "group_gather", "group_scatter", "group_exchange", "recompute"};
 inline constexpr unsigned random_instructions = std::size(random_instruction_names);
 
 inline std::string text_of(const RandomProgram& program) {
@@ -138,8 +139,10 @@ class RandomTrace {
         return push(2, tame(sum(all_gather(pick(1, i.a).value, {.group = grid(i.b)}), {0})), false);
       case 20:
         return push(2, tame(sum(reduce_scatter(pick(0, i.a).value, Reduction::mean, {.group = grid(i.b)}), {0})), false);
-      default:
+      case 21:
         return push(0, all_to_all(pick(0, i.a).value, 0, 0, {.group = grid(i.b)}), false);
+      default:
+        return push(s, recomputed(a.value, b.value), false);
     }
   }
   // Replica r in group r % count: groups of several sizes, none of them in one block.
@@ -159,6 +162,13 @@ class RandomTrace {
   void reduce_in_groups(std::size_t shape, T x, const Groups& groups, Reduction reduction) {
     if (!groups.equal_sizes() && reduction == Reduction::mean) reduction = Reduction::sum;
     push(shape, tame(all_reduce(x, reduction, {.group = groups})), false);
+  }
+  // With random numbers, a collective and a variable inside.
+  T recomputed(T a, T b) {
+    return recompute([&](T p, T q) {
+      const T noise = normal<float>(replica_, p.shape());
+      return tame(tame(p * noise) + all_reduce(tame(p + q), Reduction::mean) * local_[3].read());
+    })(a, b);
   }
   // A minimum or maximum that is scattered has no gradient.
   void reduce_and_scatter(T x, Reduction reduction) {

@@ -42,6 +42,8 @@ class Collective {
   // all_reduce, broadcast: `elements`. all_gather: R blocks. In groups, that for each of `groups_on` the rank.
   // reduce_scatter: a block, all_to_all: R blocks, for each replica of the rank. Read it only: peers read it too.
   virtual std::byte* output() = 0;
+  // Of its memory on this rank.
+  virtual std::size_t bytes() const = 0;
   // The inputs are written: begin a step.
   virtual void start() = 0;
   // Does what can be done now, without blocking. True when finished: the output is valid until the next start().

@@ -53,6 +53,7 @@ class Prepared : public Collective {
   int inputs() const override { return inputs_; }
   std::byte* input(int index) override { return region_.data + layout_.input(index); }
   std::byte* output() override { return region_.data + layout_.output(); }
+  std::size_t bytes() const override { return region_.bytes; }
 
   void wait(transport::Clock::time_point deadline) override {
     if (advance()) return;

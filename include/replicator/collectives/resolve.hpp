@@ -47,6 +47,7 @@ struct ResolveOptions {
   // Where replicas live in several processes: keeps of the digests those that all processes have.
   std::function<std::set<Digest>(const std::set<Digest>&)> common_to_processes = {};
   int devices = 1;  // how many a replica has: its logical devices share them
+  passes::RecomputeOptions recompute = {};
 };
 
 struct Resolution {
@@ -163,7 +164,7 @@ inline Resolution resolve(std::span<const Graph> traced, const ResolveOptions& o
   std::unordered_map<Digest, std::uint32_t, DigestHash> known;
   for (const auto& graph : traced) {
     const auto [found, fresh] = known.try_emplace(digest_of(graph), static_cast<std::uint32_t>(result.classes.size()));
-    if (fresh) result.classes.push_back({passes::fuse(simplify(graph)), {}, {}});
+    if (fresh) result.classes.push_back({condense(graph, options.recompute), {}, {}});
     if (fresh) result.classes.back().graph.share_devices(options.devices);
     result.class_of.push_back(found->second);
   }

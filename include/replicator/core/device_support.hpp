@@ -35,6 +35,8 @@ struct DeviceSupport {
   void (*fold)(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* from, std::int64_t elements) = nullptr;
   // Returns when all that was queued is done.
   void (*synchronise)(void* queue) = nullptr;
+  // Bytes of memory that device `index` has in all, 0 where that cannot be found out. Null: never.
+  std::size_t (*memory)(int index) = nullptr;
 
   bool runs_on_host() const { return make_queue == nullptr; }
 };

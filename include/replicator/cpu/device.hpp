@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <string>
@@ -23,11 +24,16 @@ inline std::byte* allocate(int, std::size_t bytes) {
   ::madvise(memory, bytes, MADV_HUGEPAGE);
   return static_cast<std::byte*>(memory);
 }
+// The machine's; what a container may use of it is not looked up.
+inline std::size_t memory(int) {
+  const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && size > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(size) : 0;
+}
 inline void release(int, std::byte* memory, std::size_t bytes) noexcept { ::munmap(memory, bytes); }
 
 }  // namespace detail
 
-inline constexpr DeviceSupport support{&detail::require, &detail::allocate, &detail::release};
+inline constexpr DeviceSupport support{.require = &detail::require, .allocate = &detail::allocate, .release = &detail::release, .memory = &detail::memory};
 
 inline const bool device_registered = [] {
   device_support[static_cast<std::size_t>(DeviceKind::cpu)].store(&support);

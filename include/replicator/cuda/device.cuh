@@ -93,11 +93,18 @@ inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t 
   REPLICATOR_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, direction, stream_of(queue)));
 }
 
+inline std::size_t memory(int index) {
+  REPLICATOR_CUDA_CHECK(cudaSetDevice(index));
+  std::size_t free = 0, total = 0;
+  REPLICATOR_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return total;
+}
+
 }  // namespace detail
 
 inline constexpr DeviceSupport support{&detail::require,       &detail::allocate, &detail::release, &detail::make_queue,
                                        &detail::destroy_queue, &detail::enter,    &detail::copy,    &fold,
-                                       &detail::synchronise};
+                                       &detail::synchronise,   &detail::memory};
 
 inline const bool device_registered = [] {
   device_support[static_cast<std::size_t>(DeviceKind::cuda)].store(&support);

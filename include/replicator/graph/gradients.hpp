@@ -3,6 +3,7 @@
 // device of the node whose gradient they are.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,11 @@ class Differentiation {
       if (!stops(graph_.node(i)))
         for (const auto& input : graph_.node(i).inputs) reaches_[i] = reaches_[i] || reaches_[input.node];
     const LogicalDeviceScope there{graph_, graph_.node(y.value()).device};
+    NodeMarks marks = graph_.marks();
+    for (std::uint32_t i = 0; i < end_; ++i)
+      if (reaches_[i]) marks.order = std::max(marks.order, graph_.node(i).marks.order);
+    ++marks.order;
+    const MarksScope scope{graph_, marks};
     accumulate(y.value(), fill(graph_, y.type(), 1, where));
     for (std::uint32_t i = end_; i-- > 0;)
       if (reaches_[i] && !adjoints_[i].empty() && !graph_.node(i).inputs.empty()) visit(i);

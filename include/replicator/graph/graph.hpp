@@ -35,10 +35,11 @@ class Graph {
   const TensorType& type(Value value) const { return nodes_[value.node].outputs[value.output]; }
 
   // Appends; every input is an earlier node. A node without a device gets that of the scope, else that of its first input
-  // that is no leaf, else 0.
+  // that is no leaf, else 0; one without marks gets the graph's.
   // Never inlined: g++ 12 would warn, wrongly, that alternatives the node does not hold are not initialised.
   [[gnu::noinline]] std::uint32_t add(Node node) {
     if (node.device < 0) node.device = device_for(node);
+    if (node.marks == NodeMarks{}) node.marks = marks_;
     nodes_.push_back(std::move(node));
     return static_cast<std::uint32_t>(nodes_.size() - 1);
   }
@@ -104,6 +105,11 @@ class Graph {
   // Counts the collectives asked for so far.
   std::uint32_t next_collective() { return collectives_++; }
 
+  // Of nodes added from here on; see MarksScope.
+  NodeMarks& marks() { return marks_; }
+  // Counts the calls of rp::recompute.
+  std::uint32_t next_region() { return ++regions_; }
+
   // What names of variables begin with at this point of the program ("layer1.0."); see ReplicaContext::scope.
   std::string& scope() { return scope_; }
 
@@ -146,6 +152,21 @@ class Graph {
   std::vector<std::optional<Value>> start_;
   std::string scope_;
   std::uint32_t collectives_ = 0;
+  std::uint32_t regions_ = 0;
+  NodeMarks marks_;
+};
+
+// Nodes made while it lives have these marks.
+class MarksScope {
+ public:
+  MarksScope(Graph& graph, NodeMarks marks) : graph_{graph}, outer_{graph.marks()} { graph_.marks() = marks; }
+  MarksScope(const MarksScope&) = delete;
+  MarksScope& operator=(const MarksScope&) = delete;
+  ~MarksScope() { graph_.marks() = outer_; }
+
+ private:
+  Graph& graph_;
+  NodeMarks outer_;
 };
 
 inline const TensorType& AnyTensor::type() const { return graph_->type(value_); }

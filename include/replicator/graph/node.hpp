@@ -70,6 +70,14 @@ struct Compute {
   AnyOperation operation;
 };
 
+// What passes know of a node beside what it computes.
+struct NodeMarks {
+  std::uint32_t order = 0;   // k: it belongs to a derivative of order k
+  std::uint32_t region = 0;  // which rp::recompute it was made in, counted from 1; 0: in none
+
+  friend bool operator==(const NodeMarks&, const NodeMarks&) = default;
+};
+
 struct Node {
   std::variant<Input, Constant, Read, Assign, Placeholder, Compute> what;
   std::vector<Value> inputs;
@@ -77,6 +85,7 @@ struct Node {
   Location where;
   std::string label;  // given by the user or the layer; may be empty
   std::int32_t device = -1;  // logical device of the replica; -1: the graph decides when the node is added
+  NodeMarks marks = {};
 
   template <class T>
   const T* get() const { return std::get_if<T>(&what); }

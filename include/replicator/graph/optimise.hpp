@@ -8,6 +8,7 @@
 #include <replicator/graph/passes/fuse.hpp>
 #include <replicator/graph/passes/hoist.hpp>
 #include <replicator/graph/passes/merge_reduces.hpp>
+#include <replicator/graph/passes/recompute.hpp>
 
 namespace replicator {
 
@@ -17,6 +18,11 @@ inline Graph simplify(const Graph& graph) {
   return remove_dead_code(merge_common(remove_dead_code(expand(graph))));
 }
 
-inline Graph optimise(const Graph& graph) { return passes::remove_dead_code(passes::merge_reduces(passes::fuse(simplify(graph)))); }
+// Then less memory, and less traffic to it.
+inline Graph condense(const Graph& graph, const passes::RecomputeOptions& options = {}) {
+  return passes::fuse(passes::recompute(simplify(graph), options));
+}
+
+inline Graph optimise(const Graph& graph) { return passes::remove_dead_code(passes::merge_reduces(condense(graph))); }
 
 }  // namespace replicator

@@ -17,6 +17,7 @@
 #include <replicator/ops/normalisation.hpp>
 #include <replicator/ops/pooling.hpp>
 #include <replicator/ops/random.hpp>
+#include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/ops/regression_loss.hpp>
 #include <replicator/ops/sampling.hpp>

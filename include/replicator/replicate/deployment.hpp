@@ -42,6 +42,19 @@ inline std::int64_t parse_number(std::string_view text, std::string_view flag, s
   return value;
 }
 
+// "8GiB", "512MiB", "64KiB", "123456"
+inline std::int64_t parse_bytes(std::string_view text, std::string_view flag) {
+  std::int64_t unit = 1;
+  for (const auto& [suffix, shift] : {std::pair<std::string_view, int>{"KiB", 10}, {"MiB", 20}, {"GiB", 30}})
+    if (text.ends_with(suffix)) unit = std::int64_t{1} << shift;
+  const std::string_view number = unit == 1 ? text : text.substr(0, text.size() - 3);
+  try {
+    return parse_number(number, flag, 1, std::numeric_limits<std::int64_t>::max() / unit) * unit;
+  } catch (const BuildError&) {
+    throw BuildError{std::string{flag} + " is \"" + std::string{text} + "\": it must be a whole number of bytes, KiB, MiB or GiB: 8GiB, 512MiB"};
+  }
+}
+
 // "cpu:0", "cpu:0-3", "cuda:0,cuda:1", "cuda:0x4" (four logical devices on one GPU)
 inline std::vector<DeviceName> parse_devices(std::string_view text) {
   const auto bad = [&](std::string_view item) {
@@ -89,6 +102,8 @@ struct Deployment {
   std::string schedule = "auto";          // of all_reduces between devices, see collectives/all_reduces.hpp
   int threads_per_device = 1;             // OpenMP threads of a device's kernels
   std::int64_t bucket_bytes = 4 << 20;    // small all_reduces are merged up to this size
+  std::int64_t recompute_bytes = 64 << 10;  // activations at least this big are computed again for the backward pass where that is cheap
+  std::int64_t memory_limit = 0;          // bytes that a step may need on each device; 0: what the device has
   std::chrono::seconds deadline{300};     // for every wait on another device; 0 waits without end
   int input_threads = 0;                  // threads that decode; 0: as many as the machine has cores
   SeeOptions see = {};                    // what is recorded and written about the steps
@@ -150,6 +165,8 @@ struct Deployment {
            "                          naive, hierarchical or hierarchical:4x2 (auto; refused where it would change a bit)\n"
            "  --threads-per-device N  OpenMP threads of a device's kernels (1; changes bits)\n"
            "  --bucket-bytes N        small all_reduces are merged up to this size (4194304)\n"
+           "  --recompute-bytes N     activations from this size on are computed again for the backward pass where that is cheap (65536)\n"
+           "  --memory-limit SIZE     that a step may need on each device: 8GiB, 512MiB or bytes (what the device has)\n"
            "  --deadline SECONDS      for every wait on another device, 0 for none (300)\n"
            "  --input-threads N       threads that decode input (0: one per core)\n"}
            + SeeOptions::help() +
@@ -159,7 +176,7 @@ struct Deployment {
  private:
   static bool takes(std::string_view flag) {
     for (const std::string_view known : {"--replicas", "--devices", "--logical-devices", "--seed", "--transport", "--schedule", "--threads-per-device", "--bucket-bytes",
-                                         "--deadline",
+                                         "--recompute-bytes", "--memory-limit", "--deadline",
                                          "--input-threads"})
       if (flag == known) return true;
     return SeeOptions::takes(flag);
@@ -175,6 +192,8 @@ struct Deployment {
     else if (flag == "--seed") seed = static_cast<std::uint64_t>(number(0, any));
     else if (flag == "--threads-per-device") threads_per_device = static_cast<int>(number(1));
     else if (flag == "--bucket-bytes") bucket_bytes = number(1, any);
+    else if (flag == "--recompute-bytes") recompute_bytes = number(0, any);
+    else if (flag == "--memory-limit") memory_limit = detail::parse_bytes(value, flag);
     else if (flag == "--deadline") deadline = std::chrono::seconds{number(0)};
     else if (flag == "--input-threads") input_threads = static_cast<int>(number(0));
     else if (flag == "--schedule") schedule = value;

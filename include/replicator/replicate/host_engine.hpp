@@ -20,6 +20,7 @@
 #include <replicator/replicate/require_devices.hpp>
 #include <replicator/replicate/fingerprint.hpp>
 #include <replicator/replicate/host_transport.hpp>
+#include <replicator/replicate/memory_limit.hpp>
 #include <replicator/replicate/placement.hpp>
 #include <replicator/replicate/step_recorder.hpp>
 #include <replicator/runtime/device_threads.hpp>
@@ -73,7 +74,7 @@ class HostEngine final : public Engine {
     auto step = std::make_unique<HostStep>();
     step->seed = seed_of(ordinal);
     const auto common_to_all = [this](const std::set<Digest>& mine) { return common(mine); };
-    step->resolution = resolve(traced, {deployment_.bucket_bytes, common_to_all, placement_.devices_per_team()});
+    step->resolution = resolve(traced, {deployment_.bucket_bytes, common_to_all, placement_.devices_per_team(), {deployment_.recompute_bytes}});
     for (const auto& one : step->resolution.classes)
       for (const auto& variable : one.graph.variables()) variables_.declare(variable);
     compare_steps(*step);
@@ -146,9 +147,8 @@ class HostEngine final : public Engine {
     std::size_t kernels = 0;
     for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
     text += std::to_string(step.resolution.classes.size()) + " different graph(s); device 0 runs " + std::to_string(kernels) +
-            " kernels for " + std::to_string(program.replica_ids.size()) + " replica(s) in " + std::to_string(program.arena_bytes >> 20) +
-            " MiB for values and " + std::to_string(program.scratch_bytes >> 20) + " MiB of scratch\n";
-    return text;
+            " kernels for " + std::to_string(program.replica_ids.size()) + " replica(s)\n";
+    return text + text_of(program.memory);
   }
 
   ~HostEngine() override {
@@ -201,6 +201,7 @@ class HostEngine final : public Engine {
                                 {"--threads-per-device", std::to_string(deployment_.threads_per_device), {}},
                                 {"--bucket-bytes", std::to_string(deployment_.bucket_bytes), {}},
                                 {"--schedule", deployment_.schedule, {}},
+                                {"--recompute-bytes", std::to_string(deployment_.recompute_bytes), {}},
                                 {"the kind of devices", std::string{name_of(deployment_.devices[0].kind)}, {}},
                                 {"the instruction set", instruction_set(), {}}});
   }
@@ -249,7 +250,8 @@ class HostEngine final : public Engine {
     const int team = placement_.team_of(device);
     return {step.resolution, step.lowered, variables_, *communicators_[static_cast<std::size_t>(device)],
             step.handoffs[static_cast<std::size_t>(team)].get(), placement_.place_of(device), placement_.devices_per_team(), team,
-            placement_.begin(), next_collective_, job_.size() > 1, device_name(device).kind, device_name(device).index, all_reduce_};
+            placement_.begin(), next_collective_, job_.size() > 1, device_name(device).kind, device_name(device).index, all_reduce_,
+            memory_limit(deployment_, static_cast<std::size_t>(device))};
   }
 
   PlanView view(const HostStep& step) const {

@@ -21,6 +21,10 @@ struct LoweredValue {
   std::int32_t device = 0;  // of the replica, where it is made; `everywhere`: on each that uses it
   bool crosses = false;     // another device of the replica uses it
   bool variable = false;    // it is a variable's own memory
+  std::uint32_t output = 0;  // of that node
+  bool copied = false;       // in another layout than it was made in
+
+  Value of() const { return {node, output}; }
 };
 
 // The device of leaves: nothing is handed over where everyone can make it.
@@ -126,6 +130,7 @@ class Lowering {
     LayoutCopy{layout}.describe(visitor);
     const auto bytes = static_cast<std::size_t>(storage_elements(layout, type.shape)) * size_of(type.dtype);
     lowered_.values.push_back({bytes, uniform, hasher.result(), value.node, device});
+    lowered_.values.back().output = value.output;
     return static_cast<std::uint32_t>(lowered_.values.size() - 1);
   }
 
@@ -142,6 +147,7 @@ class Lowering {
     const auto segment = segments_[value.node] + (graph_.node(value).get<Placeholder>() ? 1 : 0);
     const auto device = lowered_.values[native.value].device;
     const auto copy = add_value(value, layout, uniform, device);
+    lowered_.values[copy].copied = true;
     lowered_.nodes.push_back({user, &executable, {native_[value.node][value.output].value}, {copy}, uniform, segment, device, true});
     made.emplace_back(layout, copy);
     return copy;

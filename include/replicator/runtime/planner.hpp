@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans a device's program: order, lifetimes, memory; collective_placer.hpp and handoff_placer.hpp place what is
 // communicated. A device runs segment k of its replicas in ascending order, then segment k + 1, of each what is placed on
-// it; what is uniform runs once per segment; what only updates variables runs last, when no collective can fail any more.
+// it; what is uniform runs once, with the first of them; what only updates variables runs last, when no collective can fail
+// any more.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <replicator/runtime/collective_placer.hpp>
 #include <replicator/runtime/handoff_placer.hpp>
 #include <replicator/runtime/lowering.hpp>
+#include <replicator/runtime/memory_count.hpp>
 #include <replicator/runtime/program_builder.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
@@ -38,6 +40,7 @@ struct PlanRequest {
   DeviceKind kind = DeviceKind::cpu;   // of the device, and its index among those of the kind
   int index = 0;
   collectives::AllReducePreference all_reduce = {};  // how all_reduces are done
+  MemoryLimit memory_limit = {};
 };
 
 namespace detail {
@@ -65,6 +68,8 @@ class Planner {
     if (blocks_.ranks() > 1) emit_exchange();
     collectives_.wait_for_all();
     emit_updates();
+    builder_.arrange();
+    count_memory();
     return std::move(builder_).finish();
   }
 
@@ -84,6 +89,13 @@ class Planner {
     std::uint32_t buffer;
     std::size_t bytes;
   };
+
+  void count_memory() {
+    MemoryCount count{resolution_, request_.lowered};
+    for (int r = 0; r < local_; ++r) count.add_replica(static_cast<std::uint32_t>(class_of(r)), begin_ + r, request_.device);
+    program_.memory = std::move(count).count(builder_);
+    require_room(program_.memory, std::string{name_of(request_.kind)} + ":" + std::to_string(request_.index), request_.memory_limit);
+  }
 
   int class_of(int r) const { return static_cast<int>(resolution_.class_of[static_cast<std::size_t>(begin_ + r - request_.first_replica)]); }
   const GraphClass& source(int c) const { return resolution_.classes[static_cast<std::size_t>(c)]; }
@@ -149,20 +161,17 @@ class Planner {
 
   void emit_segment(std::uint32_t segment) {
     give_collected(segment);
-    for (const int c : used_classes_) {
-      const auto& nodes = lowered(c).nodes;
-      const auto& state = classes_[static_cast<std::size_t>(c)];
-      for (std::uint32_t i = 0; i < nodes.size(); ++i)
-        if (nodes[i].segment == segment && state.here[i] && nodes[i].uniform && !is_placeholder(c, nodes[i]) && !state.update_only[i])
-          emit(c, nodes[i], -1);
-    }
+    std::set<int> begun;  // classes of which a replica has run
     for (int r = 0; r < local_; ++r) {
       const int c = class_of(r);
+      const bool first = begun.insert(c).second;
       const auto& nodes = lowered(c).nodes;
+      const auto& state = classes_[static_cast<std::size_t>(c)];
       for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-        if (nodes[i].segment != segment || !classes_[static_cast<std::size_t>(c)].here[i]) continue;
+        if (nodes[i].segment != segment || !state.here[i]) continue;
         if (is_placeholder(c, nodes[i])) emit_placeholder(c, nodes[i], r);
         else if (!nodes[i].uniform) emit(c, nodes[i], r);
+        else if (first && !state.update_only[i]) emit(c, nodes[i], -1);
       }
     }
   }
@@ -270,9 +279,13 @@ class Planner {
     run.relayout = node.relayout;
     run.origin = &graph_node(c, node);
     std::vector<std::uint32_t> operands;
-    for (const auto input : node.inputs) operands.push_back(builder_.on_device(operand(c, input, r)));
+    for (const auto input : node.inputs) {
+      const auto buffer = operand(c, input, r);
+      note_kept(c, input, node, buffer);
+      operands.push_back(builder_.on_device(buffer));
+    }
     for (const auto output : node.outputs) {
-      slot(c, output, r) = builder_.arena_buffer(lowered(c).values[output].bytes);
+      slot(c, output, r) = value_buffer(c, output, r);
       operands.push_back(slot(c, output, r));
     }
     builder_.append(run, operands);
@@ -282,6 +295,20 @@ class Planner {
   void give_outputs(int c, const LoweredNode& node, int r) {
     for (const auto output : node.outputs)
       if (lowered(c).values[output].crosses) handoffs_.give(key(c, output, r), slot(c, output, r), lowered(c).values[output].bytes);
+  }
+  std::uint32_t value_buffer(int c, std::uint32_t value, int r) {
+    Memory memory;
+    memory.bytes = lowered(c).values[value].bytes;
+    memory.graph = static_cast<std::uint32_t>(c);
+    memory.value = value;
+    memory.owner = r < 0 ? -1 : begin_ + r;
+    return builder_.new_buffer(memory);
+  }
+  // Read by a derivative of a higher order than its maker's, a replica's value is an activation.
+  void note_kept(int c, std::uint32_t value, const LoweredNode& reader, std::uint32_t buffer) {
+    const auto& known = lowered(c).values[value];
+    const bool later = source(c).graph.node(known.node).marks.order < graph_node(c, reader).marks.order;
+    if (later && !known.uniform) builder_.memory(buffer).kept = true;
   }
   // Another class has computed the same already.
   bool reuse_uniform(int c, const LoweredNode& node) {

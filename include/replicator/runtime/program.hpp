@@ -14,6 +14,7 @@
 #include <replicator/graph/node.hpp>
 #include <replicator/runtime/arena.hpp>
 #include <replicator/runtime/handoffs.hpp>
+#include <replicator/runtime/memory_plan.hpp>
 #include <replicator/runtime/queue.hpp>
 
 namespace replicator {
@@ -91,6 +92,7 @@ struct Program {
   std::byte* scratch = nullptr;
   std::size_t arena_bytes = 0;    // for values, scratch excluded
   std::size_t scratch_bytes = 0;
+  MemoryPlan memory;              // of all that the program needs
 
   std::unique_ptr<std::uint64_t> step = std::make_unique<std::uint64_t>(0);  // read by the graph's step node
   std::vector<std::int32_t> replica_ids;

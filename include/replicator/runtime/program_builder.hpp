@@ -27,6 +27,9 @@ class ProgramBuilder {
     std::uint32_t first = none, last = 0;  // instructions that touch it
     std::uint32_t shares = none;           // in place of this buffer
     std::uint32_t copied = none;           // where the device has a copy of this memory of the host
+    std::uint32_t graph = none, value = 0;  // of which graph class, and which of its lowered values it holds, if any
+    std::int32_t owner = -1;               // for which replica; -1: for the device
+    bool kept = false;                     // a backward pass reads it
     bool in_arena() const { return fixed == nullptr && replica < 0; }
   };
 
@@ -35,7 +38,9 @@ class ProgramBuilder {
 
   const DeviceSupport& support() const { return support_; }
   Program& program() { return program_; }
+  const Program& program() const { return program_; }
   Memory& memory(std::uint32_t buffer) { return buffers_[buffer]; }
+  const Memory& memory(std::uint32_t buffer) const { return buffers_[buffer]; }
 
   std::uint32_t new_buffer(Memory memory) {
     buffers_.push_back(memory);
@@ -120,9 +125,38 @@ class ProgramBuilder {
     memory.fixed = to;
     return true;
   }
-  // Gives every buffer its place. The builder is empty afterwards.
-  Program finish() && {
+  // Decides where every buffer lies; no more instructions afterwards.
+  void arrange() {
     share_in_place();
+    std::vector<Lifetime> lifetimes;
+    place_of_.assign(buffers_.size(), none);
+    for (std::uint32_t b = 0; b < buffers_.size(); ++b) {
+      const auto& memory = buffers_[b];
+      if (!memory.in_arena() || memory.shares != none || memory.first == none) continue;
+      place_of_[b] = static_cast<std::uint32_t>(lifetimes.size());
+      lifetimes.push_back({memory.bytes, memory.first, memory.last});
+    }
+    layout_ = place_in_arena(lifetimes);
+    program_.arena_bytes = layout_.bytes;
+  }
+  // What the arena holds when it holds most: the instruction, and the buffers in the order in which they were made.
+  std::pair<std::uint32_t, std::vector<std::uint32_t>> peak() const {
+    std::vector<std::size_t> begins(program_.code.size()), ends(program_.code.size() + 1);
+    for (std::uint32_t b = 0; b < buffers_.size(); ++b) {
+      if (place_of_[b] == none) continue;
+      begins[buffers_[b].first] += buffers_[b].bytes;
+      ends[buffers_[b].last + 1] += buffers_[b].bytes;
+    }
+    std::size_t held = 0, most = 0;
+    std::uint32_t at = 0;
+    for (std::uint32_t position = 0; position < begins.size(); ++position) {
+      held += begins[position] - ends[position];
+      if (held > most) most = held, at = position;
+    }
+    return {at, held_at(at)};
+  }
+  // Makes the memory and gives every buffer its place there. The builder is empty afterwards.
+  Program finish() && {
     place();
     return std::move(program_);
   }
@@ -165,27 +199,31 @@ class ProgramBuilder {
     return buffer;
   }
 
-  void place() {
-    std::vector<Lifetime> lifetimes;
-    std::vector<std::uint32_t> index(buffers_.size(), none);
+  // Of buffers that share memory the one whose turn it is.
+  std::vector<std::uint32_t> held_at(std::uint32_t position) const {
+    std::vector<std::uint32_t> held;
+    std::vector<std::uint32_t> turn(buffers_.size(), none);
     for (std::uint32_t b = 0; b < buffers_.size(); ++b) {
-      const auto& memory = buffers_[b];
-      if (!memory.in_arena() || memory.shares != none || memory.first == none) continue;
-      index[b] = static_cast<std::uint32_t>(lifetimes.size());
-      lifetimes.push_back({memory.bytes, memory.first, memory.last});
+      const auto o = owner(b);
+      if (place_of_[o] == none || buffers_[b].first > position || buffers_[o].last < position) continue;
+      if (turn[o] == none || buffers_[turn[o]].first <= buffers_[b].first) turn[o] = b;
     }
-    const auto layout = place_in_arena(lifetimes);
-    program_.arena_bytes = layout.bytes;
-    program_.arena = Arena{support_, index_, layout.bytes + program_.scratch_bytes};
+    for (std::uint32_t o = 0; o < buffers_.size(); ++o)
+      if (turn[o] != none) held.push_back(turn[o]);
+    return held;
+  }
+
+  void place() {
+    program_.arena = Arena{support_, index_, program_.arena_bytes + program_.scratch_bytes};
     program_.queue = Queue{support_, index_};
-    program_.scratch = program_.arena.data() + layout.bytes;
+    program_.scratch = program_.arena.data() + program_.arena_bytes;
     for (const auto operand : operands_) {
       const auto b = owner(operand);
       const auto& memory = buffers_[b];
       if (memory.replica >= 0)
         program_.patches.push_back({static_cast<std::uint32_t>(program_.pointers.size()), static_cast<std::uint32_t>(memory.replica), memory.element});
       program_.pointer_bytes.push_back(memory.bytes);
-      program_.pointers.push_back(memory.fixed ? memory.fixed : memory.replica >= 0 ? nullptr : program_.arena.data() + layout.offsets[index[b]]);
+      program_.pointers.push_back(memory.fixed ? memory.fixed : memory.replica >= 0 ? nullptr : program_.arena.data() + layout_.offsets[place_of_[b]]);
     }
   }
 
@@ -197,6 +235,8 @@ class ProgramBuilder {
   std::map<std::byte*, std::uint32_t> fixed_;
   std::uint32_t graph_ = none, node_ = none;
   std::int32_t replica_ = -1;
+  ArenaLayout layout_;
+  std::vector<std::uint32_t> place_of_;  // buffer -> index in the layout
 };
 
 }  // namespace replicator

@@ -24,6 +24,7 @@ inline Graph expand(const Graph& graph) {
     for (const auto input : node.inputs) inputs.push_back(rewriter.tensor(input));
     std::vector<Value> outputs;
     const LogicalDeviceScope there{rewriter.to(), node.device};
+    const MarksScope marks{rewriter.to(), node.marks};
     for (const auto& output : node.get<Compute>()->operation.expand({rewriter.to(), inputs, node.where})) outputs.push_back(output.value());
     rewriter.replace(i, std::move(outputs));
   }

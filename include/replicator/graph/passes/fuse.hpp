@@ -18,6 +18,11 @@ namespace detail {
 inline constexpr std::size_t largest_fused_expression = 32;
 inline constexpr std::size_t most_fused_inputs = 8;
 
+inline bool expensive(ScalarOp op) {
+  return op == ScalarOp::exponential || op == ScalarOp::logarithm || op == ScalarOp::hyperbolic_tangent || op == ScalarOp::sine ||
+         op == ScalarOp::cosine || op == ScalarOp::power;
+}
+
 // An elementwise node as an expression over values of the new graph.
 struct Elementwise {
   Expression expression;
@@ -95,7 +100,7 @@ class Fusion {
 
   void emit(std::uint32_t old, AnyOperation operation, const std::vector<Value>& inputs) {
     const auto& node = graph_.node(old);
-    rewriter_.replace(old, rewriter_.to().add({Compute{std::move(operation)}, inputs, node.outputs, node.where, node.label, node.device}));
+    rewriter_.replace(old, rewriter_.to().add({Compute{std::move(operation)}, inputs, node.outputs, node.where, node.label, node.device, node.marks}));
   }
 
   // Can this user take the expression in? It must run over the same domain, in the same type.
@@ -128,11 +133,6 @@ class Fusion {
       if (2 * rewriter_.to().type(input).shape.elements() > map.domain.elements()) ++i;
     return i * c <= i + 1 + c;
   }
-  static bool expensive(ScalarOp op) {
-    return op == ScalarOp::exponential || op == ScalarOp::logarithm || op == ScalarOp::hyperbolic_tangent || op == ScalarOp::sine ||
-           op == ScalarOp::cosine || op == ScalarOp::power;
-  }
-
   const Graph& graph_;
   Rewriter rewriter_;
   std::vector<std::vector<std::uint32_t>> users_;

@@ -86,7 +86,7 @@ class ReduceMerging {
     Expression merged;
     merged.compute = first.expression->compute;
     std::vector<Value> inputs;
-    Node node{first_node.what, {}, {}, first_node.where, first_node.label, first_node.device};
+    Node node{first_node.what, {}, {}, first_node.where, first_node.label, first_node.device, first_node.marks};
     std::vector<DType> dtypes;
     for (const auto member : members) {
       const auto& other = graph_.node(member);

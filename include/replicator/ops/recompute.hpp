@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+#include <utility>
+
+#include <replicator/graph/tensor.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+template <class A>
+concept CarriesGraph = requires(const std::remove_cvref_t<A>& a) {
+  { a.graph() } -> std::convertible_to<Graph&>;
+};
+
+// What rp::recompute returns: calls f with marks on the nodes that it makes.
+template <class F>
+class Recomputed {
+ public:
+  explicit Recomputed(F f) : f_{std::move(f)} {}
+
+  template <class... A>
+  auto operator()(A&&... arguments) const {
+    constexpr bool knows_graph = (CarriesGraph<A> || ...);
+    static_assert(knows_graph, "the function made by rp::recompute(f) must be called with at least one rp::Tensor (or the ReplicaContext)");
+    if constexpr (knows_graph) {
+      Graph& graph = graph_of(arguments...);
+      NodeMarks marks = graph.marks();
+      if (marks.region == 0) marks.region = graph.next_region();
+      const MarksScope scope{graph, marks};
+      return f_(std::forward<A>(arguments)...);
+    }
+  }
+
+ private:
+  template <class A, class... Rest>
+  static Graph& graph_of(const A& first, const Rest&... rest) {
+    if constexpr (CarriesGraph<A>) return first.graph();
+    else return graph_of(rest...);
+  }
+
+  F f_;
+};
+
+}  // namespace detail
+
+// A function like f, of tensors, whose inner values are not kept for the backward pass but computed again when that needs
+// them, from f's arguments: memory for the price of a second forward pass of f. The bits stay the same, those of random
+// numbers too. What f returns is kept, as are results of its collectives and small results of its reductions; within
+// another rp::recompute it does nothing of its own.
+//   x = rp::recompute([&](auto x) { return block(replica, x); })(x);
+// Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost", 2016.
+template <class F>
+auto recompute(F f) {
+  return detail::Recomputed<F>{std::move(f)};
+}
+
+}  // namespace replicator

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <replicator/core/device_support.hpp>
+#include <replicator/replicate/deployment.hpp>
+#include <replicator/runtime/memory_plan.hpp>
+
+namespace replicator {
+
+// What a step may need on a device of this process: what was asked for, else an equal part of the memory that the device
+// shares with others: all CPU devices with each other, a GPU with its parts.
+inline MemoryLimit memory_limit(const Deployment& deployment, std::size_t device) {
+  if (deployment.memory_limit > 0) {
+    const auto bytes = static_cast<std::size_t>(deployment.memory_limit);
+    return {bytes, "--memory-limit allows " + text_of_bytes(bytes)};
+  }
+  const auto& name = deployment.devices[device];
+  const auto& support = support_of(name.kind);
+  const std::size_t all = support.memory ? support.memory(name.index) : 0;
+  if (all == 0) return {};
+  std::size_t sharing = 0;
+  for (const auto& other : deployment.devices) sharing += other.kind == name.kind && (support.runs_on_host() || other.index == name.index);
+  return {all / sharing, text_of_bytes(all / sharing) + (sharing > 1 ? " is its share of what is there" : " is all that is there")};
+}
+
+}  // namespace replicator

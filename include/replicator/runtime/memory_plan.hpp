@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the memory of a device's program is for, and who needs most of it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+
+namespace replicator {
+
+enum class MemoryUse : std::uint8_t {
+  variables,    // mirrored ones once, replica-local ones for each replica of the device
+  input,        // the elements of this step and of the next, which is read ahead, and the step's results
+  collectives,  // what is communicated: buckets of gradients, their sums
+  activations,  // values of a forward pass that a backward pass reads
+  values,       // all others: gradients on their way, copies of weights in other layouts
+  scratch,      // of kernels
+};
+inline constexpr std::size_t memory_uses = 6;
+
+constexpr std::string_view name_of(MemoryUse use) {
+  constexpr std::string_view names[] = {"variables", "input and results", "collectives", "activations kept for the backward pass", "other values", "scratch"};
+  return names[static_cast<std::size_t>(use)];
+}
+
+// "1.50 GiB", "12.0 MiB", "640 B"
+inline std::string text_of_bytes(std::size_t bytes) {
+  constexpr std::string_view units[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return std::to_string(bytes) + " B";
+  double amount = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  for (; amount >= 1000 && unit < 3; ++unit) amount /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, amount < 10 ? "%.2f " : "%.1f ", amount);
+  return text + std::string{units[unit]};
+}
+
+struct MemoryOwner {
+  std::size_t bytes = 0;
+  MemoryUse use = MemoryUse::values;
+  std::string text;  // replica0/convolution#12 at train.cpp:31, float32[16, 64, 56, 56]
+};
+
+// Values count where they are most, at instruction `peak`; all else lives as long as the program.
+struct MemoryPlan {
+  static constexpr std::size_t listed = 12;
+
+  std::array<std::size_t, memory_uses> bytes{};  // by use
+  std::size_t gaps = 0;                          // of the arena at its peak: values come and go, and leave holes
+  std::uint32_t peak = 0;
+  std::vector<MemoryOwner> largest;              // falling, at most `listed`
+
+  std::size_t of(MemoryUse use) const { return bytes[static_cast<std::size_t>(use)]; }
+  std::size_t total() const {
+    std::size_t sum = gaps;
+    for (const auto part : bytes) sum += part;
+    return sum;
+  }
+  void add(MemoryOwner owner) {
+    bytes[static_cast<std::size_t>(owner.use)] += owner.bytes;
+    if (owner.bytes == 0) return;
+    const auto place = std::upper_bound(largest.begin(), largest.end(), owner, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    largest.insert(place, std::move(owner));
+    if (largest.size() > listed) largest.pop_back();
+  }
+};
+
+namespace detail {
+// "variables 204 MiB, collectives 204 MiB, ..." of what is not nothing
+inline std::string text_of_uses(const MemoryPlan& plan) {
+  std::string text;
+  const auto part = [&](std::string_view name, std::size_t bytes) {
+    if (bytes) text += (text.empty() ? "" : ", ") + std::string{name} + " " + text_of_bytes(bytes);
+  };
+  for (std::size_t use = 0; use < memory_uses; ++use) part(name_of(static_cast<MemoryUse>(use)), plan.bytes[use]);
+  part("gaps", plan.gaps);
+  return text;
+}
+// A line each.
+inline std::string text_of_owners(std::span<const MemoryOwner> owners) {
+  std::string text;
+  for (const auto& owner : owners) text += "\n  " + text_of_bytes(owner.bytes) + ": " + owner.text;
+  return text;
+}
+}  // namespace detail
+
+// A line of what needs how much, then one for each of the largest owners.
+inline std::string text_of(const MemoryPlan& plan) {
+  return "memory " + text_of_bytes(plan.total()) + ": " + detail::text_of_uses(plan) + detail::text_of_owners(plan.largest) + "\n";
+}
+
+struct MemoryLimit {
+  std::size_t bytes = ~std::size_t{0};
+  std::string text = {};  // where it comes from: "--memory-limit allows 8.00 GiB"
+};
+
+// Throws BuildError where the plan needs more than that on `device`.
+inline void require_room(const MemoryPlan& plan, std::string_view device, const MemoryLimit& limit) {
+  if (plan.total() <= limit.bytes) return;
+  const std::span<const MemoryOwner> owners{plan.largest};
+  throw BuildError{"the step needs " + text_of_bytes(plan.total()) + " of memory on " + std::string{device} + ", but " + limit.text + ". It is for " + detail::text_of_uses(plan) + ". The largest:" +
+                   detail::text_of_owners(owners.first(std::min<std::size_t>(owners.size(), 5))) +
+                   "\nUse smaller batches, wrap parts of the model in rp::recompute, or deal the replicas to more devices"};
+}
+
+}  // namespace replicator

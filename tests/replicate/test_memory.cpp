@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step's plan says about memory, its limit, and what recomputation saves. No bit changes.
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+#include <replicator/core/philox.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/nn/nn.hpp>
+#include <replicator/ops/ops.hpp>
+#include <replicator/replicate/replicator.hpp>
+#include <replicator/runtime/memory_plan.hpp>
+
+#include "deployments.hpp"
+
+using namespace replicator;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr std::int64_t batch = 4, channels = 16, extent = 8, blocks = 5;
+constexpr std::int64_t value_bytes = batch * channels * extent * extent * 4;
+
+auto images(const InputContext& ctx) {
+  return data::from_generator([replica = ctx.replica()](std::int64_t position) {
+    Array<float> x{{batch, channels, extent, extent}};
+    PhiloxStream random{7, static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(replica)};
+    for (auto& value : x) value = 2 * random.uniform() - 1;
+    return std::tuple{x};
+  });
+}
+
+// Blocks of convolution, batch norm and ReLU.
+Tensor<float> block(ReplicaContext& replica, Tensor<float> x, std::int64_t i) {
+  const auto scope = replica.scope("block" + std::to_string(i));
+  return relu(nn::batch_norm(replica, nn::conv2d(replica, x, "conv", {.features = channels, .padding = {}, .bias = false}), "norm"));
+}
+template <class Block>
+auto step_of(Block apply) {
+  return [apply](ReplicaContext& replica, Tensor<float> x) {
+    for (std::int64_t i = 0; i < blocks; ++i) x = apply(replica, x, i);
+    const auto loss = mean(x * x);
+    nn::sgd({.learning_rate = 0.1f, .momentum = 0.9f}).minimize(replica, loss);
+    return loss;
+  };
+}
+const auto plain = step_of(&block);
+// Two blocks at once are forgotten.
+const auto marked = step_of([](ReplicaContext& replica, Tensor<float> x, std::int64_t i) {
+  return i % 2 ? x : recompute([&](Tensor<float> y) {
+    y = block(replica, y, i);
+    return i + 1 < blocks ? block(replica, y, i + 1) : y;
+  })(x);
+});
+
+struct Outcome {
+  std::string digest;
+  std::string explanation;
+};
+template <class Step>
+Outcome train(Deployment where, std::int64_t recompute_bytes, Step step_fn) {
+  where.recompute_bytes = recompute_bytes;
+  Replicator repl{where};
+  auto step = repl.replicate(images, step_fn);
+  for (int i = 0; i < 3; ++i) step.step();
+  return {repl.digest(), step.explain()};
+}
+constexpr std::int64_t never = std::int64_t{1} << 40;
+
+// In bytes, as `explain` says it.
+double said(const std::string& text, const std::string& use) {
+  const auto at = text.find(use + " ", text.find("\nmemory "));
+  if (at == std::string::npos) return 0;
+  std::size_t end = 0;
+  const std::string rest = text.substr(at + use.size() + 1);
+  const double amount = std::stod(rest, &end);
+  return amount * (rest.compare(end, 4, " KiB") == 0 ? 1024 : rest.compare(end, 4, " MiB") == 0 ? 1024 * 1024 : 1);
+}
+
+}  // namespace
+
+TEST_CASE("batch norm and ReLU computed again save the ReLU's output of every block but the last, and no bit changes") {
+  const auto all = train(test::on_devices(1, 1), never, plain), less = train(test::on_devices(1, 1), 0, plain);
+  CHECK(all.digest == less.digest);
+  const std::string use = "activations kept for the backward pass";
+  // Kept are what the convolutions gave and what the ReLUs made of it, where the last one is part of the loss; the sums
+  // over the batch are small.
+  INFO(all.explanation << less.explanation);
+  CHECK(said(all.explanation, use) == Approx((2 * blocks - 1) * value_bytes).epsilon(0.02));
+  CHECK(said(less.explanation, use) == Approx(blocks * value_bytes).epsilon(0.03));
+}
+
+TEST_CASE("with recomputation or without, marked or not, on any placement, the variables are the same") {
+  const auto expected = train(test::on_devices(4, 1), never, plain).digest;
+  for (const int devices : {1, 3, 4})
+    for (const auto from : {std::int64_t{0}, never}) {
+      CHECK(train(test::on_devices(4, devices), from, plain).digest == expected);
+      CHECK(train(test::on_devices(4, devices), from, marked).digest == expected);
+    }
+}
+
+TEST_CASE("a step that needs more than the limit is refused while it is planned, with the largest owners named") {
+  auto where = test::on_devices(1, 1);
+  where.memory_limit = 100 << 10;
+  const auto error = test::error_of([&] { train(where, never, plain); });
+  CHECK_THAT(error, Contains("the step needs ") && Contains(" of memory on cpu:0, but --memory-limit allows 100.0 KiB. It is for variables ") &&
+                        Contains("activations kept for the backward pass ") && Contains("The largest:\n  ") && Contains("\n  16.0 KiB: replica0/convolution#") &&
+                        Contains(" at test_memory.cpp:") && Contains("float32[4, 16, 8, 8]") &&
+                        Contains("\nUse smaller batches, wrap parts of the model in rp::recompute, or deal the replicas to more devices"));
+  where.memory_limit = 1 << 20;
+  CHECK(test::error_of([&] { train(where, never, plain); }) == "nothing");
+}
+
+TEST_CASE("on several devices every one is held to the limit, and mirrored variables count on each") {
+  auto where = test::on_devices(2, 2);
+  where.memory_limit = 100 << 10;
+  CHECK_THAT(test::error_of([&] { train(where, never, plain); }), Contains("of memory on cpu:") && Contains("--memory-limit allows 100.0 KiB"));
+  const auto one = train(test::on_devices(1, 1), never, plain).explanation, two = train(test::on_devices(2, 2), never, plain).explanation;
+  CHECK(said(one, "variables") == said(two, "variables"));
+}
+
+TEST_CASE("bytes are told in the unit that fits") {
+  CHECK(text_of_bytes(0) == "0 B");
+  CHECK(text_of_bytes(1023) == "1023 B");
+  CHECK(text_of_bytes(1536) == "1.50 KiB");
+  CHECK(text_of_bytes(12 << 20) == "12.0 MiB");
+  CHECK(text_of_bytes(std::size_t{3} << 30) == "3.00 GiB");
+}
