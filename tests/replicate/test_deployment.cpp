@@ -34,7 +34,7 @@ TEST_CASE("without arguments one replica runs on cpu:0") {
 
 TEST_CASE("every flag is taken, apart from its value or joined to it") {
   const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx", "--schedule", "naive",
-                         "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7", "--input-threads=3"});
+                         "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7", "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3"});
   CHECK(d.replicas == 8);
   CHECK(d.devices.size() == 2);
   CHECK(d.seed == 18446744073u);
@@ -42,9 +42,20 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   CHECK(d.schedule == "naive");
   CHECK(d.threads_per_device == 2);
   CHECK(d.bucket_bytes == 64);
+  CHECK(d.recompute_bytes == 0);
+  CHECK(d.memory_limit == std::int64_t{3} << 30);
   CHECK(d.deadline == std::chrono::seconds{7});
   CHECK(d.input_threads == 3);
   CHECK(d.remaining.empty());
+}
+
+TEST_CASE("sizes are given in bytes, KiB, MiB or GiB") {
+  CHECK(parsed({"--memory-limit", "123456"}).memory_limit == 123456);
+  CHECK(parsed({"--memory-limit", "12KiB"}).memory_limit == 12 << 10);
+  CHECK(parsed({"--memory-limit", "512MiB"}).memory_limit == 512 << 20);
+  for (const char* wrong : {"0", "-1", "GiB", "8GB", "9999999999999GiB", ""})
+    CHECK(error_of({"--memory-limit", wrong}) ==
+          "--memory-limit is \"" + std::string{wrong} + "\": it must be a whole number of bytes, KiB, MiB or GiB: 8GiB, 512MiB");
 }
 
 TEST_CASE("what is not the deployment's is left in order") {
