@@ -7,6 +7,7 @@
 //     std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const;  // throws BuildError
 //     std::vector<AnyTensor> gradient(const GradientContext& at) const;   // optional: one per input, empty for zero
 //     std::vector<AnyTensor> expand(const ExpansionContext& at) const;    // optional: in terms of other operations
+//     double work(std::span<const TensorType> inputs) const;              // optional: arithmetic operations, for explain()
 //     static constexpr bool varies = true;    // optional: differs between replicas even on equal inputs
 //     static constexpr bool alias = true;     // optional: the output is the (plain) memory of input 0
 //   };
@@ -52,6 +53,8 @@ class AnyOperation {
   std::vector<AnyTensor> expand(const ExpansionContext& at) const { return model_->expand(at); }
   bool varies() const { return model_->varies(); }
   bool alias() const { return model_->alias(); }
+  // Arithmetic operations on inputs of these types; 0 where the operation does not say.
+  double work(std::span<const TensorType> inputs) const { return model_->work(inputs); }
   const KernelSlots& slots() const { return model_->slots(); }
   // "stride=[2, 2], groups=1"
   std::string attributes() const { return model_->attributes(); }
@@ -76,6 +79,7 @@ class AnyOperation {
     virtual std::vector<AnyTensor> expand(const ExpansionContext&) const = 0;
     virtual bool varies() const = 0;
     virtual bool alias() const = 0;
+    virtual double work(std::span<const TensorType>) const = 0;
     virtual const KernelSlots& slots() const = 0;
     virtual std::string attributes() const = 0;
     Digest digest;
@@ -113,6 +117,10 @@ class AnyOperation {
     bool alias() const override {
       if constexpr (requires { Op::alias; }) return Op::alias;
       return false;
+    }
+    double work([[maybe_unused]] std::span<const TensorType> inputs) const override {
+      if constexpr (requires { op.work(inputs); }) return op.work(inputs);
+      return 0;
     }
     const KernelSlots& slots() const override { return kernels<Op>::slot; }
     std::string attributes() const override {

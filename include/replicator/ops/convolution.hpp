@@ -62,6 +62,11 @@ inline void require_convolution_upstream(const Shape& x, const Shape& w, const S
     throw BuildError{"x " + x.text() + " and weights " + w.text() + " give " + y.text() + ", found " + dy.text()};
 }
 
+// A product and a sum for each weight that an element of y meets.
+inline double convolution_work(const Shape& y, const Shape& w) {
+  return 2.0 * static_cast<double>(y.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
+}
+
 inline DType require_convolution_dtype(std::span<const TensorType> inputs) {
   const DType dtype = inputs[0].dtype;
   if (inputs[1].dtype != dtype || !(is_floating(dtype) || dtype == DType::int32))
@@ -84,6 +89,9 @@ struct Convolution {
     const DType dtype = detail::require_convolution_dtype(inputs);
     return {{dtype, detail::convolution_shape(inputs[0].shape, inputs[1].shape, options)}};
   }
+  double work(std::span<const TensorType> inputs) const {
+    return detail::convolution_work(detail::convolution_shape(inputs[0].shape, inputs[1].shape, options), inputs[1].shape);
+  }
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
@@ -103,6 +111,7 @@ struct ConvolutionBackwardData {
     detail::require_convolution_upstream(x, inputs[1].shape, inputs[0].shape, options);
     return {{dtype, x}};
   }
+  double work(std::span<const TensorType> inputs) const { return detail::convolution_work(inputs[0].shape, inputs[1].shape); }
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
@@ -122,6 +131,7 @@ struct ConvolutionBackwardWeights {
     detail::require_convolution_upstream(inputs[0].shape, w, inputs[1].shape, options);
     return {{dtype, w}};
   }
+  double work(std::span<const TensorType> inputs) const { return detail::convolution_work(inputs[1].shape, w); }
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 

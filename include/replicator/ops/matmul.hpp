@@ -28,6 +28,7 @@ struct Matmul {
     v("transpose_b", transpose_b);
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const;
+  double work(std::span<const TensorType> inputs) const;
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
@@ -115,6 +116,11 @@ inline MatmulBatch matmul_batch(const Matmul& op, const Shape& a, const Shape& b
     result.b[result.rank - 1] = by_b;
   }
   return result;
+}
+
+inline double Matmul::work(std::span<const TensorType> inputs) const {
+  const auto e = matmul_extents(*this, inputs[0].shape, inputs[1].shape);
+  return 2.0 * static_cast<double>(e.batch) * static_cast<double>(e.rows) * static_cast<double>(e.columns) * static_cast<double>(e.depth);
 }
 
 inline std::vector<TensorType> Matmul::infer_shape(std::span<const TensorType> inputs) const {

@@ -13,6 +13,7 @@
 #include <replicator/graph/graph.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/input_context.hpp>
+#include <replicator/runtime/machine_figures.hpp>
 #include <replicator/runtime/trace_ring.hpp>
 
 namespace replicator {
@@ -59,8 +60,8 @@ class Engine {
   // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.
   virtual std::string resolved_dot(const CompiledStep& step) const = 0;
   virtual std::string plan_json(const CompiledStep& step) const = 0;
-  // Per collective: where asked, bytes, schedule and why; then the memory of device 0.
-  virtual std::string explain(const CompiledStep& step) const = 0;
+  // Of device 0: its collectives, the nodes that cost most, its memory.
+  virtual std::string explain(const CompiledStep& step, ExplainOptions options) = 0;
 
   // SHA-256 over name, type and bytes of every variable in the order of names: mirrored ones once, replica-local ones of all
   // replicas in order.

@@ -23,8 +23,10 @@
 #include <replicator/replicate/memory_limit.hpp>
 #include <replicator/replicate/placement.hpp>
 #include <replicator/replicate/step_recorder.hpp>
+#include <replicator/runtime/calibrate.hpp>
 #include <replicator/runtime/device_threads.hpp>
 #include <replicator/runtime/execute.hpp>
+#include <replicator/runtime/explain.hpp>
 #include <replicator/runtime/planner.hpp>
 #include <replicator/transport/in_process.hpp>
 
@@ -137,13 +139,14 @@ class HostEngine final : public Engine {
   }
   std::string plan_json(const CompiledStep& compiled) const override { return replicator::plan_json({plan_part(view(static_cast<const HostStep&>(compiled)))}); }
 
-  std::string explain(const CompiledStep& compiled) const override {
+  std::string explain(const CompiledStep& compiled, ExplainOptions options) override {
     const auto& step = static_cast<const HostStep&>(compiled);
-    std::string text;
+    if (options.calibrate) {
+      const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+      calibrate(cache_, options.machine);
+    }
     const auto& program = step.programs[0];
-    for (int device = 0; device < placement_.devices_per_team(); ++device)
-      for (const auto& use : step.programs[static_cast<std::size_t>(device)].collectives)
-        text += use.text + ": " + std::to_string(use.bytes) + " B; " + use.reason + "\n";
+    std::string text = replicator::explain(step.resolution, program, step.traces.empty() ? nullptr : step.traces[0].get(), options);
     std::size_t kernels = 0;
     for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
     text += std::to_string(step.resolution.classes.size()) + " different graph(s); device 0 runs " + std::to_string(kernels) +

@@ -42,7 +42,7 @@ class StepDriver {
 
   bool finished() const { return finished_; }
   std::uint64_t steps_done() const { return done_; }
-  std::string explain() { return engine_.explain(compiled()); }
+  std::string explain(const ExplainOptions& options) { return engine_.explain(compiled(), options); }
   std::string dot() { return replicator::dot(trace_all()); }
   std::string resolved_dot() { return engine_.resolved_dot(compiled()); }
   std::string plan_json() { return engine_.plan_json(compiled()); }
@@ -164,8 +164,10 @@ class Step {
   // The input of some replica has ended: no replica takes another step.
   bool finished() const { return driver_->finished(); }
   std::uint64_t steps_done() const { return driver_->steps_done(); }
-  // Per collective: where asked, bytes, schedule and why; then the memory of a device.
-  std::string explain() { return driver_->explain(); }
+  // Of this process's first device. Per collective: where asked, bytes, schedule and why, bytes against a ring's, predicted and
+  // (with --trace or --timing, once steps were timed) measured time. Then the nodes that cost most: operations, bytes, time and,
+  // where the machine's figures are given or measured, the share of the roofline. Then memory.
+  std::string explain(const ExplainOptions& options = {}) { return driver_->explain(options); }
   // The graphs of this host's replicas as traced, for Graphviz; equal ones are drawn once. Calls the step function again.
   std::string dot() { return driver_->dot(); }
   // The same after resolution: optimised, collectives in buckets, what runs once per device in grey.

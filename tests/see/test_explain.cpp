@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <string>
+
+#include <replicator/data/generator.hpp>
+#include <replicator/nn/sgd.hpp>
+#include <replicator/ops/convolution.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/matmul.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replicator.hpp>
+#include <replicator/runtime/explain.hpp>
+
+#include "../replicate/deployments.hpp"
+
+using namespace replicator;
+using test::on_devices;
+
+namespace {
+
+const auto rows = [](const InputContext&) { return data::from_generator([] { return Array<float>{{32, 64}}; }); };
+
+Tensor<float> train_step(ReplicaContext& replica, Tensor<float> x) {
+  auto w = replica.variable<float>("w", {64, 128}, Initializer::normal(0, 0.1));
+  const auto y = tanh(matmul(x, w.read()));
+  const auto loss = mean(y * y);
+  nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
+  return loss;
+}
+
+}  // namespace
+
+TEST_CASE("explain says how each collective is done, what it is predicted to take, and which nodes cost most") {
+  Replicator repl{on_devices(3, 3)};
+  auto train = repl.replicate(rows, train_step);
+  const auto text = train.explain({.nodes = 1});
+  CHECK_THAT(text, Catch::Contains("\"w/gradient\" at test_explain.cpp:") && Catch::Contains("32768 B; owner_computes: "));
+  CHECK_THAT(text, Catch::Contains("bucket 0 of 1 member(s)") && Catch::Contains("1.00 times a ring's bytes; predicted "));
+  CHECK_THAT(text, !Catch::Contains("measured 0") && !Catch::Contains(", measured "));
+  CHECK_THAT(text, Catch::Contains("by operations") && Catch::Contains("matmul#") && Catch::Contains("1 run(s), 524 kFLOP, 57.3 kB"));
+}
+
+TEST_CASE("explain has measured times once steps were timed, and shares of the roofline where the machine is known") {
+  auto deployment = on_devices(2, 2);
+  deployment.see.timing = true;
+  Replicator repl{deployment};
+  auto train = repl.replicate(rows, train_step);
+  for (auto loss : train.steps(4)) (void)loss;
+  const auto timed = train.explain();
+  CHECK_THAT(timed, Catch::Contains(", measured ") && Catch::Contains("by measured time") && !Catch::Contains("roofline"));
+  CHECK_THAT(train.explain({.machine = {.flops = 1e12, .memory_bytes = 1e12}}), Catch::Contains("of the roofline (memory)"));
+  CHECK_THAT(train.explain({.calibrate = true}), Catch::Contains("of the roofline ("));
+}
+
+TEST_CASE("operations are counted from shapes and expressions") {
+  Graph graph;
+  const auto input = [&](Shape shape) { return Tensor<float>{graph.tensor(graph.add({Input{}, {}, {{DType::float32, shape}}, {}, {}}))}; };
+  const auto last = [&] { return operations_of(graph, static_cast<std::uint32_t>(graph.nodes().size() - 1)); };
+  const auto a = input({2, 3, 4}), b = input({2, 4, 5});
+  matmul(a, b);
+  CHECK(last() == 2 * 2 * 3 * 4 * 5);
+  const auto x = input({1, 4, 8, 8}), w = input({6, 2, 3, 3});
+  convolution(x, w, {.groups = 2});
+  CHECK(last() == 2.0 * 6 * 6 * 6 * 2 * 9);
+  map([](auto u) { return tanh(u) * u + 1.0f; }, a);
+  CHECK(last() == 3 * 24);
+  sum(a);
+  CHECK(last() == 24);
+}
