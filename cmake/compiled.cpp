@@ -26,6 +26,7 @@ template struct AnyOperation::Model<Slice>;
 template struct AnyOperation::Model<Pad>;
 template struct AnyOperation::Model<Concat>;
 template struct AnyOperation::Model<ArgMax>;
+template struct AnyOperation::Model<Observe>;
 template struct AnyOperation::Model<Gather>;
 template struct AnyOperation::Model<ScatterAdd>;
 template struct AnyOperation::Model<CumulativeSum>;

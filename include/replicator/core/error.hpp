@@ -24,6 +24,12 @@ class DataError : public Error {
   using Error::Error;
 };
 
+// A check inside a step found something false; the message names replica, step and line.
+class CheckError : public Error {
+ public:
+  using Error::Error;
+};
+
 // A device that is missing or failed.
 class DeviceError : public Error {
  public:

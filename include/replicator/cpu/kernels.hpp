@@ -11,6 +11,7 @@
 #include <replicator/cpu/map.hpp>
 #include <replicator/cpu/matmul.hpp>
 #include <replicator/cpu/movement.hpp>
+#include <replicator/cpu/observe.hpp>
 #include <replicator/cpu/pooling.hpp>
 #include <replicator/cpu/random.hpp>
 #include <replicator/cpu/reduce.hpp>

@@ -23,6 +23,8 @@ struct StepContext {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::uint32_t replica = 0;
+  bool uniform = false;   // it runs for all replicas, once per device
+  bool repeated = false;  // and this is not the device of replica 0
 };
 
 // One execution. Pointers are in the device's memory; the number of each is fixed by the node.

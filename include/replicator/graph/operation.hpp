@@ -11,6 +11,7 @@
 //     static constexpr bool varies = true;    // optional: differs between replicas even on equal inputs
 //     static constexpr bool alias = true;     // optional: the output is the (plain) memory of input 0
 //   };
+//     static constexpr bool effect = true;    // optional: runs, once for each node, though nobody uses its outputs
 // It needs a registered kernel unless it has `expand` or `alias`.
 #pragma once
 
@@ -53,6 +54,7 @@ class AnyOperation {
   std::vector<AnyTensor> expand(const ExpansionContext& at) const { return model_->expand(at); }
   bool varies() const { return model_->varies(); }
   bool alias() const { return model_->alias(); }
+  bool effect() const { return model_->effect(); }
   // Arithmetic operations on inputs of these types; 0 where the operation does not say.
   double work(std::span<const TensorType> inputs) const { return model_->work(inputs); }
   const KernelSlots& slots() const { return model_->slots(); }
@@ -79,6 +81,7 @@ class AnyOperation {
     virtual std::vector<AnyTensor> expand(const ExpansionContext&) const = 0;
     virtual bool varies() const = 0;
     virtual bool alias() const = 0;
+    virtual bool effect() const = 0;
     virtual double work(std::span<const TensorType>) const = 0;
     virtual const KernelSlots& slots() const = 0;
     virtual std::string attributes() const = 0;
@@ -116,6 +119,10 @@ class AnyOperation {
     }
     bool alias() const override {
       if constexpr (requires { Op::alias; }) return Op::alias;
+      return false;
+    }
+    bool effect() const override {
+      if constexpr (requires { Op::effect; }) return Op::effect;
       return false;
     }
     double work([[maybe_unused]] std::span<const TensorType> inputs) const override {

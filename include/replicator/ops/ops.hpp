@@ -14,6 +14,7 @@
 #include <replicator/ops/loss.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/ops/movement.hpp>
+#include <replicator/ops/observe.hpp>
 #include <replicator/ops/normalisation.hpp>
 #include <replicator/ops/pooling.hpp>
 #include <replicator/ops/random.hpp>

@@ -38,6 +38,7 @@ struct HostStep final : CompiledStep {
   std::vector<std::unique_ptr<Handoffs>> handoffs;  // by team; null where it has one device
   std::vector<Program> programs;  // by device
   std::vector<std::shared_ptr<DeviceTrace>> traces;  // by device; empty where nobody asks
+  std::vector<std::unique_ptr<Watches>> watches;  // by device; empty where nobody looks on
   std::uint64_t seed = 0;
 };
 
@@ -87,6 +88,7 @@ class HostEngine final : public Engine {
     on_devices([&](int device) { step->programs[static_cast<std::size_t>(device)] = plan(plan_request(*step, device)); });
     next_collective_ += collectives;
     step->traces = recorder_.record(step->resolution, step->programs);
+    step->watches = recorder_.watches(step->resolution, step->programs, step->traces);
     recorder_.write_files(traced, step->resolution, view(*step));
     return step;
   }
@@ -100,7 +102,7 @@ class HostEngine final : public Engine {
       auto& program = step.programs[static_cast<std::size_t>(device)];
       const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
       for (std::size_t r = 0; r < program.exchange.has_next.size(); ++r) program.exchange.has_next[r] = has_next[first + r];
-      execute(program, inputs.subspan(first, program.replica_ids.size()), {step.seed, number, deployment_.deadline, step.traces.empty() ? nullptr : step.traces[static_cast<std::size_t>(device)].get()});
+      execute(program, inputs.subspan(first, program.replica_ids.size()), {step.seed, number, deployment_.deadline, step.watches.empty() ? nullptr : step.watches[static_cast<std::size_t>(device)].get()});
     });
     return collect(step, has_next);
   }

@@ -18,13 +18,15 @@ struct SeeOptions {
   std::string dot;           // file for the graphs as traced, for Graphviz; as resolved, in <name>.resolved.<extension>; empty: none
   std::string plan;          // file for what every device of all processes executes, as JSON; empty: none
   bool timing = false;       // times steps for explain(), whether or not a trace is written
+  bool find_nan = false;     // looks at all that every kernel writes: the first NaN or infinity ends the step with its node and line
 
   bool times() const { return timing || !trace.empty(); }
 
   // Whether the flag stands alone; if so, it is set.
   bool set_switch(std::string_view flag) {
-    if (flag != "--timing") return false;
-    return timing = true;
+    if (flag == "--timing") return timing = true;
+    if (flag == "--find-nan") return find_nan = true;
+    return false;
   }
   static bool takes(std::string_view flag) { return flag == "--trace" || flag == "--trace-steps" || flag == "--dot" || flag == "--plan"; }
   // Throws BuildError for values that cannot be.
@@ -40,7 +42,8 @@ struct SeeOptions {
            "  --trace-steps A:B       the steps from A up to, not including B are timed (1:11)\n"
            "  --timing                times those steps for explain()\n"
            "  --dot FILE              graphs of replicas for Graphviz; as resolved, in a second file\n"
-           "  --plan FILE             what each device executes, as JSON\n";
+           "  --plan FILE             what each device executes, as JSON\n"
+           "  --find-nan              stops at the first kernel that makes a NaN or an infinity, and names it (slow)\n";
   }
 
  private:

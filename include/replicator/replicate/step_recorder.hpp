@@ -16,8 +16,10 @@
 #include <replicator/collectives/resolution_dot.hpp>
 #include <replicator/io/file.hpp>
 #include <replicator/replicate/deployment.hpp>
+#include <replicator/runtime/find_nan.hpp>
 #include <replicator/runtime/plan_json.hpp>
 #include <replicator/runtime/trace_json.hpp>
+#include <replicator/runtime/watches.hpp>
 #include <replicator/transport/clock_offset.hpp>
 #include <replicator/transport/job.hpp>
 
@@ -45,6 +47,19 @@ class StepRecorder {
     for (const auto& program : programs) traces.push_back(std::make_shared<DeviceTrace>(resolution, program, options_.trace_steps));
     if (!options_.trace.empty()) trace_.steps.push_back(traces);
     return traces;
+  }
+  // Who looks on at each device; empty where nobody does.
+  std::vector<std::unique_ptr<Watches>> watches(const Resolution& resolution, std::span<const Program> programs,
+                                                const std::vector<std::shared_ptr<DeviceTrace>>& traces) const {
+    std::vector<std::unique_ptr<Watches>> result;
+    for (std::size_t d = 0; d < programs.size(); ++d) {
+      auto watches = std::make_unique<Watches>();
+      if (!traces.empty()) watches->add(traces[d]);
+      if (options_.find_nan) watches->add(std::make_shared<FindNan>(resolution, programs[d]));
+      if (watches->empty()) return {};
+      result.push_back(std::move(watches));
+    }
+    return result;
   }
   // Collective: writes what was asked for about a compiled step. Its files are numbered from the second step on.
   void write_files(std::span<const Graph> traced, const Resolution& resolution, const PlanView& view) {

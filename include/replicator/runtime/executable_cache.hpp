@@ -22,6 +22,8 @@ class ExecutableCache {
   // Asks the highest filled tier first, then the next. Throws BuildError where no kernel takes these shapes.
   const Executable& get(DeviceKind kind, const AnyOperation& operation, std::span<const TensorType> inputs, std::span<const TensorType> outputs,
                         std::span<const Layout> offered, const std::string& where) {
+    // What is done to the outside is no function of the attributes alone.
+    if (operation.effect()) return *effects_.emplace_back(make(kind, {operation, inputs, outputs, offered, threads_}, where));
     auto& slot = made_[key(kind, operation, inputs, offered)];
     if (!slot) slot = make(kind, {operation, inputs, outputs, offered, threads_}, where);
     return *slot;
@@ -60,6 +62,7 @@ class ExecutableCache {
 
   int threads_;
   std::unordered_map<Digest, std::unique_ptr<Executable>, DigestHash> made_;
+  std::vector<std::unique_ptr<Executable>> effects_;
 };
 
 }  // namespace replicator

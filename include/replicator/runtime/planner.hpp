@@ -126,6 +126,11 @@ class Planner {
   const Node& graph_node(int c, const LoweredNode& node) const { return source(c).graph.node(node.node); }
   bool is_placeholder(int c, const LoweredNode& node) const { return !node.executable && graph_node(c, node).get<Placeholder>(); }
 
+  bool has_effect(int c, const LoweredNode& node) const {
+    const auto* compute = graph_node(c, node).get<Compute>();
+    return node.executable && !node.relayout && compute && compute->operation.effect();
+  }
+
   // What is placed here, and the leaves that it uses.
   void find_own(int c, ClassState& state) const {
     const auto& nodes = lowered(c).nodes;
@@ -149,7 +154,7 @@ class Planner {
     for (std::size_t i = nodes.size(); i-- > 0;) {
       const auto& node = nodes[i];
       if (!node.executable && graph_node(c, node).get<Assign>()) continue;
-      const bool anchored = !node.uniform || is_placeholder(c, node) ||
+      const bool anchored = !node.uniform || is_placeholder(c, node) || has_effect(c, node) ||
                             std::any_of(node.outputs.begin(), node.outputs.end(), [&](auto o) { return needed[o] || lowered(c).values[o].crosses; });
       if (!anchored && node.executable) {
         state.update_only[i] = true;

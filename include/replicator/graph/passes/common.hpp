@@ -9,13 +9,13 @@
 
 namespace replicator::passes {
 
-// Nodes that do the same to the same inputs become one. Placeholders and assignments are kept apart.
+// Nodes that do the same to the same inputs become one. Placeholders, assignments and effects are kept apart.
 inline Graph merge_common(const Graph& graph) {
   Rewriter rewriter{graph};
   std::unordered_map<Digest, std::uint32_t, DigestHash> seen;
   for (std::uint32_t i = 0; i < graph.nodes().size(); ++i) {
     const auto& node = graph.node(i);
-    if (node.get<Placeholder>() || node.get<Assign>()) {
+    if (node.get<Placeholder>() || node.get<Assign>() || (node.get<Compute>() && node.get<Compute>()->operation.effect())) {
       rewriter.copy(i);
       continue;
     }

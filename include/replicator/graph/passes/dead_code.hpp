@@ -8,7 +8,7 @@
 
 namespace replicator::passes {
 
-// Drops what neither a result, the last assignment of a variable, nor a placeholder needs. Placeholders stay: whether a
+// Drops what neither a result, the last assignment of a variable, a placeholder, nor an effect needs. Placeholders stay: whether a
 // collective is needed is decided for all replicas together.
 inline Graph remove_dead_code(const Graph& graph) {
   const auto count = static_cast<std::uint32_t>(graph.nodes().size());
@@ -17,7 +17,7 @@ inline Graph remove_dead_code(const Graph& graph) {
   for (std::uint32_t i = count; i-- > 0;) {
     const auto& node = graph.node(i);
     if (const auto* assign = node.get<Assign>(); assign && !assigned[assign->variable]) live[i] = assigned[assign->variable] = true;
-    if (node.get<Placeholder>()) live[i] = true;
+    if (node.get<Placeholder>() || (node.get<Compute>() && node.get<Compute>()->operation.effect())) live[i] = true;
     if (live[i])
       for (const auto input : node.inputs) live[input.node] = true;
   }

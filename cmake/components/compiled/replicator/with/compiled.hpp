@@ -28,6 +28,7 @@ extern template struct AnyOperation::Model<Slice>;
 extern template struct AnyOperation::Model<Pad>;
 extern template struct AnyOperation::Model<Concat>;
 extern template struct AnyOperation::Model<ArgMax>;
+extern template struct AnyOperation::Model<Observe>;
 extern template struct AnyOperation::Model<Gather>;
 extern template struct AnyOperation::Model<ScatterAdd>;
 extern template struct AnyOperation::Model<CumulativeSum>;

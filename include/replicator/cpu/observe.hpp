@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shows values to functions of the host, on every kind of device.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <replicator/core/device_support.hpp>
+#include <replicator/graph/operation.hpp>
+#include <replicator/ops/observe.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+template <DeviceKind kind>
+class ObserveKernel final : public Executable {
+ public:
+  ObserveKernel(const Observe& op, const TensorType& type) : op_{op}, type_{type} {
+    input_layouts.resize(1);
+    output_layouts.resize(1);
+    in_place = {0};
+  }
+  static std::unique_ptr<Executable> make(const KernelRequest& request) {
+    return std::make_unique<ObserveKernel>(*request.operation.get<Observe>(), request.inputs[0]);
+  }
+
+  void run(const Launch& launch) const override {
+    const auto& support = support_of(kind);
+    const auto* input = launch.inputs[0];
+    auto* output = launch.outputs[0];
+    if (support.runs_on_host()) {
+      if (output != input && type_.bytes()) std::memcpy(output, input, type_.bytes());
+      return show(launch, input);
+    }
+    std::vector<std::byte> host(type_.bytes());
+    if (!host.empty()) support.copy(launch.stream, host.data(), input, host.size());
+    if (output != input && !host.empty()) support.copy(launch.stream, output, input, host.size());
+    support.synchronise(launch.stream);
+    show(launch, host.data());
+  }
+
+ private:
+  void show(const Launch& launch, const std::byte* data) const {
+    const auto& context = launch.context;
+    if (!context.repeated) (*op_.observer)({type_, data, static_cast<int>(context.replica), context.uniform, context.step});
+  }
+
+  Observe op_;
+  TensorType type_;
+};
+
+inline const Kernel observe_on_cpu{"observe", &ObserveKernel<DeviceKind::cpu>::make};
+inline const Kernel observe_on_cuda{"observe", &ObserveKernel<DeviceKind::cuda>::make};
+inline const bool observe_registered = register_kernel<Observe>(DeviceKind::cpu, KernelTier::reference, &observe_on_cpu) &&
+                                       register_kernel<Observe>(DeviceKind::cuda, KernelTier::reference, &observe_on_cuda);
+
+}  // namespace detail
+}  // namespace replicator

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <replicator/runtime/watch.hpp>
+
+namespace replicator {
+
+// Several who look on at one device, in order.
+class Watches final : public Watch {
+ public:
+  void add(std::shared_ptr<Watch> watch) { all_.push_back(std::move(watch)); }
+  bool empty() const { return all_.empty(); }
+
+  void begin(const Program& program, std::uint64_t step) override {
+    for (const auto& each : all_) each->begin(program, step);
+  }
+  void before(std::uint32_t instruction) override {
+    for (const auto& each : all_) each->before(instruction);
+  }
+  void after(std::uint32_t instruction) override {
+    for (const auto& each : all_) each->after(instruction);
+  }
+  void finished(std::uint32_t collective) override {
+    for (const auto& each : all_) each->finished(collective);
+  }
+  void end() override {
+    for (const auto& each : all_) each->end();
+  }
+
+ private:
+  std::vector<std::shared_ptr<Watch>> all_;
+};
+
+}  // namespace replicator

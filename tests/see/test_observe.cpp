@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looking at values inside a step, and finding the first NaN.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/graph/gradients.hpp>
+#include <replicator/nn/sgd.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/observe.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+#include "../replicate/deployments.hpp"
+
+using namespace replicator;
+using test::error_of;
+using test::on_devices;
+
+namespace {
+
+// replica + step, twice.
+const auto counting = [](const InputContext& ctx) {
+  return data::from_generator([replica = ctx.replica()](std::int64_t i) {
+    const auto value = static_cast<float>(replica + i);
+    return Array<float>{{2}, {value, value}};
+  });
+};
+
+struct Lines {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  PrintOptions options(std::uint64_t every = 1) {
+    return {every, 8, [this](const std::string& line) {
+              const std::lock_guard lock{mutex};
+              lines.push_back(line);
+            }};
+  }
+  std::vector<std::string> sorted() {
+    std::sort(lines.begin(), lines.end());
+    return lines;
+  }
+};
+
+template <class StepFn>
+void run(StepFn step_fn, int replicas, int devices, int steps) {
+  Replicator repl{on_devices(replicas, devices)};
+  auto train = repl.replicate(counting, step_fn);
+  for (int i = 0; i < steps; ++i) train.step();
+}
+
+}  // namespace
+
+TEST_CASE("print shows the value of each replica though nobody uses it, on any placement") {
+  for (const int devices : {1, 2, 3}) {
+    Lines lines;
+    std::source_location where;
+    run([&](ReplicaContext&, Tensor<float> x) { where = std::source_location::current(), print(x * 2.0f, "x", lines.options(2)); }, 3, devices, 4);
+    std::vector<std::string> expected;
+    for (const int replica : {0, 1, 2})
+      for (const int step : {0, 2}) {
+        const auto value = std::to_string(2 * (replica + step));
+        expected.push_back("replica " + std::to_string(replica) + ", step " + std::to_string(step) + ": \"x\" at " + Location{where}.text() + ": float32[2] = " +
+                           value + " " + value);
+      }
+    CHECK(lines.sorted() == expected);
+  }
+}
+
+TEST_CASE("what is the same on all replicas is shown once, wherever they are, and stays the same on all") {
+  for (const int devices : {1, 3}) {
+    Lines lines;
+    run([&](ReplicaContext& replica, Tensor<float> x) {
+          auto w = replica.variable<float>("w", {2}, Initializer::zeros());
+          w.assign(print(w.read() + all_reduce(x, Reduction::sum), "w", lines.options()));
+        },
+        3, devices, 2);
+    REQUIRE(lines.lines.size() == 2);
+    CHECK_THAT(lines.lines[0], Catch::StartsWith("all replicas, step 0: \"w\" at test_observe.cpp:") && Catch::EndsWith("float32[2] = 3 3"));
+    CHECK_THAT(lines.lines[1], Catch::StartsWith("all replicas, step 1:") && Catch::EndsWith("float32[2] = 9 9"));
+  }
+}
+
+TEST_CASE("two prints of one value are two, in order, and fusion does not swallow them") {
+  Lines lines;
+  run([&](ReplicaContext&, Tensor<float> x) {
+        const auto y = print(print(x + 1.0f, "a", lines.options()), "b", lines.options());
+        return y * 2.0f;
+      },
+      1, 1, 1);
+  REQUIRE(lines.lines.size() == 2);
+  CHECK_THAT(lines.lines[0], Catch::Contains("\"a\"") && Catch::EndsWith("= 1 1"));
+  CHECK_THAT(lines.lines[1], Catch::Contains("\"b\"") && Catch::EndsWith("= 1 1"));
+}
+
+TEST_CASE("gradients pass through, and a step that is looked at has the same bits") {
+  const auto digest = [](bool looks, int devices) {
+    Replicator repl{on_devices(2, devices)};
+    auto train = repl.replicate(counting, [looks](ReplicaContext& replica, Tensor<float> x) {
+      auto w = replica.variable<float>("w", {2}, Initializer::ones());
+      const auto y = tanh(x * w.read());
+      const auto loss = mean(looks ? host_callback(y, [](const Observation&) {}) : y);
+      nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
+      return loss;
+    });
+    for (auto loss : train.steps(3)) (void)loss;
+    return repl.digest();
+  };
+  CHECK(digest(true, 1) == digest(false, 1));
+  CHECK(digest(true, 2) == digest(false, 1));
+}
+
+TEST_CASE("a check that fails names replica, step, line and sentence, and changes no variable") {
+  for (const int devices : {1, 2}) {
+    Replicator repl{on_devices(2, devices)};
+    std::source_location where;
+    auto train = repl.replicate(counting, [&](ReplicaContext& replica, Tensor<float> x) {
+      auto w = replica.variable<float>("w", {}, Initializer::zeros());
+      w.assign(w.read() + 1.0f);
+      where = std::source_location::current(), check(less(x, full<float>(replica, {2}, 2.5f)), "x stays small");
+    });
+    train.step();
+    train.step();
+    const auto found = error_of([&] { train.step(); });
+    CHECK(found == "replica 1, step 2: check at " + Location{where}.text() + ": x stays small (2 of 2 elements are false, the first at 0)");
+    CHECK(repl.value("w").as<float>()[0] == 2);
+  }
+}
+
+TEST_CASE("callbacks at one line are each their own") {
+  std::vector<float> seen;
+  run([&](ReplicaContext&, Tensor<float> x) {
+        for (int k = 0; k < 3; ++k)
+          host_callback(x + static_cast<float>(k), [&seen, k](const Observation& o) { seen.push_back(10.0f * k + o.as<float>()[0]); });
+      },
+      1, 1, 1);
+  CHECK(seen == std::vector<float>{0, 11, 22});
+}
+
+TEST_CASE("the first NaN is found where it is made, with replica, step and line") {
+  for (const int devices : {1, 2}) {
+    auto deployment = on_devices(2, devices);
+    deployment.see.find_nan = true;
+    Replicator repl{deployment};
+    std::source_location where;
+    auto train = repl.replicate(counting, [&](ReplicaContext&, Tensor<float> x) {
+      const auto y = sum(x * x);
+      where = std::source_location::current();
+      const auto bad = sqrt(y * -1.0f + 7.0f);
+      return sum(bad) * 3.0f;
+    });
+    train.step();  // replica 1: 7 - 2
+    const auto found = error_of([&] { train.step(); });  // replica 1: 7 - 8
+    CHECK_THAT(found, Catch::StartsWith("replica 1, step 1: reduce#") && Catch::Contains(" at test_observe.cpp:") && Catch::Contains(" made the first NaN by "));
+    CHECK_THAT(found, Catch::Contains("sqrt("));
+  }
+}
+
+TEST_CASE("a NaN of the input is not blamed on the kernel") {
+  auto deployment = on_devices(1, 1);
+  deployment.see.find_nan = true;
+  Replicator repl{deployment};
+  auto train = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{1}, {std::numeric_limits<float>::quiet_NaN()}}; }); },
+                              [](ReplicaContext&, Tensor<float> x) { return std::tuple{x + 1.0f, sum(x * 2.0f)}; });
+  CHECK_THAT(error_of([&] { train.step(); }), Catch::Contains("what it was given, input#0 input0, holds a NaN already"));
+}
