@@ -105,13 +105,13 @@ class WatchedKernel final : public Executable {
   }
   void run(const Launch& launch) const override {
     const auto step = static_cast<std::int64_t>(launch.context.step);
-    if (step == op_.failing_step) throw DeviceError{"the kernel broke"};
     {
       const std::lock_guard lock{watch.mutex};
       watch.threads.emplace(op_.mark, std::this_thread::get_id());
       watch.most = std::max(watch.most, ++watch.inside);
     }
     if (op_.slow_step < 0 || step == op_.slow_step) std::this_thread::sleep_for(std::chrono::milliseconds{op_.milliseconds});
+    if (step == op_.failing_step) throw DeviceError{"the kernel broke"};
     std::memcpy(launch.outputs[0], launch.inputs[0], bytes_);
     const std::lock_guard lock{watch.mutex};
     --watch.inside;
@@ -200,8 +200,10 @@ TEST_CASE("a step that fails on one device changes no variable on any") {
         auto w = replica.variable<float>("w" + std::to_string(device), {}, Initializer::zeros());
         w.assign(w.read() + 1.0f);
       }
+      // Nobody waits for this but the end of the step.
       const auto here = replica.logical_device(1);
-      return mean(watched({.failing_step = 2}, x));
+      auto s = replica.variable<float>("s", x.shape(), Initializer::zeros(), {VariableKind::replica_local});
+      s.assign(watched({.milliseconds = 20, .failing_step = 2, .slow_step = 2}, x));
     });
     step.step(), step.step();
     CHECK_THAT(error_of([&] { step.step(); }), Contains("the kernel broke"));
