@@ -128,12 +128,14 @@ using Images = rp::Tensor<float>;         // [n, 3, size, size]
 using Labels = rp::Tensor<std::int32_t>;  // [n]
 using Weights = rp::Tensor<float>;        // [n], 0 for padding
 
-rp::models::ResNetOptions network(const Options& o, std::int64_t classes, bool training) {
+rp::models::ResNetOptions network(const rp::ReplicaContext& replica, const Options& o, std::int64_t classes,
+                                  bool training) {
   return {.classes = classes,
           .training = training,
           .cifar_stem = o.image_size < 64,
           .across_replicas = o.cross_replica_batch_norm,
-          .zero_residual_gain = o.zero_residual_gain};
+          .zero_residual_gain = o.zero_residual_gain,
+          .logical_devices = replica.logical_devices()};  // --logical-devices 2: each replica in two halves
 }
 
 auto train_step(const Options& o, std::int64_t classes) {
@@ -144,7 +146,7 @@ auto train_step(const Options& o, std::int64_t classes) {
                                       .weight_decay = o.weight_decay,
                                       .decay_vectors = false});
   return [&o, classes, optimizer](rp::ReplicaContext& replica, Images images, Labels labels) {
-    const auto logits = rp::models::resnet(replica, images, o.depth, network(o, classes, true));  // [n, classes]
+    const auto logits = rp::models::resnet(replica, images, o.depth, network(replica, o, classes, true));  // [n, classes]
     const auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels, {.label_smoothing = o.label_smoothing}));
     optimizer.minimize(replica, loss);
     return std::tuple{loss, rp::accuracy(logits, labels)};
@@ -154,7 +156,7 @@ auto train_step(const Options& o, std::int64_t classes) {
 // How many pictures were recognised, and of how many: every picture counts once, the padding of last batches not.
 auto validation_step(const Options& o, std::int64_t classes) {
   return [&o, classes](rp::ReplicaContext& replica, Images images, Labels labels, Weights weights) {
-    const auto logits = rp::models::resnet(replica, images, o.depth, network(o, classes, false));
+    const auto logits = rp::models::resnet(replica, images, o.depth, network(replica, o, classes, false));
     const auto right = rp::cast<float>(rp::equal(rp::argmax(logits, 1), labels));  // [n]
     return std::tuple{rp::sum(right * weights), rp::sum(weights)};
   };

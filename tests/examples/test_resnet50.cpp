@@ -53,7 +53,8 @@ void check_processes(const Pictures& pictures, int count, const std::string& fla
 TEST_CASE("resnet50 prints one sha256 for devices, processes and buckets of any number and size") {
   const Pictures pictures;
   const auto serial = weights(pictures, "--serial");
-  for (const char* devices : {"cpu:0-1", "cpu:0-4 --bucket-bytes 1", "cpu:0-7 --bucket-bytes 100000"})
+  for (const char* devices : {"cpu:0-1", "cpu:0-4 --bucket-bytes 1", "cpu:0-7 --bucket-bytes 100000",
+                              "cpu:0-3 --logical-devices 2"})
     CHECK(weights(pictures, std::string{"--devices "} + devices) == serial);
   for (const int count : {2, 3}) check_processes(pictures, count, "--devices cpu:0", serial);
   CHECK(weights(pictures, "--serial --seed 8") != serial);

@@ -23,7 +23,7 @@ namespace replicator {
 struct DeviceName {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
-  int part = 0;  // of a GPU that several logical devices share
+  int part = 0;  // of a GPU that counts as several devices
 
   // "cpu:3", "cuda:0", "cuda:0/2"
   std::string text() const { return std::string{name_of(kind)} + ":" + std::to_string(index) + (part ? "/" + std::to_string(part) : ""); }
@@ -55,7 +55,7 @@ inline std::int64_t parse_bytes(std::string_view text, std::string_view flag) {
   }
 }
 
-// "cpu:0", "cpu:0-3", "cuda:0,cuda:1", "cuda:0x4" (four logical devices on one GPU)
+// "cpu:0", "cpu:0-3", "cuda:0,cuda:1", "cuda:0x4" (four devices on one GPU)
 inline std::vector<DeviceName> parse_devices(std::string_view text) {
   const auto bad = [&](std::string_view item) {
     return BuildError{"--devices has \"" + std::string{item} + "\": name devices as cpu:0, cpu:0-3, cuda:0 or cuda:0x4 (one GPU as four), separated by commas"};

@@ -60,6 +60,8 @@ class Handoffs {
   static std::uint32_t end_of(int device) { return static_cast<std::uint32_t>(device); }
   // In the host's memory, 64-byte aligned.
   std::byte* data(std::uint32_t place) const { return places_[place].memory.get(); }
+  std::size_t bytes(std::uint32_t place) const { return places_[place].bytes; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(places_.size()); }
   int device_of(std::uint32_t place) const { return places_[place].device; }
   // "convolution at resnet.cpp:31"
   const std::string& text(std::uint32_t place) const { return places_[place].text; }
@@ -98,6 +100,7 @@ class Handoffs {
  private:
   struct Place {
     int device;
+    std::size_t bytes;
     std::string text;
     detail::AlignedBytes memory;
     std::atomic<std::uint64_t> given{0};
@@ -110,6 +113,7 @@ class Handoffs {
   void add(int device, std::size_t bytes, std::string text) {
     auto& place = places_.emplace_back();
     place.device = device;
+    place.bytes = bytes;
     place.text = std::move(text);
     place.memory = detail::aligned_bytes(bytes);
     // The padding of blocked layouts stays zero.

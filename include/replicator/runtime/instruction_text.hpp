@@ -26,6 +26,8 @@ inline const Node* node_of(const Resolution& resolution, const Instruction& inst
 inline std::string text_of(const Resolution& resolution, const Program& program, const Instruction& instruction) {
   const bool communicates = instruction.kind == Instruction::Kind::start || instruction.kind == Instruction::Kind::wait;
   if (communicates) return std::string{name_of(instruction.kind)} + " " + program.collectives[instruction.collective].text;
+  const bool crosses = instruction.kind == Instruction::Kind::give || instruction.kind == Instruction::Kind::take;
+  if (crosses) return std::string{name_of(instruction.kind)} + " " + program.handoffs->text(instruction.place);
   if (instruction.graph == Instruction::none) return std::string{name_of(instruction.kind)};
   const auto node = node_text(resolution.classes[instruction.graph].graph, instruction.node);
   if (instruction.kind == Instruction::Kind::run) return instruction.relayout ? "layout for " + node : node;

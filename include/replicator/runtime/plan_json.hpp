@@ -93,6 +93,7 @@ class PlanJson {
       if (!node.label.empty()) json_.member("label", node.label);
       if (const auto formula = formula_of(node, 400); !formula.empty()) json_.member("formula", formula);
       if (node.where.line) json_.member("where", node.where.text());
+      if (one.graph.logical_devices() > 1) json_.member("device", node.device);
       json_.member("uniform", static_cast<bool>(one.uniformity.uniform[index]));
       json_.key("inputs").array([&] {
         for (const auto input : node.inputs) add_value(input);
@@ -206,7 +207,7 @@ class PlanJson {
       found->second.describe(json_);
       json_.member("offset", address - found->first);
     } else {
-      json_.member("memory", "other");  // of another device of the replica
+      json_.member("memory", "other");  // not this process's to name
     }
     json_.member("bytes", program.pointer_bytes[pointer]);
   }
@@ -240,6 +241,11 @@ class PlanJson {
         });
       }
     for (std::uint32_t c = 0; c < program.collectives.size(); ++c) find_places_of_collective(program, c);
+    for (std::uint32_t place = 0; program.handoffs && place < program.handoffs->size(); ++place)
+      add_place(program.handoffs->data(place), program.handoffs->bytes(place), [place](JsonWriter& json) {
+        json.member("memory", "handoff");
+        json.member("place", place);
+      });
   }
   void find_places_of_collective(const Program& program, std::uint32_t index) {
     const auto& use = program.collectives[index];
