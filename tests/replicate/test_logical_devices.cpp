@@ -191,6 +191,22 @@ TEST_CASE("each half has a thread of its own, and the two work at the same time 
   CHECK(watch.most == 2);
 }
 
+TEST_CASE("only what crosses is handed over, written by the kernel that makes it; updates stay with their variables") {
+  Replicator repl{spread(1, 2, 2)};
+  auto step = repl.replicate(rows, two_layers);
+  const auto plan = step.plan_json();
+  const auto count = [&](const std::string& what) {
+    int n = 0;
+    for (auto at = plan.find(what); at != std::string::npos; at = plan.find(what, at + 1)) ++n;
+    return n;
+  };
+  // The hidden values, their gradient and the loss; and each device's word that it has done its work.
+  CHECK(count("\"do\":\"give\"") == 3 + 2);
+  CHECK(count("\"do\":\"take\"") == 3 + 2);
+  CHECK(count("\"memory\":\"other\"") == 0);
+  CHECK(count("\"memory\":\"handoff\"") >= 2 * 3);
+}
+
 TEST_CASE("a step that fails on one device changes no variable on any") {
   for (const int devices : {2, 4}) {
     Replicator repl{spread(2, devices, 2)};
