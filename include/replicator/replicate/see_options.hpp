@@ -19,6 +19,7 @@ struct SeeOptions {
   std::string plan;          // file for what every device of all processes executes, as JSON; empty: none
   bool timing = false;       // times steps for explain(), whether or not a trace is written
   bool find_nan = false;     // looks at all that every kernel writes: the first NaN or infinity ends the step with its node and line
+  bool skew = false;         // at the end process 0 says on stderr who came late to which collective, over the last 512 steps
 
   bool times() const { return timing || !trace.empty(); }
 
@@ -26,6 +27,7 @@ struct SeeOptions {
   bool set_switch(std::string_view flag) {
     if (flag == "--timing") return timing = true;
     if (flag == "--find-nan") return find_nan = true;
+    if (flag == "--skew") return skew = true;
     return false;
   }
   static bool takes(std::string_view flag) { return flag == "--trace" || flag == "--trace-steps" || flag == "--dot" || flag == "--plan"; }
@@ -43,7 +45,8 @@ struct SeeOptions {
            "  --timing                times those steps for explain()\n"
            "  --dot FILE              graphs of replicas for Graphviz; as resolved, in a second file\n"
            "  --plan FILE             what each device executes, as JSON\n"
-           "  --find-nan              stops at the first kernel that makes a NaN or an infinity, and names it (slow)\n";
+           "  --find-nan              stops at the first kernel that makes a NaN or an infinity, and names it (slow)\n"
+           "  --skew                  says at the end which devices came late to which collectives\n";
   }
 
  private:

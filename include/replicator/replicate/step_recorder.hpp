@@ -2,6 +2,7 @@
 // What a process records about its steps, and what all of them write together when they part.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <replicator/collectives/resolution_dot.hpp>
 #include <replicator/io/file.hpp>
 #include <replicator/replicate/deployment.hpp>
+#include <replicator/runtime/arrivals.hpp>
 #include <replicator/runtime/find_nan.hpp>
 #include <replicator/runtime/plan_json.hpp>
 #include <replicator/runtime/trace_json.hpp>
@@ -32,7 +34,7 @@ class StepRecorder {
     trace_.process = job.rank();
     trace_.name = job.describe(job.rank());
     for (const auto& device : deployment.devices) trace_.devices.push_back(device.text());
-    if (options_.trace.empty()) return;
+    if (!needs_clock()) return;
     const auto offset = transport::measure_clock_offset(job_);
     trace_.clock = {trace_clock(), offset.offset, 0, 0, offset.uncertainty};
   }
@@ -50,12 +52,15 @@ class StepRecorder {
   }
   // Who looks on at each device; empty where nobody does.
   std::vector<std::unique_ptr<Watches>> watches(const Resolution& resolution, std::span<const Program> programs,
-                                                const std::vector<std::shared_ptr<DeviceTrace>>& traces) const {
+                                                const std::vector<std::shared_ptr<DeviceTrace>>& traces) {
+    const auto compiled = watched_++;
     std::vector<std::unique_ptr<Watches>> result;
     for (std::size_t d = 0; d < programs.size(); ++d) {
       auto watches = std::make_unique<Watches>();
       if (!traces.empty()) watches->add(traces[d]);
       if (options_.find_nan) watches->add(std::make_shared<FindNan>(resolution, programs[d]));
+      if (options_.skew)
+        watches->add(arrivals_.emplace_back(std::make_shared<ArrivalTrace>(programs[d], compiled, static_cast<std::uint32_t>(job_.rank()), static_cast<std::uint32_t>(d))));
       if (watches->empty()) return {};
       result.push_back(std::move(watches));
     }
@@ -83,14 +88,16 @@ class StepRecorder {
 
   // Collective: process 0 writes what all have recorded. Where they cannot be gathered, every process writes its own.
   void finish() {
-    if (options_.trace.empty()) return;
+    if (!needs_clock()) return;
     try {
       measure_drift();
+      if (options_.skew) tell_skew();
+      if (options_.trace.empty()) return;
       auto mine = trace_events(trace_);
       if (job_.size() == 1) return write(options_.trace, trace_file({std::move(mine)}, {0}));
       write_gathered(mine);
     } catch (const std::exception& error) {
-      write_own(error.what());
+      if (!options_.trace.empty()) write_own(error.what());
     }
   }
   // The job has failed: this process's part is written alone.
@@ -99,6 +106,29 @@ class StepRecorder {
   }
 
  private:
+  bool needs_clock() const { return options_.skew || !options_.trace.empty(); }
+  // Arrivals of all processes, by the clock of process 0.
+  void tell_skew() {
+    std::vector<Arrival> mine;
+    std::vector<std::pair<std::uint64_t, std::string>> names;
+    for (const auto& trace : arrivals_) {
+      trace->arrivals().for_each([&](Arrival arrival) {
+        arrival.time = trace_.clock(arrival.time);
+        mine.push_back(arrival);
+      });
+      for (const auto& name : trace->names())
+        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    const auto all = job_.exchange(std::as_bytes(std::span{mine}), "the gathering of arrivals");
+    if (job_.rank() != 0) return;
+    std::vector<Arrival> arrivals;
+    for (const auto& each : all) {
+      const auto before = arrivals.size();
+      arrivals.resize(before + each.size() / sizeof(Arrival));
+      if (!each.empty()) std::memcpy(arrivals.data() + before, each.data(), each.size());
+    }
+    std::fputs(("replicator: who came late\n" + arrival_summary(arrivals, names)).c_str(), stderr);
+  }
   void measure_drift() {
     const auto offset = transport::measure_clock_offset(job_);
     trace_.clock.last_time = trace_clock();
@@ -147,7 +177,9 @@ class StepRecorder {
   SeeOptions options_;
   transport::Job& job_;
   ProcessTrace trace_;
-  int described_ = 0;  // steps
+  std::vector<std::shared_ptr<ArrivalTrace>> arrivals_;
+  int described_ = 0;          // steps
+  std::uint32_t watched_ = 0;  // steps
 };
 
 }  // namespace replicator
