@@ -183,6 +183,15 @@ TEST_CASE("all_to_all moves every part once") {
   }
 }
 
+TEST_CASE("an all-reduce inside groups is compared with a ring in each") {
+  CHECK(rc::bytes_factor(rc::owner_computes({8, 4}, replicator::group_columns(8, 2))) == 1);
+  CHECK(rc::bytes_factor(rc::owner_computes({8, 4}, replicator::group_rows(8, 2))) == 1);  // nothing moves
+  CHECK(rc::bytes_factor(rc::owner_computes({8, 3})) == 1.25);
+  CHECK(rc::choose(rc::Kind::all_reduce, 1 << 20, {8, 4}, 0, false, {}, replicator::group_rows(8, 2)).reason == "local: every group lies on one rank");
+  CHECK(rc::choose(rc::Kind::all_reduce, 1 << 20, {8, 4}, 0, false, {}, replicator::group_columns(8, 2)).reason ==
+        "owner_computes: 1048576 B in 2 groups on at most 4 ranks each, same bits on every placement");
+}
+
 TEST_CASE("the mean of a group divides by its members, and groups of several sizes have none") {
   rt::InProcessGroup group{1};
   const auto communicator = rc::make_communicator(rt::InProcess{group, 0}, {4, 1});

@@ -43,10 +43,13 @@ inline std::int64_t moved_chunks(const Schedule& schedule) {
   return moved;
 }
 
-// Bytes moved by an all-reduce against those of a ring: (X + D - 1) / (2 (D - 1)) for owner_computes. 1 for one rank.
+// Bytes moved by an all-reduce against those of a ring (one in each group): (X + D - 1) / (2 (D - 1)) for owner_computes.
+// 1 where no group is on more than one rank.
 inline double bytes_factor(const Schedule& schedule) {
-  if (schedule.ranks() == 1) return 1;
-  return static_cast<double>(moved_chunks(schedule)) / (2.0 * (schedule.ranks() - 1) * schedule.chunks);
+  std::size_t ring = 0;
+  for (int group = 0; group < schedule.groups.count(); ++group) ring += 2 * (ranks_of(schedule.blocks, schedule.groups, group).size() - 1);
+  if (ring == 0) return 1;
+  return static_cast<double>(moved_chunks(schedule)) / static_cast<double>(ring * static_cast<std::size_t>(schedule.chunks));
 }
 
 // Latencies: the longest chain of loads from other ranks of which each needs what the one before it led to.
