@@ -3,12 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <tuple>
 
 #include <replicator/collectives/exchange.hpp>
-#include <replicator/core/sha256.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/random.hpp>
@@ -64,4 +62,19 @@ TEST_CASE("all_to_all and groups have the bits of one process on several, whatev
     INFO(transport << "\n" << test::describe(results));
     for (const auto& result : results) CHECK(result.text == alone[0].text);
   }
+}
+
+TEST_CASE("processes whose replicas name different groups are told which, before anything moves") {
+  const int port = test::free_port();
+  const auto results = test::run_processes(2, [port](int rank) {
+    test::set_environment(rank, 2, port);
+    Replicator repl{test::on_devices(4, 1)};
+    repl.replicate([](const InputContext&) { return data::from_generator([](std::int64_t) { return Array<float>{{}, {1}}; }); },
+                   [rank](ReplicaContext&, T x) { return all_reduce(x, Reduction::sum, {.group = rank ? group_rows(4, 2) : group_columns(4, 2)}); });
+    return std::string{"no error"};
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results)
+    CHECK_THAT(result.text, Catch::Contains("the processes of this job differ in collective 0: process 1 has all_reduce at test_group_processes.cpp:") &&
+                                Catch::Contains("groups=[0, 1], [2, 3]") && Catch::Contains("groups=[0, 2], [1, 3]"));
 }
