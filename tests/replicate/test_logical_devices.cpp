@@ -205,6 +205,7 @@ TEST_CASE("only what crosses is handed over, written by the kernel that makes it
   CHECK(count("\"do\":\"take\"") == 3 + 2);
   CHECK(count("\"memory\":\"other\"") == 0);
   CHECK(count("\"memory\":\"handoff\"") >= 2 * 3);
+  CHECK_THAT(step.explain(), Contains("first/gradient") && Contains("second/gradient") && Contains("device 1 runs"));
 }
 
 TEST_CASE("a step that fails on one device changes no variable on any") {

@@ -147,13 +147,9 @@ class HostEngine final : public Engine {
       const cpu::KernelEnvironment environment{deployment_.threads_per_device};
       calibrate(cache_, options.machine);
     }
-    const auto& program = step.programs[0];
-    std::string text = replicator::explain(step.resolution, program, step.traces.empty() ? nullptr : step.traces[0].get(), options);
-    std::size_t kernels = 0;
-    for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
-    text += std::to_string(step.resolution.classes.size()) + " different graph(s); device 0 runs " + std::to_string(kernels) +
-            " kernels for " + std::to_string(program.replica_ids.size()) + " replica(s)\n";
-    return text + text_of(program.memory);
+    std::string text;
+    for (int device = 0; device < placement_.devices_per_team(); ++device) text += explain_device(step, static_cast<std::size_t>(device), options);
+    return text;
   }
 
   ~HostEngine() override {
@@ -174,6 +170,15 @@ class HostEngine final : public Engine {
     transport::JobOptions options;
     options.exchange_deadline = deployment.deadline;
     return options;
+  }
+  static std::string explain_device(const HostStep& step, std::size_t device, const ExplainOptions& options) {
+    const auto& program = step.programs[device];
+    std::string text = replicator::explain(step.resolution, program, step.traces.empty() ? nullptr : step.traces[device].get(), options);
+    std::size_t kernels = 0;
+    for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
+    text += std::to_string(step.resolution.classes.size()) + " different graph(s); device " + std::to_string(device) + " runs " + std::to_string(kernels) +
+            " kernels for " + std::to_string(program.replica_ids.size()) + " replica(s)\n";
+    return text + text_of(program.memory);
   }
   int local_devices() const { return static_cast<int>(deployment_.devices.size()); }
   const DeviceName& device_name(int device) const { return deployment_.devices[static_cast<std::size_t>(device)]; }

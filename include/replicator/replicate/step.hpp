@@ -164,7 +164,7 @@ class Step {
   // The input of some replica has ended: no replica takes another step.
   bool finished() const { return driver_->finished(); }
   std::uint64_t steps_done() const { return driver_->steps_done(); }
-  // Of this process's first device. Per collective: where asked, bytes, schedule and why, bytes against a ring's, predicted and
+  // Of each device of this process's first replica. Per collective: where asked, bytes, schedule and why, bytes against a ring's, predicted and
   // (with --trace or --timing, once steps were timed) measured time. Then the nodes that cost most: operations, bytes, time and,
   // where the machine's figures are given or measured, the share of the roofline. Then memory.
   std::string explain(const ExplainOptions& options = {}) { return driver_->explain(options); }
