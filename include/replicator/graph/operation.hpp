@@ -44,7 +44,9 @@ concept Operation = requires(const Op& op, std::span<const TensorType> inputs, A
 class AnyOperation {
  public:
   template <Operation Op>
-  AnyOperation(Op op) : model_{std::make_shared<Model<Op>>(std::move(op))} {}  // NOLINT: implicit on purpose
+  AnyOperation(Op op)  // NOLINT: implicit on purpose
+      // As a pointer to the base: one kind of shared_ptr to compile, not one for each operation.
+      : model_{static_cast<const Interface*>(new Model<Op>{std::move(op)})} {}
 
   std::string_view name() const { return model_->name(); }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return model_->infer_shape(inputs); }
