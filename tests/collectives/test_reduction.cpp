@@ -54,6 +54,7 @@ TEST_CASE("combine equals plain loops for every dtype and length, in place too")
   check_against_plain_loops<std::int32_t>();
   check_against_plain_loops<std::int64_t>();
   check_against_plain_loops<std::uint8_t>();
+  check_against_plain_loops<replicator::bfloat16>();
 }
 
 TEST_CASE("every instruction level gives the same bits") {

@@ -151,8 +151,9 @@ inline void fill_random(std::vector<std::byte>& bytes, DType dtype, std::uint64_
       else {
         value = static_cast<T>(random.uniform() * 8 - 4);
         if (!gentle && random.below(40) == 0) {
-          constexpr T infinity = std::numeric_limits<T>::infinity();
-          const T odd[] = {0, -T(0), infinity, -infinity, std::numeric_limits<T>::denorm_min() * 5, std::numeric_limits<T>::max()};
+          using Limits = std::numeric_limits<std::conditional_t<std::is_same_v<T, bfloat16>, float, T>>;
+          constexpr auto infinity = Limits::infinity();
+          const T odd[] = {T(0), T(-0.0f), infinity, -infinity, Limits::denorm_min() * 5, Limits::max()};
           value = odd[random.below(6)];
         }
       }

@@ -35,7 +35,7 @@ MapCase random_case() {
   const int count = draw(0, 4);
   c.expression = random_expression(computes[draw(0, 5)], count, draw(1, 3), false);
   for (int i = 0; i < count; ++i) {
-    const DType dtype = draw(0, 3) ? c.expression.compute : static_cast<DType>(draw(0, 6));
+    const DType dtype = draw(0, 3) ? c.expression.compute : static_cast<DType>(draw(0, 7));
     c.inputs.push_back({dtype, random_operand(c.domain)});
     Layout layout;
     if (c.inputs.back().shape == c.domain && c.domain.rank() == 4) {
@@ -46,7 +46,7 @@ MapCase random_case() {
     c.offered.push_back(layout);
   }
   for (std::size_t o = 0; o < c.expression.outputs.size(); ++o)
-    c.dtypes.push_back(draw(0, 3) ? c.expression.compute : static_cast<DType>(draw(0, 6)));
+    c.dtypes.push_back(draw(0, 3) ? c.expression.compute : static_cast<DType>(draw(0, 7)));
   return c;
 }
 
@@ -108,6 +108,7 @@ void check_against_reference(const MapCase& c, const Executable& e, const std::v
         const auto want = stored(expected[o], c.dtypes[o]);
         const bool same = c.dtypes[o] == DType::float32   ? same_bits_or_nan<float>(got, want.data())
                           : c.dtypes[o] == DType::float64 ? same_bits_or_nan<double>(got, want.data())
+                          : c.dtypes[o] == DType::bfloat16 ? same_bits_or_nan<bfloat16>(got, want.data())
                                                           : std::memcmp(got, want.data(), want.size()) == 0;
         if (!same) RC_FAIL("output " + std::to_string(o) + " of " + c.expression.text());
       }

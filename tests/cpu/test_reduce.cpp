@@ -60,7 +60,7 @@ ReduceCase random_case() {
   const auto expression = random_expression(computes[draw(0, 5)], count, draw(1, 3), true);
   c.reduce.expression = std::make_shared<const Expression>(expression);
   for (int i = 0; i < count; ++i) {
-    const DType dtype = draw(0, 3) ? expression.compute : static_cast<DType>(draw(0, 6));
+    const DType dtype = draw(0, 3) ? expression.compute : static_cast<DType>(draw(0, 7));
     c.inputs.push_back({dtype, i == 0 ? c.reduce.domain : random_operand(c.reduce.domain)});
     Layout layout;
     if (c.inputs.back().shape == c.reduce.domain && c.reduce.domain.rank() == 4) {

@@ -54,6 +54,7 @@ TEST_CASE("an array goes out and comes back without being copied, whatever its t
   round(Array<std::int64_t>{{1, 1}, {7}}.any());
   round(Array<std::uint8_t>{{2}, {1, 255}}.any());
   round(Array<bool>{{2}, {true, false}}.any());
+  round(Array<bfloat16>{{2}, {1.5f, -0.1f}}.any());
 }
 
 TEST_CASE("an exported array says where its elements lie, and goes away with its taker") {
@@ -116,10 +117,10 @@ TEST_CASE("what cannot be an array is refused and given back") {
   refused([](auto& m) { m.version = {2, 1}; }, "the tensor follows version 2.1 of DLPack; versions 1.x can be read");
   refused([](auto& m) { m.tensor.device.type = 2; },
           "the tensor lies on a device of type 2; arrays lie in host memory: copy it there first (in PyTorch: x.cpu())");
-  refused([](auto& m) { m.tensor.dtype = {4, 16, 1}; },
-          "the tensor is bfloat16; float32, float64, int32, int64, uint8 and bool can be taken: convert it first");
+  refused([](auto& m) { m.tensor.dtype = {2, 16, 1}; },
+          "the tensor is float16; float32, float64, bfloat16, int32, int64, uint8 and bool can be taken: convert it first");
   refused([](auto& m) { m.tensor.dtype = {2, 32, 4}; },
-          "the tensor is float32 x 4; float32, float64, int32, int64, uint8 and bool can be taken: convert it first");
+          "the tensor is float32 x 4; float32, float64, bfloat16, int32, int64, uint8 and bool can be taken: convert it first");
   refused([](auto& m) { m.tensor.rank = 9; }, "the tensor has 9 dimensions; at most 8 are possible");
   refused([](auto& m) { m.tensor.data = nullptr; }, "the tensor float32[2] has no memory");
   CHECK(error_of([] { from_dlpack(static_cast<dlpack::Managed*>(nullptr)); }) == "from_dlpack: no tensor was given");

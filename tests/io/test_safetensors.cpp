@@ -48,6 +48,7 @@ std::string text_of(const std::string& path) {
 std::map<std::string, AnyArray> sample() {
   return {{"conv1.weight", Array<float>{{2, 3}, {1, 2, 3, 4, 5, 6}}.any()},
           {"a \"quoted\"\n n\xC3\xA4me", Array<std::int32_t>{{2}, {-1, 7}}.any()},
+          {"brain", Array<bfloat16>{{3}, {1.5f, -2, 0.1f}}.any()},
           {"double", Array<double>{{}, {0.25}}.any()},
           {"empty", Array<float>{Shape{0, 4}}.any()},
           {"mask", Array<bool>{{3}, {true, false, true}}.any()},

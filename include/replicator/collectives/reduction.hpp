@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node of the reduction tree: one plain operation per element, the same bits for every instruction set.
+// The node of the reduction tree: one plain operation per element, the same bits for every instruction set. Of bfloat16
+// the operation is that of floats, and every node rounds its result, wherever it is computed.
 #pragma once
 
 #include <cstddef>
@@ -55,28 +56,43 @@ struct Max {
   }
 };
 
+// As which words elements lie in memory, and as what they are combined.
+template <class T>
+using Word = std::conditional_t<std::is_same_v<T, bfloat16>, std::uint16_t, T>;
+template <class T>
+inline auto widen(Word<T> word) {
+  if constexpr (std::is_same_v<T, bfloat16>) return bfloat16_value(word);
+  else return word;
+}
+template <class T, class Op>
+inline Word<T> combine_words(Word<T> left, Word<T> right) {
+  const auto result = Op::apply(widen<T>(left), widen<T>(right));
+  if constexpr (std::is_same_v<T, bfloat16>) return bfloat16_bits(result);
+  else return result;
+}
+
 // Tiles of 64 bytes through a local array: loads come before stores, so dst may be an operand, and g++ vectorises it
 // at -O2. The tail is padded and takes the same loop.
 template <class Op, class T>
 inline void combine_tiles(std::byte* dst, const std::byte* left, const std::byte* right, std::int64_t elements) {
   constexpr std::int64_t tile = 64 / sizeof(T);
-  const auto* a = reinterpret_cast<const T*>(left);
-  const auto* b = reinterpret_cast<const T*>(right);
-  auto* out = reinterpret_cast<T*>(dst);
+  const auto* a = reinterpret_cast<const Word<T>*>(left);
+  const auto* b = reinterpret_cast<const Word<T>*>(right);
+  auto* out = reinterpret_cast<Word<T>*>(dst);
   // Used again below: were it the loop's own, clang would gather its elements one by one.
-  T result[tile];
+  Word<T> result[tile];
   std::int64_t i = 0;
   for (; i + tile <= elements; i += tile) {
-    for (std::int64_t j = 0; j < tile; ++j) result[j] = Op::apply(a[i + j], b[i + j]);
+    for (std::int64_t j = 0; j < tile; ++j) result[j] = combine_words<T, Op>(a[i + j], b[i + j]);
     for (std::int64_t j = 0; j < tile; ++j) out[i + j] = result[j];
   }
   if (i == elements) return;
-  T x[tile] = {};
-  T y[tile] = {};
+  Word<T> x[tile] = {};
+  Word<T> y[tile] = {};
   const auto bytes = static_cast<std::size_t>(elements - i) * sizeof(T);
   std::memcpy(x, a + i, bytes);
   std::memcpy(y, b + i, bytes);
-  for (std::int64_t j = 0; j < tile; ++j) result[j] = Op::apply(x[j], y[j]);
+  for (std::int64_t j = 0; j < tile; ++j) result[j] = combine_words<T, Op>(x[j], y[j]);
   std::memcpy(out + i, result, bytes);
 }
 
@@ -109,6 +125,8 @@ CombineFunction choose_dtype(DType dtype) {
       return choose_level<Op, std::int32_t>();
     case DType::int64:
       return choose_level<Op, std::int64_t>();
+    case DType::bfloat16:
+      return choose_level<Op, bfloat16>();
     case DType::uint8:
     case DType::boolean:
       break;
@@ -117,9 +135,10 @@ CombineFunction choose_dtype(DType dtype) {
 }
 
 template <class T>
-void divide_all(std::byte* values, std::int64_t elements, T divisor) {
+void divide_all(std::byte* values, std::int64_t elements, int divisor) {
+  using Computed = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
   auto* value = reinterpret_cast<T*>(values);
-  for (std::int64_t i = 0; i < elements; ++i) value[i] /= divisor;
+  for (std::int64_t i = 0; i < elements; ++i) value[i] = value[i] / static_cast<Computed>(divisor);
 }
 
 }  // namespace detail
@@ -141,8 +160,9 @@ inline void combine(DType dtype, Reduction reduction, std::byte* dst, const std:
 // What turns the root of T into the result: a mean is divided by the number of replicas, all else stays.
 inline void finish_root(DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int replicas) {
   if (reduction != Reduction::mean) return;
-  if (dtype == DType::float32) detail::divide_all(values, elements, static_cast<float>(replicas));
-  if (dtype == DType::float64) detail::divide_all(values, elements, static_cast<double>(replicas));
+  if (dtype == DType::float32) detail::divide_all<float>(values, elements, replicas);
+  if (dtype == DType::float64) detail::divide_all<double>(values, elements, replicas);
+  if (dtype == DType::bfloat16) detail::divide_all<bfloat16>(values, elements, replicas);
 }
 
 }  // namespace replicator::collectives

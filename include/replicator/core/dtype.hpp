@@ -8,16 +8,18 @@
 #include <string_view>
 #include <type_traits>
 
+#include <replicator/core/bfloat16.hpp>
+
 namespace replicator {
 
-enum class DType : std::uint8_t { float32, float64, int32, int64, uint8, boolean };
+enum class DType : std::uint8_t { float32, float64, int32, int64, uint8, boolean, bfloat16 };
 
 template <class T>
 concept Element = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> ||
-                  std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t> || std::same_as<T, bool>;
+                  std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t> || std::same_as<T, bool> || std::same_as<T, bfloat16>;
 
 template <class T>
-concept FloatingElement = Element<T> && std::is_floating_point_v<T>;
+concept FloatingElement = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bfloat16>;
 
 template <Element T>
 inline constexpr DType dtype_of = std::same_as<T, float>          ? DType::float32
@@ -25,7 +27,8 @@ inline constexpr DType dtype_of = std::same_as<T, float>          ? DType::float
                                   : std::same_as<T, std::int32_t> ? DType::int32
                                   : std::same_as<T, std::int64_t> ? DType::int64
                                   : std::same_as<T, std::uint8_t> ? DType::uint8
-                                                                  : DType::boolean;
+                                  : std::same_as<T, bool>         ? DType::boolean
+                                                                  : DType::bfloat16;
 
 // Bytes of one element.
 constexpr std::size_t size_of(DType dtype) {
@@ -34,6 +37,7 @@ constexpr std::size_t size_of(DType dtype) {
     case DType::int32: return 4;
     case DType::float64:
     case DType::int64: return 8;
+    case DType::bfloat16: return 2;
     case DType::uint8:
     case DType::boolean: return 1;
   }
@@ -48,11 +52,14 @@ constexpr std::string_view name_of(DType dtype) {
     case DType::int64: return "int64";
     case DType::uint8: return "uint8";
     case DType::boolean: return "bool";
+    case DType::bfloat16: return "bfloat16";
   }
   return "?";
 }
 
-constexpr bool is_floating(DType dtype) { return dtype == DType::float32 || dtype == DType::float64; }
+constexpr bool is_floating(DType dtype) {
+  return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::bfloat16;
+}
 
 // Calls `f.template operator()<T>()` with the element type of `dtype`.
 template <class F>
@@ -63,9 +70,10 @@ constexpr decltype(auto) visit_dtype(DType dtype, F&& f) {
     case DType::int32: return f.template operator()<std::int32_t>();
     case DType::int64: return f.template operator()<std::int64_t>();
     case DType::uint8: return f.template operator()<std::uint8_t>();
-    case DType::boolean: break;
+    case DType::boolean: return f.template operator()<bool>();
+    case DType::bfloat16: break;
   }
-  return f.template operator()<bool>();
+  return f.template operator()<bfloat16>();
 }
 
 }  // namespace replicator

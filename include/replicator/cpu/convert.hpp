@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops that convert tiles between element types.
+// Loops that convert tiles between what is stored and the types of computation.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +12,47 @@ namespace replicator::cpu {
 
 namespace detail {
 
-// Floating to integer truncates; to uint8 the truncated value wraps around; to bool: not zero. A bool in memory is a byte.
+// As which words elements lie in memory.
+template <class T>
+using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, std::conditional_t<std::is_same_v<T, bfloat16>, std::uint16_t, T>>;
+
+// Floating to integer truncates; to uint8 the truncated value wraps around; to bool: not zero; to bfloat16 by way of float.
 template <class From, class To>
-[[gnu::always_inline]] inline auto convert_element(From x) {
-  if constexpr (std::is_same_v<To, bool>) return static_cast<std::uint8_t>(x != 0 ? 1 : 0);
+[[gnu::always_inline]] inline Stored<To> convert_element(Stored<From> x) {
+  if constexpr (std::is_same_v<From, bfloat16>) return convert_element<float, To>(bfloat16_value(x));
+  else if constexpr (std::is_same_v<To, bfloat16>) return bfloat16_bits(static_cast<float>(x));
+  else if constexpr (std::is_same_v<To, bool>) return static_cast<std::uint8_t>(x != 0 ? 1 : 0);
   else if constexpr (std::is_same_v<To, std::uint8_t>) return static_cast<std::uint8_t>(static_cast<std::int32_t>(x));
   else return static_cast<To>(x);
 }
 
 template <class From, class To>
 void convert_loop(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
-  using Read = std::conditional_t<std::is_same_v<From, bool>, std::uint8_t, From>;
-  using Written = std::conditional_t<std::is_same_v<To, bool>, std::uint8_t, To>;
-  auto* o = static_cast<Written*>(out);
+  auto* o = static_cast<Stored<To>*>(out);
   const std::byte* at = a.data;
-  for (Written* const end = o + n; o != end; o += tile_group, at += a.step) {
-    const auto* x = reinterpret_cast<const Read*>(at);
+  for (Stored<To>* const end = o + n; o != end; o += tile_group, at += a.step) {
+    const auto* x = reinterpret_cast<const Stored<From>*>(at);
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < tile_group; ++j) o[j] = convert_element<Read, To>(x[j]);
+    for (std::int64_t j = 0; j < tile_group; ++j) o[j] = convert_element<From, To>(x[j]);
   }
 }
 
+// Between two types of which neither is one of computation nothing is ever converted: that keeps the loops few.
+template <class T>
+inline constexpr bool computes = compute_type(dtype_of<T>) == dtype_of<T>;
+
 template <class From>
 TileLoop convert_loop_from(DType to) {
-  return visit_dtype(to, [&]<class To>() -> TileLoop { return &convert_loop<From, To>; });
+  return visit_dtype(to, []<class To>() -> TileLoop {
+    if constexpr (computes<From> || computes<To>) return &convert_loop<From, To>;
+    else return nullptr;
+  });
 }
 
 }  // namespace detail
 
-// The loop that converts elements; also between equal types, where it copies. Not for an output that overlaps the input.
+// The loop that converts elements; also between equal types, where it copies; one of them a type of computation (see
+// compute_type). Not for an output that overlaps the input.
 inline TileLoop conversion_loop(DType from, DType to) {
   return visit_dtype(from, [to]<class From>() -> TileLoop { return detail::convert_loop_from<From>(to); });
 }

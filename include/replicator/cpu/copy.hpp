@@ -91,6 +91,7 @@ class CopyExecutable final : public Executable {
     parallel_for(threads_, turns(loops_[0], {}), [&](int, std::int64_t begin, std::int64_t end) {
       if (element_ == 4) copy<std::uint32_t>(launch, begin, end);
       else if (element_ == 8) copy<std::uint64_t>(launch, begin, end);
+      else if (element_ == 2) copy<std::uint16_t>(launch, begin, end);
       else copy<std::uint8_t>(launch, begin, end);
     });
   }

@@ -131,6 +131,8 @@ inline std::unique_ptr<Executable> make_gather(const KernelRequest& request) {
   switch (size_of(x.dtype)) {
     case 1:
       return std::make_unique<GatherLoops<std::uint8_t>>(indexed);
+    case 2:
+      return std::make_unique<GatherLoops<std::uint16_t>>(indexed);
     case 4:
       return std::make_unique<GatherLoops<std::uint32_t>>(indexed);
     case 8:

@@ -151,6 +151,7 @@ class BroadcastOperand {
   }
   void fill_stretch(const std::byte* from, std::byte* to, std::int64_t inside, std::int64_t n) const {
     if (element_ == 4) copy_stretch<std::uint32_t>(from, to, inside, n);
+    else if (element_ == 2) copy_stretch<std::uint16_t>(from, to, inside, n);
     else if (element_ == 8) copy_stretch<std::uint64_t>(from, to, inside, n);
     else copy_stretch<std::uint8_t>(from, to, inside, n);
   }

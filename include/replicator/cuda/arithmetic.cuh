@@ -133,6 +133,13 @@ struct Combine {
   }
 };
 
+// As bfloat16_value and bfloat16_bits, which device code cannot call.
+__device__ inline float from_bfloat16(std::uint16_t bits) { return __uint_as_float(static_cast<std::uint32_t>(bits) << 16); }
+__device__ inline std::uint16_t to_bfloat16(float value) {
+  const std::uint32_t bits = __float_as_uint(value);
+  return static_cast<std::uint16_t>((value != value ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 // Element `offset` of memory of this dtype. A bool in memory is a byte.
 template <class T>
 __device__ T load(DType dtype, const std::byte* data, std::int64_t offset) {
@@ -141,6 +148,7 @@ __device__ T load(DType dtype, const std::byte* data, std::int64_t offset) {
     case DType::float64: return static_cast<T>(reinterpret_cast<const double*>(data)[offset]);
     case DType::int32: return static_cast<T>(reinterpret_cast<const std::int32_t*>(data)[offset]);
     case DType::int64: return static_cast<T>(reinterpret_cast<const std::int64_t*>(data)[offset]);
+    case DType::bfloat16: return static_cast<T>(from_bfloat16(reinterpret_cast<const std::uint16_t*>(data)[offset]));
     default: return static_cast<T>(reinterpret_cast<const std::uint8_t*>(data)[offset]);
   }
 }
@@ -154,6 +162,7 @@ __device__ void store(DType dtype, std::byte* data, std::int64_t offset, T value
     case DType::int64: reinterpret_cast<std::int64_t*>(data)[offset] = static_cast<std::int64_t>(value); break;
     case DType::uint8: reinterpret_cast<std::uint8_t*>(data)[offset] = static_cast<std::uint8_t>(static_cast<std::int32_t>(value)); break;
     case DType::boolean: reinterpret_cast<std::uint8_t*>(data)[offset] = value != 0 ? 1 : 0; break;
+    case DType::bfloat16: reinterpret_cast<std::uint16_t*>(data)[offset] = to_bfloat16(static_cast<float>(value)); break;
   }
 }
 

@@ -26,6 +26,13 @@ __global__ void fold_elements(Reduction reduction, T* into, const T* from, std::
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) into[i] = combine(reduction, into[i], from[i]);
 }
 
+// The same of bfloat16: combined as floats, and rounded.
+template <class Word>
+__global__ void fold_bfloat16(Reduction reduction, Word* into, const Word* from, std::int64_t elements) {
+  for (std::int64_t i = first_element(); i < elements; i += element_stride())
+    into[i] = to_bfloat16(combine(reduction, from_bfloat16(into[i]), from_bfloat16(from[i])));
+}
+
 // into = combine(into, from)
 inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* from, std::int64_t elements) {
   if (elements == 0) return;
@@ -33,7 +40,10 @@ inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into,
     fold_elements<T><<<blocks_for(elements, block_threads), block_threads, 0, stream_of(queue)>>>(
         reduction, reinterpret_cast<T*>(into), reinterpret_cast<const T*>(from), elements);
   };
-  if (dtype == DType::uint8 || dtype == DType::boolean) launch.operator()<std::uint8_t>();
+  if (dtype == DType::bfloat16)
+    fold_bfloat16<<<blocks_for(elements, block_threads), block_threads, 0, stream_of(queue)>>>(
+        reduction, reinterpret_cast<std::uint16_t*>(into), reinterpret_cast<const std::uint16_t*>(from), elements);
+  else if (dtype == DType::uint8 || dtype == DType::boolean) launch.operator()<std::uint8_t>();
   else visit_compute(dtype, launch);
   REPLICATOR_CUDA_CHECK(cudaGetLastError());
 }

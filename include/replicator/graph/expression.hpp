@@ -29,8 +29,11 @@ enum class ScalarOp : std::uint8_t {
   multiply_add,  // fused: a * b + c with one rounding
 };
 
-// The type in which elements of `dtype` are computed: itself, or int32 for uint8 and bool.
-constexpr DType compute_type(DType dtype) { return dtype == DType::uint8 || dtype == DType::boolean ? DType::int32 : dtype; }
+// The type in which elements of `dtype` are computed: itself, int32 for uint8 and bool, float32 for bfloat16.
+constexpr DType compute_type(DType dtype) {
+  if (dtype == DType::bfloat16) return DType::float32;
+  return dtype == DType::uint8 || dtype == DType::boolean ? DType::int32 : dtype;
+}
 
 constexpr int operands_of(ScalarOp op) {
   if (op <= ScalarOp::constant) return 0;
@@ -54,7 +57,8 @@ struct ScalarInstruction {
 };
 
 // Instructions in order, each reading earlier ones; `outputs` name instructions. Inputs of another dtype are converted
-// to `compute` when loaded, outputs to their dtype when stored (floating to integer truncates; to bool: != 0).
+// to `compute` when loaded, outputs to their dtype when stored (floating to
+// integer truncates; to bool: != 0; to bfloat16 rounds, once).
 struct Expression {
   DType compute = DType::float32;  // float32, float64, int32 or int64
   std::uint16_t inputs = 0;

@@ -94,7 +94,7 @@ inline AnyTensor at_root(AnyTensor a, const Placeholder& p, Location where) {
   is_root.outputs = {any};
   const AnyTensor condition = map_node(a.graph(), std::move(is_root), {&id, 1}, Shape{}, DType::boolean, where);
   Expression e;
-  e.compute = a.dtype();
+  e.compute = compute_type(a.dtype());
   e.inputs = 2;
   e.outputs = {e.apply(ScalarOp::select, e.input(0), e.input(1), e.constant(0))};
   const AnyTensor operands[] = {condition, a};
@@ -105,7 +105,7 @@ inline AnyTensor at_root(AnyTensor a, const Placeholder& p, Location where) {
 inline AnyTensor extremum_gradient(const Groups& groups, AnyTensor x, AnyTensor y, AnyTensor sum, Location where) {
   Graph& graph = x.graph();
   Expression e;  // x == y ? id : replicas
-  e.compute = x.dtype();
+  e.compute = compute_type(x.dtype());
   e.inputs = 3;
   e.outputs = {e.apply(ScalarOp::select, e.apply(ScalarOp::equal, e.input(0), e.input(1)), e.input(2), e.constant(graph.replicas()))};
   const AnyTensor id = replica_id(graph, where);
@@ -113,7 +113,7 @@ inline AnyTensor extremum_gradient(const Groups& groups, AnyTensor x, AnyTensor 
   const AnyTensor candidate = map_node(graph, std::move(e), candidates_in, x.shape(), DType::int32, where);
   const AnyTensor first = placeholder_node(candidate, {CollectiveKind::all_reduce, Reduction::min, 0, false, groups}, where);
   Expression pick;  // first == id ? sum : 0
-  pick.compute = x.dtype();
+  pick.compute = compute_type(x.dtype());
   pick.inputs = 3;
   pick.outputs = {pick.apply(ScalarOp::select, pick.apply(ScalarOp::equal, pick.input(0), pick.input(1)), pick.input(2), pick.constant(0))};
   const AnyTensor pick_in[] = {first, id, sum};

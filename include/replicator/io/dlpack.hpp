@@ -81,9 +81,10 @@ constexpr DataType data_type(DType dtype) {
     case DType::int32:
     case DType::int64: return {0, bits, 1};
     case DType::uint8: return {1, bits, 1};
-    case DType::boolean: break;
+    case DType::boolean: return {6, bits, 1};
+    case DType::bfloat16: break;
   }
-  return {6, bits, 1};
+  return {4, bits, 1};
 }
 
 inline std::string text(const DataType& type) {
@@ -93,11 +94,11 @@ inline std::string text(const DataType& type) {
 }
 
 inline DType element_type(const DataType& type) {
-  for (const DType each : {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8, DType::boolean}) {
+  for (const DType each : {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8, DType::boolean, DType::bfloat16}) {
     const DataType known = data_type(each);
     if (known.code == type.code && known.bits == type.bits && type.lanes == 1) return each;
   }
-  throw BuildError{"from_dlpack: the tensor is " + text(type) + "; float32, float64, int32, int64, uint8 and bool can be taken: convert it first"};
+  throw BuildError{"from_dlpack: the tensor is " + text(type) + "; float32, float64, bfloat16, int32, int64, uint8 and bool can be taken: convert it first"};
 }
 
 inline bool row_major(const Tensor& tensor, const Shape& shape) {

@@ -30,7 +30,7 @@ struct SafetensorsHeader {
 };
 
 // Names of the format, in the order of DType.
-inline constexpr std::string_view safetensors_names[] = {"F32", "F64", "I32", "I64", "U8", "BOOL"};
+inline constexpr std::string_view safetensors_names[] = {"F32", "F64", "I32", "I64", "U8", "BOOL", "BF16"};
 
 // Reads {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"k": "v"}}.
 // Throws DataError "<where>: ..." for anything else; never reads outside of `text` and never recurses.
@@ -201,7 +201,7 @@ class SafetensorsHeaderReader {
     std::size_t index = 0;
     while (index < std::size(safetensors_names) && safetensors_names[index] != dtype) ++index;
     if (index == std::size(safetensors_names))
-      fail("tensor \"" + name + "\" has dtype \"" + dtype + "\"; F32, F64, I32, I64, U8 and BOOL can be read");
+      fail("tensor \"" + name + "\" has dtype \"" + dtype + "\"; F32, F64, BF16, I32, I64, U8 and BOOL can be read");
     type.dtype = static_cast<DType>(index);
     if (shape.size() > Shape::max_rank) fail("tensor \"" + name + "\" has more than 8 dimensions");
     // The product is bounded with empty extents counted as one, so that no partial product can overflow either.

@@ -66,7 +66,7 @@ class Sgd {
   Formula formula(DType dtype, double decay) const {
     const double momentum = options_.momentum;
     auto e = std::make_shared<Expression>();
-    e->compute = dtype;
+    e->compute = compute_type(dtype);
     e->inputs = momentum > 0 ? 4 : 3;
     const Symbol p{*e, e->input(0)};
     const Symbol gradient{*e, e->input(1)};

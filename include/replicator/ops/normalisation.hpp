@@ -41,7 +41,7 @@ struct Moments {
     const auto n = static_cast<double>(detail::reduced_elements(x.shape(), axes));
     const auto average = [&](AnyTensor values) {
       Expression e;
-      e.compute = x.dtype();
+      e.compute = compute_type(x.dtype());
       e.inputs = 1;
       e.outputs = {e.input(0)};
       const AnyTensor sum =

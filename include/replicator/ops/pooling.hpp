@@ -181,7 +181,7 @@ Tensor<T> global_average_pool(Tensor<T> x, std::source_location where = std::sou
     throw BuildError{"global_average_pool at " + Location{where}.text() + ": x must be [N, C, H, W], found " +
                      shape.text()};
   Expression e;
-  e.compute = dtype_of<T>;
+  e.compute = compute_type(dtype_of<T>);
   e.inputs = 1;
   e.outputs = {e.input(0)};
   const AnyTensor any = x;

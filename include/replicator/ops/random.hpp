@@ -59,7 +59,7 @@ inline AnyTensor random_node(Graph& graph, Distribution distribution, const Tens
 // x * scale + shift
 inline AnyTensor scale_and_shift(AnyTensor x, double scale, double shift, Location where) {
   Expression e;
-  e.compute = x.dtype();
+  e.compute = compute_type(x.dtype());
   e.inputs = 1;
   const auto scaled = scale == 1 ? e.input(0) : e.apply(ScalarOp::multiply, e.input(0), e.constant(scale));
   e.outputs = {shift == 0 ? scaled : e.apply(ScalarOp::add, scaled, e.constant(shift))};
@@ -93,7 +93,7 @@ Tensor<T> dropout(Tensor<T> x, double rate, std::source_location where = std::so
   if (rate == 0) return x;
   const AnyTensor u = detail::random_node(x.graph(), Distribution::uniform, x.any().type(), where);
   Expression e;
-  e.compute = dtype_of<T>;
+  e.compute = compute_type(dtype_of<T>);
   e.inputs = 2;
   const auto kept = e.apply(ScalarOp::multiply, e.input(0), e.constant(1 / (1 - rate)));
   const auto dropped = e.apply(ScalarOp::less, e.input(1), e.constant(rate));
