@@ -99,6 +99,22 @@ TEST_CASE("random programs give the same bits on devices with memory of their ow
   CHECK(same);
 }
 
+TEST_CASE("values in a device's own memory are shown on the host, and the first NaN there is found") {
+  const Devices devices;
+  std::string line;
+  auto where = deployment(DeviceKind::cuda, 1, 1);
+  where.see.find_nan = true;
+  Replicator repl{where};
+  auto train = repl.replicate([](const InputContext&) { return data::from_generator([](std::int64_t i) { return Array<float>{{2}, {1, 1 - static_cast<float>(i)}}; }); },
+                              [&](ReplicaContext&, Tensor<float> x) {
+                                return sqrt(print(x + 0.5f, "x", {.sink = [&](const std::string& text) { line = text; }}) - 1.0f);
+                              });
+  train.step();
+  CHECK_THAT(line, Catch::EndsWith("float32[2] = 1.5 1.5"));
+  CHECK_THROWS_WITH(train.step(), Catch::Contains("replica 0, step 1: map#") && Catch::Contains("made the first NaN"));
+  CHECK_THAT(line, Catch::EndsWith("float32[2] = 1.5 0.5"));
+}
+
 TEST_CASE("a kind of device that is not part of the program is refused with its name") {
   CHECK_THROWS_WITH(Replicator{deployment(DeviceKind::cuda, 1, 1)}, Catch::Contains("the device cuda:0 was asked for, but this program was built without cuda"));
 }

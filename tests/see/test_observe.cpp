@@ -14,6 +14,7 @@
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/observe.hpp>
+#include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
 
@@ -169,4 +170,19 @@ TEST_CASE("a NaN of the input is not blamed on the kernel") {
   auto train = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{1}, {std::numeric_limits<float>::quiet_NaN()}}; }); },
                               [](ReplicaContext&, Tensor<float> x) { return std::tuple{x + 1.0f, sum(x * 2.0f)}; });
   CHECK_THAT(error_of([&] { train.step(); }), Catch::Contains("what it was given, input#0 input0, holds a NaN already"));
+}
+
+TEST_CASE("what is computed again for the backward pass is looked at once") {
+  Lines lines;
+  Replicator repl{on_devices(1, 1)};
+  auto train = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{1 << 15}}; }); },
+                              [&](ReplicaContext& replica, Tensor<float> x) {
+                                auto w = replica.variable<float>("w", {1 << 15}, Initializer::ones());
+                                const auto layer = recompute([&](Tensor<float> v) { return tanh(tanh(print(tanh(v * w.read()), "v", lines.options()))); });
+                                const auto loss = mean(layer(x));
+                                nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
+                                return loss;
+                              });
+  train.step();
+  CHECK(lines.lines.size() == 1);
 }

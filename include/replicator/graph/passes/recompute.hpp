@@ -119,6 +119,7 @@ class Recomputation {
   bool inner(std::uint32_t index) const {
     const auto& node = graph_.node(index);
     if (node.marks.region == 0 || small_result(index)) return false;
+    if (node.get<Compute>() && node.get<Compute>()->operation.effect()) return false;  // happens once
     return std::all_of(users_[index].begin(), users_[index].end(),
                        [&](auto user) { return order(user) > order(index) || graph_.node(user).marks.region == node.marks.region; });
   }
