@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times whole training steps of a ResNet on random pictures (no decoding): forward, backward, all-reduce, SGD with momentum.
 //   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] and the flags of a deployment
-// Prints the median seconds of a step, images/s, and how long tracing, initial values, resolving and planning took. bench/compare_pytorch runs it beside PyTorch.
+// Prints the median seconds of a step, images/s, and how long tracing, initial values, resolving and planning took; then the
+// memory of the plan, what was resident before planning, and the most that was. bench/compare_pytorch runs it beside PyTorch.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,19 @@ Options parse(const std::vector<std::string>& arguments) {
   return options;
 }
 
+// Of this process, in MiB: "VmRSS" is resident, "VmHWM" the most that ever was.
+double resident(const std::string& field) {
+  std::ifstream status{"/proc/self/status"};
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind(field + ":", 0) == 0) return std::atof(line.c_str() + field.size() + 1) / 1024;
+  return 0;
+}
+// The line of explain that begins with these words.
+std::string line_of(const std::string& text, const std::string& words) {
+  const auto begin = text.find(words);
+  return begin == std::string::npos ? std::string{} : text.substr(begin, text.find('\n', begin) - begin);
+}
+
 void run(int argc, char** argv) {
   const auto deployment = rp::Deployment::from(argc, argv);
   const Options options = parse(deployment.remaining);
@@ -55,6 +70,7 @@ void run(int argc, char** argv) {
   };
   using Clock = std::chrono::steady_clock;
   const auto seconds_since = [](Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); };
+  const double before = resident("VmRSS");
   const auto asked = Clock::now();
   auto train = repl.replicate(input_fn, step_fn);
   const double planned = seconds_since(asked);
@@ -67,7 +83,10 @@ void run(int argc, char** argv) {
   }
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
-  if (repl.process() == 0) std::printf("%.4f s/step %.2f images/s, planned in %.2f s\n", median, static_cast<double>(options.batch) / median, planned);
+  if (repl.process() != 0) return;
+  std::printf("%.4f s/step %.2f images/s, planned in %.2f s\n", median, static_cast<double>(options.batch) / median, planned);
+  std::printf("plan: %s\n", line_of(train.explain(), "memory ").c_str());
+  std::printf("resident: %.0f MiB before planning, at most %.0f MiB\n", before, resident("VmHWM"));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same training step as bench/resnet_step.cpp in PyTorch, tuned for the CPU: channels-last, eager mode.
 
-bench/compare_pytorch sets the allocator so that pages stay mapped. Prints the median seconds of a step and images/s."""
+bench/compare_pytorch sets the allocator so that pages stay mapped. Prints the median seconds of a step and images/s; then what was resident before the model was made, and the most that was."""
 import argparse
 import time
 
@@ -43,6 +43,11 @@ def resnet50(cifar_stem):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
 
 
+def resident(field):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(field + ":")) / 1024
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--image-size", type=int, default=224)
@@ -52,6 +57,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
+    before = resident("VmRSS")
     model = resnet50(options.image_size < 64).to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
@@ -69,6 +75,7 @@ def main():
     seconds = sorted(seconds[1:])
     median = seconds[len(seconds) // 2]
     print(f"{median:.4f} s/step {options.batch / median:.2f} images/s")
+    print(f"resident: {before:.0f} MiB before the model, at most {resident('VmHWM'):.0f} MiB")
 
 
 main()
