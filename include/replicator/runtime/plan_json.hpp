@@ -128,11 +128,31 @@ class PlanJson {
       json_.values("replicas", program.replica_ids);
       json_.member("arena_bytes", program.arena_bytes);
       json_.member("scratch_bytes", program.scratch_bytes);
+      json_.key("needs");
+      add_memory(program.memory);
       json_.key("collectives").array([&] {
         for (const auto& use : program.collectives) add_use(use);
       });
       json_.key("instructions").array([&] {
         for (const auto& instruction : program.code) add_instruction(program, instruction);
+      });
+    });
+  }
+  void add_memory(const MemoryPlan& plan) {
+    json_.object([&] {
+      json_.member("total", plan.total());
+      for (std::size_t use = 0; use < memory_uses; ++use) json_.member(name_of(static_cast<MemoryUse>(use)), plan.bytes[use]);
+      json_.member("gaps", plan.gaps);
+      json_.member("peak", plan.peak);
+      json_.key("largest").array([&] {
+        for (const auto& owner : plan.largest) {
+          json_.new_line();
+          json_.object([&] {
+            json_.member("bytes", owner.bytes);
+            json_.member("use", name_of(owner.use));
+            json_.member("text", owner.text);
+          });
+        }
       });
     });
   }
