@@ -57,6 +57,7 @@ class FindNan final : public Watch {
   }
   // "NaN", "infinity" or nothing. Padding of blocked layouts is zero.
   std::string find(DType dtype, std::uint32_t pointer) {
+    if (dtype == DType::bfloat16) return find<bfloat16>(pointer);
     if (dtype == DType::float32) return find<float>(pointer);
     if (dtype == DType::float64) return find<double>(pointer);
     return {};
@@ -70,7 +71,8 @@ class FindNan final : public Watch {
     for (std::size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
       T value;
       std::memcpy(&value, host_.data() + at, sizeof value);
-      if (!std::isfinite(value)) return std::isnan(value) ? "NaN" : "infinity";
+      const auto number = static_cast<double>(value);
+      if (!std::isfinite(number)) return std::isnan(number) ? "NaN" : "infinity";
     }
     return {};
   }
