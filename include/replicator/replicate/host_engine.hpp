@@ -22,6 +22,7 @@
 #include <replicator/replicate/host_transport.hpp>
 #include <replicator/replicate/memory_limit.hpp>
 #include <replicator/replicate/placement.hpp>
+#include <replicator/replicate/replica_recorder.hpp>
 #include <replicator/replicate/step_recorder.hpp>
 #include <replicator/runtime/calibrate.hpp>
 #include <replicator/runtime/device_threads.hpp>
@@ -39,6 +40,7 @@ struct HostStep final : CompiledStep {
   std::vector<Program> programs;  // by device
   std::vector<std::shared_ptr<DeviceTrace>> traces;  // by device; empty where nobody asks
   std::vector<std::unique_ptr<Watches>> watches;  // by device; empty where nobody looks on
+  int ordinal = 0;
   std::uint64_t seed = 0;
 };
 
@@ -58,6 +60,7 @@ class HostEngine final : public Engine {
     require_devices(deployment_.devices);
     connect();
     compare_experiments();
+    listen();
   }
 
   const Deployment& deployment() const override { return deployment_; }
@@ -75,6 +78,7 @@ class HostEngine final : public Engine {
   std::unique_ptr<CompiledStep> compile(std::span<const Graph> traced, int ordinal) override {
     answer_failure();
     auto step = std::make_unique<HostStep>();
+    step->ordinal = ordinal;
     step->seed = seed_of(ordinal);
     const auto common_to_all = [this](const std::set<Digest>& mine) { return common(mine); };
     step->resolution = resolve(traced, {deployment_.bucket_bytes, common_to_all, placement_.devices_per_team(), {deployment_.recompute_bytes}});
@@ -98,13 +102,12 @@ class HostEngine final : public Engine {
     answer_failure();
     auto& step = static_cast<HostStep&>(compiled);
     if (job_.size() > 1) job_.set_context("during step " + std::to_string(number));
-    on_devices([&](int device) {
-      auto& program = step.programs[static_cast<std::size_t>(device)];
-      const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
-      for (std::size_t r = 0; r < program.exchange.has_next.size(); ++r) program.exchange.has_next[r] = has_next[first + r];
-      execute(program, inputs.subspan(first, program.replica_ids.size()), {step.seed, number, deployment_.deadline, step.watches.empty() ? nullptr : step.watches[static_cast<std::size_t>(device)].get()});
-    });
-    return collect(step, has_next);
+    const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
+    tell([&](StepListener& listener) { listener.before(moment); });
+    run_programs(step, moment, has_next);
+    auto results = collect(step, has_next);
+    tell([&](StepListener& listener) { listener.after(moment, results); });
+    return results;
   }
 
   std::shared_ptr<InputTrace> input_trace(std::size_t replicas) override { return recorder_.record_input(replicas); }
@@ -268,6 +271,32 @@ class HostEngine final : public Engine {
     return {job_.rank(), placement_.begin(), step.resolution, step.programs, recorder_.devices(), variables_};
   }
 
+  void run_programs(HostStep& step, const StepMoment& moment, std::span<const bool> has_next) {
+    try {
+      on_devices([&](int device) {
+        auto& program = step.programs[static_cast<std::size_t>(device)];
+        const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
+        for (std::size_t r = 0; r < program.exchange.has_next.size(); ++r) program.exchange.has_next[r] = has_next[first + r];
+        execute(program, moment.inputs.subspan(first, program.replica_ids.size()), {step.seed, moment.number, deployment_.deadline, step.watches.empty() ? nullptr : step.watches[static_cast<std::size_t>(device)].get()});
+      });
+    } catch (...) {
+      for (const auto& listener : listeners_) listener->failed(moment, failure_);
+      throw;
+    }
+  }
+  void listen() {
+    if (const auto& record = deployment_.see.record)
+      if (auto recorder = ReplicaRecorder::make(*record, deployment_, placement_)) listeners_.push_back(std::move(recorder));
+  }
+  void tell(const std::function<void(StepListener&)>& what) {
+    try {
+      for (const auto& listener : listeners_) what(*listener);
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
+    }
+  }
+
   void on_devices(const std::function<void(int)>& work) {
     try {
       threads_.run(
@@ -360,6 +389,7 @@ class HostEngine final : public Engine {
   DeviceThreads threads_;
   std::shared_ptr<data::WorkerPool> pool_;
   StepRecorder recorder_;
+  std::vector<std::shared_ptr<StepListener>> listeners_;
   std::uint32_t next_collective_ = 0;
   std::exception_ptr failure_;
 };

@@ -337,7 +337,9 @@ class Planner {
     collectives_.contribute({placeholder, r, buffer, lowered(c).values[input].bytes, movable(c, input, r)});
     const auto bytes = lowered(c).values[output].bytes;
     classes_[static_cast<std::size_t>(c)].collected[output] = collectives_.collective_of(placeholder);
-    slot(c, output, r) = builder_.fixed_buffer(collectives_.output(placeholder, r, bytes), bytes);
+    auto* data = collectives_.output(placeholder, r, bytes);
+    program_.collected.push_back({placeholder.ordinal, r, data});
+    slot(c, output, r) = builder_.fixed_buffer(data, bytes);
   }
   // Can this replica's value live where the collective wants it? Only if nobody else looks at it.
   bool movable(int c, std::uint32_t value, int r) {

@@ -78,12 +78,20 @@ struct ResultExchange {
   std::vector<std::uint64_t> has_next;    // by replica of the device; set before the step
 };
 
+// Where a replica finds the result of a collective, until the next step.
+struct CollectedValue {
+  std::uint32_t ordinal = 0;  // of the resolution
+  std::int32_t replica = 0;   // counted on this device
+  std::byte* data = nullptr;  // of the host
+};
+
 struct Program {
   std::vector<Instruction> code;
   std::vector<std::byte*> pointers;
   std::vector<std::size_t> pointer_bytes;  // of the buffer that each of them points to
   std::vector<InputPatch> patches;
   std::vector<CollectiveUse> collectives;
+  std::vector<CollectedValue> collected;
   std::vector<std::uint32_t> in_flight;  // collectives started and not yet finished; reserved, so that a step allocates nothing
   Handoffs* handoffs = nullptr;  // null where one device has all of a replica
   collectives::Communicator* communicator = nullptr;

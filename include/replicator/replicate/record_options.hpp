@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `--record replica=3,steps=100:110,file=F` says.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <replicator/core/error.hpp>
+#include <replicator/runtime/trace_ring.hpp>
+
+namespace replicator {
+
+// "1:11" as the steps from 1 up to, not including 11. Throws BuildError, which names the flag, for anything else.
+inline TraceWindow parse_steps(std::string_view flag, std::string_view text) {
+  TraceWindow result;
+  const auto colon = text.find(':');
+  const auto number = [&](std::string_view part, std::uint64_t& value) {
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    return error == std::errc{} && end == part.data() + part.size();
+  };
+  if (colon == std::string_view::npos || !number(text.substr(0, colon), result.first) || !number(text.substr(colon + 1), result.end) ||
+      result.first >= result.end)
+    throw BuildError{std::string{flag} + " is \"" + std::string{text} + "\": it must be two whole numbers, as in 1:11, the first below the second"};
+  return result;
+}
+
+// Which replica's steps are written to which file.
+struct RecordOptions {
+  int replica = 0;
+  TraceWindow steps;  // of every replicated step
+  std::string file;   // "replica3.safetensors" unless it is given
+
+  // Throws BuildError for anything but replica=N,steps=A:B[,file=F], in any order.
+  static RecordOptions parse(std::string_view text) {
+    RecordOptions result;
+    bool replica = false, steps = false;
+    const auto bad = [&](const std::string& what) {
+      return BuildError{"--record is \"" + std::string{text} + "\": " + what + "; write it as replica=3,steps=100:110 or replica=3,steps=100:110,file=F"};
+    };
+    for (auto rest = text; !rest.empty();) {
+      const auto item = rest.substr(0, rest.find(','));
+      rest.remove_prefix(item.size() + (item.size() < rest.size() ? 1 : 0));
+      const auto equals = item.find('=');
+      const auto value = equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
+      const auto key = item.substr(0, equals);
+      if (key == "replica") {
+        const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result.replica);
+        if (error != std::errc{} || end != value.data() + value.size() || result.replica < 0) throw bad("replica must be a whole number, at least 0");
+        replica = true;
+      } else if (key == "steps") {
+        result.steps = parse_steps("--record: steps", value);
+        steps = true;
+      } else if (key == "file" && !value.empty()) {
+        result.file = value;
+      } else {
+        throw bad("it has \"" + std::string{item} + "\"");
+      }
+    }
+    if (!replica || !steps) throw bad(std::string{"it does not say which "} + (replica ? "steps" : "replica"));
+    if (result.file.empty()) result.file = "replica" + std::to_string(result.replica) + ".safetensors";
+    return result;
+  }
+};
+
+}  // namespace replicator

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one replica received in some steps and made of it: the content of a file that --record writes and --replay reads.
+// It is a safetensors file; step 100 of the Replicator's first step is
+//
+//   step100/input0 ...         its input element                 step100/before/NAME   variables before the step
+//   step100/collective0 ...    what each collective gave it      step100/after/NAME    and after it
+//   step100/result0 ...        its results                       step100/all_results0  those of all replicas, where they are small
+//
+// that of its second one step100.1/... A variable is written only where its bits differ from what was written of it last.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/io/safetensors.hpp>
+
+namespace replicator {
+
+using NamedArrays = std::map<std::string, AnyArray>;
+
+inline bool same_bits(const AnyArray& a, const AnyArray& b) {
+  return a.type() == b.type() && (a.size_bytes() == 0 || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+struct RecordedStep {
+  int ordinal = 0;           // which step of the Replicator
+  std::uint64_t number = 0;  // its steps done before
+  std::vector<AnyArray> inputs;
+  std::vector<AnyArray> collectives;
+  std::vector<AnyArray> results;                 // of the replica
+  std::map<std::size_t, AnyArray> all_results;   // of those of all replicas that are whole: [replicas, elements]
+  NamedArrays before, after;                     // variables that differ from what was recorded before
+  std::string error;                             // why it failed: then it has no results
+
+  // "100", "100.1"
+  std::string key() const { return std::to_string(number) + (ordinal == 0 ? "" : "." + std::to_string(ordinal)); }
+};
+
+struct Recording {
+  int replica = 0, replicas = 1;
+  std::uint64_t seed = 0;
+  int logical_devices = 1, threads_per_device = 1;
+  std::string device_kind, instruction_set, program;  // where it was made
+  std::vector<RecordedStep> steps;  // in the order in which they were done
+
+  // The value of a variable before steps[step], or after it; null where it was not recorded.
+  const AnyArray* before(std::size_t step, const std::string& name) const {
+    if (const auto* known = find(steps[step].before, name)) return known;
+    return step == 0 ? nullptr : after(step - 1, name);
+  }
+  const AnyArray* after(std::size_t step, const std::string& name) const {
+    const auto* known = find(steps[step].after, name);
+    return known ? known : before(step, name);
+  }
+
+ private:
+  static const AnyArray* find(const NamedArrays& arrays, const std::string& name) {
+    const auto found = arrays.find(name);
+    return found == arrays.end() ? nullptr : &found->second;
+  }
+};
+
+namespace detail {
+
+inline constexpr std::string_view recording_format = "replicator recording 1";
+
+// "step100/input0"
+inline void name_numbered(std::vector<io::NamedTensor>& tensors, const std::string& prefix, const std::vector<AnyArray>& arrays) {
+  for (std::size_t i = 0; i < arrays.size(); ++i) tensors.push_back({prefix + std::to_string(i), arrays[i].type(), arrays[i].data()});
+}
+inline void name_all(std::vector<io::NamedTensor>& tensors, const std::string& prefix, const NamedArrays& arrays) {
+  for (const auto& [name, array] : arrays) tensors.push_back({prefix + name, array.type(), array.data()});
+}
+
+class RecordingReader {
+ public:
+  explicit RecordingReader(const std::string& path) : path_{path}, file_{io::read_safetensors(path)} {}
+
+  Recording read() && {
+    if (text("format") != recording_format)
+      throw DataError{path_ + ": \"" + text("format") + "\" was recorded by another version of replicator, this one reads \"" + std::string{recording_format} + "\""};
+    Recording result;
+    result.replica = number<int>("replica");
+    result.replicas = number<int>("replicas");
+    result.seed = number<std::uint64_t>("seed");
+    result.logical_devices = number<int>("logical_devices");
+    result.threads_per_device = number<int>("threads_per_device");
+    result.device_kind = text("device_kind");
+    result.instruction_set = text("instruction_set");
+    result.program = text("program");
+    if (result.replica < 0 || result.replica >= result.replicas) throw DataError{path_ + ": it is of replica " + text("replica") + " of " + text("replicas")};
+    const auto keys = text("steps");
+    for (std::string_view rest = keys; !rest.empty();) {
+      const auto key = rest.substr(0, rest.find(' '));
+      rest.remove_prefix(std::min(key.size() + 1, rest.size()));
+      result.steps.push_back(step(std::string{key}));
+    }
+    if (result.steps.empty()) throw DataError{path_ + ": no step was recorded in it"};
+    return result;
+  }
+
+ private:
+  std::string text(const std::string& key) const {
+    const auto found = file_.metadata.find(key);
+    if (found == file_.metadata.end()) throw DataError{path_ + ": it was not written by --record: its metadata lacks \"" + key + "\""};
+    return found->second;
+  }
+  template <class T>
+  T number(const std::string& key) const { return parsed<T>(text(key), key); }
+  template <class T>
+  T parsed(std::string_view digits, const std::string& key) const {
+    T value{};
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc{} || end != digits.data() + digits.size()) throw DataError{path_ + ": its \"" + key + "\" is \"" + std::string{digits} + "\", which is no number"};
+    return value;
+  }
+
+  RecordedStep step(const std::string& key) {
+    RecordedStep result;
+    const auto point = key.find('.');
+    result.number = parsed<std::uint64_t>(std::string_view{key}.substr(0, point), "steps");
+    if (point != std::string::npos) result.ordinal = parsed<int>(std::string_view{key}.substr(point + 1), "steps");
+    const auto prefix = "step" + key + "/";
+    result.inputs = numbered(prefix + "input");
+    result.collectives = numbered(prefix + "collective");
+    result.results = numbered(prefix + "result");
+    for (std::size_t k = 0; k < result.results.size(); ++k)
+      if (auto node = file_.tensors.extract(prefix + "all_results" + std::to_string(k))) result.all_results.emplace(k, std::move(node.mapped()));
+    result.before = named(prefix + "before/");
+    result.after = named(prefix + "after/");
+    if (const auto error = file_.metadata.find("error " + key); error != file_.metadata.end()) result.error = error->second;
+    return result;
+  }
+  std::vector<AnyArray> numbered(const std::string& prefix) {
+    std::vector<AnyArray> result;
+    while (auto node = file_.tensors.extract(prefix + std::to_string(result.size()))) result.push_back(std::move(node.mapped()));
+    return result;
+  }
+  NamedArrays named(const std::string& prefix) {
+    NamedArrays result;
+    for (auto at = file_.tensors.lower_bound(prefix); at != file_.tensors.end() && at->first.starts_with(prefix); ++at)
+      result.emplace(at->first.substr(prefix.size()), std::move(at->second));
+    return result;
+  }
+
+  const std::string& path_;
+  io::Safetensors file_;
+};
+
+}  // namespace detail
+
+// Replaces the file as a whole. Throws DataError that names it.
+inline void save_recording(const std::string& path, const Recording& recording) {
+  std::vector<io::NamedTensor> tensors;
+  std::map<std::string, std::string> metadata{{"format", std::string{detail::recording_format}},
+                                              {"replica", std::to_string(recording.replica)},
+                                              {"replicas", std::to_string(recording.replicas)},
+                                              {"seed", std::to_string(recording.seed)},
+                                              {"logical_devices", std::to_string(recording.logical_devices)},
+                                              {"threads_per_device", std::to_string(recording.threads_per_device)},
+                                              {"device_kind", recording.device_kind},
+                                              {"instruction_set", recording.instruction_set},
+                                              {"program", recording.program}};
+  std::string keys;
+  for (const auto& step : recording.steps) {
+    keys += (keys.empty() ? "" : " ") + step.key();
+    const auto prefix = "step" + step.key() + "/";
+    detail::name_numbered(tensors, prefix + "input", step.inputs);
+    detail::name_numbered(tensors, prefix + "collective", step.collectives);
+    detail::name_numbered(tensors, prefix + "result", step.results);
+    for (const auto& [k, array] : step.all_results) tensors.push_back({prefix + "all_results" + std::to_string(k), array.type(), array.data()});
+    detail::name_all(tensors, prefix + "before/", step.before);
+    detail::name_all(tensors, prefix + "after/", step.after);
+    if (!step.error.empty()) metadata["error " + step.key()] = step.error;
+  }
+  metadata["steps"] = keys;
+  io::write_safetensors(path, std::move(tensors), metadata);
+}
+
+// Throws DataError, naming the file, where it is missing, damaged or no recording.
+inline Recording load_recording(const std::string& path) { return detail::RecordingReader{path}.read(); }
+
+}  // namespace replicator

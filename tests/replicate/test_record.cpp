@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// --record: what a replica received in some steps, in a file.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <string>
+#include <tuple>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/gather.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/recording.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+#include "../input/temporary_folder.hpp"
+#include "../support/programs.hpp"
+#include "deployments.hpp"
+
+using namespace replicator;
+using test::error_of;
+using test::on_devices;
+
+namespace {
+
+Deployment recording(Deployment where, int replica, std::uint64_t first, std::uint64_t end, const std::string& file) {
+  where.see.record = RecordOptions{replica, {first, end}, file};
+  return where;
+}
+
+auto numbers(const InputContext& ctx) {
+  return data::from_generator([r = ctx.replica()](std::int64_t i) { return Array<float>{{2}, {static_cast<float>(i), static_cast<float>(10 * r)}}; });
+}
+
+// total: the sum over replicas of all inputs; seen: what this replica has seen.
+auto train_step(ReplicaContext& replica, Tensor<float> x) {
+  auto total = replica.variable<float>("total", {2}, Initializer::constant(0));
+  auto seen = replica.variable<float>("seen", {2}, Initializer::constant(0), {VariableKind::replica_local});
+  auto fixed = replica.variable<float>("fixed", {2}, Initializer::constant(3));
+  const auto sum = all_reduce(x, Reduction::sum);
+  const auto top = all_reduce(x, Reduction::max);
+  total.assign(total.read() + sum * fixed.read());
+  seen.assign(seen.read() + x);
+  return std::tuple{x + sum, top};
+}
+
+std::string run(Deployment where, int steps) {
+  Replicator repl{std::move(where)};
+  auto train = repl.replicate(numbers, train_step);
+  for (int i = 0; i < steps; ++i) train.step();
+  return repl.digest();
+}
+
+std::vector<float> floats(const AnyArray& array) {
+  const auto values = array.as<float>();
+  return {values.begin(), values.end()};
+}
+using Floats = std::vector<float>;
+
+}  // namespace
+
+TEST_CASE("a recording holds what the replica received and made, on any placement, and changes no bit") {
+  const TemporaryFolder folder;
+  const auto plain = run(on_devices(5, 1), 4);
+  for (const int devices : {1, 2, 3}) {
+    const auto file = folder.path() + "/r" + std::to_string(devices) + ".safetensors";
+    CHECK(run(recording(on_devices(5, devices), 3, 1, 3, file), 4) == plain);
+    const auto recorded = load_recording(file);
+    CHECK(recorded.replica == 3);
+    CHECK(recorded.replicas == 5);
+    CHECK(recorded.seed == 17);
+    REQUIRE(recorded.steps.size() == 2);
+    const auto& first = recorded.steps[0];
+    CHECK(first.number == 1);
+    CHECK(first.ordinal == 0);
+    REQUIRE(first.inputs.size() == 1);
+    CHECK(floats(first.inputs[0]) == Floats{1, 30});
+    REQUIRE(first.collectives.size() == 2);
+    CHECK(floats(first.collectives[0]) == Floats{5, 100});
+    CHECK(floats(first.collectives[1]) == Floats{1, 40});
+    REQUIRE(first.results.size() == 2);
+    CHECK(floats(first.results[0]) == Floats{6, 130});
+    CHECK(floats(first.results[1]) == Floats{1, 40});
+    REQUIRE(first.all_results.size() == 1);  // the other one is the same on all
+    CHECK(floats(first.all_results.at(0)) == Floats{6, 100, 6, 110, 6, 120, 6, 130, 6, 140});
+    CHECK(floats(*recorded.before(0, "total")) == Floats{0, 300});
+    CHECK(floats(*recorded.after(0, "total")) == Floats{15, 600});
+    CHECK(floats(*recorded.before(1, "total")) == Floats{15, 600});
+    CHECK(floats(*recorded.after(1, "total")) == Floats{45, 900});
+    CHECK(floats(*recorded.after(1, "seen")) == Floats{3, 90});
+    CHECK(recorded.steps[1].before.empty());          // as after the step before
+    CHECK(recorded.steps[0].after.count("fixed") == 0);  // as before
+  }
+}
+
+TEST_CASE("the process that has the replica records it") {
+  const TemporaryFolder folder;
+  const auto plain = run(on_devices(5, 1), 3);
+  const auto file = folder.path() + "/r.safetensors";
+  const int port = test::free_port();
+  const auto results = test::run_processes(2, [&](int rank) {
+    test::set_environment(rank, 2, port);
+    return run(recording(on_devices(5, 1), 4, 0, 9, file), 3);
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK(result.text == plain);
+  const auto recorded = load_recording(file);
+  CHECK(recorded.steps.size() == 3);  // the window was longer
+  CHECK(floats(recorded.steps[2].inputs[0]) == Floats{2, 40});
+  CHECK(floats(recorded.steps[2].all_results.at(0)) == Floats{12, 100, 12, 110, 12, 120, 12, 130, 12, 140});
+}
+
+TEST_CASE("a step that fails is recorded with its error") {
+  const TemporaryFolder folder;
+  const auto file = folder.path() + "/r.safetensors";
+  {
+    Replicator repl{recording(on_devices(2, 2), 1, 0, 9, file)};
+    auto train = repl.replicate([](const InputContext&) { return data::from_generator([](std::int64_t i) { return Array<std::int32_t>{{1}, {static_cast<std::int32_t>(i)}}; }); },
+                                [](ReplicaContext& replica, Tensor<std::int32_t> i) { return gather(full<float>(replica, {2}, 1), i); });
+    train.step();
+    train.step();
+    CHECK(error_of([&] { train.step(); }) != "nothing");
+  }
+  const auto recorded = load_recording(file);
+  REQUIRE(recorded.steps.size() == 3);
+  CHECK(recorded.steps[1].error.empty());
+  CHECK_THAT(recorded.steps[2].error, Catch::Contains("gather at "));
+  CHECK(recorded.steps[2].inputs[0].as<std::int32_t>()[0] == 2);
+  CHECK(recorded.steps[2].results.empty());
+}
+
+TEST_CASE("the steps of several replicate calls are kept apart") {
+  const TemporaryFolder folder;
+  const auto file = folder.path() + "/r.safetensors";
+  {
+    Replicator repl{recording(on_devices(2, 1), 0, 1, 2, file)};
+    auto train = repl.replicate(numbers, train_step);
+    auto look = repl.replicate(numbers, [](ReplicaContext& replica, Tensor<float> x) {
+      return x + replica.variable<float>("total", {2}, Initializer::constant(0)).read();
+    });
+    for (int i = 0; i < 3; ++i) {
+      train.step();
+      look.step();
+    }
+  }
+  const auto recorded = load_recording(file);
+  REQUIRE(recorded.steps.size() == 2);
+  CHECK(recorded.steps[0].key() == "1");
+  CHECK(recorded.steps[1].key() == "1.1");
+  CHECK(recorded.steps[1].before.empty());
+  CHECK(floats(recorded.steps[1].results[0]) == Floats{7, 60});
+}
+
+TEST_CASE("what cannot be recorded is said at once") {
+  const TemporaryFolder folder;
+  CHECK(error_of([&] { run(recording(on_devices(2, 1), 2, 0, 1, folder.path() + "/r"), 1); }) ==
+        "--record asks for replica 2, but there are 2 replicas: name one from 0 to 1");
+  CHECK_THAT(error_of([&] { run(recording(on_devices(2, 1), 1, 0, 1, folder.path() + "/no/r"), 1); }), Catch::Contains("/no/r.") && Catch::Contains("cannot create"));
+}
+
+TEST_CASE("--record is read in any order and refused when malformed") {
+  const auto parsed = RecordOptions::parse("steps=100:110,file=a,replica=3");
+  CHECK(parsed.replica == 3);
+  CHECK(parsed.steps.first == 100);
+  CHECK(parsed.steps.end == 110);
+  CHECK(parsed.file == "a");
+  CHECK(RecordOptions::parse("replica=3,steps=0:1").file == "replica3.safetensors");
+  const std::string mend = "; write it as replica=3,steps=100:110 or replica=3,steps=100:110,file=F";
+  const auto error = [](const char* text) { return error_of([&] { Deployment::from(std::vector<const char*>{"--record", text}); }); };
+  CHECK(error("replica=3") == "--record is \"replica=3\": it does not say which steps" + mend);
+  CHECK(error("steps=1:2") == "--record is \"steps=1:2\": it does not say which replica" + mend);
+  CHECK(error("replica=x,steps=1:2") == "--record is \"replica=x,steps=1:2\": replica must be a whole number, at least 0" + mend);
+  CHECK(error("replica=-1,steps=1:2") == "--record is \"replica=-1,steps=1:2\": replica must be a whole number, at least 0" + mend);
+  CHECK(error("replica=1,steps=1:2,to=F") == "--record is \"replica=1,steps=1:2,to=F\": it has \"to=F\"" + mend);
+  for (const char* steps : {"2:2", "1", "1:", ":2", "a:b", "3:2"})
+    CHECK(error(("replica=1,steps=" + std::string{steps}).c_str()) ==
+          "--record: steps is \"" + std::string{steps} + "\": it must be two whole numbers, as in 1:11, the first below the second");
+}
