@@ -13,6 +13,7 @@
 #include <replicator/graph/graph.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/input_context.hpp>
+#include <replicator/replicate/input_source.hpp>
 #include <replicator/runtime/machine_figures.hpp>
 #include <replicator/runtime/trace_ring.hpp>
 
@@ -47,6 +48,9 @@ class Engine {
   virtual int process() const = 0;
   virtual int processes() const = 0;
   virtual InputContext input_context(int replica) const = 0;
+  // A replay has input of its own for step `ordinal`, whose elements have components of these types; null where input_fn is to be
+  // asked.
+  virtual std::unique_ptr<InputSource> recorded_input(int ordinal, std::span<const DType> components) const = 0;
 
   // From the traced graphs of this host's replicas to programs. `ordinal`: which step of the Replicator this is.
   virtual std::unique_ptr<CompiledStep> compile(std::span<const Graph> traced, int ordinal) = 0;

@@ -22,6 +22,8 @@
 #include <replicator/replicate/host_transport.hpp>
 #include <replicator/replicate/memory_limit.hpp>
 #include <replicator/replicate/placement.hpp>
+#include <replicator/replicate/replay.hpp>
+#include <replicator/replicate/replay_communicator.hpp>
 #include <replicator/replicate/replica_recorder.hpp>
 #include <replicator/replicate/step_recorder.hpp>
 #include <replicator/runtime/calibrate.hpp>
@@ -47,9 +49,10 @@ struct HostStep final : CompiledStep {
 class HostEngine final : public Engine {
  public:
   explicit HostEngine(Deployment deployment)
-      : deployment_{std::move(deployment)},
-        job_{transport::find_environment(), job_options(deployment_)},
-        placement_{job_, deployment_},
+      : replay_{deployment.see.replay.empty() ? nullptr : std::make_shared<Replay>(deployment.see.replay)},
+        deployment_{replay_ ? replay_->deployment(std::move(deployment)) : std::move(deployment)},
+        job_{replay_ ? transport::ProcessEnvironment{} : transport::find_environment(), job_options(deployment_)},
+        placement_{replay_ ? Placement::alone(replay_->replica(), replay_->replicas()) : Placement{job_, deployment_}},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
         variables_{deployment_.seed, placement_.teams(), placement_.end() - placement_.begin()},
         cache_{deployment_.threads_per_device},
@@ -74,6 +77,10 @@ class HostEngine final : public Engine {
   void set(const std::string& name, const AnyArray& value) override { variables_.set(name, value); }
 
   InputContext input_context(int replica) const override { return {replica, deployment_.replicas, deployment_.seed, pool_}; }
+
+  std::unique_ptr<InputSource> recorded_input(int ordinal, std::span<const DType> components) const override {
+    return replay_ ? replay_->input(ordinal, components) : nullptr;
+  }
 
   std::unique_ptr<CompiledStep> compile(std::span<const Graph> traced, int ordinal) override {
     answer_failure();
@@ -188,6 +195,10 @@ class HostEngine final : public Engine {
 
   // A communicator for each device of a team, with the same device of the other teams.
   void connect() {
+    if (replay_) {
+      communicators_.push_back(std::make_unique<ReplayCommunicator>(replay_->replica(), replay_->replicas()));
+      return;
+    }
     communicators_.resize(static_cast<std::size_t>(local_devices()));
     for (int place = 0; place < placement_.devices_per_team(); ++place) {
       auto made = job_.size() > 1 ? connect_hosts(deployment_.transport, job_, placement_.process_of_team(), placement_.blocks()) : connect_threads();
@@ -285,6 +296,7 @@ class HostEngine final : public Engine {
     }
   }
   void listen() {
+    if (replay_) listeners_.push_back(replay_);
     if (const auto& record = deployment_.see.record)
       if (auto recorder = ReplicaRecorder::make(*record, deployment_, placement_)) listeners_.push_back(std::move(recorder));
   }
@@ -378,6 +390,7 @@ class HostEngine final : public Engine {
     return job_.exchange(mine, "the exchange of replica-local variables");
   }
 
+  std::shared_ptr<Replay> replay_;  // null where all replicas run
   Deployment deployment_;
   transport::Job job_;
   Placement placement_;

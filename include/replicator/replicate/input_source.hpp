@@ -2,6 +2,7 @@
 // A replica's input without its type.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <iterator>
 #include <memory>
@@ -20,6 +21,8 @@ class InputSource {
   virtual ~InputSource() = default;
   // The next element's components, or empty at the end.
   virtual std::optional<std::vector<AnyArray>> next() = 0;
+  // Of a recorded input, which may be empty: the step that its first element is for.
+  virtual std::optional<std::uint64_t> recorded_from() const { return std::nullopt; }
 };
 
 namespace detail {
@@ -62,6 +65,7 @@ template <class Value>
 struct InputTypes;
 template <class T>
 struct InputTypes<Array<T>> {
+  static std::vector<DType> dtypes() { return {dtype_of<T>}; }
   template <class Step, class Context, class... More>
   static constexpr bool accepts = std::is_invocable_v<Step&, Context&, Tensor<T>>;
   template <class Step, class Context>
@@ -69,6 +73,7 @@ struct InputTypes<Array<T>> {
 };
 template <class... T>
 struct InputTypes<std::tuple<Array<T>...>> {
+  static std::vector<DType> dtypes() { return {dtype_of<T>...}; }
   template <class Step, class Context>
   static constexpr bool accepts = std::is_invocable_v<Step&, Context&, Tensor<T>...>;
   template <class Step, class Context>

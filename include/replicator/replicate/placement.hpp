@@ -25,6 +25,8 @@ class Placement {
     begin_ = blocks_.begin(first_team_);
     end_ = blocks_.end(first_team_ + teams_ - 1);
   }
+  // One replica of so many, on one device of one process; the others are nowhere.
+  static Placement alone(int replica, int replicas) { return {replica, replicas}; }
 
   int devices_per_team() const { return devices_per_team_; }
   const std::vector<int>& process_of_team() const { return process_of_team_; }
@@ -58,6 +60,12 @@ class Placement {
   int process_of(int rank) const { return rank >= 0 && rank < blocks_.ranks() ? process_of_team_[static_cast<std::size_t>(rank)] : -1; }
 
  private:
+  Placement(int replica, int replicas)
+      : devices_per_team_{1}, teams_{1}, first_team_{replica}, process_of_team_(static_cast<std::size_t>(replicas), -1), blocks_{replicas, replicas},
+        begin_{replica}, end_{replica + 1} {
+    process_of_team_[static_cast<std::size_t>(replica)] = 0;
+  }
+
   std::vector<int> deal_teams(transport::Job& job, const Deployment& deployment) {
     teams_ = static_cast<int>(deployment.devices.size()) / devices_per_team_;
     const std::uint64_t mine[] = {static_cast<std::uint64_t>(teams_), static_cast<std::uint64_t>(devices_per_team_)};

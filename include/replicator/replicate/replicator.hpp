@@ -62,8 +62,12 @@ class Replicator {
   template <class InputFn, class StepFn>
   auto replicate_dealt(InputFn& input_fn, StepFn step_fn) {
     const int first = engine_->first_replica(), end = engine_->end_replica();
-    auto hands = data::deal(input_fn(HostContext{process(), processes(), first, end, engine_->input_context(first)}), end - first);
-    const auto hand_of = [&](const InputContext& context) { return std::move(hands[static_cast<std::size_t>(context.replica() - first)]); };
+    const auto dealt = [&] { return data::deal(input_fn(HostContext{process(), processes(), first, end, engine_->input_context(first)}), end - first); };
+    decltype(dealt()) hands;  // filled when the first one is asked for: a replay asks for none
+    const auto hand_of = [&](const InputContext& context) {
+      if (hands.empty()) hands = dealt();
+      return std::move(hands[static_cast<std::size_t>(context.replica() - first)]);
+    };
     return replicate_range<typename decltype(hands)::value_type>(hand_of, std::move(step_fn));
   }
   template <class Range, class InputFn, class StepFn>
@@ -89,6 +93,11 @@ class Replicator {
   template <class Range, class InputFn>
   std::vector<std::unique_ptr<InputSource>> make_inputs(InputFn& input_fn) {
     std::vector<std::unique_ptr<InputSource>> inputs;
+    const auto components = detail::InputTypes<data::InputValue<Range>>::dtypes();
+    if (auto recorded = engine_->recorded_input(steps_, components)) {
+      inputs.push_back(std::move(recorded));
+      return inputs;
+    }
     for (int replica = engine_->first_replica(); replica < engine_->end_replica(); ++replica) {
       const InputContext context = engine_->input_context(replica);
       inputs.push_back(std::make_unique<detail::RangeSource<Range>>(input_fn(context)));

@@ -20,6 +20,7 @@ struct SeeOptions {
   bool find_nan = false;     // looks at all that every kernel writes: the first NaN or infinity ends the step with its node and line
   bool skew = false;         // at the end process 0 says on stderr who came late to which collective, over the last 512 steps
   std::optional<RecordOptions> record;  // what a replica receives in some steps is written to a file
+  std::string replay;        // a file that was recorded: one replica runs its steps alone; empty: none
 
   bool times() const { return timing || !trace.empty(); }
 
@@ -30,7 +31,7 @@ struct SeeOptions {
     if (flag == "--skew") return skew = true;
     return false;
   }
-  static bool takes(std::string_view flag) { return flag == "--trace" || flag == "--trace-steps" || flag == "--dot" || flag == "--plan" || flag == "--record"; }
+  static bool takes(std::string_view flag) { return flag == "--trace" || flag == "--trace-steps" || flag == "--dot" || flag == "--plan" || flag == "--record" || flag == "--replay"; }
   // Throws BuildError for values that cannot be.
   void set(std::string_view flag, std::string_view value) {
     if (flag == "--trace") trace = value;
@@ -38,6 +39,7 @@ struct SeeOptions {
     else if (flag == "--plan") plan = value;
     else if (flag == "--trace-steps") trace_steps = parse_steps(flag, value);
     else if (flag == "--record") record = RecordOptions::parse(value);
+    else if (flag == "--replay") replay = value;
   }
   static std::string help() {
     return "What is told about it:\n"
@@ -48,7 +50,8 @@ struct SeeOptions {
            "  --plan FILE             what each device executes, as JSON\n"
            "  --find-nan              stops at the first kernel that makes a NaN or an infinity, and names it (slow)\n"
            "  --skew                  says at the end which devices came late to which collectives\n"
-           "  --record replica=N,steps=A:B[,file=F]  what a replica receives in these steps, into F (replicaN.safetensors)\n";
+           "  --record replica=N,steps=A:B[,file=F]  what a replica receives in these steps, into F (replicaN.safetensors)\n"
+           "  --replay F              runs those steps of that replica alone, and compares the bits; sets --replicas, --seed and devices\n";
   }
 };
 

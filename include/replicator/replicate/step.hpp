@@ -32,7 +32,11 @@ class StepDriver {
       : engine_{engine}, ordinal_{ordinal}, inputs_{std::move(inputs)}, trace_{std::move(trace)}, current_(inputs_.size()), next_(inputs_.size()),
         has_next_(std::make_unique<bool[]>(inputs_.size())) {
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
+      const auto recorded = inputs_[r]->recorded_from();
+      if (recorded) done_ = *recorded;
       auto element = inputs_[r]->next();
+      finished_ = !element;
+      if (finished_ && recorded) return;
       if (!element) throw DataError{"the input of replica " + std::to_string(engine_.first_replica() + static_cast<int>(r)) + " is empty: give it at least one element"};
       current_[r] = std::move(*element);
     }
@@ -93,6 +97,7 @@ class StepDriver {
     return *step;
   }
   std::vector<Graph> trace_all() {
+    if (current_[0].empty()) throw BuildError{"no step was recorded of this replicated step: there is no input to trace it with"};
     std::vector<Graph> graphs;
     graphs.reserve(inputs_.size());
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
