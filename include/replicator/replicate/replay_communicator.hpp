@@ -21,6 +21,7 @@ class ReplayCollective final : public collectives::Collective {
   int inputs() const override { return inputs_; }
   std::byte* input(int index) override { return memory_.get() + layout_.input(index); }
   std::byte* output() override { return memory_.get() + layout_.output(); }
+  std::size_t bytes() const override { return layout_.end(); }
   void start() override {}
   bool advance() override { return true; }
   void wait(transport::Clock::time_point) override {}
