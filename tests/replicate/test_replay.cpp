@@ -93,7 +93,7 @@ std::string tampered(const TemporaryFolder& folder, const std::function<void(Rec
   return file;
 }
 
-const std::string fine = ": has the recorded bits: 2 results and 11 variables\n";
+const std::string fine = ": has the recorded bits: 2 results and 15 variables\n";
 
 }  // namespace
 
