@@ -9,6 +9,7 @@
 #include <map>
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/data/files.hpp>
 #include <replicator/io/stored.hpp>
 #include <span>
 #include <string>
@@ -104,9 +105,7 @@ class Example {
   Array<std::uint8_t> bytes(const std::string& name, std::size_t i = 0) const {
     const auto& list = feature(name, Kind::bytes).bytes;
     if (i >= list.size()) throw DataError{"tf.train.Example: \"" + name + "\" has " + std::to_string(list.size()) + " entries; entry " + std::to_string(i) + " was asked for"};
-    Array<std::uint8_t> result{Shape{static_cast<std::int64_t>(list[i].size())}};
-    if (!list[i].empty()) std::memcpy(result.data(), list[i].data(), list[i].size());
-    return result;
+    return detail::array_of_bytes(std::as_bytes(std::span{list[i]}));
   }
   Array<float> floats(const std::string& name) const { return array_of(feature(name, Kind::floats).floats); }
   Array<std::int64_t> int64s(const std::string& name) const { return array_of(feature(name, Kind::int64s).int64s); }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <replicator/core/array.hpp>
+#include <replicator/data/stored_rows.hpp>
 #include <replicator/data/table.hpp>
 #include <replicator/io/mapped_file.hpp>
 #include <replicator/io/stored.hpp>
@@ -15,14 +16,6 @@
 namespace replicator::data {
 
 namespace detail {
-
-// An array in a file: what IDX and .npy come to.
-struct StoredArray {
-  io::Stored stored = io::Stored::uint8;
-  bool big_endian = false;
-  Shape shape;            // the first extent counts the elements
-  std::size_t begin = 0;  // of the data in the file
-};
 
 // Two zero bytes, the type, the rank; the extents as 32-bit big-endian numbers; the data. Throws DataError for anything else.
 inline StoredArray read_idx_header(const std::string& path, std::span<const std::byte> file) {
@@ -46,36 +39,9 @@ inline StoredArray read_idx_header(const std::string& path, std::span<const std:
   result.begin = 4 + 4 * rank;
   if (file.size() < result.begin) io::refuse(path, file.size(), "the file ends within its header");
   for (std::size_t axis = 0; axis < rank; ++axis) result.shape.push_back(io::load_big<std::uint32_t>(file.data() + 4 + 4 * axis));
-  std::uint64_t bytes = 0;
-  if (!io::array_bytes(result.shape.begin(), result.shape.end(), io::size_of(result.stored), bytes) || bytes != file.size() - result.begin)
-    io::refuse(path, result.begin,
-               "the header describes " + std::string{io::name_of(result.stored)} + result.shape.text() + ", but " +
-                   std::to_string(file.size() - result.begin) + " bytes follow it" + (bytes > file.size() ? ": the file was cut short" : ""));
+  require_bytes(path, file, result);
   return result;
 }
-
-// The rows of a stored array.
-template <Element T>
-class StoredRows {
- public:
-  StoredRows(io::MappedFile file, const StoredArray& array)
-      : file_{std::move(file)}, array_{array}, row_{std::span{array.shape.begin() + 1, array.shape.rank() - 1}} {
-    io::require_hold<T>(file_.path(), array.stored);
-  }
-  std::int64_t size() const { return array_.shape[0]; }
-  Array<T> operator[](std::int64_t item) const {
-    Array<T> result{row_};
-    const auto count = static_cast<std::size_t>(row_.elements());
-    const std::size_t at = array_.begin + static_cast<std::size_t>(item) * count * io::size_of(array_.stored);
-    io::load(array_.stored, array_.big_endian, file_.bytes().data() + at, result.data(), count);
-    return result;
-  }
-
- private:
-  io::MappedFile file_;
-  StoredArray array_;
-  Shape row_;
-};
 
 }  // namespace detail
 

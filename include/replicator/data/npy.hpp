@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <replicator/core/array.hpp>
-#include <replicator/data/idx.hpp>
+#include <replicator/data/stored_rows.hpp>
 #include <replicator/data/table.hpp>
 #include <replicator/io/mapped_file.hpp>
 #include <replicator/io/stored.hpp>
@@ -140,11 +140,7 @@ inline StoredArray read_npy_header(const std::string& path, std::span<const std:
   StoredArray result = NpyHeaderReader{text.substr(head, length), head, path}.read();
   result.begin = head + length;
   if (result.shape.rank() == 0) io::refuse(path, head, "a scalar; the elements of an input lie along the first dimension");
-  std::uint64_t bytes = 0;
-  if (!io::array_bytes(result.shape.begin(), result.shape.end(), io::size_of(result.stored), bytes) || bytes != file.size() - result.begin)
-    io::refuse(path, result.begin,
-               "the header describes " + std::string{io::name_of(result.stored)} + result.shape.text() + ", but " +
-                   std::to_string(file.size() - result.begin) + " bytes follow it" + (bytes > file.size() ? ": the file was cut short" : ""));
+  require_bytes(path, file, result);
   return result;
 }
 

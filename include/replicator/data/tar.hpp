@@ -3,20 +3,17 @@
 // Source: github.com/webdataset/webdataset ("The WebDataset Format").
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <replicator/core/array.hpp>
+#include <replicator/data/files.hpp>
 #include <replicator/data/table.hpp>
 #include <replicator/data/tar_header.hpp>
 #include <replicator/io/mapped_file.hpp>
+#include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -24,19 +21,6 @@
 namespace replicator::data {
 
 namespace detail {
-
-// The file itself, or those of a folder that are `kind` by their names, sorted. Throws DataError for a folder without any.
-inline std::vector<std::string> files_at(const std::string& path, const char* kind, bool (*fits)(std::string_view)) {
-  std::error_code failed;
-  if (!std::filesystem::is_directory(path, failed)) return {path};
-  std::vector<std::string> files;
-  for (std::filesystem::directory_iterator entry{path, failed}, end; !failed && entry != end; entry.increment(failed))
-    if (fits(entry->path().filename().native())) files.push_back(entry->path().native());
-  if (failed) throw DataError{path + ": cannot read the folder: " + failed.message()};
-  if (files.empty()) throw DataError{path + ": the folder has no " + kind};
-  std::sort(files.begin(), files.end());
-  return files;
-}
 
 inline std::vector<std::string> archives_at(const std::string& path) {
   return files_at(path, "files *.tar", [](std::string_view name) { return name.ends_with(".tar"); });
@@ -138,12 +122,6 @@ class TarSamples {
   std::vector<std::string> keys_;
   std::vector<Part> parts_;  // [sample][component]
 };
-
-inline Array<std::uint8_t> array_of_bytes(std::span<const std::byte> bytes) {
-  Array<std::uint8_t> result{Shape{static_cast<std::int64_t>(bytes.size())}};
-  if (!bytes.empty()) std::memcpy(result.data(), bytes.data(), bytes.size());
-  return result;
-}
 
 template <std::size_t N>
 struct TarComponents {

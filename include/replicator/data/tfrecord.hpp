@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <replicator/core/array.hpp>
 #include <replicator/core/crc32c.hpp>
+#include <replicator/data/files.hpp>
 #include <replicator/data/table.hpp>
-#include <replicator/data/tar.hpp>
 #include <replicator/io/mapped_file.hpp>
 #include <replicator/io/stored.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 

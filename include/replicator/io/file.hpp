@@ -48,6 +48,16 @@ inline void write_all(const std::string& path, int fd, std::span<const std::byte
   }
 }
 
+inline void read_exactly(const std::string& path, int fd, std::span<std::byte> to) {
+  while (!to.empty()) {
+    const ssize_t got = ::read(fd, to.data(), to.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(path, "read");
+    if (got == 0) throw DataError{path + ": became shorter while it was read"};
+    to = to.subspan(static_cast<std::size_t>(got));
+  }
+}
+
 }  // namespace detail
 
 // Reads the whole file into `bytes`, keeping its capacity. Throws DataError that names the file.
@@ -57,14 +67,7 @@ inline void read_file(const std::string& path, std::vector<std::byte>& bytes) {
   if (::fstat(file.fd(), &status) != 0) detail::fail(path, "stat");
   if (!S_ISREG(status.st_mode)) throw DataError{path + ": not a regular file"};
   bytes.resize(static_cast<std::size_t>(status.st_size));
-  std::size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t got = ::read(file.fd(), bytes.data() + have, bytes.size() - have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) detail::fail(path, "read");
-    if (got == 0) throw DataError{path + ": became shorter while it was read"};
-    have += static_cast<std::size_t>(got);
-  }
+  detail::read_exactly(path, file.fd(), bytes);
 }
 
 // Replaces a file as a whole: what is written goes to "<path>.<process>.partial", and commit() renames it into place

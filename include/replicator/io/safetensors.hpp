@@ -3,7 +3,7 @@
 #pragma once
 
 #include <fcntl.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/io/file.hpp>
 #include <replicator/io/safetensors_header.hpp>
+#include <replicator/io/stored.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -77,17 +78,6 @@ inline void write_safetensors(const std::string& path, const std::map<std::strin
 
 namespace detail {
 
-inline void read_exactly(const std::string& path, int fd, std::byte* to, std::size_t count) {
-  while (count > 0) {
-    const ssize_t got = ::read(fd, to, count);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path, "read");
-    if (got == 0) throw DataError{path + ": became shorter while it was read"};
-    to += got;
-    count -= static_cast<std::size_t>(got);
-  }
-}
-
 // The tensors must cover the data exactly: no overlap, no hole. Returns them in the order of the data.
 inline std::vector<std::pair<TensorEntry, std::string>> checked_order(const std::string& path,
                                                                       const SafetensorsHeader& header,
@@ -124,20 +114,19 @@ inline Safetensors read_safetensors(const std::string& path) {
   if (!S_ISREG(status.st_mode) || size < 8)
     throw DataError{path + ": not a safetensors file: it has " + std::to_string(size) + " bytes, the shortest has 10"};
   std::byte length_bytes[8];
-  detail::read_exactly(path, file.fd(), length_bytes, 8);
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < 8; ++i) length |= std::to_integer<std::uint64_t>(length_bytes[i]) << (8 * i);
+  detail::read_exactly(path, file.fd(), length_bytes);
+  const auto length = load_little<std::uint64_t>(length_bytes);
   if (length > max_header || length > size - 8)
     throw DataError{path + ": not a safetensors file, or cut short: its header claims " + std::to_string(length) +
                     " bytes, and " + std::to_string(size - 8) + " follow"};
   std::string text(length, '\0');
-  detail::read_exactly(path, file.fd(), reinterpret_cast<std::byte*>(text.data()), text.size());
+  detail::read_exactly(path, file.fd(), std::as_writable_bytes(std::span{text}));
   detail::SafetensorsHeader header = detail::SafetensorsHeaderReader{text, path}.read();
 
   Safetensors result;
   for (const auto& [entry, name] : detail::checked_order(path, header, size - 8 - length)) {
     AnyArray array{entry.type};
-    detail::read_exactly(path, file.fd(), array.data(), array.size_bytes());
+    detail::read_exactly(path, file.fd(), {array.data(), array.size_bytes()});
     if (entry.type.dtype == DType::boolean &&
         std::any_of(array.data(), array.data() + array.size_bytes(), [](std::byte b) { return b > std::byte{1}; }))
       throw DataError{path + ": tensor \"" + name + "\" is BOOL but has bytes other than 0 and 1"};

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays that lie in a file as they are, read row by row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <replicator/core/array.hpp>
+#include <replicator/io/mapped_file.hpp>
+#include <replicator/io/stored.hpp>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace replicator::data::detail {
+
+// An array in a file: what IDX and .npy come to.
+struct StoredArray {
+  io::Stored stored = io::Stored::uint8;
+  bool big_endian = false;
+  Shape shape;            // the first extent counts the elements
+  std::size_t begin = 0;  // of the data in the file
+};
+
+// Throws DataError unless the rest of the file, behind its header, is this array.
+inline void require_bytes(const std::string& path, std::span<const std::byte> file, const StoredArray& array) {
+  const std::uint64_t found = file.size() - array.begin;
+  std::uint64_t bytes = 0;
+  if (io::array_bytes(array.shape.begin(), array.shape.end(), io::size_of(array.stored), bytes) && bytes == found) return;
+  io::refuse(path, array.begin,
+             "the header describes " + std::string{io::name_of(array.stored)} + array.shape.text() + ", but " + std::to_string(found) +
+                 " bytes follow it" + (bytes > found ? ": the file was cut short" : ""));
+}
+
+// The rows of a stored array.
+template <Element T>
+class StoredRows {
+ public:
+  StoredRows(io::MappedFile file, const StoredArray& array)
+      : file_{std::move(file)}, array_{array}, row_{std::span{array.shape.begin() + 1, array.shape.rank() - 1}} {
+    io::require_hold<T>(file_.path(), array.stored);
+  }
+  std::int64_t size() const { return array_.shape[0]; }
+  Array<T> operator[](std::int64_t item) const {
+    Array<T> result{row_};
+    const auto count = static_cast<std::size_t>(row_.elements());
+    const std::size_t at = array_.begin + static_cast<std::size_t>(item) * count * io::size_of(array_.stored);
+    io::load(array_.stored, array_.big_endian, file_.bytes().data() + at, result.data(), count);
+    return result;
+  }
+
+ private:
+  io::MappedFile file_;
+  StoredArray array_;
+  Shape row_;
+};
+
+}  // namespace replicator::data::detail
