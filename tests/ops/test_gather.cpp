@@ -170,7 +170,9 @@ TEST_CASE("gather and scatter_add say which shapes do not fit, and where") {
   CHECK_THROWS_WITH(scatter_add(t, at, 7, 2), Contains("scatter_add at test_gather.cpp:") && Contains("axis 2"));
   CHECK_THROWS_WITH(scatter_add(t, at, -1, 1), Contains("asked for extent -1 at axis 1 of float32[4, 3]"));
   CHECK_THROWS_WITH(scatter_add(input(graph, flags, 2), input(graph, Array<std::int32_t>{{4}}, 3), 7),
-                    Contains("bool[4], which cannot be added up"));
+                    Contains("bool[4], whose sums do not fit"));
+  CHECK_THROWS_WITH(scatter_add(input(graph, Array<std::uint8_t>{{4}}, 6), input(graph, Array<std::int32_t>{{4}}, 7), 7),
+                    Contains("uint8[4], whose sums do not fit: cast it"));
   const Array<float> deep{{1, 1, 1, 1, 1, 1, 1}};
   CHECK_THROWS_WITH(gather(input(graph, deep, 4), input(graph, Array<std::int32_t>{{1, 1, 1}}, 5)),
                     Contains("would have more than 8 dimensions"));

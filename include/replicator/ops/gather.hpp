@@ -78,7 +78,8 @@ struct ScatterAdd {
     const Shape& x = inputs[0].shape;
     const Shape& indices = inputs[1].shape;
     detail::require_indices(inputs[1]);
-    if (inputs[0].dtype == DType::boolean) throw BuildError{"found " + inputs[0].text() + ", which cannot be added up"};
+    if (inputs[0].dtype == DType::boolean || inputs[0].dtype == DType::uint8)
+      throw BuildError{"found " + inputs[0].text() + ", whose sums do not fit: cast it to int32 or a floating type"};
     const auto rank = static_cast<std::int64_t>(x.rank()), taken = static_cast<std::int64_t>(indices.rank());
     bool fits = axis >= 0 && axis + taken <= rank;
     for (std::int64_t i = 0; fits && i < taken; ++i)
@@ -112,7 +113,8 @@ Tensor<T> gather(Tensor<T> x, Tensor<I> indices, std::int64_t axis = 0,
 }
 
 // x [A.., I.., B..], indices [I..] -> [A.., extent, B..]: zeros, to which the slices of x are added at the indices
-// along `axis` of the result (-1: the last), in the order of the indices. Throws as gather does.
+// along `axis` of the result (-1: the last), in the order of the indices. float32, float64, int32 or int64; throws
+// BuildError otherwise, and as gather does.
 template <Element T, IndexElement I>
 Tensor<T> scatter_add(Tensor<T> x, Tensor<I> indices, std::int64_t extent, std::int64_t axis = 0,
                       std::source_location where = std::source_location::current()) {
