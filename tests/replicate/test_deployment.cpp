@@ -102,6 +102,12 @@ TEST_CASE("devices that cannot be are refused in a sentence") {
   CHECK(error_of({"--devices", "cpu:0-2,cpu:1"}) == "--devices names cpu:1 twice");
 }
 
+TEST_CASE("a deployment without devices is refused") {
+  Deployment deployment;
+  deployment.devices.clear();
+  CHECK_THROWS_WITH(deployment.devices_per_replica(), "a deployment without devices was asked for: name at least one, as --devices cpu:0 does");
+}
+
 TEST_CASE("numbers that cannot be are refused in a sentence") {
   const auto must = [](const std::string& flag, const std::string& value, int lowest) {
     return flag + " is \"" + value + "\": it must be a whole number, at least " + std::to_string(lowest);

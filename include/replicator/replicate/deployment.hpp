@@ -142,9 +142,10 @@ struct Deployment {
   }
 
   // The devices are dealt to replicas in groups of so many: one for each logical device, or all of them, shared, where there
-  // are fewer. Throws BuildError where they cannot be dealt evenly.
+  // are fewer. Throws BuildError where there are none, or they cannot be dealt evenly.
   int devices_per_replica() const {
     const auto count = static_cast<int>(devices.size());
+    if (count == 0) throw BuildError{"a deployment without devices was asked for: name at least one, as --devices cpu:0 does"};
     if (logical_devices < 1) throw BuildError{"--logical-devices is " + std::to_string(logical_devices) + ": a replica needs at least 1"};
     if (count > logical_devices && count % logical_devices != 0)
       throw BuildError{"--devices names " + std::to_string(count) + " devices for replicas of " + std::to_string(logical_devices) +
