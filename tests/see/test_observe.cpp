@@ -58,6 +58,15 @@ void run(StepFn step_fn, int replicas, int devices, int steps) {
 
 }  // namespace
 
+TEST_CASE("integers are printed with all their digits") {
+  const std::vector<std::int64_t> whole{-9007199254740993, 2000000001};
+  const std::vector<float> parts{0.5f, 2e9f};
+  const Observation numbers{{DType::int64, Shape{2}}, reinterpret_cast<const std::byte*>(whole.data())};
+  const Observation others{{DType::float32, Shape{2}}, reinterpret_cast<const std::byte*>(parts.data())};
+  CHECK(detail::values_text<std::int64_t>(numbers, 8) == "int64[2] = -9007199254740993 2000000001");
+  CHECK(detail::values_text<float>(others, 8) == "float32[2] = 0.5 2e+09");
+}
+
 TEST_CASE("print shows the value of each replica though nobody uses it, on any placement") {
   for (const int devices : {1, 2, 3}) {
     Lines lines;

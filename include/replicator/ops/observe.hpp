@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -70,16 +71,21 @@ inline std::string named(std::string_view what, const std::string& name, Locatio
   return std::string{what} + (name.empty() ? "" : " \"" + name + "\"") + " at " + where.text();
 }
 
+// Integers with all their digits, others with nine.
+template <Element T>
+std::string value_text(T value) {
+  if constexpr (std::is_integral_v<T>) return std::to_string(value);
+  char text[40];
+  std::snprintf(text, sizeof text, "%.9g", static_cast<double>(value));
+  return text;
+}
 // "float32[4, 2] = 0.5 1 2 ..."
 template <Element T>
 std::string values_text(const Observation& seen, std::int64_t most) {
   const auto values = seen.as<T>();
   std::string text = seen.type.text() + " =";
-  for (std::int64_t i = 0; i < std::min<std::int64_t>(most, static_cast<std::int64_t>(values.size())); ++i) {
-    char number[40];
-    std::snprintf(number, sizeof number, " %.9g", static_cast<double>(values[static_cast<std::size_t>(i)]));
-    text += number;
-  }
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(most, static_cast<std::int64_t>(values.size())); ++i)
+    text += " " + value_text(values[static_cast<std::size_t>(i)]);
   return text + (static_cast<std::int64_t>(values.size()) > most ? " ..." : "");
 }
 
