@@ -96,6 +96,26 @@ TEST_CASE("processes whose replicas ask for different shapes are told which, bef
   }
 }
 
+TEST_CASE("processes of which one alone writes a plan or a timeline are told so, and none waits") {
+  const auto asked = [](auto ask) {
+    const int port = test::free_port();
+    return test::run_processes(
+        2,
+        [&](int rank) {
+          test::set_environment(rank, 2, port);
+          Deployment deployment = on_devices(2, 1);
+          if (rank == 1) ask(deployment.see);
+          const Replicator repl{deployment};
+          return std::string{"no error"};
+        },
+        std::chrono::seconds{40});
+  };
+  for (const auto& result : asked([](SeeOptions& see) { see.plan = "plan.json"; }))
+    CHECK_THAT(result.text, Catch::Contains("differ in --trace, --plan and --skew: process 1 has --plan, process 0 has none of them"));
+  for (const auto& result : asked([](SeeOptions& see) { see.trace = "trace.json", see.skew = true; }))
+    CHECK_THAT(result.text, Catch::Contains("differ in --trace, --plan and --skew: process 1 has --trace --skew, process 0 has none of them"));
+}
+
 TEST_CASE("a replica-local variable that begins differently in another process is refused") {
   const auto results = run_job(2, 2, 1, [](Replicator& repl) {
     repl.replicate([](const InputContext&) { return numbers(2); },

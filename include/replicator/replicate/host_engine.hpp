@@ -61,8 +61,9 @@ class HostEngine final : public Engine {
         recorder_{deployment_, job_} {
     cpu::self_test();
     require_devices(deployment_.devices);
-    connect();
     compare_experiments();
+    recorder_.begin();
+    connect();
     listen();
   }
 
@@ -226,6 +227,7 @@ class HostEngine final : public Engine {
                                 {"--bucket-bytes", std::to_string(deployment_.bucket_bytes), {}},
                                 {"--schedule", deployment_.schedule, {}},
                                 {"--recompute-bytes", std::to_string(deployment_.recompute_bytes), {}},
+                                {"--trace, --plan and --skew", deployment_.see.gathered(), {}},
                                 {"the kind of devices", std::string{name_of(deployment_.devices[0].kind)}, {}},
                                 {"the instruction set", instruction_set(), {}}});
   }

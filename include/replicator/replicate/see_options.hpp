@@ -23,6 +23,17 @@ struct SeeOptions {
   std::string replay;        // a file that was recorded: one replica runs its steps alone; empty: none
 
   bool times() const { return timing || !trace.empty(); }
+  // What all processes of a job must ask for alike, since they gather it: "--trace --skew".
+  std::string gathered() const {
+    std::string flags;
+    const auto add = [&](std::string_view flag, bool asked) {
+      if (asked) flags += (flags.empty() ? "" : " ") + std::string{flag};
+    };
+    add("--trace", !trace.empty());
+    add("--plan", !plan.empty());
+    add("--skew", skew);
+    return flags.empty() ? "none of them" : flags;
+  }
 
   // Whether the flag stands alone; if so, it is set.
   bool set_switch(std::string_view flag) {

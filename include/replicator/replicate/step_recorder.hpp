@@ -29,11 +29,14 @@ namespace replicator {
 
 class StepRecorder {
  public:
-  // Collective. Compares the clocks of the processes where that is needed.
   StepRecorder(const Deployment& deployment, transport::Job& job) : options_{deployment.see}, job_{job} {
     trace_.process = job.rank();
     trace_.name = job.describe(job.rank());
     for (const auto& device : deployment.devices) trace_.devices.push_back(device.text());
+  }
+
+  // Collective, once, before all else. Compares the clocks of the processes where that is needed.
+  void begin() {
     if (!needs_clock()) return;
     const auto offset = transport::measure_clock_offset(job_);
     trace_.clock = {trace_clock(), offset.offset, 0, 0, offset.uncertainty};
