@@ -162,8 +162,10 @@ std::unique_ptr<Executable> make_taps(const Op& op, const Shape& small, const Ke
   const auto make = [&]<class T>() -> std::unique_ptr<Executable> {
     return std::make_unique<TapLoops<T>>(taps(0), taps(1), Extents2d{x[2], x[3]}, layout, x, request.threads);
   };
-  auto result = request.inputs[0].dtype == DType::float32 ? make.template operator()<float>()
-                                                          : make.template operator()<double>();
+  std::unique_ptr<Executable> result;
+  if (request.inputs[0].dtype == DType::float32) result = make.template operator()<float>();
+  if (request.inputs[0].dtype == DType::float64) result = make.template operator()<double>();
+  if (!result) return nullptr;
   result->input_layouts = {layout.of(x)};
   result->output_layouts = {layout.of(request.outputs[0].shape)};
   result->in_place = {-1};

@@ -104,7 +104,7 @@ inline std::vector<std::pair<TensorEntry, std::string>> checked_order(const std:
 }  // namespace detail
 
 // Reads a whole file. Throws DataError, naming the file, for whatever is not a valid safetensors file or has a dtype
-// that this library does not know (F16 and BF16 among them).
+// that this library does not know (F16 among them).
 inline Safetensors read_safetensors(const std::string& path) {
   static constexpr std::uint64_t max_header = 100'000'000;  // the limit of the reference implementation
   const detail::File file{path, O_RDONLY, "open for reading"};
