@@ -13,7 +13,9 @@
 #include <nlohmann/json.hpp>
 
 #include <replicator/collectives/placeholders.hpp>
+#include <replicator/collectives/owner_computes.hpp>
 #include <replicator/collectives/resolution_dot.hpp>
+#include <replicator/collectives/schedule_json.hpp>
 #include <replicator/core/json.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/nn/sgd.hpp>
@@ -58,6 +60,16 @@ Tensor<float> train_step(ReplicaContext& replica, Tensor<float> x) {
 }
 
 }  // namespace
+
+TEST_CASE("a schedule inside groups says which replicas are together, one of all says nothing") {
+  const auto schedule_of = [](const Groups& groups) {
+    JsonWriter writer;
+    collectives::add_json(writer, collectives::owner_computes(collectives::ReplicaBlocks{4, 2}, groups));
+    return json::parse(writer.text());
+  };
+  CHECK(schedule_of(group_columns(4, 2))["groups"] == json::parse("[[0, 2], [1, 3]]"));
+  CHECK_FALSE(schedule_of({}).contains("groups"));
+}
 
 TEST_CASE("equal graphs are drawn once, different ones apart, and placeholders stand out") {
   const auto equal = dot(test::traced(4, sum_and_add));

@@ -51,6 +51,13 @@ inline void add_json(JsonWriter& json, const Schedule& schedule) {
     json.member("name", schedule.name);
     json.member("kind", name_of(schedule.kind));
     json.member("replicas", schedule.blocks.replicas());
+    if (!schedule.groups.everybody())
+      json.key("groups").array([&] {
+        for (int group = 0; group < schedule.groups.count(); ++group)
+          json.array([&] {
+            for (const int replica : schedule.groups.members(group)) json.value(replica);
+          });
+      });
     json.member("ranks", schedule.ranks());
     json.member("any_order", schedule.any_order);
     json.member("root", schedule.root);
