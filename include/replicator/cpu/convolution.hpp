@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <replicator/cpu/in_float32.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/convolution.hpp>
 
@@ -134,6 +135,7 @@ std::unique_ptr<Executable> make_convolution_loops(const KernelRequest& request)
     case DType::float32: return make.template operator()<float>();
     case DType::float64: return make.template operator()<double>();
     case DType::int32: return make.template operator()<std::int32_t>();
+    case DType::bfloat16: return in_float32(request, &make_convolution_loops<Op>);
     default: return nullptr;
   }
 }

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include <replicator/cpu/add_rows.hpp>
+#include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/index.hpp>
 #include <replicator/cpu/parallel.hpp>
 #include <replicator/ops/cumulative_sum.hpp>
@@ -73,6 +74,8 @@ inline std::unique_ptr<Executable> make_cumulative_sum(const KernelRequest& requ
       return std::make_unique<CumulativeSumLoops<std::int32_t>>(op, shape, request.threads);
     case DType::int64:
       return std::make_unique<CumulativeSumLoops<std::int64_t>>(op, shape, request.threads);
+    case DType::bfloat16:
+      return in_float32(request, &make_cumulative_sum);
     default:
       return nullptr;
   }

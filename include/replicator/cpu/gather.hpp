@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <replicator/cpu/add_rows.hpp>
+#include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/index.hpp>
 #include <replicator/cpu/parallel.hpp>
 #include <replicator/ops/gather.hpp>
@@ -156,6 +157,8 @@ inline std::unique_ptr<Executable> make_scatter_add(const KernelRequest& request
       return std::make_unique<ScatterAddLoops<std::int32_t>>(indexed);
     case DType::int64:
       return std::make_unique<ScatterAddLoops<std::int64_t>>(indexed);
+    case DType::bfloat16:
+      return in_float32(request, &make_scatter_add);
     default:
       return nullptr;
   }

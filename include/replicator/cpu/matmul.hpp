@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/parallel.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/matmul.hpp>
@@ -92,6 +93,8 @@ inline std::unique_ptr<Executable> make_matmul_loops(const KernelRequest& reques
       return std::make_unique<MatmulLoops<double>>(extents, op, batch, request.threads);
     case DType::int32:
       return std::make_unique<MatmulLoops<std::int32_t>>(extents, op, batch, request.threads);
+    case DType::bfloat16:
+      return in_float32(request, &make_matmul_loops);
     default:
       return nullptr;
   }

@@ -102,6 +102,7 @@ constexpr std::optional<dnnl_data_type_t> data_type(DType dtype) {
     case DType::float32: return dnnl_f32;
     case DType::int32: return dnnl_s32;
     case DType::uint8: return dnnl_u8;
+    case DType::bfloat16: return dnnl_bf16;
     default: return std::nullopt;
   }
 }
@@ -177,7 +178,7 @@ inline std::optional<Layout> layout_of(const dnnl_memory_desc_t& memory) {
     layout.axis[i] = static_cast<std::uint8_t>(blocking.inner_idxs[i]);
     layout.size[i] = static_cast<std::int32_t>(blocking.inner_blks[i]);
   }
-  const std::size_t element = memory.data_type == dnnl_u8 ? 1 : 4;
+  const std::size_t element = memory.data_type == dnnl_u8 ? 1 : memory.data_type == dnnl_bf16 ? 2 : 4;
   layout.storage = static_cast<std::int64_t>(dnnl_memory_desc_get_size(&memory) / element);
   return layout;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution of float32 by oneDNN, which chooses the layouts. Weights in groups have five dimensions there, which no
+// Convolution of float32 or bfloat16 by oneDNN, which chooses the layouts; the sums are of float32. Weights in groups have five dimensions there, which no
 // Layout of the four-dimensional weights can say: those are kept plain outside and reordered in the scratch memory.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <replicator/cpu/convolution.hpp>
+#include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/onednn.hpp>
 
 namespace replicator::cpu::onednn {
@@ -21,17 +22,17 @@ struct ConvolutionMemory {
   Extents2d dilation;  // oneDNN counts the elements left out
 };
 
-inline ConvolutionMemory convolution_memory(const cpu::detail::ConvolutionShapes& s) {
+inline ConvolutionMemory convolution_memory(const cpu::detail::ConvolutionShapes& s, dnnl_data_type_t type) {
   const std::int64_t groups = s.options.groups;
   const std::array<std::int64_t, 5> grouped{groups, s.w[0] / groups, s.w[1], s.w[2], s.w[3]};
-  return {any_layout(extents_of(s.x), dnnl_f32),
-          groups == 1 ? any_layout(extents_of(s.w), dnnl_f32) : any_layout(grouped, dnnl_f32),
-          any_layout(extents_of(s.y), dnnl_f32),
+  return {any_layout(extents_of(s.x), type),
+          groups == 1 ? any_layout(extents_of(s.w), type) : any_layout(grouped, type),
+          any_layout(extents_of(s.y), type),
           {s.options.dilation[0] - 1, s.options.dilation[1] - 1}};
 }
 
-inline PrimitiveDescription describe_forward(const cpu::detail::ConvolutionShapes& s) {
-  const auto m = convolution_memory(s);
+inline PrimitiveDescription describe_forward(const cpu::detail::ConvolutionShapes& s, dnnl_data_type_t type) {
+  const auto m = convolution_memory(s, type);
   const auto& o = s.options;
   dnnl_convolution_desc_t description;
   require(dnnl_dilated_convolution_forward_desc_init(&description, dnnl_forward_training, dnnl_convolution_direct, &m.x,
@@ -41,27 +42,27 @@ inline PrimitiveDescription describe_forward(const cpu::detail::ConvolutionShape
   return describe(&description);
 }
 
-inline PrimitiveDescription describe_backward_data(const cpu::detail::ConvolutionShapes& s) {
-  const auto m = convolution_memory(s);
+inline PrimitiveDescription describe_backward_data(const cpu::detail::ConvolutionShapes& s, dnnl_data_type_t type) {
+  const auto m = convolution_memory(s, type);
   const auto& o = s.options;
   dnnl_convolution_desc_t description;
   require(dnnl_dilated_convolution_backward_data_desc_init(&description, dnnl_convolution_direct, &m.x, &m.w, &m.y,
                                                            o.stride.data(), m.dilation.data(), o.padding.low.data(),
                                                            o.padding.high.data()),
           "dnnl_dilated_convolution_backward_data_desc_init");
-  const auto forward = describe_forward(s);
+  const auto forward = describe_forward(s, type);
   return forward ? describe(&description, forward.get()) : PrimitiveDescription{};
 }
 
-inline PrimitiveDescription describe_backward_weights(const cpu::detail::ConvolutionShapes& s) {
-  const auto m = convolution_memory(s);
+inline PrimitiveDescription describe_backward_weights(const cpu::detail::ConvolutionShapes& s, dnnl_data_type_t type) {
+  const auto m = convolution_memory(s, type);
   const auto& o = s.options;
   dnnl_convolution_desc_t description;
   require(dnnl_dilated_convolution_backward_weights_desc_init(&description, dnnl_convolution_direct, &m.x, &m.w,
                                                               nullptr, &m.y, o.stride.data(), m.dilation.data(),
                                                               o.padding.low.data(), o.padding.high.data()),
           "dnnl_dilated_convolution_backward_weights_desc_init");
-  const auto forward = describe_forward(s);
+  const auto forward = describe_forward(s, type);
   return forward ? describe(&description, forward.get()) : PrimitiveDescription{};
 }
 
@@ -135,15 +136,17 @@ class ConvolutionPrimitive final : public Executable {
 
 inline std::unique_ptr<Executable> make_convolution(
     const cpu::detail::ConvolutionShapes& s, const KernelRequest& request,
-    PrimitiveDescription (*description)(const cpu::detail::ConvolutionShapes&),
-    const ConvolutionPrimitive::Roles& roles) {
-  if (request.outputs[0].dtype != DType::float32) return nullptr;
+    PrimitiveDescription (*description)(const cpu::detail::ConvolutionShapes&, dnnl_data_type_t),
+    const ConvolutionPrimitive::Roles& roles, std::unique_ptr<Executable> (*make)(const KernelRequest&)) {
+  const DType dtype = request.outputs[0].dtype;
+  if (dtype != DType::float32 && dtype != DType::bfloat16) return nullptr;
   if (s.x.elements() == 0 || s.w.elements() == 0) return nullptr;
   const OpenMpThreads guard{request.threads};
-  auto described = description(s);
-  if (!described) return nullptr;
-  auto result = std::make_unique<ConvolutionPrimitive>(std::move(described), roles, s.options.groups);
-  return result->expressible() ? std::move(result) : nullptr;
+  std::unique_ptr<ConvolutionPrimitive> result;
+  if (auto described = description(s, *data_type(dtype)))
+    result = std::make_unique<ConvolutionPrimitive>(std::move(described), roles, s.options.groups);
+  if (result && result->expressible()) return result;
+  return dtype == DType::bfloat16 ? in_float32(request, make) : nullptr;
 }
 
 inline std::unique_ptr<Executable> make_forward(const KernelRequest& request) {
@@ -152,7 +155,8 @@ inline std::unique_ptr<Executable> make_forward(const KernelRequest& request) {
                           {{{{DNNL_ARG_SRC, dnnl_query_src_md},
                              {DNNL_ARG_WEIGHTS, dnnl_query_weights_md},
                              {DNNL_ARG_DST, dnnl_query_dst_md}}},
-                           1});
+                           1},
+                          &make_forward);
 }
 
 inline std::unique_ptr<Executable> make_backward_data(const KernelRequest& request) {
@@ -161,7 +165,8 @@ inline std::unique_ptr<Executable> make_backward_data(const KernelRequest& reque
                           {{{{DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md},
                              {DNNL_ARG_WEIGHTS, dnnl_query_weights_md},
                              {DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md}}},
-                           1});
+                           1},
+                          &make_backward_data);
 }
 
 inline std::unique_ptr<Executable> make_backward_weights(const KernelRequest& request) {
@@ -170,7 +175,8 @@ inline std::unique_ptr<Executable> make_backward_weights(const KernelRequest& re
                           {{{{DNNL_ARG_SRC, dnnl_query_src_md},
                              {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md},
                              {DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md}}},
-                           2});
+                           2},
+                          &make_backward_weights);
 }
 
 inline constexpr Kernel convolution_forward{"oneDNN convolution", &make_forward};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of float32 matrices by oneDNN, on row-major memory.
+// Products of float32 or bfloat16 matrices by oneDNN, on row-major memory; the sums are of float32.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/onednn.hpp>
 #include <replicator/ops/matmul.hpp>
 
@@ -38,7 +39,7 @@ class MatmulPrimitive final : public Executable {
 // One operand: the axes of the batch (1 where the matrix is repeated: `strides` 0), then rows and columns, which may
 // lie transposed.
 inline dnnl_memory_desc_t matrices(const MatmulBatch& batch, const std::int64_t* strides, std::int64_t rows,
-                                   std::int64_t columns, bool transposed) {
+                                   std::int64_t columns, bool transposed, dnnl_data_type_t type) {
   std::array<std::int64_t, Shape::max_rank> extents{}, steps{};
   for (std::size_t i = 0; i < batch.rank; ++i) {
     extents[i] = strides[i] == 0 ? 1 : batch.extents[i];
@@ -48,27 +49,29 @@ inline dnnl_memory_desc_t matrices(const MatmulBatch& batch, const std::int64_t*
   extents[batch.rank + 1] = columns;
   steps[batch.rank] = transposed ? 1 : columns;
   steps[batch.rank + 1] = transposed ? rows : 1;
-  return strided(std::span{extents}.first(batch.rank + 2), dnnl_f32, steps.data());
+  return strided(std::span{extents}.first(batch.rank + 2), type, steps.data());
 }
 
 inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
   const auto& op = *request.operation.get<Matmul>();
   const Shape& a = request.inputs[0].shape;
   const Shape& b = request.inputs[1].shape;
-  if (request.outputs[0].dtype != DType::float32 || a.elements() == 0 || b.elements() == 0) return nullptr;
+  const DType dtype = request.outputs[0].dtype;
+  if ((dtype != DType::float32 && dtype != DType::bfloat16) || a.elements() == 0 || b.elements() == 0) return nullptr;
   const OpenMpThreads guard{request.threads};
   const auto e = matmul_extents(op, a, b);
   const auto batch = matmul_batch(op, a, b);
   std::array<std::int64_t, Shape::max_rank> y{};
   std::int64_t stride = 1;
   for (std::size_t i = batch.rank; i-- > 0; stride *= batch.extents[i]) y[i] = stride;
-  const std::array memory{matrices(batch, batch.a, e.rows, e.depth, op.transpose_a),
-                          matrices(batch, batch.b, e.depth, e.columns, op.transpose_b),
-                          matrices(batch, y.data(), e.rows, e.columns, false)};
+  const auto type = *data_type(dtype);
+  const std::array memory{matrices(batch, batch.a, e.rows, e.depth, op.transpose_a, type),
+                          matrices(batch, batch.b, e.depth, e.columns, op.transpose_b, type),
+                          matrices(batch, y.data(), e.rows, e.columns, false, type)};
   dnnl_matmul_desc_t description;
   require(dnnl_matmul_desc_init(&description, &memory[0], &memory[1], nullptr, &memory[2]), "dnnl_matmul_desc_init");
   auto described = describe(&description);
-  if (!described) return nullptr;
+  if (!described) return dtype == DType::bfloat16 ? in_float32(request, &make_matmul) : nullptr;
   return std::make_unique<MatmulPrimitive>(std::move(described), memory);
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include <replicator/cpu/image_layout.hpp>
+#include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/parallel.hpp>
 #include <replicator/cpu/tiles.hpp>
 #include <replicator/graph/kernel.hpp>
@@ -256,21 +257,26 @@ std::unique_ptr<Executable> make_pooling(const PoolingOptions& options, const Sh
 }
 
 inline std::unique_ptr<Executable> make_max_pool(const KernelRequest& r) {
+  if (r.outputs[0].dtype == DType::bfloat16) return in_float32(r, &make_max_pool);
   return make_pooling<MaxPoolLoop>(r.operation.get<MaxPool>()->options, r.inputs[0].shape, r.outputs[0].shape, r);
 }
 inline std::unique_ptr<Executable> make_max_pool_spread(const KernelRequest& r) {
+  if (r.outputs[0].dtype == DType::bfloat16) return in_float32(r, &make_max_pool_spread);
   return make_pooling<MaxPoolSpreadLoop>(r.operation.get<MaxPoolSpread>()->options, r.inputs[0].shape,
                                          r.inputs[1].shape, r);
 }
 inline std::unique_ptr<Executable> make_max_pool_pick(const KernelRequest& r) {
+  if (r.outputs[0].dtype == DType::bfloat16) return in_float32(r, &make_max_pool_pick);
   return make_pooling<MaxPoolPickLoop>(r.operation.get<MaxPoolPick>()->options, r.inputs[0].shape, r.outputs[0].shape,
                                        r);
 }
 inline std::unique_ptr<Executable> make_average_pool(const KernelRequest& r) {
+  if (r.outputs[0].dtype == DType::bfloat16) return in_float32(r, &make_average_pool);
   return make_pooling<AveragePoolLoop>(r.operation.get<AveragePool>()->options, r.inputs[0].shape, r.outputs[0].shape,
                                        r);
 }
 inline std::unique_ptr<Executable> make_average_pool_transpose(const KernelRequest& r) {
+  if (r.outputs[0].dtype == DType::bfloat16) return in_float32(r, &make_average_pool_transpose);
   return make_pooling<AveragePoolTransposeLoop>(r.operation.get<AveragePoolTranspose>()->options, r.outputs[0].shape,
                                                 r.inputs[0].shape, r);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <replicator/cpu/image_layout.hpp>
+#include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/parallel.hpp>
 #include <replicator/cpu/tiles.hpp>
 #include <replicator/graph/kernel.hpp>
@@ -173,9 +174,11 @@ std::unique_ptr<Executable> make_taps(const Op& op, const Shape& small, const Ke
 }
 
 inline std::unique_ptr<Executable> make_upsample(const KernelRequest& r) {
+  if (r.inputs[0].dtype == DType::bfloat16) return in_float32(r, &make_upsample);
   return make_taps<false>(*r.operation.get<Upsample>(), r.inputs[0].shape, r);
 }
 inline std::unique_ptr<Executable> make_upsample_transpose(const KernelRequest& r) {
+  if (r.inputs[0].dtype == DType::bfloat16) return in_float32(r, &make_upsample_transpose);
   return make_taps<true>(*r.operation.get<UpsampleTranspose>(), r.outputs[0].shape, r);
 }
 

@@ -59,11 +59,12 @@ void track(const RunningStatistics<T>& running, const MeanAndVariance<T>& batch,
 
 // Batch normalisation of [N, C, H, W] or [N, C] over all axes but the channels (axis 1). Same shape.
 // Variables: <name>.weight, <name>.bias (mirrored), <name>.running_mean, <name>.running_var (replica-local), all [C],
-// and <name>.num_batches_tracked. Throws BuildError for another rank, and for one element per channel while training.
+// and <name>.num_batches_tracked. Of bfloat16 all is computed in float32, the variables are float32. Throws BuildError for another rank, and for one element per channel while training.
 // Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template <FloatingElement T>
 Tensor<T> batch_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const BatchNormOptions& options = {},
                      std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(batch_norm(replica, cast<float>(x, where), name, options, where), where);
   const auto rank = x.shape().rank();
   const auto fail = [&](const std::string& problem) {
     throw BuildError{"replica " + std::to_string(replica.id()) + ": batch_norm \"" + std::string{name} + "\" at " +

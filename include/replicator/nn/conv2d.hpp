@@ -26,7 +26,7 @@ struct Conv2dOptions {
 };
 
 // Convolution of [N, C, H, W] -> [N, features, OH, OW].
-// Variables: <name>.weight [features, C / groups, KH, KW], <name>.bias [features].
+// Variables: <name>.weight [features, C / groups, KH, KW], <name>.bias [features]; of bfloat16 they are float32.
 // Throws BuildError where x is no batch of images, features < 1, or the window does not fit.
 template <FloatingElement T>
 Tensor<T> conv2d(ReplicaContext& replica, Tensor<T> x, std::string_view name, const Conv2dOptions& options,
@@ -44,7 +44,7 @@ Tensor<T> conv2d(ReplicaContext& replica, Tensor<T> x, std::string_view name, co
       detail::layer_weight<T>(replica, shape, options.initializer.value_or(uniform), options.spectral_norm, 0, where);
   const ConvolutionOptions geometry{options.stride, options.padding, options.dilation, options.groups};
   if (!options.bias) return convolution(x, weight, geometry, where);
-  return convolution(x, weight, replica.variable<T>("bias", {options.features}, uniform, {}, where).read(where),
+  return convolution(x, weight, detail::layer_bias<T>(replica, options.features, uniform, where),
                      geometry, where);
 }
 

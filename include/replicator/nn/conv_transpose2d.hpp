@@ -50,7 +50,7 @@ Tensor<T> conv_transpose2d(ReplicaContext& replica, Tensor<T> x, std::string_vie
                                              options.groups};
   if (!options.bias) return convolution_transpose(x, weight, geometry, where);
   return convolution_transpose(
-      x, weight, replica.variable<T>("bias", {options.features}, uniform, {}, where).read(where), geometry, where);
+      x, weight, detail::layer_bias<T>(replica, options.features, uniform, where), geometry, where);
 }
 
 }  // namespace replicator::nn

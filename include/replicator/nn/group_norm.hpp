@@ -49,10 +49,11 @@ MeanAndVariance<T> moments_of_groups(const MeanAndVariance<T>& channels, std::in
   return {spread(mean), spread(average(around))};
 }
 
-// The two layers; `what` is their name in errors.
+// The two layers; `what` is their name in errors. Of bfloat16 all is computed in float32, the variables are float32.
 template <FloatingElement T>
 Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view what, std::string_view name,
                      const GroupNormOptions& options, std::source_location where) {
+  if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(group_norm(replica, cast<float>(x, where), what, name, options, where), where);
   const Shape shape = x.shape();
   const auto fail = [&](const std::string& problem) {
     throw BuildError{"replica " + std::to_string(replica.id()) + ": " + std::string{what} + " \"" + std::string{name} +

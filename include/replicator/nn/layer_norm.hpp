@@ -19,11 +19,13 @@ struct LayerNormOptions {
 
 // Each example (of all axes but the last ones) normalised by its own mean and variance. Same shape.
 // Variables: <name>.weight, <name>.bias, both of the shape of the normalised axes, at first 1 and 0.
+// Of bfloat16 all is computed in float32, the variables are float32.
 // Throws BuildError where x has fewer axes, or no elements.
 // Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
 template <FloatingElement T>
 Tensor<T> layer_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LayerNormOptions& options = {},
                      std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(layer_norm(replica, cast<float>(x, where), name, options, where), where);
   const auto rank = static_cast<std::int64_t>(x.shape().rank());
   if (options.axes < 1 || options.axes > rank || x.shape().elements() == 0)
     throw BuildError{"replica " + std::to_string(replica.id()) + ": layer_norm \"" + std::string{name} + "\" at " +

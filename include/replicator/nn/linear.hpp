@@ -22,7 +22,7 @@ struct LinearOptions {
 };
 
 // x weight^T + bias: [.., inputs] -> [.., features]. Variables: <name>.weight [features, inputs], <name>.bias
-// [features]. Throws BuildError unless x has at least two axes and features >= 1.
+// [features]; of bfloat16 they are float32. Throws BuildError unless x has at least two axes and features >= 1.
 template <FloatingElement T>
 Tensor<T> linear(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LinearOptions& options,
                  std::source_location where = std::source_location::current()) {
@@ -38,8 +38,7 @@ Tensor<T> linear(ReplicaContext& replica, Tensor<T> x, std::string_view name, co
                                               options.initializer.value_or(uniform), options.spectral_norm, 0, where);
   const Tensor<T> y = matmul(x, weight, {.transpose_b = true}, where);
   if (!options.bias) return y;
-  const auto bias = replica.variable<T>("bias", {options.features}, uniform, {}, where);
-  return Tensor<T>{apply(ScalarOp::add, {y, bias.read(where)}, where)};
+  return Tensor<T>{apply(ScalarOp::add, {y, detail::layer_bias<T>(replica, options.features, uniform, where)}, where)};
 }
 
 }  // namespace replicator::nn

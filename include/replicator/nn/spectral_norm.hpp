@@ -99,6 +99,11 @@ Tensor<T> spectral_norm(ReplicaContext& replica, Tensor<T> weight, std::string_v
 
 namespace detail {
 
+// As what a layer keeps its variables: a layer of bfloat16 has float32 ones and rounds them where it reads them, so that
+// small steps of an optimizer are not lost.
+template <FloatingElement T>
+using VariableElement = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
+
 // The weight that a layer declares: <scope>weight, or spectrally normalised from <scope>weight_orig and
 // <scope>weight_u.
 template <FloatingElement T>
@@ -106,10 +111,15 @@ Tensor<T> layer_weight(ReplicaContext& replica, const Shape& shape, Initializer 
                        std::optional<SpectralNormOptions> spectral, std::int64_t output_axis,
                        std::source_location where) {
   const auto name = spectral ? "weight_orig" : "weight";
-  const auto weight = replica.variable<T>(name, shape, std::move(initializer), {}, where).read(where);
-  if (!spectral) return weight;
+  const auto weight = replica.variable<VariableElement<T>>(name, shape, std::move(initializer), {}, where).read(where);
+  if (!spectral) return cast<T>(weight, where);
   spectral->output_axis = output_axis;
-  return spectral_norm(replica, weight, "weight", *spectral, where);
+  return cast<T>(spectral_norm(replica, weight, "weight", *spectral, where), where);
+}
+
+template <FloatingElement T>
+Tensor<T> layer_bias(ReplicaContext& replica, std::int64_t features, Initializer initializer, std::source_location where) {
+  return cast<T>(replica.variable<VariableElement<T>>("bias", {features}, std::move(initializer), {}, where).read(where), where);
 }
 
 }  // namespace detail

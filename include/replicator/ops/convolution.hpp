@@ -71,7 +71,7 @@ inline DType require_convolution_dtype(std::span<const TensorType> inputs) {
   const DType dtype = inputs[0].dtype;
   if (inputs[1].dtype != dtype || !(is_floating(dtype) || dtype == DType::int32))
     throw BuildError{"found " + inputs[0].text() + " and " + inputs[1].text() +
-                     ": both must be float32, float64 or int32"};
+                     ": both must be float32, float64, bfloat16 or int32"};
   return dtype;
 }
 }  // namespace detail

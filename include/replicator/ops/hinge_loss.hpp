@@ -32,6 +32,7 @@ Tensor<T> hinge(Tensor<T> scores, Tensor<T> signs, const HingeOptions& options =
 template <FloatingElement T, LabelElement L>
 Tensor<T> multiclass_hinge(Tensor<T> scores, Tensor<L> labels, const HingeOptions& options = {},
                            std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(multiclass_hinge(cast<float>(scores, where), labels, options, where), where);
   detail::require_classes("multiclass_hinge", scores, labels, where);
   Graph& graph = scores.graph();
   const auto classes = scores.shape()[1];

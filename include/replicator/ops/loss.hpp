@@ -46,6 +46,7 @@ inline AnyTensor below_maximum(AnyTensor x, std::int64_t axis, std::string_view 
 // exp(x) / sum(exp(x)) along an axis, the last unless told. Same shape.
 template <FloatingElement T>
 Tensor<T> softmax(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(softmax(cast<float>(x, where), axis, where), where);
   const AnyTensor e = apply(ScalarOp::exponential, {detail::below_maximum(x, axis, "softmax", where)}, where);
   const AnyTensor total = detail::reduce(ReduceKind::sum, e, Axes{axis}.kept(), "softmax", where);
   return Tensor<T>{apply(ScalarOp::divide, {e, total}, where)};
@@ -55,6 +56,7 @@ Tensor<T> softmax(Tensor<T> x, std::int64_t axis = -1, std::source_location wher
 template <FloatingElement T>
 Tensor<T> log_softmax(Tensor<T> x, std::int64_t axis = -1,
                       std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(log_softmax(cast<float>(x, where), axis, where), where);
   const AnyTensor shifted = detail::below_maximum(x, axis, "log_softmax", where);
   const AnyTensor e = apply(ScalarOp::exponential, {shifted}, where);
   const AnyTensor total = detail::reduce(ReduceKind::sum, e, Axes{axis}.kept(), "log_softmax", where);
@@ -71,6 +73,7 @@ struct CrossEntropyOptions {
 template <FloatingElement T, LabelElement L>
 Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossEntropyOptions& options = {},
                                 std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(softmax_cross_entropy(cast<float>(logits, where), labels, options, where), where);
   detail::require_classes("softmax_cross_entropy", logits, labels, where);
   const double smoothing = options.label_smoothing;
   if (!(smoothing >= 0 && smoothing <= 1))
@@ -104,6 +107,7 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
 // 1]. Throws BuildError where the shapes do not fit.
 template <FloatingElement T, LabelElement L>
 Tensor<T> accuracy(Tensor<T> logits, Tensor<L> labels, std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(accuracy(cast<float>(logits, where), labels, where), where);
   detail::require_classes("accuracy", logits, labels, where);
   Graph& graph = logits.graph();
   const auto classes = logits.shape()[1];

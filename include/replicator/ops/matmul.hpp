@@ -130,7 +130,7 @@ inline std::vector<TensorType> Matmul::infer_shape(std::span<const TensorType> i
     throw BuildError{"found " + a.text() + " and " + b.text() +
                      ": both must be matrices or batches of them; make a vector a row or a column with rp::reshape"};
   if (a.dtype != b.dtype || !(is_floating(a.dtype) || a.dtype == DType::int32))
-    throw BuildError{"found " + a.text() + " and " + b.text() + ": both must be float32, float64 or int32"};
+    throw BuildError{"found " + a.text() + " and " + b.text() + ": both must be float32, float64, bfloat16 or int32"};
   const auto batch = broadcast(detail::batch_axes(a.shape), detail::batch_axes(b.shape));
   if (!batch)
     throw BuildError{"found " + a.text() + " and " + b.text() +

@@ -79,6 +79,10 @@ struct MeanAndVariance {
 template <FloatingElement T>
 MeanAndVariance<T> moments(Tensor<T> x, const Axes& axes = {},
                            std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    const auto exact = moments(cast<float>(x, where), axes, where);
+    return {cast<T>(exact.mean, where), cast<T>(exact.variance, where)};
+  }
   Graph& graph = x.graph();
   const auto resolved = detail::resolve_axes(axes, x.shape(), "moments", where);
   const AnyTensor operands[] = {x};

@@ -43,7 +43,7 @@ struct Random {
     v("trace_index", trace_index);
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType>) const {
-    if (!is_floating(type.dtype))
+    if (type.dtype != DType::float32 && type.dtype != DType::float64)
       throw BuildError{"asked for random " + type.text() + ": only float32 and float64 can be"};
     if (type.shape.elements() >= std::int64_t{1} << 33)
       throw BuildError{"asked for random " + type.text() + ": a node can make 2^33 random numbers at most"};
@@ -53,26 +53,28 @@ struct Random {
 };
 
 namespace detail {
-inline AnyTensor random_node(Graph& graph, Distribution distribution, const TensorType& type, Location where) {
+// For bfloat16 the numbers are float32: what is made of them is rounded when it is stored.
+inline AnyTensor random_node(Graph& graph, Distribution distribution, TensorType type, Location where) {
+  type.dtype = compute_type(type.dtype);
   return compute(graph, Random{distribution, type, static_cast<std::uint32_t>(graph.nodes().size())}, {}, where);
 }
 // x * scale + shift
-inline AnyTensor scale_and_shift(AnyTensor x, double scale, double shift, Location where) {
+inline AnyTensor scale_and_shift(AnyTensor x, double scale, double shift, DType result, Location where) {
   Expression e;
   e.compute = compute_type(x.dtype());
   e.inputs = 1;
   const auto scaled = scale == 1 ? e.input(0) : e.apply(ScalarOp::multiply, e.input(0), e.constant(scale));
   e.outputs = {shift == 0 ? scaled : e.apply(ScalarOp::add, scaled, e.constant(shift))};
-  return scale == 1 && shift == 0 ? x : map_node(x.graph(), std::move(e), {&x, 1}, x.dtype(), where);
+  return scale == 1 && shift == 0 && x.dtype() == result ? x : map_node(x.graph(), std::move(e), {&x, 1}, result, where);
 }
 }  // namespace detail
 
-// Uniform in [low, high), new in every step and on every replica.
+// Uniform in [low, high), new in every step and on every replica. (bfloat16: rounded, so that `high` may occur.)
 template <FloatingElement T = float>
 Tensor<T> uniform(Graph& graph, const Shape& shape, T low = 0, T high = 1,
                   std::source_location where = std::source_location::current()) {
   const AnyTensor u = detail::random_node(graph, Distribution::uniform, {dtype_of<T>, shape}, where);
-  return Tensor<T>{detail::scale_and_shift(u, high - low, low, where)};
+  return Tensor<T>{detail::scale_and_shift(u, high - low, low, dtype_of<T>, where)};
 }
 
 // Normal with this mean and standard deviation, new in every step and on every replica.
@@ -80,7 +82,7 @@ template <FloatingElement T = float>
 Tensor<T> normal(Graph& graph, const Shape& shape, T mean = 0, T stddev = 1,
                  std::source_location where = std::source_location::current()) {
   const AnyTensor z = detail::random_node(graph, Distribution::normal, {dtype_of<T>, shape}, where);
-  return Tensor<T>{detail::scale_and_shift(z, stddev, mean, where)};
+  return Tensor<T>{detail::scale_and_shift(z, stddev, mean, dtype_of<T>, where)};
 }
 
 // Each element is 0 with probability `rate`, else x / (1 - rate). Throws BuildError unless 0 <= rate < 1.

@@ -30,6 +30,7 @@ Tensor<T> gumbel(Graph& graph, const Shape& shape, std::source_location where = 
 template <FloatingElement T>
 Tensor<std::int32_t> categorical(Tensor<T> logits, std::int64_t axis = -1,
                                  std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<T, bfloat16>) return categorical(cast<float>(logits, where), axis, where);
   const AnyTensor noise = gumbel<T>(logits.graph(), logits.shape(), where);
   const Tensor<T> perturbed{apply(ScalarOp::add, {logits.any(), noise}, where)};
   return argmax(perturbed, axis, where);
@@ -47,6 +48,7 @@ struct GumbelSoftmaxOptions {
 template <FloatingElement T>
 Tensor<T> gumbel_softmax(Tensor<T> logits, const GumbelSoftmaxOptions& options = {},
                          std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(gumbel_softmax(cast<float>(logits, where), options, where), where);
   if (!(options.temperature > 0))
     throw BuildError{"gumbel_softmax at " + Location{where}.text() + ": the temperature must be more than 0, found " +
                      std::to_string(options.temperature)};

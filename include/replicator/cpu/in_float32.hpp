@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of bfloat16 made of kernels of float32: the inputs are widened, the result is rounded, once.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/array.hpp>
+#include <replicator/core/error.hpp>
+#include <replicator/core/layout.hpp>
+#include <replicator/cpu/convert.hpp>
+#include <replicator/cpu/parallel.hpp>
+#include <replicator/graph/kernel.hpp>
+
+namespace replicator::cpu {
+
+namespace detail {
+
+// Any number of elements: what is no whole group is converted in a buffer of its own.
+inline void convert_all(TileLoop loop, std::byte* to, std::size_t to_size, const std::byte* from, std::size_t from_size, std::int64_t elements) {
+  const std::int64_t whole = elements / tile_group * tile_group;
+  const auto run = [&](std::byte* out, const std::byte* in, std::int64_t n) {
+    const TileOperand operand{in, tile_group * static_cast<std::int64_t>(from_size)};
+    loop(out, operand, operand, operand, n);
+  };
+  run(to, from, whole);
+  if (whole == elements) return;
+  const auto done = static_cast<std::size_t>(whole), rest = static_cast<std::size_t>(elements - whole);
+  alignas(buffer_alignment) std::byte in[tile_group * sizeof(double)]{}, out[tile_group * sizeof(double)];
+  std::memcpy(in, from + done * from_size, rest * from_size);
+  run(out, in, tile_group);
+  std::memcpy(to + done * to_size, out, rest * to_size);
+}
+
+class InFloat32 final : public Executable {
+ public:
+  // `inner`: the kernel of the same operation, all bfloat16 replaced by float32.
+  InFloat32(const KernelRequest& request, std::unique_ptr<Executable> inner) : inner_{std::move(inner)}, threads_{request.threads} {
+    if (request.inputs.size() > most || request.outputs.size() > most)
+      throw BuildError{"an operation with more than " + std::to_string(most) + " tensors was to run on bfloat16: cast it to float32"};
+    input_layouts = inner_->input_layouts;
+    output_layouts = inner_->output_layouts;
+    in_place.assign(request.outputs.size(), -1);
+    scratch_bytes = rounded_up(inner_->scratch_bytes);
+    for (std::size_t i = 0; i < request.inputs.size(); ++i) inputs_.push_back(place(request.inputs[i], input_layouts[i]));
+    for (std::size_t o = 0; o < request.outputs.size(); ++o) outputs_.push_back(place(request.outputs[o], output_layouts[o]));
+  }
+
+  void run(const Launch& launch) const override {
+    std::array<const std::byte*, most> inputs;
+    std::array<std::byte*, most> outputs;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      inputs[i] = launch.inputs[i];
+      if (!inputs_[i].converted) continue;
+      inputs[i] = launch.scratch + inputs_[i].at;
+      convert(widen_, launch.scratch + inputs_[i].at, sizeof(float), launch.inputs[i], sizeof(bfloat16), inputs_[i].elements);
+    }
+    for (std::size_t o = 0; o < outputs_.size(); ++o) outputs[o] = outputs_[o].converted ? launch.scratch + outputs_[o].at : launch.outputs[o];
+    inner_->run({inputs.data(), outputs.data(), launch.scratch, launch.context, launch.stream});
+    for (std::size_t o = 0; o < outputs_.size(); ++o)
+      if (outputs_[o].converted) convert(round_, launch.outputs[o], sizeof(bfloat16), outputs[o], sizeof(float), outputs_[o].elements);
+  }
+
+ private:
+  static constexpr std::size_t most = 4;
+  struct Place {
+    bool converted = false;
+    std::size_t at = 0;  // in the scratch
+    std::int64_t elements = 0;
+  };
+
+  static std::size_t rounded_up(std::size_t bytes) { return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment; }
+  // Padding is converted too: it is zero and stays so.
+  Place place(const TensorType& type, const Layout& layout) {
+    if (type.dtype != DType::bfloat16) return {};
+    const Place result{true, scratch_bytes, storage_elements(layout, type.shape)};
+    scratch_bytes += rounded_up(static_cast<std::size_t>(result.elements) * sizeof(float));
+    return result;
+  }
+  void convert(TileLoop loop, std::byte* to, std::size_t to_size, const std::byte* from, std::size_t from_size, std::int64_t elements) const {
+    constexpr std::int64_t piece = 4096;
+    const std::int64_t pieces = (elements + piece - 1) / piece;
+    parallel_for(pieces < 16 ? 1 : threads_, pieces, [&](int, std::int64_t first, std::int64_t last) {
+      const std::int64_t begin = first * piece, end = std::min(last * piece, elements);
+      convert_all(loop, to + static_cast<std::size_t>(begin) * to_size, to_size, from + static_cast<std::size_t>(begin) * from_size, from_size,
+                  end - begin);
+    });
+  }
+
+  std::unique_ptr<Executable> inner_;
+  int threads_;
+  std::vector<Place> inputs_, outputs_;
+  TileLoop widen_ = conversion_loop(DType::bfloat16, DType::float32);
+  TileLoop round_ = conversion_loop(DType::float32, DType::bfloat16);
+};
+
+}  // namespace detail
+
+// What `make` gives for the request with float32 in place of bfloat16, made to run on bfloat16; null where it gives null.
+inline std::unique_ptr<Executable> in_float32(const KernelRequest& request, std::unique_ptr<Executable> (*make)(const KernelRequest&)) {
+  const auto widened = [](std::span<const TensorType> types) {
+    std::vector<TensorType> result{types.begin(), types.end()};
+    for (auto& type : result)
+      if (type.dtype == DType::bfloat16) type.dtype = DType::float32;
+    return result;
+  };
+  const auto inputs = widened(request.inputs), outputs = widened(request.outputs);
+  auto inner = make({request.operation, inputs, outputs, request.offered, request.threads});
+  return inner ? std::make_unique<detail::InFloat32>(request, std::move(inner)) : nullptr;
+}
+
+}  // namespace replicator::cpu

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks whose layers compute in bfloat16 and keep float32 variables.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <replicator/core/philox.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/nn/batch_norm.hpp>
+#include <replicator/nn/conv2d.hpp>
+#include <replicator/nn/layer_norm.hpp>
+#include <replicator/nn/linear.hpp>
+#include <replicator/nn/sgd.hpp>
+#include <replicator/ops/loss.hpp>
+#include <replicator/ops/movement.hpp>
+#include <replicator/ops/pooling.hpp>
+#include <replicator/ops/random.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+#include "../replicate/deployments.hpp"
+
+using namespace replicator;
+using B = bfloat16;
+
+namespace {
+
+// Ten points of two classes for each replica: inside of a circle or not.
+std::tuple<Array<float>, Array<std::int32_t>> points(int replica, std::int64_t position) {
+  PhiloxStream random{4, static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(replica)};
+  Array<float> x{{10, 2}};
+  Array<std::int32_t> inside{{10}};
+  for (std::int64_t i = 0; i < 10; ++i) {
+    const float a = 2 * random.uniform() - 1, b = 2 * random.uniform() - 1;
+    x[2 * i] = a;
+    x[2 * i + 1] = b;
+    inside[i] = a * a + b * b < 0.6f;
+  }
+  return {x, inside};
+}
+
+struct Outcome {
+  std::string digest;
+  std::vector<float> losses;
+};
+
+template <class Network>
+Outcome train(int devices, int steps, const Network& network) {
+  Replicator repl{test::on_devices(3, devices)};
+  auto step = repl.replicate(
+      [](const InputContext& ctx) {
+        return data::from_generator([replica = ctx.replica()](std::int64_t position) { return points(replica, position); });
+      },
+      [&](ReplicaContext& replica, Tensor<float> x, Tensor<std::int32_t> labels) {
+        const auto loss = mean(softmax_cross_entropy(network(replica, x), labels));
+        nn::sgd({.learning_rate = 0.2f, .momentum = 0.9f}).minimize(replica, loss);
+        return loss;
+      });
+  Outcome result;
+  for (auto [loss] : step.steps(steps)) result.losses.push_back(mean(loss));
+  result.digest = repl.digest();
+  return result;
+}
+
+// In T between the layers; the logits are float32 again.
+template <class T>
+Tensor<float> perceptron(ReplicaContext& replica, Tensor<float> x) {
+  auto h = relu(nn::linear(replica, cast<T>(x), "first", {.features = 32}));
+  h = relu(nn::linear(replica, h, "second", {.features = 32}));
+  return cast<float>(nn::linear(replica, h, "last", {.features = 2}));
+}
+
+// Everything that a small image network is made of.
+Tensor<float> images(ReplicaContext& replica, Tensor<float> x) {
+  auto h = relu(nn::linear(replica, cast<B>(x), "in", {.features = 8 * 8 * 4}));
+  h = reshape(nn::layer_norm(replica, h, "norm"), {10, 4, 8, 8});
+  h = nn::batch_norm(replica, nn::conv2d(replica, h, "conv", {.features = 16, .kernel = {3, 3}, .padding = {1, 1}}), "bn");
+  h = dropout(max_pool(relu(h), {.window = {2, 2}}), 0.2);
+  const auto logits = nn::linear(replica, global_average_pool(h), "out", {.features = 2});
+  return cast<float>(log_softmax(logits + normal<B>(replica, {10, 2}) * 0.01f));
+}
+
+float last(const Outcome& outcome) {
+  float total = 0;
+  for (std::size_t i = outcome.losses.size() - 20; i < outcome.losses.size(); ++i) total += outcome.losses[i] / 20;
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("a network of bfloat16 layers learns what one of float32 does, with the same bits on any placement") {
+  const auto serial = train(1, 300, perceptron<B>);
+  const auto wide = train(1, 300, perceptron<float>);
+  CHECK(serial.losses[0] == Approx(wide.losses[0]).epsilon(0.02));
+  CHECK(last(wide) < 0.2f);
+  CHECK(last(serial) < 0.2f);
+  CHECK(serial.digest != wide.digest);
+  CHECK(train(2, 300, perceptron<B>).digest == serial.digest);
+  CHECK(train(3, 300, perceptron<B>).digest == serial.digest);
+}
+
+TEST_CASE("convolution, normalisation, pooling and dropout in bfloat16 train to the same bits on any placement") {
+  const auto serial = train(1, 5, images);
+  for (const float loss : serial.losses) CHECK(std::isfinite(loss));
+  CHECK(train(2, 5, images).digest == serial.digest);
+  CHECK(train(3, 5, images).digest == serial.digest);
+}
+
+TEST_CASE("layers of bfloat16 keep float32 variables, so small steps of an optimizer are not lost") {
+  Replicator repl{test::on_devices(1, 1)};
+  auto step = repl.replicate([](const InputContext&) { return data::from_generator([](std::int64_t) { return Array<B>{{1, 1}, {1.0f}}; }); },
+                             [](ReplicaContext& replica, Tensor<B> x) {
+                               const auto y = nn::linear(replica, x, "layer", {.features = 1, .bias = false, .initializer = Initializer::ones()});
+                               nn::sgd({.learning_rate = 0x1p-12f}).minimize(replica, mean(cast<float>(y)));
+                               return y;
+                             });
+  for (int i = 0; i < 16; ++i) step.step();
+  CHECK(repl.value("layer.weight").as<float>()[0] == 1 - 16 * 0x1p-12f);
+}
+
+TEST_CASE("losses of bfloat16 logits tell more classes apart than bfloat16 can count") {
+  constexpr std::int64_t classes = 600;
+  Array<B> logits{{2, classes}};
+  logits[300] = logits[classes + 299] = 8;
+  Replicator repl{test::on_devices(1, 1)};
+  auto step = repl.replicate(
+      [&](const InputContext&) {
+        return data::from_generator([=](std::int64_t) { return std::tuple{logits, Array<std::int32_t>{{2}, {300, 300}}}; });
+      },
+      [](ReplicaContext&, Tensor<B> x, Tensor<std::int32_t> labels) {
+        return std::tuple{accuracy(x, labels), softmax_cross_entropy(x, labels), softmax(x)};
+      });
+  const auto [right, loss, parts] = step.step();
+  const double total = std::exp(8.0) + classes - 1;
+  CHECK(right[0].item() == 0.5f);
+  CHECK(loss[0][0].bits == B{static_cast<float>(std::log(total) - 8)}.bits);
+  CHECK(loss[0][1].bits == B{static_cast<float>(std::log(total))}.bits);
+  CHECK(parts[0][300].bits == B{static_cast<float>(std::exp(8.0) / total)}.bits);
+}
