@@ -156,7 +156,8 @@ TEST_CASE("a weight used twice in a step is normalised once") {
     }
     CHECK(assignments(graph) == 1);
     int reduces = 0;
-    for (const auto& node : optimise(graph).nodes())
+    const Graph optimised = optimise(graph);
+    for (const auto& node : optimised.nodes())
       reduces += node.get<Compute>() && node.get<Compute>()->operation.get<Reduce>() ? 1 : 0;
     return reduces;
   };
