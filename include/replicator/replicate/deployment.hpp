@@ -178,7 +178,7 @@ struct Deployment {
   static bool takes(std::string_view flag) {
     for (const std::string_view known : {"--replicas", "--devices", "--logical-devices", "--seed", "--transport", "--schedule", "--threads-per-device", "--bucket-bytes",
                                          "--recompute-bytes", "--memory-limit", "--deadline",
-                                         "--input-threads"})
+                                         "--input-threads", "--check-drift"})
       if (flag == known) return true;
     return SeeOptions::takes(flag);
   }
@@ -197,6 +197,7 @@ struct Deployment {
     else if (flag == "--memory-limit") memory_limit = detail::parse_bytes(value, flag);
     else if (flag == "--deadline") deadline = std::chrono::seconds{number(0)};
     else if (flag == "--input-threads") input_threads = static_cast<int>(number(0));
+    else if (flag == "--check-drift") see.check_drift = static_cast<std::uint64_t>(number(1, any));
     else if (flag == "--schedule") schedule = value;
     else if (flag == "--transport") transport = value;
     else see.set(flag, value);

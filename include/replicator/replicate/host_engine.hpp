@@ -16,6 +16,7 @@
 
 #include <replicator/core/sha256.hpp>
 #include <replicator/cpu/environment.hpp>
+#include <replicator/replicate/drift_check.hpp>
 #include <replicator/replicate/engine.hpp>
 #include <replicator/replicate/require_devices.hpp>
 #include <replicator/replicate/fingerprint.hpp>
@@ -228,6 +229,7 @@ class HostEngine final : public Engine {
                                 {"--schedule", deployment_.schedule, {}},
                                 {"--recompute-bytes", std::to_string(deployment_.recompute_bytes), {}},
                                 {"--trace, --plan and --skew", deployment_.see.gathered(), {}},
+                                {"--check-drift", std::to_string(deployment_.see.check_drift), {}},
                                 {"the kind of devices", std::string{name_of(deployment_.devices[0].kind)}, {}},
                                 {"the instruction set", instruction_set(), {}}});
   }
@@ -301,6 +303,7 @@ class HostEngine final : public Engine {
     if (replay_) listeners_.push_back(replay_);
     if (const auto& record = deployment_.see.record)
       if (auto recorder = ReplicaRecorder::make(*record, deployment_, placement_)) listeners_.push_back(std::move(recorder));
+    if (deployment_.see.check_drift > 0) listeners_.push_back(std::make_shared<DriftCheck>(deployment_.see.check_drift, job_, deployment_, placement_));
   }
   void tell(const std::function<void(StepListener&)>& what) {
     try {

@@ -2,6 +2,7 @@
 // What is to be recorded or written about the steps of a Replicator. None of it changes a bit of a result.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ struct SeeOptions {
   bool skew = false;         // at the end process 0 says on stderr who came late to which collective, over the last 512 steps
   std::optional<RecordOptions> record;  // what a replica receives in some steps is written to a file
   std::string replay;        // a file that was recorded: one replica runs its steps alone; empty: none
+  std::uint64_t check_drift = 0;  // every so many steps the bits of mirrored variables are compared between all devices; 0: never
 
   bool times() const { return timing || !trace.empty(); }
   // What all processes of a job must ask for alike, since they gather it: "--trace --skew".
@@ -62,7 +64,8 @@ struct SeeOptions {
            "  --find-nan              stops at the first kernel that makes a NaN or an infinity, and names it (slow)\n"
            "  --skew                  says at the end which devices came late to which collectives\n"
            "  --record replica=N,steps=A:B[,file=F]  what a replica receives in these steps, into F (replicaN.safetensors)\n"
-           "  --replay F              runs those steps of that replica alone, and compares the bits; sets --replicas, --seed and devices\n";
+           "  --replay F              runs those steps of that replica alone, and compares the bits; sets --replicas, --seed and devices\n"
+           "  --check-drift N         every N steps all devices must have the same bits of mirrored variables\n";
   }
 };
 
