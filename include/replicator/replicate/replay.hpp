@@ -46,6 +46,7 @@ class Replay final : public StepListener {
 
   // The experiment that was recorded, on the first of these devices. Throws BuildError for devices of another kind.
   Deployment deployment(Deployment asked) const {
+    asked.devices.resize(1);  // cpu:0 where there was none
     if (name_of(asked.devices[0].kind) != recording_.device_kind)
       throw BuildError{"--replay: " + path_ + " was recorded on a " + recording_.device_kind + " device, but --devices names " + asked.devices[0].text() +
                        ": only devices of one kind give the same bits; name " + recording_.device_kind + ":0"};
@@ -54,7 +55,6 @@ class Replay final : public StepListener {
     asked.seed = recording_.seed;
     asked.logical_devices = recording_.logical_devices;
     asked.threads_per_device = recording_.threads_per_device;
-    asked.devices.resize(1);
     asked.schedule = "auto";
     return asked;
   }
