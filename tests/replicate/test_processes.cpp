@@ -116,6 +116,21 @@ TEST_CASE("processes of which one alone writes a plan or a timeline are told so,
     CHECK_THAT(result.text, Catch::Contains("differ in --trace, --plan and --skew: process 1 has --trace --skew, process 0 has none of them"));
 }
 
+TEST_CASE("processes whose replicas make the inputs of collectives in another order merge them alike") {
+  const auto results = run_job(2, 2, 1, [](Replicator& repl) {
+    auto train = repl.replicate([](const InputContext&) { return numbers(2); }, [](ReplicaContext& replica, Tensor<float> x) {
+      const bool turned = replica.id() == 1;
+      const Tensor<float> first = turned ? x + 10.0f : x - 5.0f, second = turned ? x - 5.0f : x + 10.0f;
+      const Tensor<float> lower = turned ? second : first, upper = turned ? first : second;
+      return std::tuple{all_reduce(lower, Reduction::sum, {.label = "lower"}), all_reduce(upper, Reduction::sum, {.label = "upper"})};
+    });
+    const auto [lower, upper] = train.step();
+    return std::to_string(lower[0][0]) + " " + std::to_string(upper[0][0]);
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK(result.text == "-10.000000 20.000000");
+}
+
 TEST_CASE("a replica-local variable that begins differently in another process is refused") {
   const auto results = run_job(2, 2, 1, [](Replicator& repl) {
     repl.replicate([](const InputContext&) { return numbers(2); },

@@ -48,6 +48,8 @@ struct ResolveOptions {
   std::function<std::set<Digest>(const std::set<Digest>&)> common_to_processes = {};
   int devices = 1;  // how many a replica has: its logical devices share them
   passes::RecomputeOptions recompute = {};
+  // Where replicas live in several processes: of the orders in which they make the inputs of collectives, that of process 0.
+  std::function<std::vector<std::uint32_t>(const std::vector<std::uint32_t>&)> order_of_processes = {};
 };
 
 struct Resolution {
@@ -99,9 +101,8 @@ inline void add_member(Bucket& bucket, std::uint32_t ordinal, std::int64_t eleme
   bucket.elements += (elements + 15) / 16 * 16;
 }
 
-// Walks the collectives in the order in which the first class makes their inputs; a bucket takes those of one segment
-// until it is full. Uses nothing that could differ between hosts.
-inline void form_buckets(Resolution& resolution, std::int64_t bucket_bytes) {
+// The ordinals of the collectives in the order in which the first class makes their inputs.
+inline std::vector<std::uint32_t> order_of_inputs(const Resolution& resolution) {
   const auto& first = resolution.classes[0];
   const auto segment_of = [&](std::uint32_t ordinal) { return resolution.collectives[ordinal].segment; };
   std::vector<std::uint32_t> order(resolution.collectives.size());
@@ -110,10 +111,16 @@ inline void form_buckets(Resolution& resolution, std::int64_t bucket_bytes) {
     const auto x = first.graph.node(first.collective[a]).inputs[0].node, y = first.graph.node(first.collective[b]).inputs[0].node;
     return std::pair{segment_of(a), x} < std::pair{segment_of(b), y};
   });
+  return order;
+}
+
+// Walks the collectives in this order, the same in all processes; a bucket takes those of one segment until it is full. Uses
+// nothing that could differ between processes.
+inline void form_buckets(Resolution& resolution, const std::vector<std::uint32_t>& order, std::int64_t bucket_bytes) {
   std::map<std::uint32_t, std::vector<std::uint32_t>> open;  // segment -> buckets that may take more
   for (const auto k : order) {
     const auto& collective = resolution.collectives[k];
-    auto& candidates = open[segment_of(k)];
+    auto& candidates = open[collective.segment];
     const auto found = std::find_if(candidates.begin(), candidates.end(), [&](auto b) {
       const auto& bucket = resolution.buckets[b];
       const auto bytes = (bucket.elements + collective.type.shape.elements()) * static_cast<std::int64_t>(size_of(collective.type.dtype));
@@ -179,7 +186,8 @@ inline Resolution resolve(std::span<const Graph> traced, const ResolveOptions& o
   detail::require_equal_segments(result);
   result.bucket_of.resize(result.collectives.size());
   result.member_of.resize(result.collectives.size());
-  detail::form_buckets(result, options.bucket_bytes);
+  const auto order = detail::order_of_inputs(result);
+  detail::form_buckets(result, options.order_of_processes ? options.order_of_processes(order) : order, options.bucket_bytes);
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -90,7 +91,8 @@ class HostEngine final : public Engine {
     step->ordinal = ordinal;
     step->seed = seed_of(ordinal);
     const auto common_to_all = [this](const std::set<Digest>& mine) { return common(mine); };
-    step->resolution = resolve(traced, {deployment_.bucket_bytes, common_to_all, placement_.devices_per_team(), {deployment_.recompute_bytes}});
+    const auto first_order = [this](const std::vector<std::uint32_t>& mine) { return order_of_first(mine); };
+    step->resolution = resolve(traced, {deployment_.bucket_bytes, common_to_all, placement_.devices_per_team(), {deployment_.recompute_bytes}, first_order});
     for (const auto& one : step->resolution.classes)
       for (const auto& variable : one.graph.variables()) variables_.declare(variable);
     compare_steps(*step);
@@ -258,6 +260,15 @@ class HostEngine final : public Engine {
       std::erase_if(result, [&](const Digest& digest) { return !known.contains(digest); });
     }
     return result;
+  }
+
+  // That of process 0; where it has another number of collectives, the comparison of the steps is about to say so.
+  std::vector<std::uint32_t> order_of_first(const std::vector<std::uint32_t>& mine) {
+    if (job_.size() == 1) return mine;
+    const auto all = job_.exchange(std::as_bytes(std::span{mine}), "the exchange of the order of collectives");
+    std::vector<std::uint32_t> first(all[0].size() / sizeof(std::uint32_t));
+    if (!first.empty()) std::memcpy(first.data(), all[0].data(), first.size() * sizeof(std::uint32_t));
+    return first.size() == mine.size() ? first : mine;
   }
 
   void lower_classes(HostStep& step) {
