@@ -14,7 +14,7 @@
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/input_context.hpp>
 #include <replicator/replicate/input_source.hpp>
-#include <replicator/runtime/machine_figures.hpp>
+#include <replicator/replicate/step_driver.hpp>
 #include <replicator/runtime/trace_ring.hpp>
 
 namespace replicator {
@@ -25,13 +25,6 @@ struct CompiledStep {
   CompiledStep(const CompiledStep&) = delete;
   CompiledStep& operator=(const CompiledStep&) = delete;
   virtual ~CompiledStep() = default;
-};
-
-// The results of one step: values[k] are those of result k, for the replicas [first[k], first[k] + values[k].size()).
-struct StepResults {
-  std::vector<std::vector<AnyArray>> values;
-  std::vector<int> first;
-  bool all_have_next = true;
 };
 
 // Devices, processes and variables. In a job of several processes compile, run and digest are called by all at the same time.
@@ -52,6 +45,8 @@ class Engine {
   // asked.
   virtual std::unique_ptr<InputSource> recorded_input(int ordinal, std::span<const DType> components) const = 0;
 
+  // A step of this Replicator, by the inputs of this host's replicas.
+  virtual std::unique_ptr<StepDriver> drive(int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) = 0;
   // From the traced graphs of this host's replicas to programs. `ordinal`: which step of the Replicator this is.
   virtual std::unique_ptr<CompiledStep> compile(std::span<const Graph> traced, int ordinal) = 0;
   // One step. `inputs[r]`: the element of this host's replica r; `has_next[r]`: it has another one.

@@ -24,6 +24,7 @@
 #include <replicator/replicate/host_transport.hpp>
 #include <replicator/replicate/memory_limit.hpp>
 #include <replicator/replicate/placement.hpp>
+#include <replicator/replicate/read_ahead_step.hpp>
 #include <replicator/replicate/replay.hpp>
 #include <replicator/replicate/replay_communicator.hpp>
 #include <replicator/replicate/replica_recorder.hpp>
@@ -83,6 +84,10 @@ class HostEngine final : public Engine {
 
   std::unique_ptr<InputSource> recorded_input(int ordinal, std::span<const DType> components) const override {
     return replay_ ? replay_->input(ordinal, components) : nullptr;
+  }
+
+  std::unique_ptr<StepDriver> drive(int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) override {
+    return std::make_unique<ReadAheadStep>(*this, ordinal, std::move(inputs), std::move(trace));
   }
 
   std::unique_ptr<CompiledStep> compile(std::span<const Graph> traced, int ordinal) override {

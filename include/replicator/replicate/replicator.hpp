@@ -10,6 +10,8 @@
 #include <vector>
 
 #include <replicator/data/deal.hpp>
+#include <replicator/replicate/engine.hpp>
+#include <replicator/replicate/input_source.hpp>
 #include <replicator/replicate/step.hpp>
 
 namespace replicator {
@@ -105,12 +107,12 @@ class Replicator {
     return inputs;
   }
   template <class Result>
-  auto make_step(std::vector<std::unique_ptr<InputSource>> inputs, detail::Trace trace) {
-    auto driver = std::make_unique<detail::StepDriver>(*engine_, steps_++, std::move(inputs), std::move(trace));
+  auto make_step(std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) {
+    auto driver = engine_->drive(steps_++, std::move(inputs), std::move(trace));
     return wrap(std::move(driver), std::type_identity<typename detail::StepResult<Result>::Arrays>{});
   }
   template <class... A>
-  Step<A...> wrap(std::unique_ptr<detail::StepDriver> driver, std::type_identity<std::tuple<A...>>) const {
+  Step<A...> wrap(std::unique_ptr<StepDriver> driver, std::type_identity<std::tuple<A...>>) const {
     return Step<A...>{std::move(driver), replicas()};
   }
 

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an engine drives a step: it reads one element ahead, so that all replicas stop together, and compiles programs for each
+// new set of shapes.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/dot.hpp>
+#include <replicator/replicate/engine.hpp>
+#include <replicator/replicate/replica_context.hpp>
+
+namespace replicator {
+
+class ReadAheadStep final : public StepDriver {
+ public:
+  ReadAheadStep(Engine& engine, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
+      : engine_{engine}, ordinal_{ordinal}, inputs_{std::move(inputs)}, trace_{std::move(trace)}, current_(inputs_.size()), next_(inputs_.size()),
+        has_next_(std::make_unique<bool[]>(inputs_.size())) {
+    for (std::size_t r = 0; r < inputs_.size(); ++r) {
+      const auto recorded = inputs_[r]->recorded_from();
+      if (recorded) done_ = *recorded;
+      auto element = inputs_[r]->next();
+      finished_ = !element;
+      if (finished_ && recorded) return;
+      if (!element) throw DataError{"the input of replica " + std::to_string(engine_.first_replica() + static_cast<int>(r)) + " is empty: give it at least one element"};
+      current_[r] = std::move(*element);
+    }
+    compiled();
+    trace_input_ = engine_.input_trace(inputs_.size());
+  }
+
+  bool finished() const override { return finished_; }
+  std::uint64_t steps_done() const override { return done_; }
+  std::string explain(const ExplainOptions& options) override { return engine_.explain(compiled(), options); }
+  std::string dot() override { return replicator::dot(trace_all()); }
+  std::string resolved_dot() override { return engine_.resolved_dot(compiled()); }
+  std::string plan_json() override { return engine_.plan_json(compiled()); }
+
+  StepResults run() override {
+    if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
+    if (input_error_) {
+      engine_.input_failed(input_error_);
+      std::rethrow_exception(input_error_);
+    }
+    auto& step = compiled();
+    read_ahead();
+    auto results = engine_.run(step, current_, {has_next_.get(), inputs_.size()}, done_);
+    ++done_;
+    finished_ = !results.all_have_next;
+    std::swap(current_, next_);
+    return results;
+  }
+
+ private:
+  // An error of the input is kept for the step that needs the element.
+  void read_ahead() {
+    for (std::size_t r = 0; r < inputs_.size(); ++r) {
+      has_next_[r] = true;
+      if (input_error_) continue;
+      const auto began = trace_input_ ? trace_clock() : 0;
+      try {
+        auto element = inputs_[r]->next();
+        has_next_[r] = element.has_value();
+        if (element) next_[r] = std::move(*element);
+      } catch (...) {
+        input_error_ = std::current_exception();
+      }
+      if (trace_input_) trace_input_->record(engine_.first_replica() + static_cast<int>(r), done_ + 1, began, trace_clock());
+    }
+  }
+  // The programs for the shapes of the current elements.
+  CompiledStep& compiled() {
+    Hasher hasher;
+    for (const auto& element : current_)
+      for (const auto& array : element) {
+        hasher.word(static_cast<std::uint64_t>(array.dtype()));
+        hasher.word(array.shape().rank());
+        for (const auto extent : array.shape()) hasher.word(static_cast<std::uint64_t>(extent));
+      }
+    auto& step = plans_[hasher.result()];
+    if (!step) step = engine_.compile(trace_all(), ordinal_);
+    return *step;
+  }
+  std::vector<Graph> trace_all() {
+    if (current_[0].empty()) throw BuildError{"no step was recorded of this replicated step: there is no input to trace it with"};
+    std::vector<Graph> graphs;
+    graphs.reserve(inputs_.size());
+    for (std::size_t r = 0; r < inputs_.size(); ++r) {
+      auto& graph = graphs.emplace_back(engine_.first_replica() + static_cast<int>(r), engine_.deployment().replicas,
+                                          engine_.deployment().logical_devices);
+      std::vector<AnyTensor> tensors;
+      for (std::uint32_t i = 0; i < current_[r].size(); ++i)
+        tensors.push_back(graph.tensor(graph.add({Input{Input::Source::element, i}, {}, {current_[r][i].type()}, {}, "input" + std::to_string(i)})));
+      ReplicaContext context{graph};
+      trace_(context, tensors);
+    }
+    return graphs;
+  }
+
+  Engine& engine_;
+  int ordinal_;
+  std::vector<std::unique_ptr<InputSource>> inputs_;
+  Trace trace_;
+  std::vector<std::vector<AnyArray>> current_, next_;
+  std::unique_ptr<bool[]> has_next_;
+  std::unordered_map<Digest, std::unique_ptr<CompiledStep>, DigestHash> plans_;
+  std::shared_ptr<InputTrace> trace_input_;  // null: nobody asks
+  std::exception_ptr input_error_;
+  std::uint64_t done_ = 0;
+  bool finished_ = false;
+};
+
+}  // namespace replicator

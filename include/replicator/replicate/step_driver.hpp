@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A replicated step without its types: what Step asks of the engine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <replicator/core/array.hpp>
+#include <replicator/graph/value.hpp>
+#include <replicator/runtime/machine_figures.hpp>
+
+namespace replicator {
+
+class ReplicaContext;
+
+// The step function of one replica, given the tensors of its element.
+using Trace = std::function<void(ReplicaContext&, const std::vector<AnyTensor>&)>;
+
+// The results of one step: values[k] are those of result k, for the replicas [first[k], first[k] + values[k].size()).
+struct StepResults {
+  std::vector<std::vector<AnyArray>> values;
+  std::vector<int> first;
+  bool all_have_next = true;
+};
+
+class StepDriver {
+ public:
+  StepDriver() = default;
+  StepDriver(const StepDriver&) = delete;
+  StepDriver& operator=(const StepDriver&) = delete;
+  virtual ~StepDriver() = default;
+
+  virtual StepResults run() = 0;
+  virtual bool finished() const = 0;
+  virtual std::uint64_t steps_done() const = 0;
+  virtual std::string explain(const ExplainOptions& options) = 0;
+  virtual std::string dot() = 0;
+  virtual std::string resolved_dot() = 0;
+  virtual std::string plan_json() = 0;
+};
+
+}  // namespace replicator
