@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <replicator/core/philox.hpp>
+#include <replicator/cpu/convert.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
@@ -77,6 +78,29 @@ TEST_CASE("a float is rounded to the nearest bfloat16, ties to even, too large o
   CHECK(B{std::numeric_limits<float>::max()}.bits == 0x7f80);
   CHECK(B{-0.0f}.bits == 0x8000);
   CHECK(std::isnan(static_cast<float>(B{std::bit_cast<float>(0x7f800001u)})));
+}
+
+TEST_CASE("every instruction level rounds and widens to the same bits") {
+  using namespace cpu;
+  std::vector<float> from(4096);
+  PhiloxStream random{8, 1};
+  for (auto& x : from) x = std::bit_cast<float>(random.next());
+  const auto n = static_cast<std::int64_t>(from.size());
+  const auto run = [&](InstructionLevel level) {
+    std::vector<B> narrow(from.size());
+    std::vector<float> wide(from.size());
+    const TileOperand a{reinterpret_cast<const std::byte*>(from.data()), 64}, b{reinterpret_cast<const std::byte*>(narrow.data()), 32};
+    cpu::detail::widest_convert_loop<float, B>(level)(narrow.data(), a, a, a, n);
+    cpu::detail::widest_convert_loop<B, float>(level)(wide.data(), b, b, b, n);
+    return std::tuple{narrow, wide};
+  };
+  for (auto level = InstructionLevel::baseline; level <= instruction_level(); level = static_cast<InstructionLevel>(static_cast<int>(level) + 1)) {
+    const auto [narrow, wide] = run(level);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      REQUIRE(narrow[i].bits == B{from[i]}.bits);
+      REQUIRE(std::bit_cast<std::uint32_t>(wide[i]) == static_cast<std::uint32_t>(narrow[i].bits) << 16);
+    }
+  }
 }
 
 TEST_CASE("an expression of bfloat16 is computed in float32 and rounded once when it is stored, in every lane") {

@@ -27,7 +27,7 @@ template <class From, class To>
 }
 
 template <class From, class To>
-void convert_loop(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+[[gnu::always_inline]] inline void convert_tile(void* out, const TileOperand& a, std::int64_t n) {
   auto* o = static_cast<Stored<To>*>(out);
   const std::byte* at = a.data;
   for (Stored<To>* const end = o + n; o != end; o += tile_group, at += a.step) {
@@ -35,6 +35,26 @@ void convert_loop(void* out, const TileOperand& a, const TileOperand&, const Til
 #pragma GCC ivdep
     for (std::int64_t j = 0; j < tile_group; ++j) o[j] = convert_element<From, To>(x[j]);
   }
+}
+
+template <class From, class To>
+void convert_loop(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+  convert_tile<From, To>(out, a, n);
+}
+template <class From, class To>
+[[gnu::target("avx2")]] void convert_loop_avx2(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+  convert_tile<From, To>(out, a, n);
+}
+template <class From, class To>
+[[gnu::target("avx512f")]] void convert_loop_avx512(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+  convert_tile<From, To>(out, a, n);
+}
+
+// Integer arithmetic alone: the same bits at every level. What else is converted has a baseline loop only.
+template <class From, class To>
+TileLoop widest_convert_loop(InstructionLevel level) {
+  if (level == InstructionLevel::avx512) return &convert_loop_avx512<From, To>;
+  return level == InstructionLevel::avx2 ? &convert_loop_avx2<From, To> : &convert_loop<From, To>;
 }
 
 // Between two types of which neither is one of computation nothing is ever converted: that keeps the loops few.
@@ -54,6 +74,8 @@ TileLoop convert_loop_from(DType to) {
 // The loop that converts elements; also between equal types, where it copies; one of them a type of computation (see
 // compute_type). Not for an output that overlaps the input.
 inline TileLoop conversion_loop(DType from, DType to) {
+  if (from == DType::bfloat16 && to == DType::float32) return detail::widest_convert_loop<bfloat16, float>(instruction_level());
+  if (from == DType::float32 && to == DType::bfloat16) return detail::widest_convert_loop<float, bfloat16>(instruction_level());
   return visit_dtype(from, [to]<class From>() -> TileLoop { return detail::convert_loop_from<From>(to); });
 }
 
