@@ -5,8 +5,10 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -204,4 +206,25 @@ TEST_CASE("when the input of one process fails, the others are told and end") {
   CHECK(results[0].exit_code == 1);
   CHECK(results[0].seconds < 10);
   CHECK_THAT(results[0].text, Catch::Contains("process 1"));
+}
+
+TEST_CASE("when a step function throws in one process, which catches it and lives on, the others are told and end") {
+  const auto results = run_job(2, 2, 1, [](Replicator& repl) {
+    try {
+      repl.replicate([](const InputContext&) { return numbers(9); },
+                     [](ReplicaContext& replica, Tensor<float> x) {
+                       if (replica.id() == 1) throw BuildError{"I do not like this"};
+                       return all_reduce(x, Reduction::sum);
+                     });
+    } catch (const BuildError& error) {
+      std::this_thread::sleep_for(std::chrono::seconds{12});
+      return std::string{error.what()};
+    }
+    return std::string{"no error"};
+  });
+  INFO(test::describe(results));
+  CHECK(results[1].text == "I do not like this");
+  CHECK(results[0].exit_code == 1);
+  CHECK(results[0].seconds < 10);
+  CHECK_THAT(results[0].text, Catch::Contains("process 1") && Catch::Contains("I do not like this"));
 }

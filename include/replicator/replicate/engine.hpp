@@ -52,8 +52,8 @@ class Engine {
   // One step. `inputs[r]`: the element of this host's replica r; `has_next[r]`: it has another one.
   virtual StepResults run(CompiledStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const bool> has_next,
                           std::uint64_t number) = 0;
-  // The input of a replica of this host has failed: in a job of several processes nobody may wait for this one.
-  virtual void input_failed(const std::exception_ptr& error) = 0;
+  // Input or step function of a replica of this host has failed: in a job of several processes nobody may wait for this one.
+  virtual void failed_alone(const std::exception_ptr& error) = 0;
   // Where the reading of input for these replicas is to be recorded; null where it is not.
   virtual std::shared_ptr<InputTrace> input_trace(std::size_t replicas) = 0;
   // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.

@@ -97,19 +97,23 @@ class HostEngine final : public Engine {
     step->seed = seed_of(ordinal);
     const auto common_to_all = [this](const std::set<Digest>& mine) { return common(mine); };
     const auto first_order = [this](const std::vector<std::uint32_t>& mine) { return order_of_first(mine); };
-    step->resolution = resolve(traced, {deployment_.bucket_bytes, common_to_all, placement_.devices_per_team(), {deployment_.recompute_bytes}, first_order});
-    for (const auto& one : step->resolution.classes)
-      for (const auto& variable : one.graph.variables()) variables_.declare(variable);
+    told([&] {
+      step->resolution = resolve(traced, {deployment_.bucket_bytes, common_to_all, placement_.devices_per_team(), {deployment_.recompute_bytes}, first_order});
+      for (const auto& one : step->resolution.classes)
+        for (const auto& variable : one.graph.variables()) variables_.declare(variable);
+    });
     compare_steps(*step);
-    lower_classes(*step);
-    make_handoffs(*step);
+    told([&] {
+      lower_classes(*step);
+      make_handoffs(*step);
+    });
     step->programs.resize(static_cast<std::size_t>(local_devices()));
     const auto collectives = static_cast<std::uint32_t>(step->resolution.buckets.size()) + 1;
     on_devices([&](int device) { step->programs[static_cast<std::size_t>(device)] = plan(plan_request(*step, device)); });
     next_collective_ += collectives;
     step->traces = recorder_.record(step->resolution, step->programs);
     step->watches = recorder_.watches(step->resolution, step->programs, step->traces);
-    recorder_.write_files(traced, step->resolution, view(*step));
+    told([&] { recorder_.write_files(traced, step->resolution, view(*step)); });
     return step;
   }
 
@@ -149,7 +153,7 @@ class HostEngine final : public Engine {
     return hash.text();
   }
 
-  void input_failed(const std::exception_ptr& error) override {
+  void failed_alone(const std::exception_ptr& error) override {
     if (job_.size() == 1 || failure_) return;
     failure_ = error;
     release(error);
@@ -325,7 +329,17 @@ class HostEngine final : public Engine {
     try {
       for (const auto& listener : listeners_) what(*listener);
     } catch (...) {
+      failed_alone(std::current_exception());
       failure_ = std::current_exception();
+      throw;
+    }
+  }
+  // What may fail in this process alone: nobody may wait for it then. (What all processes compare, all refuse.)
+  void told(const std::function<void()>& what) {
+    try {
+      what();
+    } catch (...) {
+      failed_alone(std::current_exception());
       throw;
     }
   }

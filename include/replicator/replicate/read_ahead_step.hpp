@@ -22,15 +22,8 @@ class ReadAheadStep final : public StepDriver {
   ReadAheadStep(Engine& engine, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
       : engine_{engine}, ordinal_{ordinal}, inputs_{std::move(inputs)}, trace_{std::move(trace)}, current_(inputs_.size()), next_(inputs_.size()),
         has_next_(std::make_unique<bool[]>(inputs_.size())) {
-    for (std::size_t r = 0; r < inputs_.size(); ++r) {
-      const auto recorded = inputs_[r]->recorded_from();
-      if (recorded) done_ = *recorded;
-      auto element = inputs_[r]->next();
-      finished_ = !element;
-      if (finished_ && recorded) return;
-      if (!element) throw DataError{"the input of replica " + std::to_string(engine_.first_replica() + static_cast<int>(r)) + " is empty: give it at least one element"};
-      current_[r] = std::move(*element);
-    }
+    told([&] { read_first(); });
+    if (finished_) return;
     compiled();
     trace_input_ = engine_.input_trace(inputs_.size());
   }
@@ -45,7 +38,7 @@ class ReadAheadStep final : public StepDriver {
   StepResults run() override {
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     if (input_error_) {
-      engine_.input_failed(input_error_);
+      engine_.failed_alone(input_error_);
       std::rethrow_exception(input_error_);
     }
     auto& step = compiled();
@@ -58,6 +51,28 @@ class ReadAheadStep final : public StepDriver {
   }
 
  private:
+  // Runs the user's code, whose error would leave other processes waiting.
+  template <class F>
+  decltype(auto) told(F users) {
+    try {
+      return users();
+    } catch (...) {
+      engine_.failed_alone(std::current_exception());
+      throw;
+    }
+  }
+  // Finished at once: a replay of a step of which nothing was recorded.
+  void read_first() {
+    for (std::size_t r = 0; r < inputs_.size(); ++r) {
+      const auto recorded = inputs_[r]->recorded_from();
+      if (recorded) done_ = *recorded;
+      auto element = inputs_[r]->next();
+      finished_ = !element;
+      if (finished_ && recorded) return;
+      if (!element) throw DataError{"the input of replica " + std::to_string(engine_.first_replica() + static_cast<int>(r)) + " is empty: give it at least one element"};
+      current_[r] = std::move(*element);
+    }
+  }
   // An error of the input is kept for the step that needs the element.
   void read_ahead() {
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
@@ -84,7 +99,7 @@ class ReadAheadStep final : public StepDriver {
         for (const auto extent : array.shape()) hasher.word(static_cast<std::uint64_t>(extent));
       }
     auto& step = plans_[hasher.result()];
-    if (!step) step = engine_.compile(trace_all(), ordinal_);
+    if (!step) step = engine_.compile(told([&] { return trace_all(); }), ordinal_);
     return *step;
   }
   std::vector<Graph> trace_all() {
