@@ -217,7 +217,7 @@ TEST_CASE("when a step function throws in one process, which catches it and live
                        return all_reduce(x, Reduction::sum);
                      });
     } catch (const BuildError& error) {
-      std::this_thread::sleep_for(std::chrono::seconds{12});
+      std::this_thread::sleep_for(std::chrono::seconds{5});
       return std::string{error.what()};
     }
     return std::string{"no error"};
@@ -225,6 +225,6 @@ TEST_CASE("when a step function throws in one process, which catches it and live
   INFO(test::describe(results));
   CHECK(results[1].text == "I do not like this");
   CHECK(results[0].exit_code == 1);
-  CHECK(results[0].seconds < 10);
+  CHECK(results[0].seconds < 4);
   CHECK_THAT(results[0].text, Catch::Contains("process 1") && Catch::Contains("I do not like this"));
 }

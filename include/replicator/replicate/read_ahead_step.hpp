@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -53,7 +54,7 @@ class ReadAheadStep final : public StepDriver {
  private:
   // Runs the user's code, whose error would leave other processes waiting.
   template <class F>
-  decltype(auto) told(F users) {
+  std::invoke_result_t<F> told(F users) {
     try {
       return users();
     } catch (...) {
