@@ -370,8 +370,8 @@ TEST_CASE("messages that wait for each other in a circle are a deadlock") {
 // All else must be refused.
 TEST_CASE("every single mutation of a schedule is refused unless it changes nothing") {
   int mutants = 0, accepted = 0;
-  for (const auto& [replicas, ranks] : {std::pair{2, 2}, {3, 2}, {3, 3}, {5, 3}, {4, 4}, {6, 4}})
-    for (const auto& loads : all_schedules({replicas, ranks}))
+  for (const auto& blocks : {rc::ReplicaBlocks{2, 2}, {3, 2}, {3, 3}, {5, 3}, {4, 4}, {6, 4}})
+    for (const auto& loads : all_schedules(blocks))
       for (const auto& schedule : {loads, rc::lower(loads)}) {
         const auto wanted = RandomRun{schedule, 0}.outputs();
         REQUIRE_FALSE(wanted.empty());
@@ -380,7 +380,7 @@ TEST_CASE("every single mutation of a schedule is refused unless it changes noth
           if (!rc::find_fault(mutant).empty()) return;
           ++accepted;
           if (schedule.any_order && what == "left and right swapped") return;
-          INFO(schedule.name << ", " << replicas << " replicas, " << ranks << " ranks: " << what);
+          INFO(schedule.name << ", " << blocks.replicas() << " replicas, " << blocks.ranks() << " ranks: " << what);
           REQUIRE(change != Change::instruction);
           if (change == Change::source_rank) REQUIRE(relays(schedule));
           for (std::uint64_t seed = 1; seed <= 20; ++seed) REQUIRE(RandomRun{mutant, seed}.outputs() == wanted);

@@ -80,7 +80,7 @@ TEST_CASE("results are written into the caller's memory only where it has the ri
   Replicator repl{on_devices(2, 1)};
   auto step = repl.replicate([](const InputContext& ctx) { return std::vector<Array<float>>(1, Array<float>{{2}, {1.0f + ctx.replica(), 5}}); },
                              [](ReplicaContext&, Tensor<float> x) { return x; });
-  const auto [x] = step.step();
+  const auto x = std::get<0>(step.step());
   std::vector<float> out(4);
   copy_to(x, std::span{out});
   CHECK(out == std::vector<float>{1, 5, 2, 5});
