@@ -21,9 +21,9 @@ struct Placed {
 // where blocks are counted by members.
 inline Groups require_groups(Kind kind, const ReplicaBlocks& blocks, const Groups& groups) {
   const std::string fault = groups.fault(blocks.replicas());
-  if (!fault.empty()) throw BuildError{std::string{name_of(kind)} + " in the groups " + groups.text() + ": " + fault + ": name every replica once, in ascending order"};
+  if (!fault.empty()) throw BuildError{std::string{name_of(kind)} + " in the groups " + groups.text() + ": " + fault};
   if (kind != Kind::all_reduce && kind != Kind::broadcast && !groups.equal_sizes())
-    throw BuildError{std::string{name_of(kind)} + " in the groups " + groups.text() + ", whose sizes differ: make all groups equally large"};
+    throw BuildError{std::string{name_of(kind)} + " in the groups " + groups.text() + ": they must be of equal sizes"};
   return groups.over(blocks.replicas());
 }
 

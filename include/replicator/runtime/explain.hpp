@@ -116,9 +116,7 @@ class Explanation {
       std::snprintf(factor, sizeof factor, "%.2f", collectives::bytes_factor(schedule));
       text_ += "; " + large_text(moved) + "B to each rank in " + std::to_string(turns) + " step(s)";
       if (schedule.kind == CollectiveKind::all_reduce) text_ += std::string{", "} + factor + " times a ring's bytes";
-      const collectives::Link link{options_.machine.latency * 1e6, options_.machine.wire_bytes * 1e-6};
-      text_ += "; predicted " +
-               seconds_text(collectives::predicted_microseconds(schedule, static_cast<std::int64_t>(use.bytes), link) * 1e-6);
+      text_ += "; predicted " + seconds_text(turns * options_.machine.latency + moved / options_.machine.wire_bytes);
       if (!communication_[index].empty()) text_ += ", measured " + seconds_text(median(communication_[index])) + " (start to end, median)";
     }
     text_ += "\n";
