@@ -131,7 +131,8 @@ TEST_CASE("what is no partition of the replicas says why") {
   CHECK(Groups{{0, 2, 1}}.fault(3) == "replica 1 is named after 2: members ascend");
   CHECK(Groups{{0, 1}, {}}.fault(2) == "a group has no members");
   CHECK_THROWS_WITH(replicator::group_rows(8, 3), Catch::Contains("8 replicas were asked to be a grid of 3 columns at test_groups.cpp:"));
-  CHECK_THROWS_WITH(rc::all_gather({3, 1}, {{0, 1}, {2}}), "all_gather in the groups [0, 1], [2]: they must be of equal sizes");
+  CHECK_THROWS_WITH(rc::all_gather({3, 1}, {{0, 1}, {2}}), "all_gather in the groups [0, 1], [2], whose sizes differ: make all groups equally large");
+  CHECK_THROWS_WITH(rc::all_gather({3, 1}, {{0, 1}}), "all_gather in the groups [0, 1]: replica 2 is in no group: name every replica once, in ascending order");
   CHECK_THROWS_WITH(rc::broadcast({3, 1}, 1, false, {{0, 1}, {2}}),
                     "broadcast from replica 1 of each group: there are only the replicas 0 to 0");
 }

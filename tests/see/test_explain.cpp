@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include <replicator/collectives/cost.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/convolution.hpp>
@@ -39,6 +40,17 @@ TEST_CASE("explain says how each collective is done, what it is predicted to tak
   CHECK_THAT(text, Catch::Contains("bucket 0 of 1 member(s)") && Catch::Contains("1.00 times a ring's bytes; predicted "));
   CHECK_THAT(text, !Catch::Contains("measured 0") && !Catch::Contains(", measured "));
   CHECK_THAT(text, Catch::Contains("by operations") && Catch::Contains("matmul#") && Catch::Contains("1 run(s), 524 kFLOP, 57.3 kB"));
+}
+
+TEST_CASE("explain predicts what the cost model of collectives says, of the busiest rank") {
+  Replicator repl{on_devices(8, 3)};
+  auto train = repl.replicate(rows, train_step);
+  const collectives::Link link{5e6, 2e-3};  // 5 s until the first byte, then 2000 bytes a second
+  const auto schedule = collectives::choose(collectives::Kind::all_reduce, 32768, {8, 3}).schedule;
+  const double microseconds = collectives::predicted_microseconds(schedule, 32768, link);
+  CHECK_THAT(train.explain({.machine = {.wire_bytes = 2e3, .latency = 5}}), Catch::Contains("; predicted " + detail::seconds_text(microseconds * 1e-6) + "\n"));
+  const double mean = static_cast<double>(collectives::moved_chunks(schedule)) * 32768 / schedule.chunks / 3;
+  REQUIRE(microseconds > collectives::steps(schedule) * link.microseconds + 1.05 * mean / link.bytes_per_microsecond);  // and not of all alike
 }
 
 TEST_CASE("explain has measured times once steps were timed, and shares of the roofline where the machine is known") {

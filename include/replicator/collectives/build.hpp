@@ -20,10 +20,10 @@ struct Placed {
 // With all members listed. Throws BuildError where the groups are no partition of these replicas, or not of equal sizes
 // where blocks are counted by members.
 inline Groups require_groups(Kind kind, const ReplicaBlocks& blocks, const Groups& groups) {
-  const std::string fault = groups.fault(blocks.replicas());
-  if (!fault.empty()) throw BuildError{std::string{name_of(kind)} + " in the groups " + groups.text() + ": " + fault};
+  const std::string fault = groups.fault(blocks.replicas()), asked = std::string{name_of(kind)} + " in the groups " + groups.text();
+  if (!fault.empty()) throw BuildError{asked + ": " + fault + ": name every replica once, in ascending order"};
   if (kind != Kind::all_reduce && kind != Kind::broadcast && !groups.equal_sizes())
-    throw BuildError{std::string{name_of(kind)} + " in the groups " + groups.text() + ": they must be of equal sizes"};
+    throw BuildError{asked + ", whose sizes differ: make all groups equally large"};
   return groups.over(blocks.replicas());
 }
 

@@ -50,7 +50,7 @@ struct SeeOptions {
     if (flag == "--trace") trace = value;
     else if (flag == "--dot") dot = value;
     else if (flag == "--plan") plan = value;
-    else if (flag == "--trace-steps") trace_steps = parse_steps(flag, value);
+    else if (flag == "--trace-steps") set_trace_steps(value);
     else if (flag == "--record") record = RecordOptions::parse(value);
     else if (flag == "--replay") replay = value;
   }
@@ -66,6 +66,14 @@ struct SeeOptions {
            "  --record replica=N,steps=A:B[,file=F]  what a replica receives in these steps, into F (replicaN.safetensors)\n"
            "  --replay F              runs those steps of that replica alone, and compares the bits; sets --replicas, --seed and devices\n"
            "  --check-drift N         every N steps all devices must have the same bits of mirrored variables\n";
+  }
+
+ private:
+  void set_trace_steps(std::string_view text) {
+    trace_steps = parse_steps("--trace-steps", text);
+    if (trace_steps.steps() > most_timed_steps)
+      throw BuildError{"--trace-steps is \"" + std::string{text} + "\": room for the times of " + std::to_string(trace_steps.steps()) +
+                       " steps would be set aside; take at most " + std::to_string(most_timed_steps)};
   }
 };
 

@@ -102,7 +102,7 @@ class Explanation {
     for (std::size_t i = 0; i < times.size(); ++i) instruction_seconds_[i] = median(std::move(times[i]));
   }
 
-  // A rank receives `moved` bytes in `steps` turns.
+  // A rank receives `moved` bytes on average; the busiest one, which the prediction is of, may receive more.
   void add_collective(std::uint32_t index) {
     const auto& use = program_.collectives[index];
     const auto& schedule = use.schedule;
@@ -111,12 +111,13 @@ class Explanation {
     text_ += use.text + ": " + std::to_string(use.bytes) + " B; " + use.reason;
     if (use.bucket != CollectiveUse::none) text_ += "; bucket " + std::to_string(use.bucket) + " of " + std::to_string(use.members) + " member(s)";
     if (schedule.ranks() > 1) {
-      const int turns = collectives::steps(schedule);
       char factor[16];
       std::snprintf(factor, sizeof factor, "%.2f", collectives::bytes_factor(schedule));
-      text_ += "; " + large_text(moved) + "B to each rank in " + std::to_string(turns) + " step(s)";
+      text_ += "; " + large_text(moved) + "B to each rank in " + std::to_string(collectives::steps(schedule)) + " step(s)";
       if (schedule.kind == CollectiveKind::all_reduce) text_ += std::string{", "} + factor + " times a ring's bytes";
-      text_ += "; predicted " + seconds_text(turns * options_.machine.latency + moved / options_.machine.wire_bytes);
+      const collectives::Link link{options_.machine.latency * 1e6, options_.machine.wire_bytes * 1e-6};
+      text_ += "; predicted " +
+               seconds_text(collectives::predicted_microseconds(schedule, static_cast<std::int64_t>(use.bytes), link) * 1e-6);
       if (!communication_[index].empty()) text_ += ", measured " + seconds_text(median(communication_[index])) + " (start to end, median)";
     }
     text_ += "\n";

@@ -33,6 +33,9 @@ class TraceRing {
   std::size_t count_ = 0;
 };
 
+// Room for more steps of a large network would take gigabytes.
+inline constexpr std::size_t most_timed_steps = 1000;
+
 // The steps [first, end) of each replicated step.
 struct TraceWindow {
   std::uint64_t first = 1;
