@@ -86,6 +86,7 @@ TEST_CASE("npy gives the rows of an array in C order, of every version and byte 
   CHECK(data::npy<std::uint8_t>(one("|u1", "\xff"))(0).item() == 255);
   CHECK(data::npy<double>(one("<f8", little(0.1)))(0).item() == 0.1);
   CHECK(data::npy<float>(one("<f4", "", "(2, 0)"))(1).shape() == Shape{0});
+  CHECK(data::npy<float>(one("<f4", "", "(2L, 0L)"))(1).shape() == Shape{0});  // as Python 2 wrote it
 }
 
 TEST_CASE("CIFAR gives pictures and labels of all batches in order") {

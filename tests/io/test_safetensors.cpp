@@ -124,7 +124,7 @@ TEST_CASE("a file that is not valid safetensors is refused by name and reason") 
   refused("1234567", "7 bytes");
   refused(std::string(8, '\xff') + "{}", "header claims 18446744073709551615");
   refused(file_of("{}", 0).substr(0, 9), "header claims 2 bytes, and 1 follow");
-  refused(file_of("", 0), "expected '{'");
+  refused(file_of("", 0), ": byte 8: header of safetensors: expected '{'");
   refused(file_of("{" + a + "}", 7), "cut short");
   refused(file_of("{" + a + "}", 9), "describes 8 bytes of tensors, but the file holds 9");
   refused(file_of("{" + a + "}x", 8), "follows the closing brace");
@@ -134,7 +134,7 @@ TEST_CASE("a file that is not valid safetensors is refused by name and reason") 
   refused(file_of("{\"a\":" + tensor("F16", "[2]", "[0,4]") + "}", 4), "\"F16\"");
   refused(file_of("{\"a\":" + tensor("F32", "[2]", "[0,4]") + "}", 4), "float32[2], 8 bytes");
   refused(file_of("{\"a\":" + tensor("F32", "[2]", "[8,0]") + "}", 8), "wrong data_offsets");
-  refused(file_of("{\"a\":" + tensor("F32", "[-2]", "[0,8]") + "}", 8), "not negative");
+  refused(file_of("{\"a\":" + tensor("F32", "[-2]", "[0,8]") + "}", 8), ": byte 37: header of safetensors: expected a number that is not negative");
   refused(file_of("{\"a\":" + tensor("F32", "[4294967296,4294967296,0]", "[0,0]") + "}", 0), "too large");
   refused(file_of("{\"a\":" + tensor("F32", "[99999999999999999999]", "[0,0]") + "}", 0), "too large");
   refused(file_of("{\"a\":" + tensor("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]") + "}", 4), "8 dimensions");

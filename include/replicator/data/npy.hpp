@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <replicator/core/array.hpp>
 #include <replicator/data/stored_rows.hpp>
 #include <replicator/data/table.hpp>
 #include <replicator/io/mapped_file.hpp>
 #include <replicator/io/stored.hpp>
+#include <replicator/io/text_cursor.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,9 +21,9 @@ namespace detail {
 
 // Reads {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }: a Python dictionary of exactly these three, in any order.
 // Throws DataError for anything else; never reads outside of `text` and never recurses.
-class NpyHeaderReader {
+class NpyHeaderReader : io::detail::TextCursor {
  public:
-  NpyHeaderReader(std::string_view text, std::size_t begin, const std::string& path) : text_{text}, begin_{begin}, path_{path} {}
+  NpyHeaderReader(std::string_view text, std::size_t begin, const std::string& path) : TextCursor{text, begin, path, "header of .npy"} {}
 
   StoredArray read() {
     StoredArray result;
@@ -44,42 +44,22 @@ class NpyHeaderReader {
       }
     }
     if (seen != 7) fail("'descr', 'fortran_order' and 'shape' are needed");
-    space();
-    if (at_ != text_.size()) fail("something follows the closing brace");
+    finish();
     return result;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { io::refuse(path_, begin_ + at_, "header of .npy: " + what); }
-
-  void space() {
-    while (at_ < text_.size() && std::string_view{" \t\r\n"}.find(text_[at_]) != std::string_view::npos) ++at_;
-  }
-  bool accept(char c) {
-    space();
-    if (at_ == text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char c) {
-    if (!accept(c)) fail(std::string{"expected '"} + c + "'");
-  }
   std::string_view string() {
     space();
-    if (at_ == text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) fail("expected a string; arrays of records cannot be read");
-    const std::size_t end = text_.find(text_[at_], at_ + 1);
+    if (!rest().starts_with('\'') && !rest().starts_with('"')) fail("expected a string; arrays of records cannot be read");
+    const std::size_t end = rest().find(rest()[0], 1);
     if (end == std::string_view::npos) fail("the string does not end");
-    const auto result = text_.substr(at_ + 1, end - at_ - 1);
-    at_ = end + 1;
-    return result;
+    return take(end + 1).substr(1, end - 1);
   }
   std::string_view word() {
     space();
     for (const std::string_view each : {"True", "False"})
-      if (text_.substr(at_, each.size()) == each) {
-        at_ += each.size();
-        return each;
-      }
+      if (rest().starts_with(each)) return take(each.size());
     fail("expected True or False");
   }
   void type(StoredArray& result) {
@@ -100,31 +80,13 @@ class NpyHeaderReader {
     while (!accept(')')) {
       if (result.rank() == Shape::max_rank) fail("more than 8 dimensions");
       result.push_back(integer());
+      if (rest().starts_with('L')) take(1);  // Python 2 wrote 3L
       if (!accept(',')) {
         expect(')');
         break;
       }
     }
   }
-  std::int64_t integer() {
-    constexpr auto most = std::numeric_limits<std::int64_t>::max();
-    space();
-    const std::size_t start = at_;
-    std::int64_t value = 0;
-    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-      const int digit = text_[at_] - '0';
-      if (value > (most - digit) / 10) fail("the number is too large");
-      value = value * 10 + digit;
-    }
-    if (at_ == start) fail("expected a number that is not negative");
-    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 wrote 3L
-    return value;
-  }
-
-  std::string_view text_;
-  std::size_t begin_;
-  const std::string& path_;
-  std::size_t at_ = 0;
 };
 
 inline StoredArray read_npy_header(const std::string& path, std::span<const std::byte> file) {

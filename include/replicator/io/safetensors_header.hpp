@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <replicator/core/error.hpp>
 #include <replicator/core/json.hpp>
 #include <replicator/core/shape.hpp>
+#include <replicator/io/text_cursor.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,10 +33,11 @@ struct SafetensorsHeader {
 inline constexpr std::string_view safetensors_names[] = {"F32", "F64", "I32", "I64", "U8", "BOOL", "BF16"};
 
 // Reads {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"k": "v"}}.
-// Throws DataError "<where>: ..." for anything else; never reads outside of `text` and never recurses.
-class SafetensorsHeaderReader {
+// Throws DataError, naming file and place, for anything else; never reads outside of `text` and never recurses.
+class SafetensorsHeaderReader : TextCursor {
  public:
-  SafetensorsHeaderReader(std::string_view text, std::string where) : text_{text}, where_{std::move(where)} {}
+  // The header of the file at `path`, where it follows the 8 bytes that say its length.
+  SafetensorsHeaderReader(std::string_view text, const std::string& path) : TextCursor{text, 8, path, "header of safetensors"} {}
 
   SafetensorsHeader read() {
     SafetensorsHeader header;
@@ -51,29 +52,11 @@ class SafetensorsHeaderReader {
         fail("tensor \"" + name + "\" appears twice");
       }
     });
-    space();
-    if (at_ != text_.size()) fail("something follows the closing brace");
+    finish();
     return header;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw DataError{where_ + ": header, byte " + std::to_string(at_) + ": " + what};
-  }
-
-  void space() {
-    while (at_ < text_.size() && std::string_view{" \t\r\n"}.find(text_[at_]) != std::string_view::npos) ++at_;
-  }
-  bool accept(char c) {
-    space();
-    if (at_ == text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char c) {
-    if (!accept(c)) fail(std::string{"expected '"} + c + "'");
-  }
-
   template <class Member>
   void object(Member&& member) {
     expect('{');
@@ -90,31 +73,18 @@ class SafetensorsHeaderReader {
     std::vector<std::uint64_t> result;
     expect('[');
     if (accept(']')) return result;
-    do result.push_back(integer());
+    do result.push_back(static_cast<std::uint64_t>(integer()));
     while (accept(','));
     expect(']');
     return result;
-  }
-
-  std::uint64_t integer() {
-    space();
-    const std::size_t start = at_;
-    std::uint64_t value = 0;
-    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-      const auto digit = static_cast<std::uint64_t>(text_[at_] - '0');
-      if (value > (max_integer - digit) / 10) fail("the number is too large");
-      value = value * 10 + digit;
-    }
-    if (at_ == start) fail("expected a number that is not negative");
-    return value;
   }
 
   std::string string() {
     expect('"');
     std::string result;
     while (true) {
-      if (at_ == text_.size()) fail("the string does not end");
-      const char c = text_[at_++];
+      if (at_end()) fail("the string does not end");
+      const char c = take(1)[0];
       if (c == '"') return result;
       if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a string");
       if (c == '\\')
@@ -125,8 +95,8 @@ class SafetensorsHeaderReader {
   }
 
   void escape(std::string& result) {
-    if (at_ == text_.size()) fail("the string does not end");
-    const char c = text_[at_++];
+    if (at_end()) fail("the string does not end");
+    const char c = take(1)[0];
     static constexpr std::string_view from = "\"\\/bfnrt", to = "\"\\/\b\f\n\r\t";
     if (const auto i = from.find(c); i != std::string_view::npos) {
       result += to[i];
@@ -135,8 +105,8 @@ class SafetensorsHeaderReader {
     if (c != 'u') fail("an unknown escape in a string");
     std::uint32_t code = hex4();
     if (code >= 0xD800 && code < 0xDC00) {  // the first half of a surrogate pair
-      if (text_.substr(at_, 2) != "\\u") fail("half of a surrogate pair");
-      at_ += 2;
+      if (!rest().starts_with("\\u")) fail("half of a surrogate pair");
+      take(2);
       const std::uint32_t low = hex4();
       if (low < 0xDC00 || low > 0xDFFF) fail("half of a surrogate pair");
       code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
@@ -147,13 +117,13 @@ class SafetensorsHeaderReader {
   }
 
   std::uint32_t hex4() {
-    if (text_.size() - at_ < 4) fail("the string does not end");
+    if (rest().size() < 4) fail("the string does not end");
     std::uint32_t code = 0;
     for (int i = 0; i < 4; ++i) {
-      const auto digit = std::string_view{"0123456789abcdef"}.find(static_cast<char>(text_[at_] | 0x20));
+      const auto digit = std::string_view{"0123456789abcdef"}.find(static_cast<char>(rest()[0] | 0x20));
       if (digit == std::string_view::npos) fail("expected four hexadecimal digits");
       code = code * 16 + static_cast<std::uint32_t>(digit);
-      ++at_;
+      take(1);
     }
     return code;
   }
@@ -215,10 +185,6 @@ class SafetensorsHeaderReader {
   }
 
   static constexpr std::uint64_t max_integer = std::numeric_limits<std::int64_t>::max();
-
-  std::string_view text_;
-  std::string where_;
-  std::size_t at_ = 0;
 };
 
 inline std::string json_entry(const std::string& name, const TensorEntry& entry) {
