@@ -96,8 +96,8 @@ TEST_CASE("pooling, up-sampling, running sums and scattered sums of bfloat16 are
   check_rounds_once(MaxPoolPick{window}, {x, u});
   check_rounds_once(AveragePool{window}, {x});
   check_rounds_once(AveragePoolTranspose{window, x.shape()}, {dy});
-  check_rounds_once(Upsample{{2, 3}, Interpolation::bilinear}, {x});
-  check_rounds_once(UpsampleTranspose{{2, 3}, Interpolation::bilinear}, {x});
+  check_rounds_once(Upsample{{{2, 3}, Interpolation::bilinear}}, {x});
+  check_rounds_once(UpsampleTranspose{{{2, 3}, Interpolation::bilinear}}, {x});
   check_rounds_once(CumulativeSum{3}, {x});
   const Array<std::int64_t> rows{{4}, {1, 0, 1, 1}};
   check_rounds_once(Gather{0}, {x}, &rows);

@@ -72,8 +72,8 @@ double upsample_error(const UpsampleCase& c, std::int64_t pixel, int threads) {
     if (found.layout.plain != layout.plain) return INFINITY * 1.0;
     return largest_difference(array_of(found), array_of(type, values));
   };
-  return std::max(error(Upsample{c.factors, c.interpolation}, x, dy.type(), expected.y),
-                  error(UpsampleTranspose{c.factors, c.interpolation}, dy, x.type(), expected.dx));
+  return std::max(error(Upsample{{c.factors, c.interpolation}}, x, dy.type(), expected.y),
+                  error(UpsampleTranspose{{c.factors, c.interpolation}}, dy, x.type(), expected.dx));
 }
 
 }  // namespace
@@ -96,10 +96,10 @@ TEST_CASE("the gradients of up-sampling agree with differences to second order")
     const auto x = random_array<double>(c.x, 1).any(), dy = random_array<double>(c.y, 2).any();
     const auto squared = [](AnyTensor y) { return apply(ScalarOp::multiply, {y, y}, {}); };
     const Function forward = [&](Graph& graph, std::span<const AnyTensor> in) {
-      return squared(compute(graph, Upsample{c.factors, c.interpolation}, {in[0]}, {}));
+      return squared(compute(graph, Upsample{{c.factors, c.interpolation}}, {in[0]}, {}));
     };
     const Function backward = [&](Graph& graph, std::span<const AnyTensor> in) {
-      return squared(compute(graph, UpsampleTranspose{c.factors, c.interpolation}, {in[0]}, {}));
+      return squared(compute(graph, UpsampleTranspose{{c.factors, c.interpolation}}, {in[0]}, {}));
     };
     for (const int order : {1, 2}) {
       RC_ASSERT(gradient_error(forward, {x}, order) < 1e-7);
@@ -131,5 +131,5 @@ TEST_CASE("upsample says what does not fit, and where") {
                     Contains("upsample at test_upsample.cpp:") &&
                         Contains("x must be [N, C, H, W] of float32 or float64, found float32[2, 3]"));
   CHECK_THROWS_WITH(upsample(x, {2, 0}), Contains("asked for the factors 2 and 0"));
-  CHECK_THROWS_WITH(compute(graph, UpsampleTranspose{{1, 2}}, {x}, {}), Contains("do not divide the extents of"));
+  CHECK_THROWS_WITH(compute(graph, UpsampleTranspose{{{1, 2}}}, {x}, {}), Contains("do not divide the extents of"));
 }

@@ -152,12 +152,12 @@ class TapLoops final : public Executable {
 };
 
 // `small` is the image before up-sampling, whichever way this goes.
-template <bool transpose, class Op>
-std::unique_ptr<Executable> make_taps(const Op& op, const Shape& small, const KernelRequest& request) {
+template <bool transpose>
+std::unique_ptr<Executable> make_taps(const UpsampleOptions& options, const Shape& small, const KernelRequest& request) {
   const Shape& x = request.inputs[0].shape;
   const ImageLayout layout = image_layout(request.offered[0], x);
   const auto taps = [&](std::size_t axis) {
-    auto forward = upsampling_taps(small[axis + 2], op.factors[axis], op.interpolation);
+    auto forward = upsampling_taps(small[axis + 2], options.factors[axis], options.interpolation);
     return transpose ? transposed(forward, small[axis + 2]) : forward;
   };
   const auto make = [&]<class T>() -> std::unique_ptr<Executable> {
@@ -175,11 +175,11 @@ std::unique_ptr<Executable> make_taps(const Op& op, const Shape& small, const Ke
 
 inline std::unique_ptr<Executable> make_upsample(const KernelRequest& r) {
   if (r.inputs[0].dtype == DType::bfloat16) return in_float32(r, &make_upsample);
-  return make_taps<false>(*r.operation.get<Upsample>(), r.inputs[0].shape, r);
+  return make_taps<false>(r.operation.get<Upsample>()->options, r.inputs[0].shape, r);
 }
 inline std::unique_ptr<Executable> make_upsample_transpose(const KernelRequest& r) {
   if (r.inputs[0].dtype == DType::bfloat16) return in_float32(r, &make_upsample_transpose);
-  return make_taps<true>(*r.operation.get<UpsampleTranspose>(), r.outputs[0].shape, r);
+  return make_taps<true>(r.operation.get<UpsampleTranspose>()->options, r.outputs[0].shape, r);
 }
 
 }  // namespace detail

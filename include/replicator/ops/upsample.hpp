@@ -22,6 +22,17 @@ constexpr std::string_view name_of(Interpolation interpolation) {
   return interpolation == Interpolation::nearest ? "nearest" : "bilinear";
 }
 
+struct UpsampleOptions {
+  Extents2d factors{1, 1};
+  Interpolation interpolation = Interpolation::nearest;
+
+  template <class V>
+  void describe(V& v) const {
+    v("factors", factors);
+    v("interpolation", interpolation);
+  }
+};
+
 namespace detail {
 inline void require_upsampling(const TensorType& x, const Extents2d& factors) {
   if (x.shape.rank() != 4 || !is_floating(x.dtype))
@@ -35,18 +46,16 @@ inline void require_upsampling(const TensorType& x, const Extents2d& factors) {
 // Linear in x.
 struct Upsample {
   static constexpr std::string_view name = "upsample";
-  Extents2d factors{1, 1};
-  Interpolation interpolation = Interpolation::nearest;
+  UpsampleOptions options;
 
   template <class V>
   void describe(V& v) const {
-    v("factors", factors);
-    v("interpolation", interpolation);
+    options.describe(v);
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
-    detail::require_upsampling(inputs[0], factors);
+    detail::require_upsampling(inputs[0], options.factors);
     const Shape& x = inputs[0].shape;
-    return {{inputs[0].dtype, {x[0], x[1], x[2] * factors[0], x[3] * factors[1]}}};
+    return {{inputs[0].dtype, {x[0], x[1], x[2] * options.factors[0], x[3] * options.factors[1]}}};
   }
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
@@ -54,15 +63,14 @@ struct Upsample {
 // The transpose: each element of dy goes back to the pixels that it was made from, with the same weights.
 struct UpsampleTranspose {
   static constexpr std::string_view name = "upsample_transpose";
-  Extents2d factors{1, 1};
-  Interpolation interpolation = Interpolation::nearest;
+  UpsampleOptions options;
 
   template <class V>
   void describe(V& v) const {
-    v("factors", factors);
-    v("interpolation", interpolation);
+    options.describe(v);
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    const Extents2d& factors = options.factors;
     detail::require_upsampling(inputs[0], factors);
     const Shape& dy = inputs[0].shape;
     if (dy[2] % factors[0] != 0 || dy[3] % factors[1] != 0)
@@ -71,12 +79,12 @@ struct UpsampleTranspose {
     return {{inputs[0].dtype, {dy[0], dy[1], dy[2] / factors[0], dy[3] / factors[1]}}};
   }
   std::vector<AnyTensor> gradient(const GradientContext& at) const {
-    return {compute(at.graph, Upsample{factors, interpolation}, {at.upstream[0]}, at.where)};
+    return {compute(at.graph, Upsample{options}, {at.upstream[0]}, at.where)};
   }
 };
 
 inline std::vector<AnyTensor> Upsample::gradient(const GradientContext& at) const {
-  return {compute(at.graph, UpsampleTranspose{factors, interpolation}, {at.upstream[0]}, at.where)};
+  return {compute(at.graph, UpsampleTranspose{options}, {at.upstream[0]}, at.where)};
 }
 
 // x [N, C, H, W] -> [N, C, H factors[0], W factors[1]]. Throws BuildError where x is no batch of images or a factor
@@ -84,7 +92,7 @@ inline std::vector<AnyTensor> Upsample::gradient(const GradientContext& at) cons
 template <FloatingElement T>
 Tensor<T> upsample(Tensor<T> x, Extents2d factors, Interpolation interpolation = Interpolation::nearest,
                    std::source_location where = std::source_location::current()) {
-  return Tensor<T>{compute(x.graph(), Upsample{factors, interpolation}, {x}, where)};
+  return Tensor<T>{compute(x.graph(), Upsample{{factors, interpolation}}, {x}, where)};
 }
 
 }  // namespace replicator
