@@ -16,6 +16,12 @@ inline std::string node_text(const Graph& graph, std::uint32_t index) {
   return std::string{node.kind()} + "#" + std::to_string(index) + (node.label.empty() ? "" : " " + node.label);
 }
 
+// The same with the user's line where it is known: "convolution#17 at resnet.cpp:31".
+inline std::string located_text(const Graph& graph, std::uint32_t index) {
+  const auto& where = graph.node(index).where;
+  return node_text(graph, index) + (*where.file ? " at " + where.text() : "");
+}
+
 // What an elementwise node computes, at most `length` characters of it; empty for others.
 inline std::string formula_of(const Node& node, std::size_t length = 80) {
   std::string text;

@@ -30,8 +30,8 @@ class FindNan final : public Watch {
       const auto bad = find(node.outputs[o].dtype, instruction.pointers + instruction.inputs + o);
       if (bad.empty()) continue;
       const std::string who = instruction.replica < 0 ? "all replicas" : "replica " + std::to_string(instruction.replica);
-      throw CheckError{who + ", step " + std::to_string(step_) + ": " + node_text(resolution_.classes[instruction.graph].graph, instruction.node) +
-                       " at " + node.where.text() + " made the first " + bad + formula(node) + blame(instruction, node)};
+      throw CheckError{who + ", step " + std::to_string(step_) + ": " + located_text(resolution_.classes[instruction.graph].graph, instruction.node) +
+                       " made the first " + bad + formula(node) + blame(instruction, node)};
     }
   }
   void finished(std::uint32_t) override {}

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <replicator/core/array.hpp>
+#include <replicator/graph/node_text.hpp>
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/transport/transport.hpp>
 
@@ -43,11 +44,11 @@ class Handoffs {
       const auto c = class_of[r];
       for (std::uint32_t v = 0; v < lowered[c].values.size(); ++v) {
         const auto& value = lowered[c].values[v];
-        const auto& node = sources[c].graph.node(value.node);
         // A variable lies in the host's memory: whoever needs it from elsewhere takes a copy.
         if (!value.crosses || value.variable) continue;
         const Key key{c, v, value.uniform ? -1 : static_cast<int>(r)};
-        if (index_.try_emplace(key, static_cast<std::uint32_t>(places_.size())).second) add(value.device, value.bytes, describe(node));
+        if (index_.try_emplace(key, static_cast<std::uint32_t>(places_.size())).second)
+          add(value.device, value.bytes, located_text(sources[c].graph, value.node));
       }
     }
   }
@@ -63,7 +64,7 @@ class Handoffs {
   std::size_t bytes(std::uint32_t place) const { return places_[place].bytes; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(places_.size()); }
   int device_of(std::uint32_t place) const { return places_[place].device; }
-  // "convolution at resnet.cpp:31"
+  // "convolution#17 at resnet.cpp:31"
   const std::string& text(std::uint32_t place) const { return places_[place].text; }
 
   // In step `tick`, the value is written. Ticks grow.
@@ -118,9 +119,6 @@ class Handoffs {
     place.memory = detail::aligned_bytes(bytes);
     // The padding of blocked layouts stays zero.
     if (bytes) std::memset(place.memory.get(), 0, bytes);
-  }
-  static std::string describe(const Node& node) {
-    return std::string{node.kind()} + (node.label.empty() ? "" : " \"" + node.label + "\"") + " at " + node.where.text();
   }
 
   bool spins_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <replicator/collectives/resolve.hpp>
+#include <replicator/graph/node_text.hpp>
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/runtime/memory_plan.hpp>
 #include <replicator/runtime/program_builder.hpp>
@@ -63,10 +64,7 @@ class MemoryCount {
     const auto& value = lowered_[memory.graph].values[memory.value];
     const Value of = value.of();
     const auto& graph = resolution_.classes[memory.graph].graph;
-    const auto& node = graph.node(of);
-    const std::string name = node.label.empty() ? std::string{node.kind()} + "#" + std::to_string(of.node) : node.label;
-    const std::string where = *node.where.file ? " at " + node.where.text() : std::string{};
-    return prefix(memory.owner) + name + where + ", " + graph.type(of).text() + (value.copied ? ", copied to another layout" : "");
+    return prefix(memory.owner) + located_text(graph, of.node) + ", " + graph.type(of).text() + (value.copied ? ", copied to another layout" : "");
   }
 
   const Resolution& resolution_;
