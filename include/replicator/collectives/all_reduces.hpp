@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <charconv>
 #include <replicator/collectives/binary_tree.hpp>
 #include <replicator/collectives/direct.hpp>
 #include <replicator/collectives/halving_doubling.hpp>
@@ -11,6 +10,7 @@
 #include <replicator/collectives/naive.hpp>
 #include <replicator/collectives/owner_computes.hpp>
 #include <replicator/collectives/ring.hpp>
+#include <replicator/core/parse.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,15 +51,13 @@ inline AllReducePreference parse_all_reduce(std::string_view text, const std::ve
     if (result.name == "hierarchical") result.dimensions = dimensions;
     return result;
   }
-  for (std::string_view rest = text.substr(colon);;) {
-    rest.remove_prefix(1);
-    int size = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), size);
-    if (error != std::errc{} || size < 1) throw bad();
-    result.dimensions.push_back(size);
-    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-    if (rest.empty()) return result;
-    if (rest[0] != 'x') throw bad();
+  for (std::string_view rest = text.substr(colon + 1);;) {
+    const auto size = rest.substr(0, rest.find('x'));
+    const auto dimension = whole_number<int>(size, 1);
+    if (!dimension) throw bad();
+    result.dimensions.push_back(*dimension);
+    if (size.size() == rest.size()) return result;
+    rest.remove_prefix(size.size() + 1);
   }
 }
 

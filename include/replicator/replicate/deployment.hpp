@@ -2,7 +2,6 @@
 // How and where an experiment runs. Only `replicas` and `seed` are part of the experiment; the rest never changes a bit.
 #pragma once
 
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -11,11 +10,11 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <replicator/core/device_kind.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/parse.hpp>
 #include <replicator/replicate/see_options.hpp>
 
 namespace replicator {
@@ -31,29 +30,6 @@ struct DeviceName {
 };
 
 namespace detail {
-
-inline std::int64_t parse_number(std::string_view text, std::string_view flag, std::int64_t lowest,
-                                 std::int64_t highest = std::numeric_limits<int>::max()) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < lowest || value > highest)
-    throw BuildError{std::string{flag} + " is \"" + std::string{text} + "\": it must be a whole number, at least " + std::to_string(lowest) +
-                     (value > highest ? " and at most " + std::to_string(highest) : std::string{})};
-  return value;
-}
-
-// "8GiB", "512MiB", "64KiB", "123456"
-inline std::int64_t parse_bytes(std::string_view text, std::string_view flag) {
-  std::int64_t unit = 1;
-  for (const auto& [suffix, shift] : {std::pair<std::string_view, int>{"KiB", 10}, {"MiB", 20}, {"GiB", 30}})
-    if (text.ends_with(suffix)) unit = std::int64_t{1} << shift;
-  const std::string_view number = unit == 1 ? text : text.substr(0, text.size() - 3);
-  try {
-    return parse_number(number, flag, 1, std::numeric_limits<std::int64_t>::max() / unit) * unit;
-  } catch (const BuildError&) {
-    throw BuildError{std::string{flag} + " is \"" + std::string{text} + "\": it must be a whole number of bytes, KiB, MiB or GiB: 8GiB, 512MiB"};
-  }
-}
 
 // "cpu:0", "cpu:0-3", "cuda:0,cuda:1", "cuda:0x4" (four devices on one GPU)
 inline std::vector<DeviceName> parse_devices(std::string_view text) {
@@ -72,16 +48,12 @@ inline std::vector<DeviceName> parse_devices(std::string_view text) {
     const auto times = kind == "cuda" ? item.find('x', colon) : std::string_view::npos;
     const auto range = item.substr(colon + 1, times == std::string_view::npos ? times : times - colon - 1);
     const auto dash = range.find('-');
-    int first = 0, last = 0, parts = 1;
-    try {
-      first = static_cast<int>(parse_number(range.substr(0, dash), "--devices", 0));
-      last = dash == std::string_view::npos ? first : static_cast<int>(parse_number(range.substr(dash + 1), "--devices", first));
-      if (times != std::string_view::npos) parts = static_cast<int>(parse_number(item.substr(times + 1), "--devices", 1));
-    } catch (const BuildError&) {
-      throw bad(item);
-    }
-    for (int n = 0; n < (last - first + 1) * parts; ++n) {
-      const DeviceName device{kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda, first + n / parts, n % parts};
+    const auto first = whole_number<int>(range.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : whole_number<int>(range.substr(dash + 1), first.value_or(0));
+    const auto parts = times == std::string_view::npos ? 1 : whole_number<int>(item.substr(times + 1), 1);
+    if (!first || !last || !parts) throw bad(item);
+    for (int n = 0; n < (*last - *first + 1) * *parts; ++n) {
+      const DeviceName device{kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda, *first + n / *parts, n % *parts};
       for (const auto& known : devices)
         if (known == device) throw BuildError{"--devices names " + device.text() + " twice"};
       devices.push_back(device);
@@ -185,7 +157,7 @@ struct Deployment {
   void set(std::string_view flag, std::string_view value) {
     constexpr auto any = std::numeric_limits<std::int64_t>::max();
     const auto number = [&](std::int64_t lowest, std::int64_t highest = std::numeric_limits<int>::max()) {
-      return detail::parse_number(value, flag, lowest, highest);
+      return parse_number(flag, value, lowest, highest);
     };
     if (flag == "--replicas") replicas = static_cast<int>(number(1));
     else if (flag == "--devices") devices = detail::parse_devices(value);
@@ -194,7 +166,7 @@ struct Deployment {
     else if (flag == "--threads-per-device") threads_per_device = static_cast<int>(number(1));
     else if (flag == "--bucket-bytes") bucket_bytes = number(1, any);
     else if (flag == "--recompute-bytes") recompute_bytes = number(0, any);
-    else if (flag == "--memory-limit") memory_limit = detail::parse_bytes(value, flag);
+    else if (flag == "--memory-limit") memory_limit = parse_bytes(flag, value);
     else if (flag == "--deadline") deadline = std::chrono::seconds{number(0)};
     else if (flag == "--input-threads") input_threads = static_cast<int>(number(0));
     else if (flag == "--check-drift") see.check_drift = static_cast<std::uint64_t>(number(1, any));

@@ -2,28 +2,26 @@
 // What `--record replica=3,steps=100:110,file=F` says.
 #pragma once
 
-#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <replicator/core/error.hpp>
+#include <replicator/core/parse.hpp>
 #include <replicator/runtime/trace_ring.hpp>
 
 namespace replicator {
 
 // "1:11" as the steps from 1 up to, not including 11. Throws BuildError, which names the flag, for anything else.
 inline TraceWindow parse_steps(std::string_view flag, std::string_view text) {
-  TraceWindow result;
   const auto colon = text.find(':');
-  const auto number = [&](std::string_view part, std::uint64_t& value) {
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    return error == std::errc{} && end == part.data() + part.size();
-  };
-  if (colon == std::string_view::npos || !number(text.substr(0, colon), result.first) || !number(text.substr(colon + 1), result.end) ||
-      result.first >= result.end)
-    throw BuildError{std::string{flag} + " is \"" + std::string{text} + "\": it must be two whole numbers, as in 1:11, the first below the second"};
-  return result;
+  const auto first = whole_number<std::uint64_t>(text.substr(0, colon));
+  const auto end = colon == std::string_view::npos ? std::nullopt : whole_number<std::uint64_t>(text.substr(colon + 1));
+  if (!first || !end || *first >= *end)
+    throw BuildError{std::string{flag} + " is \"" + std::string{text} +
+                     "\": it must be two whole numbers, as in 1:11, the first below the second"};
+  return {*first, *end};
 }
 
 // Which replica's steps are written to which file.
@@ -46,8 +44,9 @@ struct RecordOptions {
       const auto value = equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
       const auto key = item.substr(0, equals);
       if (key == "replica") {
-        const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result.replica);
-        if (error != std::errc{} || end != value.data() + value.size() || result.replica < 0) throw bad("replica must be a whole number, at least 0");
+        const auto number = whole_number<int>(value);
+        if (!number) throw bad("replica must be a whole number, at least 0");
+        result.replica = *number;
         replica = true;
       } else if (key == "steps") {
         result.steps = parse_steps("--record: steps", value);

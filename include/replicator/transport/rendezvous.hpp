@@ -3,12 +3,12 @@
 #pragma once
 
 #include <atomic>
-#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <replicator/core/error.hpp>
+#include <replicator/core/parse.hpp>
 #include <replicator/transport/file_descriptor.hpp>
 #include <string>
 #include <string_view>
@@ -46,13 +46,8 @@ inline std::optional<std::string> variable(const char* name) {
   return std::string{text};
 }
 
-inline int number_variable(const char* name, const std::string& text, int lowest, int highest) {
-  int value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{} || end != text.data() + text.size() || value < lowest || value > highest)
-    throw BuildError{std::string{"the variable "} + name + " is \"" + text + "\": it must be a whole number from " +
-                     std::to_string(lowest) + " to " + std::to_string(highest)};
-  return value;
+inline int number_variable(const std::string& name, std::string_view text, int lowest, int highest) {
+  return static_cast<int>(parse_number("the variable " + name, text, lowest, highest));
 }
 
 inline int required_number(const char* name, int world_size, int lowest, int highest) {
