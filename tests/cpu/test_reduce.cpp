@@ -270,6 +270,8 @@ TEST_CASE("the sum of nothing is zero, the minimum of nothing an error while bui
   CHECK(floats(run(c, 1, 0)[0]) == std::vector<float>{0, 0, 0});
   c.reduce.kind = ReduceKind::min;
   CHECK_THROWS_AS(make(c, 1), BuildError);
+  c = plain_sum({3, 0}, {0}, 1);
+  CHECK(run(c, 1, 0)[0].empty());
   c = plain_sum({0, 3}, {1}, 1);
   c.reduce.kind = ReduceKind::max;
   CHECK(run(c, 1, 0)[0].empty());

@@ -56,7 +56,7 @@ struct ReductionNest {
     }
     kept = step;
     // About 64 lanes, in whole groups of 16, but no more than a short row can fill.
-    if (width < 64) {
+    if (width > 0 && width < 64) {
       std::int64_t group = 1;
       while (width * group % tile_group != 0) group *= 2;
       while (width * parts < 64 || parts % group != 0) parts *= 2;
