@@ -32,7 +32,7 @@ inline constexpr const char* random_instruction_names[] = {
     "combine",  "with_vector", "total",        "mean",           "maximum",   "normal",
     "dropout",  "all_reduce",  "all_gather",   "reduce_scatter", "broadcast", "own_constant",
     "gradient", "matmul",      "assign_local", "assign_mirrored", "all_to_all", "group_reduce", "group_broadcast",
-    "group_gather", "group_scatter", "group_exchange", "recompute"};
+    "group_gather", "group_scatter", "group_exchange", "recompute", "copy_to_local"};
 inline constexpr unsigned random_instructions = std::size(random_instruction_names);
 
 inline std::string text_of(const RandomProgram& program) {
@@ -141,8 +141,10 @@ class RandomTrace {
         return push(2, tame(sum(reduce_scatter(pick(0, i.a).value, Reduction::mean, {.group = grid(i.b)}), {0})), false);
       case 21:
         return push(0, all_to_all(pick(0, i.a).value, 0, 0, {.group = grid(i.b)}), false);
-      default:
+      case 22:
         return push(s, recomputed(a.value, b.value), false);
+      default:
+        return local_[s].assign(a.value);
     }
   }
   // Replica r in group r % count: groups of several sizes, none of them in one block.

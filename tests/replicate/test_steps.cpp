@@ -173,6 +173,26 @@ TEST_CASE("a variable may keep its value, or that of another one") {
   CHECK(item(repl, "b") == 4);
 }
 
+TEST_CASE("a replica-local variable may be given what is the same on all replicas") {
+  for (const int devices : {1, 2, 3}) {
+    Replicator repl{on_devices(3, devices)};
+    auto train = repl.replicate(endless, [](ReplicaContext& replica, Tensor<float>) {
+      auto w = scalar(replica, "w", 1), copy = scalar(replica, "copy", 0, VariableKind::replica_local),
+           next = scalar(replica, "next", 0, VariableKind::replica_local);
+      copy.assign(w.read());
+      w.assign(w.read() * 2.0f);
+      next.assign(w.read());
+      return copy.read() + next.read();
+    });
+    CHECK(all_values(train, 2) == Values{3, 3, 3, 6, 6, 6});
+    CHECK(item(repl, "w") == 4);
+    for (int replica = 0; replica < 3; ++replica) {
+      CHECK(item(repl, "copy", replica) == 2);
+      CHECK(item(repl, "next", replica) == 4);
+    }
+  }
+}
+
 TEST_CASE("a result that is a variable's value at the start is not touched by its update") {
   for (const int devices : {1, 2}) {
     Replicator repl{on_devices(2, devices)};

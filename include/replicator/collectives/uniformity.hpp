@@ -43,6 +43,8 @@ inline bool gives_all_the_same(const Placeholder& placeholder) {
 inline bool is_uniform_node(const Graph& graph, const Node& node, const std::vector<bool>& uniform) {
   if (const auto* placeholder = node.get<Placeholder>()) return gives_all_the_same(*placeholder);
   if (const auto* compute = node.get<Compute>(); compute && compute->operation.varies()) return false;
+  // Each replica has its own to write, whatever the value.
+  if (const auto* assign = node.get<Assign>(); assign && graph.variables()[assign->variable].kind == VariableKind::replica_local) return false;
   if (node.inputs.empty()) return is_uniform_leaf(graph, node);
   for (const auto input : node.inputs)
     if (!uniform[input.node]) return false;

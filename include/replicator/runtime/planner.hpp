@@ -145,7 +145,7 @@ class Planner {
     }
   }
 
-  // A uniform node that neither a replica, a collective, a result nor another device needs only updates variables.
+  // A uniform node that neither a replica, a collective, a result nor another device needs only updates mirrored variables.
   void find_updates(int c, ClassState& state) const {
     const auto& nodes = lowered(c).nodes;
     std::vector<bool> needed(lowered(c).values.size());
@@ -153,7 +153,7 @@ class Planner {
     state.update_only.assign(nodes.size(), false);
     for (std::size_t i = nodes.size(); i-- > 0;) {
       const auto& node = nodes[i];
-      if (!node.executable && graph_node(c, node).get<Assign>()) continue;
+      if (!node.executable && node.uniform && graph_node(c, node).get<Assign>()) continue;
       const bool anchored = !node.uniform || is_placeholder(c, node) || has_effect(c, node) ||
                             std::any_of(node.outputs.begin(), node.outputs.end(), [&](auto o) { return needed[o] || lowered(c).values[o].crosses; });
       if (!anchored && node.executable) {
