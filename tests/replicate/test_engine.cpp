@@ -10,6 +10,7 @@
 #include <replicator/cpu/kernels.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/observe.hpp>
 #include <replicator/replicate/host_engine.hpp>
 #include <replicator/replicate/replicator.hpp>
 
@@ -122,6 +123,18 @@ TEST_CASE("a step that fails changes no variable, and afterwards there is one an
       CHECK_THROWS_WITH(train.step(), Catch::Contains("the kernel broke"));
       CHECK_THROWS_WITH(repl.digest(), Catch::Contains("the kernel broke"));
     }
+}
+
+TEST_CASE("whatever a device throws, the others are released and the user receives it") {
+  for (const int culprit : {0, 1}) {
+    Replicator repl{on_devices(2, 2)};
+    auto train = repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float> x) {
+      if (replica.id() == culprit) x = host_callback(x, [](const Observation&) { throw 7; });
+      return all_reduce(x, Reduction::sum);
+    });
+    CHECK_THROWS_AS(train.step(), int);
+    CHECK_THROWS_AS(train.step(), int);
+  }
 }
 
 TEST_CASE("a variable asked for with two shapes names both lines, within a step and between steps") {

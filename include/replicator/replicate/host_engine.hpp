@@ -365,10 +365,15 @@ class HostEngine final : public Engine {
       for (auto& group : groups_) group->abort(failure);
       if (groups_.empty() && !job_.aborted()) job_.abort(failure.what(), placement_.process_of(failure.culprit()));
     } catch (const std::exception& failure) {
-      const std::string text = job_.describe(job_.rank()) + " failed: " + failure.what();
-      for (auto& group : groups_) group->abort(CommunicationError{text, 0});
-      if (groups_.empty()) job_.abort(text, job_.rank());
+      release(failure.what());
+    } catch (...) {
+      release("an exception that is no std::exception");
     }
+  }
+  void release(const std::string& why) {
+    const std::string text = job_.describe(job_.rank()) + " failed: " + why;
+    for (auto& group : groups_) group->abort(CommunicationError{text, 0});
+    if (groups_.empty()) job_.abort(text, job_.rank());
   }
   // After a failure there is only one answer.
   void answer_failure() const {
