@@ -141,6 +141,8 @@ TEST_CASE("a plan says what every device executes, on which memory, and for whic
   }
   CHECK(starts == 2);  // the gradient, the exchange at the end
   CHECK(waits == 2);
+  const auto& begun = device["instructions"][device["collectives"][1]["asked"].get<std::size_t>()];
+  CHECK(begun["inputs"][0]["memory"] == "has_next");  // the exchange carries no result to other hosts: there are none
   CHECK(with_lines > 0);
   CHECK_FALSE(memories.contains("other"));
   for (const char* memory : {"arena", "input", "variable", "collective input", "collective output", "result", "has_next"}) CHECK(memories.contains(memory));
@@ -164,6 +166,11 @@ TEST_CASE("process 0 writes graphs and the plan of all processes to files") {
   const auto plan = json::parse(std::ifstream{folder / "plan.json"});
   REQUIRE(plan["processes"].size() == 2);
   CHECK(plan["processes"][1]["devices"][0]["replicas"] == json{2, 3});
+  for (const auto& process : plan["processes"]) {
+    const auto& device = process["devices"][0];
+    const auto asked = device["collectives"].back()["asked"].get<std::size_t>();
+    CHECK(device["instructions"][asked - 1]["outputs"][0]["memory"] == "result");  // the last that the exchange carries
+  }
   for (const char* name : {"plan.1.json", "step.dot", "step.resolved.dot", "step.1.dot", "step.1.resolved.dot"}) CHECK(std::filesystem::exists(folder / name));
   std::filesystem::remove_all(folder);
 }

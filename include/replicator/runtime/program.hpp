@@ -66,7 +66,8 @@ struct CollectiveUse {
   collectives::Schedule schedule;
   static constexpr std::uint32_t none = ~0u;
   std::uint32_t bucket = none;  // of the resolution; none: not the user's
-  std::uint32_t asked = 0;  // the instruction at which the first contribution of the device is there
+  // The instruction at which the first contribution of the device is there; of the exchange of results, at which all are.
+  std::uint32_t asked = 0;
 };
 
 // An all_gather over the hosts at the end of a step. A replica's block: has_next (8 bytes), then its small results.

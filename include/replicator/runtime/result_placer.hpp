@@ -25,6 +25,7 @@ class ResultPlacer {
       const bool uniform = request_.source(first).uniformity.uniform_results[k];
       program_.uniform_result.push_back(uniform);
       for (int r = 0; r < (uniform ? 1 : request_.replicas()); ++r) copy_result(k, r);
+      if (travels(k)) carried_ = position();
     }
   }
 
@@ -38,12 +39,15 @@ class ResultPlacer {
     exchange.collective = collectives_.add({CollectiveKind::all_gather, DType::uint8, Reduction::sum, static_cast<std::int64_t>(exchange.block), 0, false,
                                             "the exchange of the step's results", 0});
     auto& use = program_.collectives[exchange.collective];
+    use.asked = carried_ == ProgramBuilder::none ? position() : carried_;
     for (int r = 0; r < request_.replicas(); ++r) fill_block(use.collective->input(r), r);
     builder_.append_collective(Instruction::Kind::start, exchange.collective);
     collectives_.wait_for(exchange.collective);
   }
 
  private:
+  std::uint32_t position() const { return static_cast<std::uint32_t>(program_.code.size()); }
+
   void copy_result(std::size_t k, int r) {
     const int c = request_.class_of(r);
     const auto& graph = request_.source(c).graph;
@@ -85,6 +89,7 @@ class ResultPlacer {
   Program& program_ = builder_.program();
   CollectivePlacer& collectives_;
   ValueBuffers& values_;
+  std::uint32_t carried_ = ProgramBuilder::none;  // the instruction at which all results that travel are there
 };
 
 }  // namespace replicator::detail

@@ -24,7 +24,8 @@ class DeviceTrace final : public Watch {
     std::uint64_t step = 0;
     std::uint32_t instruction = whole_step;
   };
-  // `asked`: the device's first contribution was there. `waited`: the first wait began. `finished` is seen between two instructions.
+  // `asked`: the device's first contribution was there; for the exchange of results, all of them. `waited`: the first wait
+  // began. `finished` is seen between two instructions.
   struct Communication {
     std::int64_t asked = 0, started = 0, waited = 0, finished = 0;
     std::uint64_t step = 0;
