@@ -2,7 +2,6 @@
 // Work that is the same for all replicas, dealt over them: thunks, functions without arguments that build a tensor.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include <replicator/collectives/placeholders.hpp>
+#include <replicator/collectives/replica_blocks.hpp>
 #include <replicator/collectives/tree.hpp>
 #include <replicator/ops/movement.hpp>
 
@@ -30,16 +30,6 @@ concept TensorThunks = requires(const Thunks& thunks) {
   { thunks.size() } -> std::convertible_to<std::size_t>;
   typename ThunkTensor<Thunks>::element_type;
   requires std::convertible_to<ThunkTensor<Thunks>, Tensor<typename ThunkTensor<Thunks>::element_type>>;
-};
-
-// Which of `count` things the member at `position` of `members` has: contiguous, the bigger blocks first.
-struct Deal {
-  int begin, end;
-  Deal(int count, int members, int position) {
-    const auto first = [&](int p) { return p * (count / members) + std::min(p, count % members); };
-    begin = first(position);
-    end = first(position + 1);
-  }
 };
 
 // What this replica's thunks gave.
@@ -61,8 +51,10 @@ MappedThunks run_thunks(Graph& graph, const Thunks& thunks, std::string_view nam
   require_groups({CollectiveKind::all_gather, Reduction::sum, 0, false, options.group}, graph.replicas(), result.where);
   const Groups groups = options.group.over(graph.replicas());
   result.members = groups.size(0);
-  const Deal deal{result.count, result.members, groups.position(graph.replica())};
-  for (int i = deal.begin; i < deal.end; ++i) {
+  const int position = groups.position(graph.replica());
+  const int begin = collectives::block_begin(result.count, result.members, position);
+  const int end = collectives::block_begin(result.count, result.members, position + 1);
+  for (int i = begin; i < end; ++i) {
     const AnyTensor tensor = thunks[static_cast<std::size_t>(i)]();
     if (!result.own.empty() && tensor.type() != result.type)
       throw BuildError{result.where + ": thunk " + std::to_string(i) + " gives " + tensor.type().text() + ", thunk " + std::to_string(i - 1) + " " +

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+// How things are dealt in contiguous blocks whose sizes differ by at most one, the bigger ones first.
 #pragma once
 
+#include <algorithm>
 #include <replicator/core/error.hpp>
 #include <string>
 
 namespace replicator::collectives {
 
-// Replicas dealt to ranks in contiguous blocks whose sizes differ by at most one, the bigger ones first.
+// The first of `count` things that is in block `index` of so many; `count` itself for index == blocks.
+constexpr int block_begin(int count, int blocks, int index) {
+  return index * (count / blocks) + std::min(index, count % blocks);
+}
+
+// Replicas dealt to ranks.
 class ReplicaBlocks {
  public:
   // Throws BuildError unless 1 <= ranks <= replicas.
@@ -17,10 +24,7 @@ class ReplicaBlocks {
   }
   int replicas() const { return replicas_; }
   int ranks() const { return ranks_; }
-  int begin(int rank) const {
-    const int more = replicas_ % ranks_;
-    return rank * (replicas_ / ranks_) + (rank < more ? rank : more);
-  }
+  int begin(int rank) const { return block_begin(replicas_, ranks_, rank); }
   int end(int rank) const { return begin(rank + 1); }
   int count(int rank) const { return end(rank) - begin(rank); }
   int rank_of(int replica) const {
