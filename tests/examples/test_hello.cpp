@@ -90,9 +90,7 @@ TEST_CASE("hello says what is wrong with its arguments and exits with 1") {
 
 TEST_CASE("processes that were started differently are told in what they differ") {
   const auto differ = [](const std::string& flag, const std::string& first, const std::string& second) {
-    const int port = test::free_port();
-    const auto results = test::run_processes(2, [&](int rank) {
-      test::set_environment(rank, 2, port);
+    const auto results = test::run_as_job(2, [&](int rank) {
       return test::run_program(hello(flag + " " + (rank == 0 ? first : second))).text;
     });
     INFO(test::describe(results));

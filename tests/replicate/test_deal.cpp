@@ -116,9 +116,7 @@ TEST_CASE("hands can be taken through stages of their own") {
 }
 
 TEST_CASE("every host has a reader of its own") {
-  const int port = test::free_port();
-  const auto results = test::run_processes(2, [&](int rank) {
-    test::set_environment(rank, 2, port);
+  const auto results = test::run_as_job(2, [&](int) {
     Replicator repl{on_devices(3, 1)};
     auto step = repl.replicate([](const HostContext& host) { return counter(10 * host.local_replicas()); },
                                [](ReplicaContext&, Tensor<std::int64_t> x) { return x; });

@@ -78,9 +78,7 @@ TEST_CASE("a bit that no number shows is drift too") {
 }
 
 TEST_CASE("drift between processes is told by all of them") {
-  const int port = test::free_port();
-  const auto results = test::run_processes(3, [&](int rank) {
-    test::set_environment(rank, 3, port);
+  const auto results = test::run_as_job(3, [&](int rank) {
     Replicator repl{checking(on_devices(6, 2), 2)};
     auto train = repl.replicate(ones, train_step);
     train.step();
@@ -94,9 +92,7 @@ TEST_CASE("drift between processes is told by all of them") {
 }
 
 TEST_CASE("processes that check at different steps are told so") {
-  const int port = test::free_port();
-  const auto results = test::run_processes(2, [&](int rank) {
-    test::set_environment(rank, 2, port);
+  const auto results = test::run_as_job(2, [&](int rank) {
     return error_of([&] { Replicator repl{checking(on_devices(2, 1), rank == 0 ? 5 : 6)}; });
   });
   INFO(test::describe(results));

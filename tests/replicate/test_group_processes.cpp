@@ -54,9 +54,7 @@ TEST_CASE("all_to_all and groups have the bits of one process on several, whatev
   REQUIRE(alone[0].exit_code == 0);
   for (const auto& [processes, devices, transport] :
        {std::tuple{2, 2, "shared_memory"}, {3, 1, "shared_memory"}, {6, 1, "shared_memory"}, {3, 1, "ucx"}, {2, 3, "ucx"}}) {
-    const int port = test::free_port();
-    const auto results = test::run_processes(processes, [&, count = processes, each = devices, wire = transport](int rank) {
-      test::set_environment(rank, count, port);
+    const auto results = test::run_as_job(processes, [&, each = devices, wire = transport](int) {
       return train(6, each, wire);
     });
     INFO(transport << "\n" << test::describe(results));
@@ -65,9 +63,7 @@ TEST_CASE("all_to_all and groups have the bits of one process on several, whatev
 }
 
 TEST_CASE("processes whose replicas name different groups are told which, before anything moves") {
-  const int port = test::free_port();
-  const auto results = test::run_processes(2, [port](int rank) {
-    test::set_environment(rank, 2, port);
+  const auto results = test::run_as_job(2, [](int rank) {
     Replicator repl{test::on_devices(4, 1)};
     repl.replicate([](const InputContext&) { return data::from_generator([](std::int64_t) { return Array<float>{{}, {1}}; }); },
                    [rank](ReplicaContext&, T x) { return all_reduce(x, Reduction::sum, {.group = rank ? group_rows(4, 2) : group_columns(4, 2)}); });

@@ -29,11 +29,9 @@ namespace {
 // body(repl) in each process of a job of `count`, with `devices` devices each.
 template <class Body>
 std::vector<test::ProcessResult> run_job(int count, int replicas, int devices, Body body) {
-  const int port = test::free_port();
-  return test::run_processes(
+  return test::run_as_job(
       count,
-      [&](int rank) {
-        test::set_environment(rank, count, port);
+      [&](int) {
         Replicator repl{on_devices(replicas, devices)};
         return body(repl);
       },
@@ -100,11 +98,9 @@ TEST_CASE("processes whose replicas ask for different shapes are told which, bef
 
 TEST_CASE("processes of which one alone writes a plan or a timeline are told so, and none waits") {
   const auto asked = [](auto ask) {
-    const int port = test::free_port();
-    return test::run_processes(
+    return test::run_as_job(
         2,
         [&](int rank) {
-          test::set_environment(rank, 2, port);
           Deployment deployment = on_devices(2, 1);
           if (rank == 1) ask(deployment.see);
           const Replicator repl{deployment};

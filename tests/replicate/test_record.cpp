@@ -7,27 +7,16 @@
 #include <tuple>
 
 #include <replicator/collectives/placeholders.hpp>
-#include <replicator/data/generator.hpp>
-#include <replicator/ops/elementwise.hpp>
-#include <replicator/ops/gather.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/replicate/recording.hpp>
-#include <replicator/replicate/replicator.hpp>
 
-#include "../input/temporary_folder.hpp"
-#include "../support/programs.hpp"
-#include "deployments.hpp"
+#include "recordings.hpp"
 
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
+using test::recording;
 
 namespace {
-
-Deployment recording(Deployment where, int replica, std::uint64_t first, std::uint64_t end, const std::string& file) {
-  where.see.record = RecordOptions{replica, {first, end}, file};
-  return where;
-}
 
 auto numbers(const InputContext& ctx) {
   return data::from_generator([r = ctx.replica()](std::int64_t i) { return Array<float>{{2}, {static_cast<float>(i), static_cast<float>(10 * r)}}; });
@@ -98,9 +87,7 @@ TEST_CASE("the process that has the replica records it") {
   const TemporaryFolder folder;
   const auto plain = run(on_devices(5, 1), 3);
   const auto file = folder.path() + "/r.safetensors";
-  const int port = test::free_port();
-  const auto results = test::run_processes(2, [&](int rank) {
-    test::set_environment(rank, 2, port);
+  const auto results = test::run_as_job(2, [&](int) {
     return run(recording(on_devices(5, 1), 4, 0, 9, file), 3);
   });
   INFO(test::describe(results));
@@ -116,8 +103,7 @@ TEST_CASE("a step that fails is recorded with its error") {
   const auto file = folder.path() + "/r.safetensors";
   {
     Replicator repl{recording(on_devices(2, 2), 1, 0, 9, file)};
-    auto train = repl.replicate([](const InputContext&) { return data::from_generator([](std::int64_t i) { return Array<std::int32_t>{{1}, {static_cast<std::int32_t>(i)}}; }); },
-                                [](ReplicaContext& replica, Tensor<std::int32_t> i) { return gather(full<float>(replica, {2}, 1), i); });
+    auto train = test::failing_step(repl);
     train.step();
     train.step();
     CHECK(error_of([&] { train.step(); }) != "nothing");

@@ -15,25 +15,18 @@
 
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/nn/nn.hpp>
-#include <replicator/ops/gather.hpp>
 #include <replicator/ops/random.hpp>
-#include <replicator/replicate/recording.hpp>
 
-#include "../input/temporary_folder.hpp"
-#include "../support/programs.hpp"
-#include "deployments.hpp"
+#include "recordings.hpp"
 #include "run_random.hpp"
 
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
+using test::recording;
 
 namespace {
 
-Deployment recording(Deployment where, int replica, std::uint64_t first, std::uint64_t end, const std::string& file) {
-  where.see.record = RecordOptions{replica, {first, end}, file};
-  return where;
-}
 // All else that a deployment says is that of the recording.
 Deployment replaying(const std::string& file) {
   Deployment where;
@@ -113,9 +106,7 @@ TEST_CASE("a replica that runs alone has the bits it had among the others, on an
 TEST_CASE("a recording of a job of two processes is replayed without the job") {
   const TemporaryFolder folder;
   const auto file = folder.path() + "/r.safetensors";
-  const int port = test::free_port();
-  const auto results = test::run_processes(2, [&](int rank) {
-    test::set_environment(rank, 2, port);
+  const auto results = test::run_as_job(2, [&](int) {
     return run(recording(on_devices(5, 1), 4, 1, 3, file), 4);
   });
   INFO(test::describe(results));
@@ -211,9 +202,7 @@ TEST_CASE("a step that failed is replayed up to its failure") {
   const auto file = folder.path() + "/r.safetensors";
   const auto look_up = [](Deployment where) {
     Replicator repl{std::move(where)};
-    auto step = repl.replicate(
-        [](const InputContext&) { return data::from_generator([](std::int64_t i) { return Array<std::int32_t>{{1}, {static_cast<std::int32_t>(i)}}; }); },
-        [](ReplicaContext& replica, Tensor<std::int32_t> i) { return gather(full<float>(replica, {2}, 1), i); });
+    auto step = test::failing_step(repl);
     while (!step.finished()) step.step();
   };
   const auto error = error_of([&] { look_up(recording(on_devices(2, 2), 1, 1, 9, file)); });

@@ -26,21 +26,16 @@ test::RandomProgram everything() {
 
 // What each process of a job of `count` finds.
 std::vector<test::ProcessResult> run_job(int count, int replicas, const std::vector<int>& devices, int logical) {
-  const int port = test::free_port();
-  return test::run_processes(
-      count,
-      [&](int rank) {
-        if (count > 1) test::set_environment(rank, count, port);
-        auto where = test::on_devices(replicas, devices[static_cast<std::size_t>(rank)]);
-        where.logical_devices = logical;
-        where.bucket_bytes = 64;
-        where.deadline = std::chrono::seconds{20};
-        const auto outcome = test::run(everything(), where);
-        Hasher hasher;
-        hasher.text(outcome.outputs);
-        return outcome.digest + " " + hasher.result().text();
-      },
-      std::chrono::seconds{60});
+  return test::run_as_job(count, [&](int rank) {
+    auto where = test::on_devices(replicas, devices[static_cast<std::size_t>(rank)]);
+    where.logical_devices = logical;
+    where.bucket_bytes = 64;
+    where.deadline = std::chrono::seconds{20};
+    const auto outcome = test::run(everything(), where);
+    Hasher hasher;
+    hasher.text(outcome.outputs);
+    return outcome.digest + " " + hasher.result().text();
+  });
 }
 
 }  // namespace

@@ -34,9 +34,7 @@ TEST_CASE("lateness is told for each collective and device, behind the first one
 }
 
 TEST_CASE("process 0 names the device that is late, of whatever process") {
-  const int port = test::free_port();
-  const auto results = test::run_processes(2, [&](int rank) {
-    test::set_environment(rank, 2, port);
+  const auto results = test::run_as_job(2, [&](int) {
     auto deployment = test::on_devices(2, 1);
     deployment.see.skew = true;
     Replicator repl{deployment};

@@ -151,9 +151,7 @@ TEST_CASE("a plan says what every device executes, on which memory, and for whic
 TEST_CASE("process 0 writes graphs and the plan of all processes to files") {
   const auto folder = std::filesystem::temp_directory_path() / ("replicator_plan_" + std::to_string(::getpid()));
   std::filesystem::create_directory(folder);
-  const int port = test::free_port();
-  const auto results = test::run_processes(2, [&](int rank) {
-    test::set_environment(rank, 2, port);
+  const auto results = test::run_as_job(2, [&](int) {
     auto deployment = on_devices(4, 1);
     deployment.see.plan = (folder / "plan.json").string();
     deployment.see.dot = (folder / "step.dot").string();

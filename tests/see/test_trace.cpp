@@ -204,9 +204,7 @@ TEST_CASE("the same bits with a trace and without, and a step that is recorded t
 
 TEST_CASE("process 0 writes the traces of all processes with one clock") {
   const TemporaryFile file;
-  const int port = test::free_port();
-  const auto results = test::run_processes(2, [&](int rank) {
-    test::set_environment(rank, 2, port);
+  const auto results = test::run_as_job(2, [&](int) {
     Replicator repl{traced(4, 1, file.path)};
     train(repl, 4);
     return std::string{"done"};
@@ -229,9 +227,7 @@ TEST_CASE("process 0 writes the traces of all processes with one clock") {
 
 TEST_CASE("a process of a job that fails writes its own trace and says so") {
   const TemporaryFile file;
-  const int port = test::free_port();
-  const auto results = test::run_processes(2, [&](int rank) {
-    test::set_environment(rank, 2, port);
+  const auto results = test::run_as_job(2, [&](int) {
     Replicator repl{traced(2, 1, file.path)};
     auto step = repl.replicate(
         [](const InputContext& ctx) {

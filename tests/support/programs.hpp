@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -66,11 +68,22 @@ inline void set_environment(int rank, int count, int port) {
   ::setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
 }
 
+// As run_processes, but the processes are those of a job, and know it as from a launcher.
+inline std::vector<ProcessResult> run_as_job(int count, const std::function<std::string(int)>& body,
+                                          std::chrono::seconds limit = std::chrono::seconds{60}) {
+  const int port = free_port();
+  return run_processes(
+      count,
+      [&](int rank) {
+        set_environment(rank, count, port);
+        return body(rank);
+      },
+      limit);
+}
+
 // The command as each process of a job; the exit codes are the program's own.
 inline std::vector<ProcessResult> run_as_processes(int count, const std::string& command) {
-  const int port = free_port();
-  return run_processes(count, [&](int rank) {
-    set_environment(rank, count, port);
+  return run_as_job(count, [&](int) {
     const auto result = run_program(command);
     if (result.exit_code != 0)
       throw std::runtime_error{"exit " + std::to_string(result.exit_code) + ": " + result.text};
