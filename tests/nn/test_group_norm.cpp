@@ -64,6 +64,16 @@ std::vector<AnyArray> variables_like(const Array<double>& x, const Shape& shape)
   return {x.any(), random_array<double>(shape, 8).any(), random_array<double>(shape, 9).any()};
 }
 
+// The values of a layer of x, weight and bias, and its derivatives of first and second order.
+void check_layer(const Function& layer, const std::vector<AnyArray>& in, const std::vector<double>& expected) {
+  Graph graph;
+  const AnyTensor from[] = {input(graph, in[0].type(), 0), input(graph, in[1].type(), 1),
+                            input(graph, in[2].type(), 2)};
+  RC_ASSERT(difference(doubles(evaluate(layer(graph, from), in)), expected) < 1e-12);
+  RC_ASSERT(gradient_error(layer, in, 1) < 1e-6);
+  RC_ASSERT(gradient_error(layer, in, 2) < 1e-5);
+}
+
 struct GroupCase {
   Shape shape;
   std::int64_t groups;
@@ -100,12 +110,7 @@ TEST_CASE("layer norm normalises each example over its last axes, then scales an
     const auto gain = doubles(in[1]), shift = doubles(in[2]);
     for (std::size_t i = 0; i < expected.size(); ++i)
       expected[i] = expected[i] * gain[i % gain.size()] + shift[i % gain.size()];
-    Graph graph;
-    const AnyTensor from[] = {input(graph, in[0].type(), 0), input(graph, in[1].type(), 1),
-                              input(graph, in[2].type(), 2)};
-    RC_ASSERT(difference(doubles(evaluate(layer(graph, from), in)), expected) < 1e-12);
-    RC_ASSERT(gradient_error(layer, in, 1) < 1e-6);
-    RC_ASSERT(gradient_error(layer, in, 2) < 1e-5);
+    check_layer(layer, in, expected);
   }));
 }
 
@@ -130,12 +135,7 @@ TEST_CASE("group norm normalises the channels of each group together, then scale
       expected[next] = expected[next] * gain[c] + shift[c];
       ++next;
     });
-    Graph graph;
-    const AnyTensor from[] = {input(graph, in[0].type(), 0), input(graph, in[1].type(), 1),
-                              input(graph, in[2].type(), 2)};
-    RC_ASSERT(difference(doubles(evaluate(layer(graph, from), in)), expected) < 1e-12);
-    RC_ASSERT(gradient_error(layer, in, 1) < 1e-6);
-    RC_ASSERT(gradient_error(layer, in, 2) < 1e-5);
+    check_layer(layer, in, expected);
   }));
 }
 

@@ -7,6 +7,7 @@
 #include <replicator/cpu/cumulative_sum.hpp>
 
 #include "../support/differences.hpp"
+#include "../support/elements.hpp"
 
 using namespace replicator;
 using namespace replicator::test;
@@ -55,18 +56,14 @@ TEST_CASE("cumulative sums have the bits of a plain loop along any axis, on any 
   REQUIRE(rc::check("float32, float64, int32, int64", [] {
     const auto c = draw_sum();
     const int threads = *rc::gen::inRange(1, 4);
-    const auto check = [&]<class T>() {
+    for_wide_elements([&]<class T>() {
       const auto x = random_array<T>(c.shape, 1), expected = summed(c, x);
       Graph graph;
       const auto found =
           evaluate(cumulative_sum(input(graph, x, 0), c.axis, c.options), std::vector{x.any()}, {.threads = threads});
       RC_ASSERT(found.size_bytes() == expected.any().size_bytes());
       RC_ASSERT(found.size_bytes() == 0 || std::memcmp(found.data(), expected.data(), found.size_bytes()) == 0);
-    };
-    check.template operator()<float>();
-    check.template operator()<double>();
-    check.template operator()<std::int32_t>();
-    check.template operator()<std::int64_t>();
+    });
   }));
 }
 

@@ -9,6 +9,7 @@
 #include <replicator/ops/elementwise.hpp>
 
 #include "../support/differences.hpp"
+#include "../support/elements.hpp"
 
 using namespace replicator;
 using namespace replicator::test;
@@ -68,7 +69,7 @@ TEST_CASE("top_k gives the largest in descending order with their places: lower 
   REQUIRE(rc::check("every dtype", [] {
     const auto c = draw_top();
     const int threads = *rc::gen::inRange(1, 4);
-    const auto check = [&]<class T>() {
+    for_all_elements([&]<class T>() {
       Array<T> x{c.shape};
       PhiloxStream random{3, 5};
       for (auto& value : x) value = static_cast<T>(random.below(4));
@@ -76,13 +77,7 @@ TEST_CASE("top_k gives the largest in descending order with their places: lower 
         for (auto& value : x)
           if (random.below(6) == 0) value = static_cast<T>(NAN);
       check_top(c, x, threads);
-    };
-    check.template operator()<float>();
-    check.template operator()<double>();
-    check.template operator()<std::int32_t>();
-    check.template operator()<std::int64_t>();
-    check.template operator()<std::uint8_t>();
-    check.template operator()<bool>();
+    });
   }));
 }
 
