@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <replicator/runtime/variable_store.hpp>
@@ -48,6 +49,43 @@ TEST_CASE("first values have the distribution asked for") {
   CHECK(moments(uniform).first == Approx(1).margin(0.2));
   CHECK(moments(uniform).second == Approx(4 / std::sqrt(12.0)).margin(0.1));
   for (const float value : uniform) CHECK((value >= -1 && value <= 3));
+}
+
+TEST_CASE("an element's first value is decided by its own words of the stream, whatever comes after it") {
+  Hasher name;
+  name.text("w");
+  const auto stream = [&] { return PhiloxStream{3, name.result().low, 0x696E6974}; };
+  const auto normal = initial("w", 3, Initializer::normal(2, 0.5)), uniform = initial("w", 3, Initializer::uniform(-1, 3));
+  auto words = stream();
+  for (const float value : uniform) REQUIRE(value == static_cast<float>(-1 + 4 * ((words.next() + 0.5) * 0x1p-32)));
+  words = stream();
+  for (const float value : normal) {  // by Box and Muller; logarithm and cosine are the C library's here
+    const double radius = std::sqrt(-2 * std::log((words.next() + 0.5) * 0x1p-32));
+    REQUIRE(value == Approx(2 + 0.5 * radius * std::cos(2 * 3.141592653589793 * (words.next() * 0x1p-32))).epsilon(1e-6));
+  }
+  for (const std::int64_t count : {1, 31, 32, 33, 63, 64, 65, 999}) {
+    const auto first = [count](Initializer initializer) { return floats(initial_value(declaration("w", std::move(initializer), {count}), 3)); };
+    CHECK(first(Initializer::normal(2, 0.5)) == std::vector<float>(normal.begin(), normal.begin() + count));
+    CHECK(first(Initializer::uniform(-1, 3)) == std::vector<float>(uniform.begin(), uniform.begin() + count));
+  }
+}
+
+TEST_CASE("first values have the same bits at every instruction level") {
+  using cpu::InstructionLevel;
+  const auto compare = [](auto wide, auto baseline, double a, double b) {
+    for (std::uint32_t key = 0; key < 1000; ++key) {
+      cpu::detail::DrawnTile found{}, expected{};
+      wide({key, 1, 2, 3}, {key, 5}, a, b, found);
+      baseline({key, 1, 2, 3}, {key, 5}, a, b, expected);
+      REQUIRE(found == expected);
+    }
+  };
+  if (cpu::instruction_level() == InstructionLevel::baseline) return;
+  compare(&cpu::detail::draw_tile_avx2<true>, &cpu::detail::draw_tile_baseline<true>, 2, 0.5);
+  compare(&cpu::detail::draw_tile_avx2<false>, &cpu::detail::draw_tile_baseline<false>, -1, 3);
+  if (cpu::instruction_level() == InstructionLevel::avx2) return;
+  compare(&cpu::detail::draw_tile_avx512<true>, &cpu::detail::draw_tile_baseline<true>, 2, 0.5);
+  compare(&cpu::detail::draw_tile_avx512<false>, &cpu::detail::draw_tile_baseline<false>, -1, 3);
 }
 
 TEST_CASE("a constant, and a value that is given, are taken as they are in every dtype") {

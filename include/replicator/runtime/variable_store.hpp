@@ -2,40 +2,21 @@
 // The values of all variables of a Replicator on this host: mirrored ones once per device, replica-local ones once per replica.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/hash.hpp>
-#include <replicator/core/philox.hpp>
+#include <replicator/cpu/draw.hpp>
 #include <replicator/graph/variable.hpp>
 
 namespace replicator {
-
-namespace detail {
-
-// Word i of the stream (seed, name) decides element i (normal: words 2i and 2i + 1, by Box and Muller 1958).
-template <class T>
-void draw(std::span<T> values, const Initializer& initializer, std::uint64_t seed, std::string_view name) {
-  Hasher hasher;
-  hasher.text(name);
-  PhiloxStream stream{seed, hasher.result().low, 0x696E6974};
-  for (auto& value : values) {
-    const double u = (stream.next() + 0.5) * 0x1p-32;
-    if (initializer.kind == Initializer::Kind::uniform) {
-      value = static_cast<T>(initializer.a + (initializer.b - initializer.a) * u);
-      continue;
-    }
-    const double angle = 2 * 3.141592653589793 * (stream.next() * 0x1p-32);
-    value = static_cast<T>(initializer.a + initializer.b * std::sqrt(-2 * std::log(u)) * std::cos(angle));
-  }
-}
-
-}  // namespace detail
 
 // Throws BuildError where the initializer's array has another type.
 inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed) {
@@ -47,11 +28,18 @@ inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t
     return *initializer.array;
   }
   AnyArray array{variable.type};
+  Hasher name;
+  name.text(variable.name);
+  const auto stream = name.result().low;
+  constexpr std::uint32_t substream = 0x696E6974;
   visit_dtype(variable.type.dtype, [&]<class T>() {
     const auto values = array.as<T>();
-    if (initializer.kind != Initializer::Kind::constant) detail::draw(values, initializer, seed, variable.name);
-    else
-      for (auto& value : values) value = static_cast<T>(initializer.a);
+    switch (initializer.kind) {
+      case Initializer::Kind::uniform: return cpu::draw_uniform(values, seed, stream, substream, initializer.a, initializer.b);
+      case Initializer::Kind::normal: return cpu::draw_normal(values, seed, stream, substream, initializer.a, initializer.b);
+      default:
+        if (initializer.a != 0 || std::signbit(initializer.a)) std::fill(values.begin(), values.end(), static_cast<T>(initializer.a));
+    }
   });
   return array;
 }
@@ -65,9 +53,12 @@ class VariableStore {
   void declare(const VariableDeclaration& variable) {
     const auto found = entries_.find(variable.name);
     if (found == entries_.end()) {
-      const AnyArray first = initial_value(variable, seed_);
-      const int copies = variable.kind == VariableKind::mirrored ? devices_ : replicas_;
-      entries_.emplace(variable.name, Entry{variable, std::vector<AnyArray>(static_cast<std::size_t>(copies), first)});
+      const auto copies = static_cast<std::size_t>(variable.kind == VariableKind::mirrored ? devices_ : replicas_);
+      Entry entry{variable, {}};
+      entry.copies.reserve(copies);
+      entry.copies.push_back(initial_value(variable, seed_));
+      while (entry.copies.size() < copies) entry.copies.push_back(entry.copies.front());
+      entries_.emplace(variable.name, std::move(entry));
       return;
     }
     const auto& known = found->second.declaration;

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of a PhiloxStream in double precision, in tiles: first values of variables. Every element takes the same
+// instructions wherever it lies, and no function of the C library: the same bits on every machine.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include <replicator/cpu/philox_tile.hpp>
+#include <replicator/cpu/tiles.hpp>
+#include <replicator/cpu/vector_math.hpp>
+
+namespace replicator::cpu {
+
+namespace detail {
+
+// [lane][value of the lane's block]: 4 uniform or 2 normal ones.
+using DrawnTile = std::array<double, philox_lanes * 4>;
+
+// Exactly the word, by way of what vectors can convert.
+[[gnu::always_inline]] inline double number_of(std::uint32_t word) {
+  return static_cast<double>(static_cast<std::int32_t>(word ^ 0x80000000u)) + 0x1p31;
+}
+
+[[gnu::always_inline]] inline void draw_uniform_tile(const PhiloxWords& words, double low, double high, DrawnTile& out) {
+  for (std::size_t k = 0; k < 4; ++k)
+    for (std::size_t j = 0; j < philox_lanes; ++j) out[j * 4 + k] = low + (high - low) * ((number_of(words[k][j]) + 0.5) * 0x1p-32);
+}
+
+// Source: Box and Muller, "A note on the generation of random normal deviates", 1958.
+[[gnu::always_inline]] inline void draw_normal_tile(const PhiloxWords& words, double mean, double deviation, DrawnTile& out) {
+  for (std::size_t pair = 0; pair < 2; ++pair) {
+    std::array<double, philox_lanes> radius, direction;
+    for (std::size_t j = 0; j < philox_lanes; ++j) {
+      radius[j] = -2 * vector_math::log((number_of(words[2 * pair][j]) + 0.5) * 0x1p-32);
+      direction[j] = vector_math::cos(2 * 3.141592653589793 * (number_of(words[2 * pair + 1][j]) * 0x1p-32));
+    }
+    for (std::size_t j = 0; j < philox_lanes; j += 2) {  // see loop_square_root
+      DoubleVector two;
+      std::memcpy(&two, &radius[j], sizeof two);
+      two = square_roots(two);
+      std::memcpy(&radius[j], &two, sizeof two);
+    }
+    for (std::size_t j = 0; j < philox_lanes; ++j) out[j * 2 + pair] = mean + deviation * radius[j] * direction[j];
+  }
+}
+
+template <bool normal>
+[[gnu::always_inline]] inline void draw_tile(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
+  PhiloxWords words;
+  philox_tile(counter, key, words);
+  if constexpr (normal) draw_normal_tile(words, a, b, out);
+  else draw_uniform_tile(words, a, b, out);
+}
+template <bool normal>
+[[gnu::flatten]] void draw_tile_baseline(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
+  draw_tile<normal>(counter, key, a, b, out);
+}
+template <bool normal>
+[[gnu::flatten, gnu::target("avx2")]] void draw_tile_avx2(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
+  draw_tile<normal>(counter, key, a, b, out);
+}
+template <bool normal>
+[[gnu::flatten, gnu::target("avx512f")]] void draw_tile_avx512(PhiloxCounter counter, PhiloxKey key, double a, double b, DrawnTile& out) {
+  draw_tile<normal>(counter, key, a, b, out);
+}
+
+template <bool normal, class T>
+void draw(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double a, double b) {
+  constexpr std::size_t tile = philox_lanes * (normal ? 2 : 4);
+  const auto make = instruction_level() == InstructionLevel::avx512 ? &draw_tile_avx512<normal>
+                    : instruction_level() == InstructionLevel::avx2 ? &draw_tile_avx2<normal>
+                                                                    : &draw_tile_baseline<normal>;
+  const PhiloxKey key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
+  PhiloxCounter counter{0, substream, static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)};
+  for (std::size_t begin = 0; begin < values.size(); begin += tile, counter[0] += philox_lanes) {
+    DrawnTile drawn;
+    make(counter, key, a, b, drawn);
+    const std::size_t count = std::min(tile, values.size() - begin);
+    for (std::size_t i = 0; i < count; ++i) values[begin + i] = static_cast<T>(drawn[i]);
+  }
+}
+
+}  // namespace detail
+
+// Word i of PhiloxStream{seed, stream, substream} decides element i, between `low` and `high`.
+template <class T>
+void draw_uniform(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double low, double high) {
+  detail::draw<false>(values, seed, stream, substream, low, high);
+}
+
+// Words 2i and 2i + 1 of the stream decide element i.
+template <class T>
+void draw_normal(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double mean, double deviation) {
+  detail::draw<true>(values, seed, stream, substream, mean, deviation);
+}
+
+}  // namespace replicator::cpu
