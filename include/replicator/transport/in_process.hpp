@@ -61,31 +61,39 @@ class InProcessGroup {
     std::vector<Post> sends;
     std::vector<Post> recvs;
   };
+  struct Memory {
+    std::once_flag made;
+    replicator::detail::AlignedBytes bytes;
+  };
   struct Allocation {
+    Allocation(std::size_t size, int ranks) : bytes{size}, memory(static_cast<std::size_t>(ranks)) {}
     std::size_t bytes;
-    std::vector<replicator::detail::AlignedBytes> memory;  // [rank]
+    std::vector<Memory> memory;  // [rank]
   };
 
   void throw_if_aborted() const {
     if (aborted_.load(std::memory_order_acquire)) throw CommunicationError{*error_};
   }
 
-  // Whoever comes first allocates for all.
+  // Zero-filled. Whoever asks first for a rank's memory makes it: mostly the rank itself, at the same time as the others.
   std::byte* memory(std::uint32_t id, std::size_t bytes, int rank) {
+    Memory& mine = allocation(id, bytes, rank).memory[static_cast<std::size_t>(rank)];
+    std::call_once(mine.made, [&] {
+      mine.bytes = replicator::detail::aligned_bytes(bytes);
+      std::memset(mine.bytes.get(), 0, bytes);
+    });
+    return mine.bytes.get();
+  }
+  // It never moves.
+  Allocation& allocation(std::uint32_t id, std::size_t bytes, int rank) {
     const std::lock_guard lock{mutex_};
-    if (id == allocations_.size()) {
-      Allocation& fresh = allocations_.emplace_back(Allocation{bytes, {}});
-      for (int r = 0; r < ranks_; ++r) {
-        fresh.memory.push_back(replicator::detail::aligned_bytes(bytes));
-        std::memset(fresh.memory.back().get(), 0, bytes);
-      }
-    }
-    const Allocation& found = allocations_[id];
+    if (id == allocations_.size()) allocations_.emplace_back(bytes, ranks_);
+    Allocation& found = allocations_[id];
     if (found.bytes != bytes)
       throw BuildError{"rank " + std::to_string(rank) + " allocates " + std::to_string(bytes) + " B as region " +
                        std::to_string(id) + ", another rank " + std::to_string(found.bytes) +
                        " B: every rank must allocate the same sizes in the same order"};
-    return found.memory[static_cast<std::size_t>(rank)].get();
+    return found;
   }
 
   void post(int destination, const Post& mine, bool sending) {
