@@ -80,6 +80,22 @@ TEST_CASE("a shape of another number of elements") {
   CHECK_THAT(found.message, Catch::Contains(found.line) && Catch::Contains("[3, 3]") && Catch::Contains("[4, 2]"));
 }
 
+TEST_CASE("a tensor of which no memory could hold the elements, broadcast or declared") {
+  constexpr std::int64_t many = std::int64_t{1} << 40;
+  const auto column = [](T x) { return T{x.graph().tensor(x.graph().add({Input{}, {}, {{DType::float32, Shape{many, 1}}}, {}, {}}))}; };
+  const auto row = [](T x) { return T{x.graph().tensor(x.graph().add({Input{}, {}, {{DType::float32, Shape{1, many}}}, {}, {}}))}; };
+  const std::string absurd = " a tensor of shape [1099511627776, 1099511627776] has more than 2^59 - 1 elements: one of these extents must be wrong";
+  auto found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)(column(x) + row(x)); });
+  CHECK_THAT(found.message, Catch::Contains(" at " + found.line + ":") && Catch::Contains(absurd));
+  found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)matmul(column(x), row(x)); });
+  CHECK_THAT(found.message, Catch::Contains(" at " + found.line + ":") && Catch::Contains(absurd));
+  found = mistake([](T x, T, Where& at) {
+    ReplicaContext replica{x.graph()};
+    at = Where::current(), (void)replica.variable<float>("w", {many, many}, Initializer::zeros());
+  });
+  CHECK_THAT(found.message, Catch::Contains("\"w\"") && Catch::Contains(found.line) && Catch::Contains(absurd));
+}
+
 TEST_CASE("a slice, a transposition, a concatenation that cannot be") {
   auto found = mistake([](T x, T, Where& at) { at = Where::current(), (void)slice(x, {0, 1}, {5, 2}); });
   CHECK_THAT(found.message, Catch::Contains("slice at " + found.line));

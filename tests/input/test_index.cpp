@@ -2,6 +2,7 @@
 #include <rapidcheck.h>
 
 #include <catch2/catch.hpp>
+#include <limits>
 #include <map>
 #include <replicator/data/index.hpp>
 #include <set>
@@ -120,6 +121,17 @@ TEST_CASE("a finite run is equally long on all replicas") {
   CHECK(index.limit() == 12);
   index.epochs(1);
   CHECK(index.limit() == 10);
+}
+
+TEST_CASE("so many epochs that their items cannot be counted are refused, by whichever way they come") {
+  constexpr std::int64_t many = std::int64_t{1} << 60;
+  Index index = index_of(10, {});
+  CHECK_THROWS_WITH(index.epochs(many), "epochs(1152921504606846976) of 10 items are more than 2^62 items: without epochs() an input goes on for ever");
+  CHECK_THROWS_WITH(index_of(10, {.epoch_limit = many}), Catch::Contains("of 10 items are more than"));
+  CHECK_THROWS_AS(index.epochs(std::numeric_limits<std::int64_t>::max()), BuildError);
+  index.epochs(many / 10);
+  CHECK(index.limit() == many / 10 * 10);
+  CHECK(index.share().most == many / 10 * 10);
 }
 
 TEST_CASE("stages in a wrong order are refused") {

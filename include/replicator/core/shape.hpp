@@ -39,12 +39,24 @@ class Shape {
     extents_[rank_++] = extent;
   }
 
-  // Product of the extents; 1 for a scalar.
+  // No tensor may have more elements: their bytes, and the sum of a few such counts, then fit 63 bits.
+  static constexpr std::int64_t max_elements = (std::int64_t{1} << 59) - 1;
+  // Whether it has more. Empty extents count as one, so that no partial product (strides are such) can be too large either.
+  bool too_large() const {
+    std::int64_t product = 1;
+    for (const auto extent : *this)
+      if (__builtin_mul_overflow(product, extent > 1 ? extent : 1, &product) || product > max_elements) return true;
+    return false;
+  }
+  // Product of the extents; 1 for a scalar. Throws BuildError where it is too large.
   std::int64_t elements() const {
+    if (too_large()) throw BuildError{too_large_text()};
     std::int64_t product = 1;
     for (const auto extent : *this) product *= extent;
     return product;
   }
+  // "a tensor of shape [1099511627776, 1099511627776] has more than 2^59 - 1 elements: one of these extents must be wrong"
+  std::string too_large_text() const { return "a tensor of shape " + text() + " has more than 2^59 - 1 elements: one of these extents must be wrong"; }
 
   // Row-major strides in elements.
   std::array<std::int64_t, max_rank> strides() const {

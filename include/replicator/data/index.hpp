@@ -74,15 +74,23 @@ class Index {
     sharded_ = true;
     const std::int64_t epochs = shard_.epoch_limit;
     shard_ = shard;
-    if (epochs >= 0) shard_.epoch_limit = epochs;
+    epochs_are(epochs >= 0 ? epochs : shard.epoch_limit);
   }
-  // Throws BuildError for a negative count.
-  void epochs(std::int64_t count) { shard_.epoch_limit = checked("epochs", count); }
+  // Throws BuildError for a negative count, and for so many that the items of all cannot be counted.
+  void epochs(std::int64_t count) { epochs_are(checked("epochs", count)); }
   void take(std::int64_t count) {
     take_ = take_ < 0 ? checked("take", count) : std::min(take_, checked("take", count));
   }
 
  private:
+  // Their items, and a few replicas more, can then be counted.
+  void epochs_are(std::int64_t count) {
+    std::int64_t items = 0;
+    if (__builtin_mul_overflow(count, size_, &items) || items > std::int64_t{1} << 62)
+      throw BuildError{"epochs(" + std::to_string(count) + ") of " + std::to_string(size_) +
+                       " items are more than 2^62 items: without epochs() an input goes on for ever"};
+    shard_.epoch_limit = count;
+  }
   static std::int64_t checked(const char* what, std::int64_t count) {
     if (count >= 0) return count;
     throw BuildError{std::string{what} + "(" + std::to_string(count) + "): the count cannot be negative"};

@@ -38,6 +38,8 @@ class Graph {
   // that is no leaf, else 0; one without marks gets the graph's.
   // Never inlined: g++ 12 would warn, wrongly, that alternatives the node does not hold are not initialised.
   [[gnu::noinline]] std::uint32_t add(Node node) {
+    for (const auto& output : node.outputs)
+      if (output.shape.too_large()) throw BuildError{std::string{node.kind()} + " at " + node.where.text() + ": " + output.shape.too_large_text()};
     if (node.device < 0) node.device = device_for(node);
     if (node.marks == NodeMarks{}) node.marks = marks_;
     nodes_.push_back(std::move(node));
@@ -54,6 +56,8 @@ class Graph {
   std::uint32_t declare(VariableDeclaration declaration) {
     const auto found = variable_index_.find(declaration.name);
     if (found == variable_index_.end()) {
+      if (declaration.type.shape.too_large())
+        throw BuildError{"the variable \"" + declaration.name + "\" at " + declaration.where.text() + ": " + declaration.type.shape.too_large_text()};
       const auto index = static_cast<std::uint32_t>(variables_.size());
       if (declaration.device < 0) declaration.device = std::max(device_, 0);
       variable_index_.emplace(declaration.name, index);

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <limits>
+
+#include <replicator/core/array.hpp>
+#include <replicator/core/shape.hpp>
+
+using namespace replicator;
+
+namespace {
+constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+}
+
+TEST_CASE("elements are counted up to 2^59 - 1; beyond, the error names the shape") {
+  CHECK(Shape{}.elements() == 1);
+  CHECK(Shape{2, 3, 4}.elements() == 24);
+  CHECK(Shape{7, 0, 5}.elements() == 0);
+  CHECK(Shape{Shape::max_elements}.elements() == Shape::max_elements);
+  CHECK(TensorType{DType::float64, {Shape::max_elements}}.bytes() == std::size_t{8} * Shape::max_elements);
+  CHECK_THROWS_WITH((Shape{std::int64_t{1} << 30, std::int64_t{1} << 29}.elements()),
+                    "a tensor of shape [1073741824, 536870912] has more than 2^59 - 1 elements: one of these extents must be wrong");
+  // Products that would wrap around to something small, or to a negative number.
+  for (const Shape& shape : {Shape{std::int64_t{1} << 32, std::int64_t{1} << 32}, Shape{huge, 2}, Shape{huge, huge, 3}, Shape{3, std::int64_t{1} << 62, 4}, Shape{huge}}) {
+    INFO(shape.text());
+    CHECK(shape.too_large());
+    CHECK_THROWS_AS(shape.elements(), BuildError);
+    CHECK_THROWS_AS((TensorType{DType::boolean, shape}.bytes()), BuildError);
+    CHECK_THROWS_WITH(Array<float>{shape}, Catch::Contains("a tensor of shape " + shape.text() + " has more than"));
+  }
+}
+
+TEST_CASE("an empty extent hides no others whose strides cannot be counted") {
+  CHECK_THROWS_AS((Shape{0, huge, huge}.elements()), BuildError);
+  CHECK_FALSE(Shape{0, Shape::max_elements}.too_large());
+}
