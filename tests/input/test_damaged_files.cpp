@@ -15,6 +15,7 @@
 #include <replicator/data/tar.hpp>
 #include <replicator/data/tfrecord.hpp>
 #include <replicator/io/safetensors.hpp>
+#include <replicator/replicate/recording.hpp>
 
 #include "format_files.hpp"
 #include "temporary_folder.hpp"
@@ -152,4 +153,103 @@ TEST_CASE("no safetensors file crashes its reader") {
   std::vector<std::byte> bytes;
   io::read_file(folder.path() + "/good", bytes);
   survives({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, [](const std::string& path) { io::read_safetensors(path); });
+}
+
+namespace {
+
+std::string content(const std::string& path) {
+  std::vector<std::byte> bytes;
+  io::read_file(path, bytes);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// What --record writes: two steps of one replicate call, one of another.
+Recording good_recording() {
+  const auto array = [](float value) { return Array<float>{{2}, {value, value}}.any(); };
+  Recording recording;
+  recording.replica = 1;
+  recording.replicas = 3;
+  recording.seed = 17;
+  recording.device_kind = "cpu";
+  recording.steps.resize(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto& step = recording.steps[i];
+    step.number = i == 0 ? 9 : 10;
+    step.ordinal = i == 2 ? 1 : 0;
+    step.inputs = {array(1), array(2)};
+    step.collectives = {array(3)};
+    step.results = {array(4)};
+    step.all_results.emplace(0, Array<float>{{3, 2}}.any());
+    step.before.emplace("w", array(5));
+    step.after.emplace("w", array(6));
+  }
+  return recording;
+}
+
+// The file with one entry of its metadata replaced.
+std::string with_metadata(const std::string& key, const std::string& value) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() + "/r";
+  save_recording(path, good_recording());
+  auto file = io::read_safetensors(path);
+  file.metadata[key] = value;
+  io::write_safetensors(path, file.tensors, file.metadata);
+  return content(path);
+}
+std::string refused(const std::string& file) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("r", file);
+  try {
+    load_recording(path);
+  } catch (const DataError& error) {
+    const std::string text = error.what();
+    REQUIRE(text.find(path + ": ") == 0);
+    return text.substr(path.size() + 2);
+  }
+  return "nothing";
+}
+
+}  // namespace
+
+TEST_CASE("no recording crashes its reader, and one that is read has numbers in their ranges") {
+  const TemporaryFolder folder;
+  save_recording(folder.path() + "/good", good_recording());
+  const auto check = [](const std::string& path) {
+    const auto recording = load_recording(path);
+    RC_ASSERT(recording.replicas >= 1 && recording.replica >= 0 && recording.replica < recording.replicas);
+    RC_ASSERT(recording.logical_devices >= 1 && recording.threads_per_device >= 1);
+    RC_ASSERT(!recording.steps.empty());
+    for (const auto& step : recording.steps) RC_ASSERT(step.ordinal >= 0);
+  };
+  survives(content(folder.path() + "/good"), check);
+  // The container is whole, its numbers are not.
+  REQUIRE(rc::check([&] {
+    const auto key = *rc::gen::element<std::string>("replica", "replicas", "seed", "logical_devices", "threads_per_device", "steps");
+    const auto value = *rc::gen::oneOf(rc::gen::map(rc::gen::arbitrary<std::int64_t>(), [](std::int64_t n) { return std::to_string(n); }),
+                                       rc::gen::container<std::string>(rc::gen::elementOf(std::string{"0189.- +x"})));
+    const TemporaryFolder other;
+    const auto path = other.write("file", with_metadata(key, value));
+    try {
+      check(path);
+    } catch (const DataError& error) {
+      RC_ASSERT(std::string{error.what()}.find(path + ": ") == 0);
+    }
+  }));
+}
+
+TEST_CASE("a recording's number out of its range is refused with its name, and steps with their place") {
+  CHECK(refused(with_metadata("replica", "1")) == "nothing");
+  CHECK(refused(with_metadata("replica", "3")) == "its \"replica\" is \"3\": it must be a whole number from 0 to 2");
+  CHECK(refused(with_metadata("replicas", "0")) == "its \"replicas\" is \"0\": it must be a whole number from 1 to 1000000");
+  CHECK_THAT(refused(with_metadata("replicas", "2147483647")), Catch::StartsWith("its \"replicas\" is \"2147483647\": "));
+  CHECK_THAT(refused(with_metadata("seed", "-1")), Catch::StartsWith("its \"seed\" is \"-1\": "));
+  CHECK_THAT(refused(with_metadata("logical_devices", "0")), Catch::StartsWith("its \"logical_devices\" is \"0\": "));
+  CHECK_THAT(refused(with_metadata("threads_per_device", "99999999999")), Catch::StartsWith("its \"threads_per_device\" is \"99999999999\": "));
+  CHECK(refused(with_metadata("steps", "")) == "no step was recorded in it");
+  CHECK(refused(with_metadata("steps", "9 10x 10.1")) == "its \"steps\" has \"10x\" at byte 2: a step is a whole number, or two with a point between them");
+  for (const char* steps : {"9 -1", "9 10.", "9 .1", "9 10.0", "9 010", "9 10.-1", "9  10", "9 99999999999999999999", "9 10.99999999999"})
+    CHECK_THAT(refused(with_metadata("steps", steps)), Catch::StartsWith("its \"steps\" has \"") && Catch::Contains("\" at byte 2: a step is a whole number"));
+  CHECK(refused(with_metadata("steps", "9 9 10 10.1")) == "its \"steps\" has \"9\" at byte 2: the steps before it are later, or the same");
+  CHECK_THAT(refused(with_metadata("steps", "10 9 10.1")), Catch::Contains("\"9\" at byte 3: the steps before it are later"));
+  CHECK(refused(with_metadata("steps", "9 10")) == "its tensor \"step10.1/after/w\" belongs to none of its steps");
 }

@@ -10,15 +10,17 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <replicator/core/parse.hpp>
 #include <replicator/io/safetensors.hpp>
 
 namespace replicator {
@@ -80,6 +82,9 @@ inline void name_all(std::vector<io::NamedTensor>& tensors, const std::string& p
 }
 
 class RecordingReader {
+  // Far more than there are: what is larger was damaged.
+  static constexpr int most_replicas = 1'000'000, most_devices = 10'000;
+
  public:
   explicit RecordingReader(const std::string& path) : path_{path}, file_{io::read_safetensors(path)} {}
 
@@ -87,22 +92,16 @@ class RecordingReader {
     if (text("format") != recording_format)
       throw DataError{path_ + ": \"" + text("format") + "\" was recorded by another version of replicator, this one reads \"" + std::string{recording_format} + "\""};
     Recording result;
-    result.replica = number<int>("replica");
-    result.replicas = number<int>("replicas");
+    result.replicas = number<int>("replicas", 1, most_replicas);
+    result.replica = number<int>("replica", 0, result.replicas - 1);
     result.seed = number<std::uint64_t>("seed");
-    result.logical_devices = number<int>("logical_devices");
-    result.threads_per_device = number<int>("threads_per_device");
+    result.logical_devices = number<int>("logical_devices", 1, most_devices);
+    result.threads_per_device = number<int>("threads_per_device", 1, most_devices);
     result.device_kind = text("device_kind");
     result.instruction_set = text("instruction_set");
     result.program = text("program");
-    if (result.replica < 0 || result.replica >= result.replicas) throw DataError{path_ + ": it is of replica " + text("replica") + " of " + text("replicas")};
-    const auto keys = text("steps");
-    for (std::string_view rest = keys; !rest.empty();) {
-      const auto key = rest.substr(0, rest.find(' '));
-      rest.remove_prefix(std::min(key.size() + 1, rest.size()));
-      result.steps.push_back(step(std::string{key}));
-    }
-    if (result.steps.empty()) throw DataError{path_ + ": no step was recorded in it"};
+    result.steps = steps();
+    if (!file_.tensors.empty()) throw DataError{path_ + ": its tensor \"" + file_.tensors.begin()->first + "\" belongs to none of its steps"};
     return result;
   }
 
@@ -113,30 +112,48 @@ class RecordingReader {
     return found->second;
   }
   template <class T>
-  T number(const std::string& key) const { return parsed<T>(text(key), key); }
-  template <class T>
-  T parsed(std::string_view digits, const std::string& key) const {
-    T value{};
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc{} || end != digits.data() + digits.size()) throw DataError{path_ + ": its \"" + key + "\" is \"" + std::string{digits} + "\", which is no number"};
-    return value;
+  T number(const std::string& key, T lowest = 0, T highest = std::numeric_limits<T>::max()) const {
+    const auto digits = text(key);
+    if (const auto value = whole_number(digits, lowest, highest)) return *value;
+    throw DataError{path_ + ": its \"" + key + "\" is \"" + digits + "\": it must be a whole number from " + std::to_string(lowest) + " to " + std::to_string(highest)};
   }
 
-  RecordedStep step(const std::string& key) {
-    RecordedStep result;
-    const auto point = key.find('.');
-    result.number = parsed<std::uint64_t>(std::string_view{key}.substr(0, point), "steps");
-    if (point != std::string::npos) result.ordinal = parsed<int>(std::string_view{key}.substr(point + 1), "steps");
-    const auto prefix = "step" + key + "/";
-    result.inputs = numbered(prefix + "input");
-    result.collectives = numbered(prefix + "collective");
-    result.results = numbered(prefix + "result");
-    for (std::size_t k = 0; k < result.results.size(); ++k)
-      if (auto node = file_.tensors.extract(prefix + "all_results" + std::to_string(k))) result.all_results.emplace(k, std::move(node.mapped()));
-    result.before = named(prefix + "before/");
-    result.after = named(prefix + "after/");
-    if (const auto error = file_.metadata.find("error " + key); error != file_.metadata.end()) result.error = error->second;
+  // "100 101 101.1": those of each step of the Replicator ascend.
+  std::vector<RecordedStep> steps() {
+    std::vector<RecordedStep> result;
+    std::map<int, std::uint64_t> last;
+    const auto keys = text("steps");
+    for (std::size_t at = 0; at < keys.size();) {
+      const auto key = keys.substr(at, keys.find(' ', at) - at);
+      const auto refuse = [&](const std::string& what) {
+        return DataError{path_ + ": its \"steps\" has \"" + key + "\" at byte " + std::to_string(at) + ": " + what};
+      };
+      auto& read = result.emplace_back();
+      const auto point = key.find('.');
+      const auto number = whole_number<std::uint64_t>(std::string_view{key}.substr(0, point));
+      const auto ordinal = point == std::string::npos ? std::optional{0} : whole_number(std::string_view{key}.substr(point + 1), 1);
+      read.number = number.value_or(0);
+      read.ordinal = ordinal.value_or(0);
+      if (!number || !ordinal || read.key() != key) throw refuse("a step is a whole number, or two with a point between them");
+      if (const auto [before, fresh] = last.emplace(*ordinal, *number); !fresh && std::exchange(before->second, *number) >= *number)
+        throw refuse("the steps before it are later, or the same");
+      fill(read);
+      at += key.size() + 1;
+    }
+    if (result.empty()) throw DataError{path_ + ": no step was recorded in it"};
     return result;
+  }
+
+  void fill(RecordedStep& step) {
+    const auto prefix = "step" + step.key() + "/";
+    step.inputs = numbered(prefix + "input");
+    step.collectives = numbered(prefix + "collective");
+    step.results = numbered(prefix + "result");
+    for (std::size_t k = 0; k < step.results.size(); ++k)
+      if (auto node = file_.tensors.extract(prefix + "all_results" + std::to_string(k))) step.all_results.emplace(k, std::move(node.mapped()));
+    step.before = named(prefix + "before/");
+    step.after = named(prefix + "after/");
+    if (const auto error = file_.metadata.find("error " + step.key()); error != file_.metadata.end()) step.error = error->second;
   }
   std::vector<AnyArray> numbered(const std::string& prefix) {
     std::vector<AnyArray> result;
@@ -145,7 +162,7 @@ class RecordingReader {
   }
   NamedArrays named(const std::string& prefix) {
     NamedArrays result;
-    for (auto at = file_.tensors.lower_bound(prefix); at != file_.tensors.end() && at->first.starts_with(prefix); ++at)
+    for (auto at = file_.tensors.lower_bound(prefix); at != file_.tensors.end() && at->first.starts_with(prefix); at = file_.tensors.erase(at))
       result.emplace(at->first.substr(prefix.size()), std::move(at->second));
     return result;
   }
