@@ -115,6 +115,19 @@ TEST_CASE("values in a device's own memory are shown on the host, and the first 
   CHECK_THAT(line, Catch::EndsWith("float32[2] = 1.5 0.5"));
 }
 
+TEST_CASE("the limits of a kind of device that cannot be measured are not those of the CPU") {
+  const Devices devices;
+  auto where = deployment(DeviceKind::cuda, 1, 1);
+  where.see.timing = true;
+  Replicator repl{where};
+  auto train = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{64, 64}}; }); },
+                              [](ReplicaContext&, Tensor<float> x) { return sum(matmul(x, x)); });
+  for (int i = 0; i < 4; ++i) train.step();
+  CHECK_THAT(train.explain({.calibrate = true}), Catch::StartsWith("limits of a cuda device: not measured, ") && !Catch::Contains("of the roofline"));
+  CHECK_THAT(train.explain({.machine = {.flops = 1e15, .memory_bytes = 1e15}, .calibrate = true}),
+             Catch::StartsWith("limits of a cuda device: not measured, ") && Catch::Contains("of the roofline"));
+}
+
 TEST_CASE("a kind of device that is not part of the program is refused with its name") {
   CHECK_THROWS_WITH(Replicator{deployment(DeviceKind::cuda, 1, 1)}, Catch::Contains("the device cuda:0 was asked for, but this program was built without cuda"));
 }

@@ -166,11 +166,12 @@ class HostEngine final : public Engine {
 
   std::string explain(const CompiledStep& compiled, ExplainOptions options) override {
     const auto& step = static_cast<const HostStep&>(compiled);
+    std::string text;
     if (options.calibrate) {
       const cpu::KernelEnvironment environment{deployment_.threads_per_device};
-      calibrate(cache_, options.machine);
+      const bool measured = calibrate(cache_, device_name(0).kind, options.machine);
+      text += limits_text(device_name(0).kind, options.machine, measured);
     }
-    std::string text;
     for (int device = 0; device < placement_.devices_per_team(); ++device) text += explain_device(step, static_cast<std::size_t>(device), options);
     return text;
   }

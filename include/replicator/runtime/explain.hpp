@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <replicator/collectives/cost.hpp>
+#include <replicator/core/device_kind.hpp>
 #include <replicator/runtime/instruction_text.hpp>
 #include <replicator/runtime/machine_figures.hpp>
 #include <replicator/runtime/trace.hpp>
@@ -181,6 +182,13 @@ class Explanation {
 };
 
 }  // namespace detail
+
+// What calibrate() found out of a device.
+inline std::string limits_text(DeviceKind kind, const MachineFigures& figures, bool measured) {
+  const std::string device = "limits of a " + std::string{name_of(kind)} + " device";
+  if (!measured) return device + ": not measured, only those of devices that compute on the host are; give yours in ExplainOptions::machine\n";
+  return device + ", measured: " + detail::large_text(figures.flops) + "FLOP/s, " + detail::large_text(figures.memory_bytes) + "B/s\n";
+}
 
 // `trace` may be null or empty: then nothing is said of measured times.
 inline std::string explain(const Resolution& resolution, const Program& program, const DeviceTrace* trace, const ExplainOptions& options) {

@@ -16,7 +16,7 @@ struct MachineFigures {
 struct ExplainOptions {
   std::size_t nodes = 10;      // so many of the nodes that cost most
   MachineFigures machine = {};
-  bool calibrate = false;      // measures flops and memory_bytes first: about 0.2 s
+  bool calibrate = false;      // measures flops and memory_bytes first, about 0.2 s; only of devices that compute on the host
 };
 
 }  // namespace replicator
