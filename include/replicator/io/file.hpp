@@ -91,6 +91,10 @@ class FileReplacement {
     if (::fsync(file_->fd()) != 0) detail::fail(partial_, "flush to the disk");
     if (::rename(partial_.c_str(), path_.c_str()) != 0) detail::fail(path_, "rename the finished file to this name");
     file_.reset();
+    const auto slash = path_.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+    const detail::File names{folder, O_RDONLY | O_DIRECTORY, "open the folder"};
+    if (::fsync(names.fd()) != 0 && errno != EINVAL) detail::fail(folder, "flush the folder to the disk");
   }
 
  private:
