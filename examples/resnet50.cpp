@@ -163,8 +163,8 @@ auto validation_step(const Options& o, std::int64_t classes) {
 }
 
 double validate(rp::Replicator& repl, const Options& o, const rp::data::ImageFolder& folder) {
-  auto step = repl.replicate(validation_input(o, folder),
-                             validation_step(o, static_cast<std::int64_t>(folder.classes().size())));
+  auto step = repl.replicate(validation_input(o, folder), validation_step(o, static_cast<std::int64_t>(folder.classes().size())),
+                             {.checkpointed = false});
   double right = 0, all = 0;
   while (!step.finished()) {
     const auto [hits, count] = step.step();
@@ -179,21 +179,23 @@ double validate(rp::Replicator& repl, const Options& o, const rp::data::ImageFol
 // One line that is written over on a terminal; else about twenty plain lines.
 class Progress {
  public:
-  Progress(std::int64_t steps, std::int64_t batch, bool speaks)
-      : steps_{steps}, batch_{batch}, speaks_{speaks}, terminal_{::isatty(1) == 1} {}
+  // `before`: steps that the run did which this one resumes.
+  Progress(std::int64_t steps, std::int64_t batch, std::int64_t before, bool speaks)
+      : steps_{steps}, batch_{batch}, first_{before + 1}, speaks_{speaks}, terminal_{::isatty(1) == 1} {}
 
   void operator()(std::int64_t done, float loss, float top1) {
     const auto now = Clock::now();
-    if (done == 1) start_ = now;  // the first step warms up
+    if (done == first_) start_ = now;  // the first step warms up
     const bool last = done == steps_;
     const bool due =
         terminal_ ? now - shown_ > std::chrono::milliseconds{100} : done % std::max<std::int64_t>(1, steps_ / 20) == 0;
-    if (!speaks_ || (!due && !last && done != 1)) return;
+    if (!speaks_ || (!due && !last && done != first_)) return;
     shown_ = now;
     const double seconds = std::chrono::duration<double>(now - start_).count();
-    const double rate = done > 1 ? static_cast<double>((done - 1) * batch_) / seconds : 0;
+    const auto timed = done - first_;
+    const double rate = timed > 0 ? static_cast<double>(timed * batch_) / seconds : 0;
     const auto left =
-        static_cast<long>(done > 1 ? seconds / static_cast<double>(done - 1) * static_cast<double>(steps_ - done) : 0);
+        static_cast<long>(timed > 0 ? seconds / static_cast<double>(timed) * static_cast<double>(steps_ - done) : 0);
     std::printf("%sstep %ld/%ld  loss %.4f  top-1 %.1f %%  %.1f images/s  %ld:%02ld left%s",
                 terminal_ ? "\r\033[K" : "", static_cast<long>(done), static_cast<long>(steps_),
                 static_cast<double>(loss), static_cast<double>(top1) * 100, rate, left / 60, left % 60,
@@ -214,7 +216,7 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::int64_t steps_, batch_;
+  std::int64_t steps_, batch_, first_;
   bool speaks_, terminal_;
   Clock::time_point start_{}, shown_{};
 };
@@ -236,15 +238,16 @@ void train(rp::Deployment deployment, const Options& o) {
               << repl.replicas() << " replicas of " << replica_batch << " pictures" << std::endl;
 
   auto step = repl.replicate(train_input(o, pictures), train_step(o, classes));
-  if (!o.load.empty()) rp::load_weights(repl, o.load);
+  if (!o.load.empty() && step.steps_done() == 0) rp::load_weights(repl, o.load);
   if (o.explain && speaks) std::cout << step.explain();
-  Progress progress{o.steps, o.global_batch, speaks};
-  std::int64_t done = 0;
+  Progress progress{o.steps, o.global_batch, static_cast<std::int64_t>(step.steps_done()), speaks};
   for (const auto& [loss, top1] : step.steps(o.steps)) {
-    progress(++done, rp::mean(loss), rp::mean(top1));
+    const auto done = static_cast<std::int64_t>(step.steps_done());
+    progress(done, rp::mean(loss), rp::mean(top1));
     const bool due = done == o.steps || (o.validate_every > 0 && done % o.validate_every == 0);
     if (due && unseen) progress.validation(done, [&] { return validate(repl, o, *unseen); });
   }
+  repl.save_checkpoint();
   if (!o.save.empty() && speaks) rp::save_weights(repl, o.save);
   const auto digest = repl.digest();
   if (speaks) std::cout << "weights sha256: " << digest << std::endl;

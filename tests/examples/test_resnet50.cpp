@@ -69,6 +69,20 @@ TEST_CASE("resnet50 with batch norm over all replicas prints one sha256 too") {
   CHECK(weights(pictures, "--serial") != serial);
 }
 
+TEST_CASE("resnet50 that is resumed by another number of devices or processes prints the sha256 of the run that was never stopped") {
+  const Pictures pictures;
+  const auto kept = [&](const char* name) { return "--every 1 --checkpoint " + (pictures.folder / name).string(); };
+  const auto whole = weights(pictures, "--devices cpu:0-1 " + kept("a"));
+  CHECK(whole == weights(pictures, "--serial"));
+  const auto file = [](int step) { return "step-000000000" + std::to_string(step) + ".safetensors"; };
+  std::filesystem::remove(pictures.folder / "a" / file(2));
+  for (const char* name : {"b", "c"}) std::filesystem::copy(pictures.folder / "a", pictures.folder / name);
+  CHECK(weights(pictures, "--resume --devices cpu:0-2 " + kept("b")) == whole);
+  CHECK(std::filesystem::exists(pictures.folder / "b" / file(2)));
+  CHECK(weights(pictures, "--resume --serial " + kept("b")) == whole);  // nothing is left to do
+  check_processes(pictures, 2, "--resume --devices cpu:0 " + kept("c"), whole);
+}
+
 TEST_CASE("resnet50 names a damaged picture and an empty folder, and exits with 1") {
   const Pictures pictures;
   const auto file = std::filesystem::directory_iterator{std::filesystem::directory_iterator{pictures.folder / "train"}->path()}->path();

@@ -15,6 +15,7 @@
 #include <replicator/core/device_kind.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/parse.hpp>
+#include <replicator/replicate/checkpoint_options.hpp>
 #include <replicator/replicate/see_options.hpp>
 
 namespace replicator {
@@ -79,6 +80,7 @@ struct Deployment {
   std::chrono::seconds deadline{300};     // for every wait on another device; 0 waits without end
   int input_threads = 0;                  // threads that decode; 0: as many as the machine has cores
   SeeOptions see = {};                    // what is recorded and written about the steps
+  CheckpointOptions checkpoint = {};      // where and when the state of the experiment is written
   std::vector<std::string> remaining = {};  // arguments that are not the deployment's, in order, without the program's name
 
   // Takes its own flags from the command line and leaves the others in `remaining`. Throws BuildError for values that
@@ -90,6 +92,10 @@ struct Deployment {
       std::string_view flag = arguments[i];
       if (flag == "--serial") {
         result.devices = {DeviceName{}};
+        continue;
+      }
+      if (flag == "--resume") {
+        result.checkpoint.resume = true;
         continue;
       }
       if (result.see.set_switch(flag)) continue;
@@ -142,7 +148,7 @@ struct Deployment {
            "  --memory-limit SIZE     that a step may need on each device: 8GiB, 512MiB or bytes (what the device has)\n"
            "  --deadline SECONDS      for every wait on another device, 0 for none (300)\n"
            "  --input-threads N       threads that decode input (0: one per core)\n"}
-           + SeeOptions::help() +
+           + CheckpointOptions::help() + SeeOptions::help() +
            "Several processes: start them with mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.\n";
   }
 
@@ -152,7 +158,7 @@ struct Deployment {
                                          "--recompute-bytes", "--memory-limit", "--deadline",
                                          "--input-threads", "--check-drift"})
       if (flag == known) return true;
-    return SeeOptions::takes(flag);
+    return SeeOptions::takes(flag) || CheckpointOptions::takes(flag);
   }
   void set(std::string_view flag, std::string_view value) {
     constexpr auto any = std::numeric_limits<std::int64_t>::max();
@@ -172,6 +178,9 @@ struct Deployment {
     else if (flag == "--check-drift") see.check_drift = static_cast<std::uint64_t>(number(1, any));
     else if (flag == "--schedule") schedule = value;
     else if (flag == "--transport") transport = value;
+    else if (flag == "--checkpoint") checkpoint.folder = value;
+    else if (flag == "--every") checkpoint.every = static_cast<std::uint64_t>(number(1, any));
+    else if (flag == "--keep") checkpoint.keep = static_cast<int>(number(1));
     else see.set(flag, value);
   }
 };

@@ -27,6 +27,13 @@ struct CompiledStep {
   virtual ~CompiledStep() = default;
 };
 
+// Where a step of a resumed run goes on.
+struct Resumption {
+  std::uint64_t done = 0;  // steps
+  bool finished = false;   // the input has ended
+  std::shared_ptr<const int> life;  // kept as long as the step lives
+};
+
 // Devices, processes and variables. In a job of several processes compile, run and digest are called by all at the same time.
 class Engine {
  public:
@@ -45,8 +52,10 @@ class Engine {
   // asked.
   virtual std::unique_ptr<InputSource> recorded_input(int ordinal, std::span<const DType> components) const = 0;
 
-  // A step of this Replicator, by the inputs of this host's replicas.
-  virtual std::unique_ptr<StepDriver> drive(int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) = 0;
+  // The number of the step that is made next.
+  virtual int next_ordinal(bool checkpointed) const = 0;
+  // A step of this Replicator with that number, by the inputs of this host's replicas.
+  virtual std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) = 0;
   // From the traced graphs of this host's replicas to programs. `ordinal`: which step of the Replicator this is.
   virtual std::unique_ptr<CompiledStep> compile(std::span<const Graph> traced, int ordinal) = 0;
   // One step. `inputs[r]`: the element of this host's replica r; `has_next[r]`: it has another one.
@@ -65,6 +74,7 @@ class Engine {
   // SHA-256 over name, type and bytes of every variable in the order of names: mirrored ones once, replica-local ones of all
   // replicas in order.
   virtual std::string digest() = 0;
+  virtual std::string save_checkpoint() = 0;
   virtual std::vector<std::string> variables() const = 0;
   virtual const VariableDeclaration& declaration(const std::string& name) const = 0;
   virtual const AnyArray& value(const std::string& name, int local_replica) const = 0;

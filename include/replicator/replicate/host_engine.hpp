@@ -17,6 +17,8 @@
 
 #include <replicator/core/sha256.hpp>
 #include <replicator/cpu/environment.hpp>
+#include <replicator/replicate/all_variables.hpp>
+#include <replicator/replicate/checkpoints.hpp>
 #include <replicator/replicate/drift_check.hpp>
 #include <replicator/replicate/engine.hpp>
 #include <replicator/replicate/require_devices.hpp>
@@ -61,10 +63,12 @@ class HostEngine final : public Engine {
         cache_{deployment_.threads_per_device},
         threads_{local_devices()},
         pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)},
-        recorder_{deployment_, job_} {
+        recorder_{deployment_, job_},
+        checkpoints_{deployment_, job_, placement_} {
     cpu::self_test();
     require_devices(deployment_.devices);
     compare_experiments();
+    checkpoints_.open();
     recorder_.begin();
     connect();
     listen();
@@ -86,8 +90,15 @@ class HostEngine final : public Engine {
     return replay_ ? replay_->input(ordinal, components) : nullptr;
   }
 
-  std::unique_ptr<StepDriver> drive(int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) override {
-    return std::make_unique<ReadAheadStep>(*this, ordinal, std::move(inputs), std::move(trace));
+  int next_ordinal(bool checkpointed) const override { return checkpoints_.next_ordinal(checkpointed); }
+  std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) override {
+    return std::make_unique<ReadAheadStep>(*this, ordinal, checkpoints_.begin(ordinal, checkpointed), std::move(inputs), std::move(trace));
+  }
+  std::string save_checkpoint() override {
+    answer_failure();
+    std::string path;
+    told([&] { path = checkpoints_.save(variables_); });
+    return path;
   }
 
   std::unique_ptr<CompiledStep> compile(std::span<const Graph> traced, int ordinal) override {
@@ -99,8 +110,7 @@ class HostEngine final : public Engine {
     const auto first_order = [this](const std::vector<std::uint32_t>& mine) { return order_of_first(mine); };
     told([&] {
       step->resolution = resolve(traced, {deployment_.bucket_bytes, common_to_all, placement_.devices_per_team(), {deployment_.recompute_bytes}, first_order});
-      for (const auto& one : step->resolution.classes)
-        for (const auto& variable : one.graph.variables()) variables_.declare(variable);
+      checkpoints_.declare(variables_, step->resolution, ordinal);
     });
     compare_steps(*step);
     told([&] {
@@ -121,12 +131,14 @@ class HostEngine final : public Engine {
                   std::uint64_t number) override {
     answer_failure();
     auto& step = static_cast<HostStep&>(compiled);
+    if (checkpoints_.due(step.ordinal)) save_checkpoint();
     if (job_.size() > 1) job_.set_context("during step " + std::to_string(number));
     const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
     tell([&](StepListener& listener) { listener.before(moment); });
     run_programs(step, moment, has_next);
     auto results = collect(step, has_next);
     tell([&](StepListener& listener) { listener.after(moment, results); });
+    checkpoints_.done(step.ordinal, number + 1, !results.all_have_next);
     return results;
   }
 
@@ -134,22 +146,12 @@ class HostEngine final : public Engine {
 
   std::string digest() override {
     answer_failure();
-    const auto local = gather_local_variables();
-    std::vector<std::size_t> position(local.size());
+    const AllVariables all{variables_, job_, placement_};
     Sha256 hash;
-    for (const auto& name : variables_.names()) {
-      const auto& declaration = variables_.declaration(name);
+    all.for_each([&](const std::string& name, const VariableDeclaration& declaration, const auto& pieces) {
       hash.update(name + " " + declaration.type.text());
-      if (declaration.kind == VariableKind::mirrored) {
-        hash.update(variables_.value(name, 0).bytes());
-        continue;
-      }
-      for (std::size_t process = 0; process < local.size(); ++process) {
-        const auto bytes = declaration.type.bytes() * static_cast<std::size_t>(placement_.replicas_of(static_cast<int>(process)));
-        hash.update(std::span{local[process]}.subspan(position[process], bytes));
-        position[process] += bytes;
-      }
-    }
+      for (const auto piece : pieces) hash.update(piece);
+    });
     return hash.text();
   }
 
@@ -242,6 +244,7 @@ class HostEngine final : public Engine {
                                 {"--recompute-bytes", std::to_string(deployment_.recompute_bytes), {}},
                                 {"--trace, --plan and --skew", deployment_.see.gathered(), {}},
                                 {"--check-drift", std::to_string(deployment_.see.check_drift), {}},
+                                {"--checkpoint, --every and --resume", deployment_.checkpoint.gathered(), {}},
                                 {"the kind of devices", std::string{name_of(deployment_.devices[0].kind)}, {}},
                                 {"the instruction set", instruction_set(), {}}});
   }
@@ -420,17 +423,6 @@ class HostEngine final : public Engine {
     }
   }
 
-  std::vector<std::vector<std::byte>> gather_local_variables() {
-    std::vector<std::byte> mine;
-    for (const auto& name : variables_.names())
-      for (int r = 0; variables_.declaration(name).kind == VariableKind::replica_local && r < placement_.end() - placement_.begin(); ++r) {
-        const auto bytes = variables_.value(name, r).bytes();
-        mine.insert(mine.end(), bytes.begin(), bytes.end());
-      }
-    if (job_.size() == 1) return {std::move(mine)};
-    return job_.exchange(mine, "the exchange of replica-local variables");
-  }
-
   std::shared_ptr<Replay> replay_;  // null where all replicas run
   Deployment deployment_;
   transport::Job job_;
@@ -443,6 +435,7 @@ class HostEngine final : public Engine {
   DeviceThreads threads_;
   std::shared_ptr<data::WorkerPool> pool_;
   StepRecorder recorder_;
+  Checkpoints checkpoints_;
   std::vector<std::shared_ptr<StepListener>> listeners_;
   std::uint32_t next_collective_ = 0;
   std::exception_ptr failure_;

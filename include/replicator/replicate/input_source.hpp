@@ -21,6 +21,8 @@ class InputSource {
   virtual ~InputSource() = default;
   // The next element's components, or empty at the end.
   virtual std::optional<std::vector<AnyArray>> next() = 0;
+  // Makes element number `position` the next one; false where the input cannot.
+  virtual bool seek(std::int64_t position) = 0;
   // Of a recorded input, which may be empty: the step that its first element is for.
   virtual std::optional<std::uint64_t> recorded_from() const { return std::nullopt; }
 };
@@ -53,6 +55,14 @@ class RangeSource final : public InputSource {
     // What can be read once only may be moved from; what could be read again is left as it is.
     if constexpr (std::forward_iterator<Iterator>) return components(data::InputValue<Range>(**at_));
     else return components(data::InputValue<Range>(std::ranges::iter_move(*at_)));
+  }
+  bool seek(std::int64_t position) override {
+    if constexpr (data::Seekable<Range>) {
+      at_.reset();
+      range_.seek(position);
+      return true;
+    }
+    return position == 0 && !at_;
   }
 
  private:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
@@ -20,17 +21,22 @@ namespace replicator {
 
 class ReadAheadStep final : public StepDriver {
  public:
-  ReadAheadStep(Engine& engine, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
-      : engine_{engine}, ordinal_{ordinal}, inputs_{std::move(inputs)}, trace_{std::move(trace)}, current_(inputs_.size()), next_(inputs_.size()),
-        has_next_(std::make_unique<bool[]>(inputs_.size())) {
-    told([&] { read_first(); });
-    if (finished_) return;
+  ReadAheadStep(Engine& engine, int ordinal, Resumption from, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
+      : engine_{engine}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs)}, trace_{std::move(trace)}, current_(inputs_.size()),
+        next_(inputs_.size()), has_next_(std::make_unique<bool[]>(inputs_.size())), done_{from_.done}, finished_{from_.finished} {
+    const bool any = told([&] {
+      // A step whose input has ended is traced by its last element.
+      if (done_ > 0) go_to(static_cast<std::int64_t>(finished_ ? done_ - 1 : done_));
+      return read_first();
+    });
+    if (!any) return;
     compiled();
     trace_input_ = engine_.input_trace(inputs_.size());
   }
 
   bool finished() const override { return finished_; }
   std::uint64_t steps_done() const override { return done_; }
+  std::uint64_t steps_resumed() const override { return from_.done; }
   std::string explain(const ExplainOptions& options) override { return engine_.explain(compiled(), options); }
   std::string dot() override { return replicator::dot(trace_all()); }
   std::string resolved_dot() override { return engine_.resolved_dot(compiled()); }
@@ -62,17 +68,39 @@ class ReadAheadStep final : public StepDriver {
       throw;
     }
   }
-  // Finished at once: a replay of a step of which nothing was recorded.
-  void read_first() {
+  // Inputs that cannot seek are read in turn: they may share a source.
+  void go_to(std::int64_t position) {
+    std::vector<std::size_t> replayed;
+    for (std::size_t r = 0; r < inputs_.size(); ++r)
+      if (!inputs_[r]->seek(position)) replayed.push_back(r);
+    if (replayed.empty()) return;
+    if (engine_.process() == 0)
+      std::fprintf(stderr, "replicator: the input of step %d cannot seek, so its first %lld elements are read again\n", ordinal_,
+                   static_cast<long long>(position));
+    for (std::int64_t i = 0; i < position; ++i)
+      for (const auto r : replayed)
+        if (!inputs_[r]->next()) throw no_element(r);
+  }
+  // False where there is none: a replay of a step of which nothing was recorded.
+  bool read_first() {
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
       const auto recorded = inputs_[r]->recorded_from();
       if (recorded) done_ = *recorded;
       auto element = inputs_[r]->next();
-      finished_ = !element;
-      if (finished_ && recorded) return;
-      if (!element) throw DataError{"the input of replica " + std::to_string(engine_.first_replica() + static_cast<int>(r)) + " is empty: give it at least one element"};
+      if (!element && recorded) {
+        finished_ = true;
+        return false;
+      }
+      if (!element) throw no_element(r);
       current_[r] = std::move(*element);
     }
+    return true;
+  }
+  DataError no_element(std::size_t r) const {
+    const auto input = "the input of replica " + std::to_string(engine_.first_replica() + static_cast<int>(r));
+    if (from_.done == 0) return DataError{input + " is empty: give it at least one element"};
+    return DataError{input + " has ended before element " + std::to_string(from_.done) +
+                     ", where the checkpoint that is resumed goes on: it must give what it gave then"};
   }
   // An error of the input is kept for the step that needs the element.
   void read_ahead() {
@@ -121,6 +149,7 @@ class ReadAheadStep final : public StepDriver {
 
   Engine& engine_;
   int ordinal_;
+  Resumption from_;
   std::vector<std::unique_ptr<InputSource>> inputs_;
   Trace trace_;
   std::vector<std::vector<AnyArray>> current_, next_;
@@ -128,8 +157,8 @@ class ReadAheadStep final : public StepDriver {
   std::unordered_map<Digest, std::unique_ptr<CompiledStep>, DigestHash> plans_;
   std::shared_ptr<InputTrace> trace_input_;  // null: nobody asks
   std::exception_ptr input_error_;
-  std::uint64_t done_ = 0;
-  bool finished_ = false;
+  std::uint64_t done_;
+  bool finished_;
 };
 
 }  // namespace replicator

@@ -29,6 +29,7 @@ class RecordedInput final : public InputSource {
     if (at_ == steps_.size()) return std::nullopt;
     return steps_[at_++]->inputs;
   }
+  bool seek(std::int64_t) override { return false; }
   std::optional<std::uint64_t> recorded_from() const override { return steps_.empty() ? 0 : steps_[0]->number; }
 
  private:
@@ -56,6 +57,7 @@ class Replay final : public StepListener {
     asked.logical_devices = recording_.logical_devices;
     asked.threads_per_device = recording_.threads_per_device;
     asked.schedule = "auto";
+    asked.checkpoint = {};
     return asked;
   }
 

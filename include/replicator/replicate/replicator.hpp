@@ -16,6 +16,12 @@
 
 namespace replicator {
 
+struct ReplicateOptions {
+  // False for a step that comes and goes beside others, as a validation does: checkpoints know nothing of it, and it begins anew in a run
+  // that is resumed. Its variables are kept.
+  bool checkpointed = true;
+};
+
 class Replicator {
  public:
   // Meets the other processes of the job, if there are any. Throws BuildError for a deployment that cannot be (more devices
@@ -34,24 +40,30 @@ class Replicator {
   // them. An input_fn(const HostContext&) is called once, and its elements are dealt to this host's replicas in turn. Traces step_fn(ReplicaContext&, Tensor<T>...) once for each, one tensor per component of an element, resolves and plans.
   // step_fn returns a tensor, a tuple of tensors, or nothing. Steps of one Replicator share its variables.
   // Throws BuildError for every mistake that graphs, shapes and options show; nothing has moved then.
+  // A run that is resumed (--resume) makes its checkpointed steps in the order in which they were first made; each goes on where it was.
   template <class InputFn, class StepFn>
-  auto replicate(InputFn input_fn, StepFn step_fn) {
+  auto replicate(InputFn input_fn, StepFn step_fn, ReplicateOptions options = {}) {
     constexpr bool per_replica = std::is_invocable_v<InputFn&, const InputContext&>;
     constexpr bool per_host = !per_replica && std::is_invocable_v<InputFn&, const HostContext&>;
     static_assert(per_replica || per_host, "replicator: input_fn must be callable with (const rp::InputContext&), or with (const rp::HostContext&)");
     if constexpr (per_replica) {
       using Range = std::remove_cvref_t<std::invoke_result_t<InputFn&, const InputContext&>>;
       data::require_input<Range>();
-      if constexpr (data::Input<Range>) return replicate_range<Range>(input_fn, std::move(step_fn));
+      if constexpr (data::Input<Range>) return replicate_range<Range>(input_fn, std::move(step_fn), options);
     } else if constexpr (per_host) {
       using Range = std::remove_cvref_t<std::invoke_result_t<InputFn&, const HostContext&>>;
       data::require_input<Range>();
-      if constexpr (data::Input<Range>) return replicate_dealt(input_fn, std::move(step_fn));
+      if constexpr (data::Input<Range>) return replicate_dealt(input_fn, std::move(step_fn), options);
     }
   }
 
   // SHA-256 (hexadecimal) over all variables in the order of names: what two runs are compared by. Every process calls it.
   std::string digest() { return engine_->digest(); }
+
+  // Writes a checkpoint of this moment into the folder of --checkpoint, and returns the file's name once it is on the disk; where there is
+  // no such folder it does nothing and returns an empty one. Every process calls it. Throws DataError where it cannot be written, BuildError
+  // where the run could not be resumed from it.
+  std::string save_checkpoint() { return engine_->save_checkpoint(); }
 
   std::vector<std::string> variables() const { return engine_->variables(); }
   const VariableDeclaration& declaration(const std::string& name) const { return engine_->declaration(name); }
@@ -62,7 +74,7 @@ class Replicator {
 
  private:
   template <class InputFn, class StepFn>
-  auto replicate_dealt(InputFn& input_fn, StepFn step_fn) {
+  auto replicate_dealt(InputFn& input_fn, StepFn step_fn, ReplicateOptions options) {
     const int first = engine_->first_replica(), end = engine_->end_replica();
     const auto dealt = [&] { return data::deal(input_fn(HostContext{process(), processes(), first, end, engine_->input_context(first)}), end - first); };
     decltype(dealt()) hands;  // filled when the first one is asked for: a replay asks for none
@@ -70,10 +82,10 @@ class Replicator {
       if (hands.empty()) hands = dealt();
       return std::move(hands[static_cast<std::size_t>(context.replica() - first)]);
     };
-    return replicate_range<typename decltype(hands)::value_type>(hand_of, std::move(step_fn));
+    return replicate_range<typename decltype(hands)::value_type>(hand_of, std::move(step_fn), options);
   }
   template <class Range, class InputFn, class StepFn>
-  auto replicate_range(InputFn& input_fn, StepFn step_fn) {
+  auto replicate_range(InputFn& input_fn, StepFn step_fn, ReplicateOptions options) {
     using Types = detail::InputTypes<data::InputValue<Range>>;
     constexpr bool fits = Types::template accepts<StepFn, ReplicaContext>;
     static_assert(fits,
@@ -83,20 +95,24 @@ class Replicator {
       using Result = decltype(Types::call(std::declval<StepFn&>(), std::declval<ReplicaContext&>(), std::declval<const std::vector<AnyTensor>&>()));
       using Plain = std::remove_cvref_t<Result>;
       static_assert(detail::StepResult<Plain>::valid, "replicator: step_fn must return a rp::Tensor, a std::tuple of them, or void");
-      if constexpr (detail::StepResult<Plain>::valid)
-        return make_step<Plain>(make_inputs<Range>(input_fn), [step_fn = std::move(step_fn)](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
+      if constexpr (detail::StepResult<Plain>::valid) {
+        const int ordinal = engine_->next_ordinal(options.checkpointed);
+        auto inputs = make_inputs<Range>(input_fn, ordinal);
+        Trace trace = [step_fn = std::move(step_fn)](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
           if constexpr (std::is_void_v<Plain>) Types::call(step_fn, context, x);
           else
             for (const auto& tensor : detail::StepResult<Plain>::tensors(Types::call(step_fn, context, x)))
               context.graph().results().push_back(tensor.value());
-        });
+        };
+        return make_step<Plain>(ordinal, options, std::move(inputs), std::move(trace));
+      }
     }
   }
   template <class Range, class InputFn>
-  std::vector<std::unique_ptr<InputSource>> make_inputs(InputFn& input_fn) {
+  std::vector<std::unique_ptr<InputSource>> make_inputs(InputFn& input_fn, int ordinal) {
     std::vector<std::unique_ptr<InputSource>> inputs;
     const auto components = detail::InputTypes<data::InputValue<Range>>::dtypes();
-    if (auto recorded = engine_->recorded_input(steps_, components)) {
+    if (auto recorded = engine_->recorded_input(ordinal, components)) {
       inputs.push_back(std::move(recorded));
       return inputs;
     }
@@ -107,8 +123,8 @@ class Replicator {
     return inputs;
   }
   template <class Result>
-  auto make_step(std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) {
-    auto driver = engine_->drive(steps_++, std::move(inputs), std::move(trace));
+  auto make_step(int ordinal, ReplicateOptions options, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) {
+    auto driver = engine_->drive(ordinal, options.checkpointed, std::move(inputs), std::move(trace));
     return wrap(std::move(driver), std::type_identity<typename detail::StepResult<Result>::Arrays>{});
   }
   template <class... A>
@@ -117,7 +133,6 @@ class Replicator {
   }
 
   std::unique_ptr<Engine> engine_;
-  int steps_ = 0;
 };
 
 }  // namespace replicator

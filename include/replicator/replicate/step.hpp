@@ -2,6 +2,7 @@
 // A replicated step: what Replicator::replicate returns.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <iterator>
@@ -56,13 +57,15 @@ class Step {
  public:
   using Results = std::tuple<PerReplica<A>...>;
 
-  explicit Step(std::unique_ptr<StepDriver> driver, int replicas) : driver_{std::move(driver)}, replicas_{replicas} {}
+  explicit Step(std::unique_ptr<StepDriver> driver, int replicas)
+      : driver_{std::move(driver)}, resumed_{driver_->steps_resumed()}, replicas_{replicas} {}
 
   // Runs one step. Throws BuildError when the input has ended, what the input throws, CommunicationError when a device
   // or host is lost or late.
   Results step() { return unpack(driver_->run(), std::index_sequence_for<A...>{}); }
   // The input of some replica has ended: no replica takes another step.
   bool finished() const { return driver_->finished(); }
+  // Those before the run was resumed counted.
   std::uint64_t steps_done() const { return driver_->steps_done(); }
   // Of each device of this process's first replica. Per collective: where asked, bytes, schedule and why, bytes against a ring's, predicted and
   // (with --trace or --timing, once steps were timed) measured time. Then the nodes that cost most: operations, bytes, time and,
@@ -75,7 +78,8 @@ class Step {
   // What each device of this process executes, as JSON: docs/plan.md.
   std::string plan_json() { return driver_->plan_json(); }
 
-  // At most `count` steps, as an input range: each element is run when it is reached.
+  // At most `count` steps, as an input range: each element is run when it is reached. In a run that is resumed, steps that were done
+  // before count as done, so the same program ends after the same steps: see steps_done().
   //   for (auto [loss, top1] : train.steps(1000)) ...
   class Steps {
    public:
@@ -112,7 +116,11 @@ class Step {
     Step* owner_;
     std::int64_t count_;
   };
-  Steps steps(std::int64_t count) { return {*this, count}; }
+  Steps steps(std::int64_t count) {
+    const auto before = std::min(resumed_, static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
+    resumed_ -= before;
+    return {*this, count - static_cast<std::int64_t>(before)};
+  }
 
  private:
   template <std::size_t... I>
@@ -127,6 +135,7 @@ class Step {
   }
 
   std::unique_ptr<StepDriver> driver_;
+  std::uint64_t resumed_;  // steps that no call of steps() has counted yet
   int replicas_;
 };
 

@@ -35,6 +35,8 @@ class StepDriver {
   virtual StepResults run() = 0;
   virtual bool finished() const = 0;
   virtual std::uint64_t steps_done() const = 0;
+  // Of those, by the run that this one resumes.
+  virtual std::uint64_t steps_resumed() const = 0;
   virtual std::string explain(const ExplainOptions& options) = 0;
   virtual std::string dot() = 0;
   virtual std::string resolved_dot() = 0;

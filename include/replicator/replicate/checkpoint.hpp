@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of an experiment at a step's border, and the file that holds it: docs/checkpoints.md. It is a safetensors file whose
+// tensors are the variables under their names, those of replica-local ones stacked over the replicas in a first dimension; all else is in
+// its metadata, with a SHA-256 over everything.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/parse.hpp>
+#include <replicator/core/sha256.hpp>
+#include <replicator/graph/variable.hpp>
+#include <replicator/io/safetensors.hpp>
+
+namespace replicator {
+
+// A replicated step, by the number of the replicate() call that made it.
+struct CheckpointedStep {
+  std::uint64_t done = 0;         // steps: also the position of each replica's input
+  bool finished = false;          // the input of some replica has ended
+  std::uint64_t collectives = 0;  // of one step
+};
+
+struct CheckpointedVariable {
+  VariableKind kind = VariableKind::mirrored;
+  std::set<int> steps;  // those that declare it
+};
+
+struct Checkpoint {
+  std::map<std::string, std::string> experiment;  // replicas, seed and what else decides the bits
+  int next_ordinal = 0;                           // replicate() calls so far
+  std::map<int, CheckpointedStep> steps;          // by ordinal
+  std::map<std::string, CheckpointedVariable> variables;
+  std::map<std::string, AnyArray> values;         // as read from a file
+
+  // Of all replicated steps.
+  std::uint64_t total() const {
+    std::uint64_t sum = 0;
+    for (const auto& [ordinal, step] : steps) sum += step.done;
+    return sum;
+  }
+};
+
+// How a variable lies in the file. At the most dimensions that a tensor may have, the replicas lie within its first one.
+inline TensorType checkpointed_type(const TensorType& type, VariableKind kind, int replicas) {
+  if (kind == VariableKind::mirrored) return type;
+  TensorType result{type.dtype, {}};
+  if (type.shape.rank() < Shape::max_rank) result.shape.push_back(replicas);
+  for (const auto extent : type.shape) result.shape.push_back(extent);
+  if (type.shape.rank() == Shape::max_rank) result.shape[0] *= replicas;
+  return result;
+}
+
+namespace detail {
+
+inline constexpr std::string_view checkpoint_format = "replicator checkpoint 1";
+
+// Over all metadata but the sum itself, and all tensors, in the order of names.
+inline std::string checksum(const std::map<std::string, std::string>& metadata, std::vector<io::NamedTensor> tensors) {
+  Sha256 hash;
+  const auto text = [&](std::string_view value) { hash.update(std::to_string(value.size()) + " " + std::string{value}); };
+  for (const auto& [key, value] : metadata)
+    if (key != "sha256") text(key), text(value);
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (const auto& tensor : tensors) {
+    text(tensor.name), text(tensor.type.text());
+    hash.update(std::span{tensor.data, tensor.type.bytes()});
+  }
+  return hash.text();
+}
+
+class CheckpointReader {
+ public:
+  explicit CheckpointReader(const std::string& path) : path_{path}, file_{io::read_safetensors(path)} {}
+
+  Checkpoint read() && {
+    if (text("format") != checkpoint_format)
+      throw DataError{path_ + ": \"" + text("format") + "\" was written by another version of replicator, this one reads \"" +
+                      std::string{checkpoint_format} + "\""};
+    std::vector<io::NamedTensor> tensors;
+    for (const auto& [name, value] : file_.tensors) tensors.push_back({name, value.type(), value.data()});
+    if (const auto sum = checksum(file_.metadata, std::move(tensors)); sum != text("sha256"))
+      throw DataError{path_ + " is damaged: its content has the SHA-256 " + sum + ", and was written with " + text("sha256")};
+    Checkpoint result;
+    result.next_ordinal = static_cast<int>(number(text("next")));
+    for (const auto& [key, value] : file_.metadata) {
+      if (key.starts_with("experiment ")) result.experiment[key.substr(11)] = value;
+      if (key.starts_with("step ")) result.steps[static_cast<int>(number(std::string_view{key}.substr(5)))] = step(value);
+      if (key.starts_with("variable ")) result.variables[key.substr(9)] = variable(value);
+    }
+    result.values = std::move(file_.tensors);
+    return result;
+  }
+
+ private:
+  // The sum was right, so whoever wrote it is to blame.
+  std::string text(const std::string& key) const {
+    const auto found = file_.metadata.find(key);
+    if (found == file_.metadata.end()) throw DataError{path_ + " is no checkpoint: its metadata lacks \"" + key + "\""};
+    return found->second;
+  }
+  std::uint64_t number(std::string_view digits) const {
+    if (const auto value = whole_number<std::uint64_t>(digits)) return *value;
+    throw DataError{path_ + " is no checkpoint: \"" + std::string{digits} + "\" is no number"};
+  }
+  static std::string_view next_word(std::string_view& rest) {
+    const auto word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    return word;
+  }
+  CheckpointedStep step(std::string_view rest) const {
+    CheckpointedStep result;
+    result.done = number(next_word(rest));
+    result.collectives = number(next_word(rest));
+    result.finished = rest == "finished";
+    return result;
+  }
+  CheckpointedVariable variable(std::string_view rest) const {
+    CheckpointedVariable result;
+    result.kind = next_word(rest) == name_of(VariableKind::mirrored) ? VariableKind::mirrored : VariableKind::replica_local;
+    while (!rest.empty()) result.steps.insert(static_cast<int>(number(next_word(rest))));
+    return result;
+  }
+
+  const std::string& path_;
+  io::Safetensors file_;
+};
+
+}  // namespace detail
+
+// Writes it beside, flushes it to the disk and renames it. `tensors`: the values of its variables. Throws DataError that names the file.
+inline void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
+  std::map<std::string, std::string> metadata{{"format", std::string{detail::checkpoint_format}}, {"next", std::to_string(checkpoint.next_ordinal)}};
+  for (const auto& [key, value] : checkpoint.experiment) metadata["experiment " + key] = value;
+  for (const auto& [ordinal, step] : checkpoint.steps)
+    metadata["step " + std::to_string(ordinal)] =
+        std::to_string(step.done) + " " + std::to_string(step.collectives) + (step.finished ? " finished" : "");
+  for (const auto& [name, variable] : checkpoint.variables) {
+    auto& text = metadata["variable " + name] = name_of(variable.kind);
+    for (const auto ordinal : variable.steps) text += " " + std::to_string(ordinal);
+  }
+  metadata["sha256"] = detail::checksum(metadata, tensors);
+  io::write_safetensors(path, std::move(tensors), metadata);
+}
+
+// Throws DataError, naming the file, where it is missing, damaged or no checkpoint.
+inline Checkpoint read_checkpoint(const std::string& path) { return detail::CheckpointReader{path}.read(); }
+
+}  // namespace replicator

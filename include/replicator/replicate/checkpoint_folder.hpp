@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of a folder of checkpoints: step-0000000400.safetensors is the state after 400 steps.
+#pragma once
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/io/file.hpp>
+
+namespace replicator {
+
+class CheckpointFolder {
+ public:
+  explicit CheckpointFolder(std::string path) : path_{std::move(path)} {}
+
+  const std::string& path() const { return path_; }
+  // "runs/a/step-0000000400.safetensors"
+  std::string file(std::uint64_t steps) const {
+    auto digits = std::to_string(steps);
+    return path_ + "/" + std::string{prefix} + std::string(digits.size() < 10 ? 10 - digits.size() : 0, '0') + digits + std::string{suffix};
+  }
+
+  // Makes it where it is missing, and removes what processes left that were killed while they wrote. Throws DataError where nothing
+  // can be written there.
+  void prepare() const {
+    for (auto slash = path_.find('/', 1);; slash = path_.find('/', slash + 1)) {
+      const auto part = path_.substr(0, slash);
+      if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) io::detail::fail(part, "make the folder");
+      if (slash == std::string::npos) break;
+    }
+    for (const auto& name : names())
+      if (name.starts_with(prefix) && name.ends_with(".partial")) ::unlink((path_ + "/" + name).c_str());
+    const io::FileReplacement writable{path_ + "/" + std::string{prefix} + "writable"};
+  }
+  // Complete files, the newest first: whatever else lies there is passed over.
+  std::vector<std::string> newest_first() const {
+    std::vector<std::string> result;
+    for (auto& name : names())
+      if (is_checkpoint(name)) result.push_back(std::move(name));
+    std::sort(result.begin(), result.end(), [](const auto& a, const auto& b) { return a.size() != b.size() ? a.size() > b.size() : a > b; });
+    for (auto& name : result) name = path_ + "/" + name;
+    return result;
+  }
+  // Removes all but so many, the oldest first.
+  void keep(int count) const {
+    const auto files = newest_first();
+    for (auto i = static_cast<std::size_t>(count); i < files.size(); ++i)
+      if (::unlink(files[i].c_str()) != 0 && errno != ENOENT) io::detail::fail(files[i], "remove the old checkpoint");
+  }
+
+ private:
+  static constexpr std::string_view prefix = "step-", suffix = ".safetensors";
+
+  static bool is_checkpoint(std::string_view name) {
+    if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() < prefix.size() + suffix.size() + 10) return false;
+    name = name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
+    return std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+  }
+  std::vector<std::string> names() const {
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder{::opendir(path_.c_str()), &::closedir};
+    if (!folder) io::detail::fail(path_, "open the folder");
+    std::vector<std::string> result;
+    while (const auto* entry = ::readdir(folder.get())) result.emplace_back(entry->d_name);
+    return result;
+  }
+
+  std::string path_;
+};
+
+}  // namespace replicator
