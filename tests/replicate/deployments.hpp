@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Deployments and errors as the tests of replication need them.
 #pragma once
 
 #include <string>

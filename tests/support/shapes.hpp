@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Random shapes for RapidCheck.
 #pragma once
 
 #include <rapidcheck.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a rank adds up of its own replicas' values while they are computed.
 #pragma once
 
 #include <algorithm>

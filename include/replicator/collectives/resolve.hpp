@@ -52,6 +52,7 @@ struct ResolveOptions {
   std::function<std::vector<std::uint32_t>(const std::vector<std::uint32_t>&)> order_of_processes = {};
 };
 
+// The graphs of all local replicas, made one with each other: what a plan is made from.
 struct Resolution {
   std::vector<GraphClass> classes;
   std::vector<std::uint32_t> class_of;  // local replica (in the order given) -> class

@@ -39,6 +39,7 @@ constexpr std::int64_t part_begin(std::int64_t elements, int count, int index) {
   return begin < elements ? begin : elements;
 }
 
+// Whose memory an operand lies in: what the rank contributes, what it receives, or what the collective sets aside.
 enum class Buffer : std::uint8_t { input, output, scratch };
 
 // `count` chunks of one block, from `chunk` on. `index`: which input (partial or replica of the rank), or the first of

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The kinds of devices by name.
 #pragma once
 
 #include <cstddef>

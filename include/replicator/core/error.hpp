@@ -7,6 +7,7 @@
 
 namespace replicator {
 
+// What every error of the library is.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -12,6 +12,7 @@
 
 namespace replicator {
 
+// What equal things have in common: 128 bits of a hash.
 struct Digest {
   std::uint64_t high = 0;
   std::uint64_t low = 0;

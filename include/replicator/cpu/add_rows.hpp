@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Adds row to row, for kernels that no expression describes.
 #pragma once
 
 #include <cstdint>

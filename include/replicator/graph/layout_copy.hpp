@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies a tensor into another layout of memory.
 #pragma once
 
 #include <span>

@@ -64,6 +64,7 @@ struct Map {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;  // gradients of expressions: graph/map_gradient.hpp
 };
 
+// How the values of an expression are brought together along axes.
 enum class ReduceKind : std::uint8_t { sum, min, max };
 constexpr std::string_view name_of(ReduceKind kind) {
   return kind == ReduceKind::sum ? "sum" : kind == ReduceKind::min ? "min" : "max";

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What names a tensor in a graph.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Batch norm: a layer with running statistics, of one replica or of all.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Convolution of images as a layer.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Transposed convolution of images as a layer.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Mean and variance over the batches of all replicas.
 #pragma once
 
 #include <source_location>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A table of learned rows as a layer.
 #pragma once
 
 #include <cstdint>

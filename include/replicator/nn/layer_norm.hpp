@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Layer norm: each example is normalised by itself.
 #pragma once
 
 #include <cstdint>

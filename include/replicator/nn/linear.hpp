@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A matrix product with a bias as a layer.
 #pragma once
 
 #include <cstdint>

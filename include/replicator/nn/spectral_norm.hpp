@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Spectral norm: a weight divided by its largest singular value.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The check of losses that compare two tensors.
 #pragma once
 
 #include <string>

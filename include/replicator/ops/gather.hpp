@@ -23,6 +23,7 @@
 
 namespace replicator {
 
+// What rows of a table may be named by.
 template <class T>
 concept IndexElement = std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>;
 

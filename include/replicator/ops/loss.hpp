@@ -13,6 +13,7 @@
 
 namespace replicator {
 
+// What classes may be named by.
 template <class T>
 concept LabelElement = std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>;
 

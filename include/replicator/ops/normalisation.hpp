@@ -69,6 +69,7 @@ struct Moments {
   }
 };
 
+// What `moments` gives.
 template <FloatingElement T>
 struct MeanAndVariance {
   Tensor<T> mean;

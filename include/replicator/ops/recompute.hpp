@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// rp::recompute: what a part of a step makes is computed again for the backward pass, not kept.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// How much memory a step may need on each device.
 #pragma once
 
 #include <cstddef>

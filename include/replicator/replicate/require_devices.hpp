@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The check that the devices of a deployment are there.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The variables of a step as its replicas see them.
 #pragma once
 
 #include <cstdint>

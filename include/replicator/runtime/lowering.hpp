@@ -13,6 +13,7 @@
 
 namespace replicator {
 
+// A tensor in memory: an output of a node, or its copy in another layout.
 struct LoweredValue {
   std::size_t bytes = 0;
   bool uniform = false;

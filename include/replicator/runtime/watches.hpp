@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Several watches in the place of one.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A pass: common subexpressions are computed once.
 #pragma once
 
 #include <cstdint>

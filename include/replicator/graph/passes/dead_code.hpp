@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A pass: what nobody needs is not computed.
 #pragma once
 
 #include <cstdint>

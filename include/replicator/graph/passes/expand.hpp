@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A pass: composite operations become the ones that they are composed of.
 #pragma once
 
 #include <algorithm>

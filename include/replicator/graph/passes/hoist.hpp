@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A pass: collectives start as soon as what they send is there.
 #pragma once
 
 #include <cstdint>
