@@ -125,8 +125,12 @@ template <std::int64_t inner>
     }
   });
 }
-void normalise_blocked_body(const Sizes& s, const float* x, const float* m, const float* a, const float* b, float* y) { normalise_body<16>(s, x, m, a, b, y); }
-void normalise_plain_body(const Sizes& s, const float* x, const float* m, const float* a, const float* b, float* y) { normalise_body<1>(s, x, m, a, b, y); }
+void normalise_blocked_body(const Sizes& s, const float* x, const float* m, const float* a, const float* b, float* y) {
+  normalise_body<16>(s, x, m, a, b, y);
+}
+void normalise_plain_body(const Sizes& s, const float* x, const float* m, const float* a, const float* b, float* y) {
+  normalise_body<1>(s, x, m, a, b, y);
+}
 LEVELS(normalise_blocked, (const Sizes& s, const float* x, const float* m, const float* a, const float* b, float* y), (s, x, m, a, b, y))
 LEVELS(normalise_plain, (const Sizes& s, const float* x, const float* m, const float* a, const float* b, float* y), (s, x, m, a, b, y))
 
@@ -146,7 +150,9 @@ void sums_blocked_body(const Sizes& s, const float* dy, const float* z, const fl
     for (std::int64_t j = 0; j < 16; ++j) sum[c + j] += a[j], dot[c + j] += b[j];
   });
 }
-LEVELS(sums_blocked, (const Sizes& s, const float* dy, const float* z, const float* x, const float* mean, float* sum, float* dot), (s, dy, z, x, mean, sum, dot))
+LEVELS(sums_blocked,
+       (const Sizes& s, const float* dy, const float* z, const float* x, const float* mean, float* sum, float* dot),
+       (s, dy, z, x, mean, sum, dot))
 
 // dx = scale * (dy * (z > 0) - a - (x - mean) * b)
 void gradient_blocked_body(const Sizes& s, const float* dy, const float* z, const float* x, const float* const* k, float* dx) {
@@ -266,14 +272,17 @@ void batch_norm(std::int64_t n, std::int64_t channels, std::int64_t side) {
   e = inputs_only(2);
   e.outputs = {e.apply(rectify, e.apply(add, 0, 1))};
   Prepared residual{Map{share(e), shape, {DType::float32}}, {full, full}, {blocks, blocks}, {x.data(), z.data()}, {y.data()}};
-  report("  residual add + relu", 12.0 * static_cast<double>(count), [&] { add_rectify(static_cast<std::int64_t>(count), x.data(), z.data(), y2.data()); },
-         [&] { residual(); });
+  report(
+      "  residual add + relu", 12.0 * static_cast<double>(count),
+      [&] { add_rectify(static_cast<std::int64_t>(count), x.data(), z.data(), y2.data()); }, [&] { residual(); });
 
   e = inputs_only(1);
   e.outputs = {0};
   float result;
   Prepared sum{Reduce{ReduceKind::sum, share(e), {0, 1, 2, 3}, shape, {DType::float32}}, {full}, {{}}, {x.data()}, {&result}};
-  report("  sum of everything", 4.0 * static_cast<double>(count), [&] { total(static_cast<std::int64_t>(count), x.data(), &result); }, [&] { sum(); });
+  report(
+      "  sum of everything", 4.0 * static_cast<double>(count),
+      [&] { total(static_cast<std::int64_t>(count), x.data(), &result); }, [&] { sum(); });
 }
 
 void optimizer(std::int64_t n) {
@@ -284,7 +293,11 @@ void optimizer(std::int64_t n) {
   const auto next = e.apply(add, e.apply(multiply, e.constant(0.9), 2), e.apply(add, 1, e.apply(multiply, e.constant(1e-4), 0)));
   e.outputs = {e.apply(subtract, 0, e.apply(multiply, e.constant(0.1), next)), next};
   const TensorType type{DType::float32, {n}};
-  Prepared ours{Map{share(e), {n}, {DType::float32, DType::float32}}, {type, type, type}, {{}, {}, {}}, {w.data(), g.data(), v.data()}, {w2.data(), v2.data()}};
+  Prepared ours{Map{share(e), {n}, {DType::float32, DType::float32}},
+                {type, type, type},
+                {{}, {}, {}},
+                {w.data(), g.data(), v.data()},
+                {w2.data(), v2.data()}};
   std::printf("[%ld]\n", static_cast<long>(n));
   report("  momentum", 20.0 * static_cast<double>(n), [&] { momentum(n, w.data(), g.data(), v.data(), w2.data(), v2.data()); }, [&] { ours(); });
 }
@@ -315,7 +328,8 @@ void rows() {
     const TensorType type{DType::float32, {n, length}};
     Prepared ours{Reduce{ReduceKind::max, share(e), {1}, {n, length}, {DType::float32}}, {type}, {{}}, {x.data()}, {y.data()}};
     const double s = seconds([&] { ours(); });
-    std::printf("  [%ld, %ld] %.2f us, %.1f ns per row\n", static_cast<long>(n), static_cast<long>(length), s * 1e6, s / static_cast<double>(n) * 1e9);
+    std::printf("  [%ld, %ld] %.2f us, %.1f ns per row\n", static_cast<long>(n), static_cast<long>(length), s * 1e6,
+                s / static_cast<double>(n) * 1e9);
   }
 }
 

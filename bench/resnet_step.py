@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same training step as bench/resnet_step.cpp in PyTorch, tuned for the CPU: channels-last, eager mode.
 
-bench/compare_pytorch sets the allocator so that pages stay mapped. Prints the median seconds of a step and images/s; then what was resident before the model was made, and the most that was."""
+bench/compare_pytorch sets the allocator so that pages stay mapped. Prints the median seconds of a step and images/s; then
+what was resident before the model was made, and the most that was."""
 import argparse
 import time
 
@@ -32,7 +33,8 @@ class Bottleneck(nn.Module):
 
 
 def resnet50(cifar_stem):
-    layers = [nn.Conv2d(3, 64, 3, 1, 1, bias=False) if cifar_stem else nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+    stem = nn.Conv2d(3, 64, 3, 1, 1, bias=False) if cifar_stem else nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+    layers = [stem, nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
     if not cifar_stem:
         layers.append(nn.MaxPool2d(3, 2, 1))
     inputs = 64

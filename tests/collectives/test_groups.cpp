@@ -132,7 +132,9 @@ TEST_CASE("what is no partition of the replicas says why") {
   CHECK(Groups{{0, 1}, {}}.fault(2) == "a group has no members");
   CHECK_THROWS_WITH(replicator::group_rows(8, 3), Catch::Contains("8 replicas were asked to be a grid of 3 columns at test_groups.cpp:"));
   CHECK_THROWS_WITH(rc::all_gather({3, 1}, {{0, 1}, {2}}), "all_gather in the groups [0, 1], [2], whose sizes differ: make all groups equally large");
-  CHECK_THROWS_WITH(rc::all_gather({3, 1}, {{0, 1}}), "all_gather in the groups [0, 1]: replica 2 is in no group: name every replica once, in ascending order");
+  CHECK_THROWS_WITH(
+      rc::all_gather({3, 1}, {{0, 1}}),
+      "all_gather in the groups [0, 1]: replica 2 is in no group: name every replica once, in ascending order");
   CHECK_THROWS_WITH(rc::broadcast({3, 1}, 1, false, {{0, 1}, {2}}),
                     "broadcast from replica 1 of each group: there are only the replicas 0 to 0");
 }
@@ -188,7 +190,8 @@ TEST_CASE("an all-reduce inside groups is compared with a ring in each") {
   CHECK(rc::bytes_factor(rc::owner_computes({8, 4}, replicator::group_columns(8, 2))) == 1);
   CHECK(rc::bytes_factor(rc::owner_computes({8, 4}, replicator::group_rows(8, 2))) == 1);  // nothing moves
   CHECK(rc::bytes_factor(rc::owner_computes({8, 3})) == 1.25);
-  CHECK(rc::choose(rc::Kind::all_reduce, 1 << 20, {8, 4}, 0, false, {}, replicator::group_rows(8, 2)).reason == "local: every group lies on one rank");
+  CHECK(rc::choose(rc::Kind::all_reduce, 1 << 20, {8, 4}, 0, false, {}, replicator::group_rows(8, 2)).reason ==
+        "local: every group lies on one rank");
   CHECK(rc::choose(rc::Kind::all_reduce, 1 << 20, {8, 4}, 0, false, {}, replicator::group_columns(8, 2)).reason ==
         "owner_computes: 1048576 B in 2 groups on at most 4 ranks each, same bits on every placement");
 }

@@ -6,5 +6,6 @@
 
 int main() {
   replicator::Replicator repl;
-  repl.replicate([](const replicator::InputContext&) { return std::vector<int>{}; }, [](replicator::ReplicaContext&, replicator::Tensor<float> x) { return x; });
+  repl.replicate([](const replicator::InputContext&) { return std::vector<int>{}; },
+                 [](replicator::ReplicaContext&, replicator::Tensor<float> x) { return x; });
 }

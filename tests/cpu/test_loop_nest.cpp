@@ -45,14 +45,16 @@ TEST_CASE("a broadcast operand is presented as its elements, from any position")
       std::vector<std::int32_t> values(static_cast<std::size_t>(operand.elements())), expected(static_cast<std::size_t>(domain.elements()));
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i);
       for_each_index(domain, [&](const Index& index) {
-        expected[static_cast<std::size_t>(offset_in(layout, domain, index))] = values[static_cast<std::size_t>(broadcast_offset(operand, domain, index))];
+        expected[static_cast<std::size_t>(offset_in(layout, domain, index))] =
+            values[static_cast<std::size_t>(broadcast_offset(operand, domain, index))];
       });
       std::vector<std::int32_t> buffer(256);
       cpu::BroadcastOperand::State state;
       const std::int64_t tile = 16 * draw(1, 8);
       for (std::int64_t position = draw(0, 40); position < domain.elements(); position += tile) {
         const std::int64_t count = std::min(tile, domain.elements() - position);
-        const auto seen = broadcast.present(reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(buffer.data()), position, count, state);
+        const auto seen = broadcast.present(reinterpret_cast<const std::byte*>(values.data()),
+                                            reinterpret_cast<std::byte*>(buffer.data()), position, count, state);
         for (std::int64_t i = 0; i < count; ++i) {
           std::int32_t value;
           std::memcpy(&value, seen.data + i / 16 * seen.step + i % 16 * 4, 4);

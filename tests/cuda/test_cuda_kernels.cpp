@@ -21,7 +21,8 @@ bool is_approximate(ScalarOp op) {
 }
 bool needs_floating(ScalarOp op) { return op == ScalarOp::square_root || (op >= ScalarOp::exponential && op <= ScalarOp::cosine); }
 
-void check_map(Expression e, const Shape& domain, const std::vector<AnyArray>& inputs, std::vector<DType> stored, double tolerance, bool in_place = false) {
+void check_map(Expression e, const Shape& domain, const std::vector<AnyArray>& inputs, std::vector<DType> stored,
+               double tolerance, bool in_place = false) {
   const Map map{std::make_shared<const Expression>(std::move(e)), domain, std::move(stored)};
   const auto want = run_kernel_on(DeviceKind::cpu, map, inputs);
   const auto got = run_kernel_on(DeviceKind::cuda, map, inputs, in_place);
@@ -51,7 +52,10 @@ void check_reduce(ReduceKind kind, DType dtype, const Shape& domain, std::vector
         }
         const auto k = static_cast<std::size_t>(at);
         const double value = static_cast<double>(x.as<T>()[static_cast<std::size_t>(offset)]) + (o == 0 ? 1 : 0);
-        want[k] = !seen[k] ? value : kind == ReduceKind::sum ? want[k] + value : kind == ReduceKind::min ? std::min(want[k], value) : std::max(want[k], value);
+        want[k] = !seen[k]                  ? value
+                  : kind == ReduceKind::sum ? want[k] + value
+                  : kind == ReduceKind::min ? std::min(want[k], value)
+                                            : std::max(want[k], value);
         scale[k] += std::abs(value);
         seen[k] = true;
       }
@@ -78,8 +82,10 @@ void check_matmul(const Matmul& op, const MatmulExtents& e) {
       for (std::int64_t j = 0; j < e.columns; ++j) {
         double sum = 0;
         for (std::int64_t k = 0; k < e.depth; ++k)
-          sum += static_cast<double>(x.as<T>()[static_cast<std::size_t>(n * e.rows * e.depth + (op.transpose_a ? k * e.rows + i : i * e.depth + k))]) *
-                 static_cast<double>(y.as<T>()[static_cast<std::size_t>(n * e.depth * e.columns + (op.transpose_b ? j * e.depth + k : k * e.columns + j))]);
+          sum += static_cast<double>(x.as<T>()[static_cast<std::size_t>(
+                     n * e.rows * e.depth + (op.transpose_a ? k * e.rows + i : i * e.depth + k))]) *
+                 static_cast<double>(y.as<T>()[static_cast<std::size_t>(
+                     n * e.depth * e.columns + (op.transpose_b ? j * e.depth + k : k * e.columns + j))]);
         want.as<T>()[static_cast<std::size_t>((n * e.rows + i) * e.columns + j)] = static_cast<T>(sum);
       }
   check_close(got, want, std::is_integral_v<T> ? 0 : 1e-4, "matmul of " + a.text() + " and " + b.text());
@@ -151,7 +157,9 @@ TEST_CASE("operands of all broadcast shapes, many values alive, and outputs over
   e.outputs = {sum, e.apply(ScalarOp::subtract, alive[7], alive[39]), e.input(0)};
   check_map(e, domain, inputs, {DType::float32, DType::float64, DType::float32}, 0);
   check_map(e, domain, inputs, {DType::float32, DType::float64, DType::float32}, 0, true);
-  check_map(e, {0, 4, 5, 6}, {random_values({DType::float32, {0, 4, 5, 6}}, 1), inputs[1], inputs[2], inputs[3], inputs[4], inputs[1], inputs[6], inputs[1]},
+  check_map(e, {0, 4, 5, 6},
+            {random_values({DType::float32, {0, 4, 5, 6}}, 1), inputs[1], inputs[2], inputs[3], inputs[4], inputs[1],
+             inputs[6], inputs[1]},
             {DType::float32, DType::float64, DType::float32}, 0);
 }
 
@@ -166,7 +174,8 @@ TEST_CASE("reductions over any axes, of few elements and of many blocks") {
                         {{2, 3, 4, 50}, {2, 3, 4, 50}, {0, 1, 2, 3}}, {{0, 3}, {0, 3}, {1}}};
   for (const auto& c : cases)
     for (const auto compute : computes)
-      for (const auto kind : {ReduceKind::sum, ReduceKind::min, ReduceKind::max}) check_reduce(kind, compute, c.domain, c.axes, random_values({compute, c.x}, 9));
+      for (const auto kind : {ReduceKind::sum, ReduceKind::min, ReduceKind::max})
+        check_reduce(kind, compute, c.domain, c.axes, random_values({compute, c.x}, 9));
   check_reduce(ReduceKind::sum, DType::float32, {4, 0}, {1}, AnyArray{{DType::float32, {4, 0}}});
 }
 

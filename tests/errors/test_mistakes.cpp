@@ -117,7 +117,8 @@ TEST_CASE("a value of another shape is not assigned: the declaration's line and 
     declared = Where::current(); auto w = replica.variable<float>("fc.weight", {4, 2}, Initializer::zeros());
     at = Where::current(), w.assign(y);
   });
-  CHECK(found.message == "replica 1: \"fc.weight\" is float32[4, 2] (declared at " + Location{declared}.text() + "), but the value assigned at " + found.line +
+  CHECK(found.message == "replica 1: \"fc.weight\" is float32[4, 2] (declared at " + Location{declared}.text() +
+                             "), but the value assigned at " + found.line +
                              " is float32[3]: assign a value of the variable's type");
 }
 
@@ -129,15 +130,19 @@ TEST_CASE("a variable asked for with two shapes names both lines") {
     first = Where::current(), replica.variable<float>("bias", {2}, Initializer::zeros());
     at = Where::current(), replica.variable<float>("bias", {3}, Initializer::zeros());
   });
-  CHECK(found.message == "the variable \"fc.bias\" was asked for as mirrored float32[3] at " + found.line + ", but it was declared as mirrored float32[2] at " +
-                             Location{first}.text() + ": give the two different names or the same type");
+  CHECK(found.message == "the variable \"fc.bias\" was asked for as mirrored float32[3] at " + found.line +
+                             ", but it was declared as mirrored float32[2] at " + Location{first}.text() +
+                             ": give the two different names or the same type");
 }
 
 TEST_CASE("a tensor of another replica's graph") {
   Graph other{0, 2};
   const T stranger{other.tensor(other.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4, 2}}}, {}, {}}))};
   const auto found = mistake([&](T x, T, Where& at) { at = Where::current(), (void)(x + stranger); });
-  CHECK_THAT(found.message, Catch::Contains(" at " + found.line + ": a tensor of another replica's graph was used; every step_fn must use only its own arguments"));
+  CHECK_THAT(
+      found.message,
+      Catch::Contains(" at " + found.line +
+                      ": a tensor of another replica's graph was used; every step_fn must use only its own arguments"));
 }
 
 TEST_CASE("a tensor taken for one of another type") {

@@ -97,7 +97,9 @@ inline std::string varint(std::uint64_t value) {
 inline std::string field(int number, const std::string& content) {
   return varint(static_cast<std::uint64_t>(number) << 3 | 2) + varint(content.size()) + content;
 }
-inline std::string feature(const std::string& name, int kind, const std::string& list) { return field(1, field(1, name) + field(2, field(kind, list))); }
+inline std::string feature(const std::string& name, int kind, const std::string& list) {
+  return field(1, field(1, name) + field(2, field(kind, list)));
+}
 inline std::string example_message() {
   return field(1, feature("image", 1, field(1, "jpeg bytes")) + feature("label", 3, field(1, varint(7) + varint(~std::uint64_t{0}))) +
                       feature("box", 2, field(1, little(0.5f) + little(-2.0f))) + feature("old", 3, varint(1 << 3) + varint(300)) +

@@ -112,9 +112,11 @@ TEST_CASE("CIFAR gives pictures and labels of all batches in order") {
 TEST_CASE("tar gives the components of every sample, with long names of three kinds") {
   const TemporaryFolder folder;
   const std::string deep(120, 'd');
-  std::string archive = tar_member("./a/", "", '5') + tar_member("./a/0.JPG", "picture 0") + tar_member("./a/0.cls", "3\n") + tar_member("README", "no ending");
+  std::string archive = tar_member("./a/", "", '5') + tar_member("./a/0.JPG", "picture 0") +
+                        tar_member("./a/0.cls", "3\n") + tar_member("README", "no ending");
   archive += tar_member("1.cls", "4", '0', "prefix") + tar_member("1.seg.png", "mask", '0', "prefix") + tar_member("1.jpeg", "", '0', "prefix");
-  archive += tar_member("././@LongLink", deep + "/2.jpg\0", 'L') + tar_member("cut", "two") + tar_member("x", pax_record("mtime", "1.5") + pax_record("path", deep + "/2.cls"), 'x') +
+  archive += tar_member("././@LongLink", deep + "/2.jpg\0", 'L') + tar_member("cut", "two") +
+             tar_member("x", pax_record("mtime", "1.5") + pax_record("path", deep + "/2.cls"), 'x') +
              tar_member("cut", "5");
   archive += tar_end();
   const auto source = data::tar(folder.write("t.tar", archive), "jpg;jpeg", "cls");
@@ -163,7 +165,9 @@ TEST_CASE("TFRecord gives the records, and an Example its features") {
   CHECK(values(example.floats("box")) == std::vector<float>{0.5f, -2});
   CHECK(values(example.floats("one")) == std::vector<float>{1.5f});
   CHECK(example.kind("nothing") == data::Example::Kind::none);
-  CHECK_THROWS_WITH(example.floats("label"), Contains("\"label\" was asked for as floats; the example has box (floats), image (bytes), label (int64s)"));
+  CHECK_THROWS_WITH(
+      example.floats("label"),
+      Contains("\"label\" was asked for as floats; the example has box (floats), image (bytes), label (int64s)"));
   CHECK_THROWS_WITH(example.bytes("image", 1), Contains("1 entries; entry 1"));
   auto labels = data::TableSource{source} | data::shard({.replica = 2, .replicas = 3}) |
                 data::transform([](const Array<std::uint8_t>& bytes) { return data::parse_example(bytes).int64s("label"); }) | data::batch(1);

@@ -361,6 +361,7 @@ TEST_CASE("pictures in a tar archive are those of the folder") {
     return numbers;
   };
   CHECK(read(pictures) == read(files));
-  const auto damaged = data::tar_pictures(archive.write("d.tar", test::tar_member("x.jpg", "no picture") + test::tar_member("x.cls", "0") + test::tar_end()));
+  const auto damaged = data::tar_pictures(archive.write(
+      "d.tar", test::tar_member("x.jpg", "no picture") + test::tar_member("x.cls", "0") + test::tar_end()));
   CHECK_THROWS_WITH(read(damaged), Contains("d.tar: x: is not a JPEG picture"));
 }

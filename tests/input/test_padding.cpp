@@ -59,8 +59,10 @@ TEST_CASE("with padding every element has weight 1 exactly once, and all replica
     std::map<std::int64_t, int> all;
     std::optional<std::int64_t> batches;
     for (int replica = 0; replica < replicas; ++replica) {
-      auto input = data::TableSource{source} | data::shuffle() | data::shard({.seed = 3, .replica = replica, .replicas = replicas}) | data::epochs(passes) |
-                   data::transform([](Array<std::int64_t> x) { return x; }) | data::batch(size, {.last = Last::pad}) | data::prefetch(1);
+      auto input = data::TableSource{source} | data::shuffle() |
+                   data::shard({.seed = 3, .replica = replica, .replicas = replicas}) | data::epochs(passes) |
+                   data::transform([](Array<std::int64_t> x) { return x; }) | data::batch(size, {.last = Last::pad}) |
+                   data::prefetch(1);
       Seen seen;
       for (const auto& element : input) seen(element, size);
       if (!batches) batches = seen.batches;

@@ -26,7 +26,13 @@ struct Foreign {
     managed.version = {1, 3};
     managed.context = this;
     managed.deleter = [](dlpack::ManagedVersioned* self) { ++static_cast<Foreign*>(self->context)->deleted; };
-    managed.tensor = {memory.data(), {}, static_cast<std::int32_t>(shape.size()), {2, 32, 1}, shape.data(), strides.empty() ? nullptr : strides.data(), 0};
+    managed.tensor = {memory.data(),
+                      {},
+                      static_cast<std::int32_t>(shape.size()),
+                      {2, 32, 1},
+                      shape.data(),
+                      strides.empty() ? nullptr : strides.data(),
+                      0};
   }
 };
 

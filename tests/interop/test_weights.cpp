@@ -20,15 +20,20 @@ namespace {
 
 // One layer with momentum and a replica-local counter.
 auto small_network(Replicator& repl, std::int64_t features = 2) {
-  return repl.replicate([](const InputContext& ctx) { return std::vector<Array<float>>(9, Array<float>{{2, 3}, {1, 2, 3, 4, 5, 6.0f * static_cast<float>(ctx.replica())}}); },
-                        [features](ReplicaContext& replica, Tensor<float> x) {
-                          const auto y = nn::linear(replica, x, "fc", {.features = features});
-                          auto seen = replica.variable<std::int64_t>("bn.num_batches_tracked", {}, Initializer::zeros(), {VariableKind::replica_local});
-                          seen.assign(seen.read() + full<std::int64_t>(replica, {}, 1));
-                          const auto loss = mean(y * y);
-                          nn::sgd({.learning_rate = 0.01, .momentum = 0.9}).minimize(replica, loss);
-                          return loss;
-                        });
+  return repl.replicate(
+      [](const InputContext& ctx) {
+        return std::vector<Array<float>>(
+            9, Array<float>{{2, 3}, {1, 2, 3, 4, 5, 6.0f * static_cast<float>(ctx.replica())}});
+      },
+      [features](ReplicaContext& replica, Tensor<float> x) {
+        const auto y = nn::linear(replica, x, "fc", {.features = features});
+        auto seen = replica.variable<std::int64_t>("bn.num_batches_tracked", {}, Initializer::zeros(),
+                                                   {VariableKind::replica_local});
+        seen.assign(seen.read() + full<std::int64_t>(replica, {}, 1));
+        const auto loss = mean(y * y);
+        nn::sgd({.learning_rate = 0.01, .momentum = 0.9}).minimize(replica, loss);
+        return loss;
+      });
 }
 
 std::map<std::string, AnyArray> tensors() {
@@ -81,10 +86,11 @@ TEST_CASE("a file that does not fit is refused with all names, and nothing is se
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) wrong.emplace(name, Array<float>{Shape{}}.any());
   io::write_safetensors(path, wrong);
   const auto before = repl.digest();
-  const std::string expected = path +
-                               " does not hold the weights of this network: 1 missing: fc.bias; 8 unexpected: a, b, c, d, e, f and 2 more; "
-                               "1 of another type: fc.weight (float32[2, 3] in the file, float32[4, 3] here). Was it saved by another depth, number of "
-                               "classes or model? Parts of a file are loaded with {.strict = false}";
+  const std::string expected =
+      path +
+      " does not hold the weights of this network: 1 missing: fc.bias; 8 unexpected: a, b, c, d, e, f and 2 more; "
+      "1 of another type: fc.weight (float32[2, 3] in the file, float32[4, 3] here). Was it saved by another depth, "
+      "number of classes or model? Parts of a file are loaded with {.strict = false}";
   CHECK(error_of([&] { load_weights(repl, path); }) == expected);
   CHECK_THROWS_WITH(load_weights(repl, path, {.strict = false}), Contains("network: 1 of another type: fc.weight"));
   CHECK(repl.digest() == before);

@@ -33,8 +33,9 @@ TEST_CASE("without arguments one replica runs on cpu:0") {
 }
 
 TEST_CASE("every flag is taken, apart from its value or joined to it") {
-  const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx", "--schedule", "naive",
-                         "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7", "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3"});
+  const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx",
+                         "--schedule", "naive", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
+                         "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3"});
   CHECK(d.replicas == 8);
   CHECK(d.devices.size() == 2);
   CHECK(d.seed == 18446744073u);

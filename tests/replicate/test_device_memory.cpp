@@ -90,7 +90,10 @@ TEST_CASE("random programs give the same bits on devices with memory of their ow
   const Devices devices;
   const bool same = rc::check([] {
     const auto program = test::draw_program();
-    const int replicas = *rc::gen::inRange(1, 6), teams = *rc::gen::inRange(1, replicas + 1), logical = *rc::gen::inRange(1, teams > 4 ? 2 : teams > 2 ? 3 : 4);
+    const int replicas = *rc::gen::inRange(1, 6), teams = *rc::gen::inRange(1, replicas + 1),
+              logical = *rc::gen::inRange(1, teams > 4   ? 2
+                                             : teams > 2 ? 3
+                                                         : 4);
     auto where = deployment(DeviceKind::cuda, replicas, teams * logical);
     where.logical_devices = logical;
     RC_LOG() << replicas << " replicas of " << logical << " logical devices on " << teams * logical << " devices: " << text_of(program) << '\n';
@@ -105,10 +108,13 @@ TEST_CASE("values in a device's own memory are shown on the host, and the first 
   auto where = deployment(DeviceKind::cuda, 1, 1);
   where.see.find_nan = true;
   Replicator repl{where};
-  auto train = repl.replicate([](const InputContext&) { return data::from_generator([](std::int64_t i) { return Array<float>{{2}, {1, 1 - static_cast<float>(i)}}; }); },
-                              [&](ReplicaContext&, Tensor<float> x) {
-                                return sqrt(print(x + 0.5f, "x", {.sink = [&](const std::string& text) { line = text; }}) - 1.0f);
-                              });
+  auto train = repl.replicate(
+      [](const InputContext&) {
+        return data::from_generator([](std::int64_t i) { return Array<float>{{2}, {1, 1 - static_cast<float>(i)}}; });
+      },
+      [&](ReplicaContext&, Tensor<float> x) {
+        return sqrt(print(x + 0.5f, "x", {.sink = [&](const std::string& text) { line = text; }}) - 1.0f);
+      });
   train.step();
   CHECK_THAT(line, Catch::EndsWith("float32[2] = 1.5 1.5"));
   CHECK_THROWS_WITH(train.step(), Catch::Contains("replica 0, step 1: map#") && Catch::Contains("made the first NaN"));
@@ -129,5 +135,6 @@ TEST_CASE("the limits of a kind of device that cannot be measured are not those 
 }
 
 TEST_CASE("a kind of device that is not part of the program is refused with its name") {
-  CHECK_THROWS_WITH(Replicator{deployment(DeviceKind::cuda, 1, 1)}, Catch::Contains("the device cuda:0 was asked for, but this program was built without cuda"));
+  CHECK_THROWS_WITH(Replicator{deployment(DeviceKind::cuda, 1, 1)},
+                    Catch::Contains("the device cuda:0 was asked for, but this program was built without cuda"));
 }

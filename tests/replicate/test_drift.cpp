@@ -42,8 +42,8 @@ void damage(Replicator& repl, const std::string& variable, int device, std::int6
 }
 
 const std::string advice =
-    " elements differ. All copies are computed alike, so one of them was written by something else, or memory or processor of one device is faulty: see "
-    "whether it is always the same device, and --record a replica there";
+    " elements differ. All copies are computed alike, so one of them was written by something else, or memory or "
+    "processor of one device is faulty: see whether it is always the same device, and --record a replica there";
 
 }  // namespace
 
@@ -63,7 +63,9 @@ TEST_CASE("a copy that drifts is found at the next check, with device, variable,
   damage(repl, "total", 2, 2, 0.25f);
   train.step();  // no check yet
   const std::string found =
-      "after step 2 the mirrored variable \"total\" differs between devices: on cpu:2 element 1 is 2.5 (0x40200000), on cpu:0 3 (0x40400000); 2 of 3" + advice;
+      "after step 2 the mirrored variable \"total\" differs between devices: on cpu:2 element 1 is 2.5 (0x40200000), "
+      "on cpu:0 3 (0x40400000); 2 of 3" +
+      advice;
   CHECK(error_of([&] { train.step(); }) == found);
   CHECK(error_of([&] { train.step(); }) == found);  // there is no other answer from now on
 }
@@ -74,7 +76,9 @@ TEST_CASE("a bit that no number shows is drift too") {
   train.step();
   damage(repl, "still", 0, 0, 0.0f);
   damage(repl, "still", 1, 0, -0.0f);
-  CHECK_THAT(error_of([&] { train.step(); }), Catch::Contains("\"still\" differs between devices: on cpu:1 element 0 is -0 (0x80000000), on cpu:0 0 (0x00000000)"));
+  CHECK_THAT(error_of([&] { train.step(); }),
+             Catch::Contains(
+                 "\"still\" differs between devices: on cpu:1 element 0 is -0 (0x80000000), on cpu:0 0 (0x00000000)"));
 }
 
 TEST_CASE("drift between processes is told by all of them") {
@@ -87,8 +91,10 @@ TEST_CASE("drift between processes is told by all of them") {
   });
   INFO(test::describe(results));
   for (const auto& result : results)
-    CHECK(result.text == "after step 1 the mirrored variable \"still\" differs between devices: on cpu:1 of process 1 element 1 is 8 (0x41000000), on cpu:0 of "
-                         "process 0 7 (0x40e00000); 1 of 2" + advice);
+    CHECK(result.text ==
+          "after step 1 the mirrored variable \"still\" differs between devices: on cpu:1 of process 1 element 1 is 8 "
+          "(0x41000000), on cpu:0 of process 0 7 (0x40e00000); 1 of 2" +
+              advice);
 }
 
 TEST_CASE("processes that check at different steps are told so") {

@@ -43,7 +43,8 @@ class FragileKernel final : public Executable {
     output_layouts.resize(1);
   }
   void run(const Launch& launch) const override {
-    if (static_cast<std::int64_t>(launch.context.step) == op_.step && launch.context.replica == op_.replica) throw std::runtime_error{"the kernel broke"};
+    if (static_cast<std::int64_t>(launch.context.step) == op_.step && launch.context.replica == op_.replica)
+      throw std::runtime_error{"the kernel broke"};
     std::memcpy(launch.outputs[0], launch.inputs[0], bytes_);
   }
 
@@ -70,7 +71,9 @@ Tensor<float> apply_op(Op op, Tensor<float> x, std::source_location where = std:
   return Tensor<float>{compute(x.graph(), op, {x}, where)};
 }
 
-const auto endless = [](const InputContext&) { return data::from_generator([](std::int64_t i) { return Array<float>{{}, {static_cast<float>(i)}}; }); };
+const auto endless = [](const InputContext&) {
+  return data::from_generator([](std::int64_t i) { return Array<float>{{}, {static_cast<float>(i)}}; });
+};
 
 }  // namespace
 
@@ -82,7 +85,8 @@ TEST_CASE("more devices than replicas are refused") {
 TEST_CASE("devices of a kind that is not part of the program are refused") {
   auto deployment = on_devices(2, 1);
   deployment.devices = {{DeviceKind::cuda, 0}};
-  CHECK_THAT(error_of([&] { Replicator{deployment}; }), Catch::StartsWith("the device cuda:0 was asked for, but this program was built without cuda"));
+  CHECK_THAT(error_of([&] { Replicator{deployment}; }),
+             Catch::StartsWith("the device cuda:0 was asked for, but this program was built without cuda"));
 }
 
 TEST_CASE("an operation without a kernel is refused where it was used, with the header to include") {
@@ -149,13 +153,15 @@ TEST_CASE("a variable asked for with two shapes names both lines, within a step 
       declare(replica, {3}, VariableKind::mirrored, second);
     });
   });
-  CHECK(within == "the variable \"w\" was asked for as mirrored float32[3] at " + Location{second}.text() + ", but it was declared as mirrored float32[2] at " +
-                      Location{first}.text() + ": give the two different names or the same type");
+  CHECK(within == "the variable \"w\" was asked for as mirrored float32[3] at " + Location{second}.text() +
+                      ", but it was declared as mirrored float32[2] at " + Location{first}.text() +
+                      ": give the two different names or the same type");
   repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float>) { declare(replica, {2}, VariableKind::mirrored, first); });
   const auto between = error_of([&] {
     repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float>) { declare(replica, {2}, VariableKind::replica_local, second); });
   });
-  CHECK(between == "the variable \"w\" is replica_local float32[2] at " + Location{second}.text() + ", but mirrored float32[2] at " + Location{first}.text() +
+  CHECK(between == "the variable \"w\" is replica_local float32[2] at " + Location{second}.text() +
+                       ", but mirrored float32[2] at " + Location{first}.text() +
                        ": give the two different names or the same type");
 }
 

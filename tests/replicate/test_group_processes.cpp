@@ -28,7 +28,9 @@ std::string train(int replicas, int devices, const std::string& transport) {
   where.transport = transport;
   Replicator repl{where};
   const auto input_fn = [](const InputContext& ctx) {
-    return data::from_generator([r = ctx.replica()](std::int64_t i) { return Array<float>{{}, {static_cast<float>(r) + 0.1f * static_cast<float>(i)}}; });
+    return data::from_generator([r = ctx.replica()](std::int64_t i) {
+      return Array<float>{{}, {static_cast<float>(r) + 0.1f * static_cast<float>(i)}};
+    });
   };
   auto step = repl.replicate(input_fn, [](ReplicaContext& replica, T x) {
     const int n = replica.count();
@@ -71,6 +73,7 @@ TEST_CASE("processes whose replicas name different groups are told which, before
   });
   INFO(test::describe(results));
   for (const auto& result : results)
-    CHECK_THAT(result.text, Catch::Contains("the processes of this job differ in collective 0: process 1 has all_reduce at test_group_processes.cpp:") &&
+    CHECK_THAT(result.text, Catch::Contains("the processes of this job differ in collective 0: process 1 has "
+                                            "all_reduce at test_group_processes.cpp:") &&
                                 Catch::Contains("groups=[0, 1], [2, 3]") && Catch::Contains("groups=[0, 2], [1, 3]"));
 }

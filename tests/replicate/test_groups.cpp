@@ -100,7 +100,8 @@ TEST_CASE("every group receives what its members gave, on any number of devices"
             REQUIRE(slope[r][at] == 2 * added(j));
           }
           for (int j = 0; j < members; ++j)
-            REQUIRE(gathered[r][static_cast<std::size_t>(j)] == all * 10 * static_cast<float>(mine[static_cast<std::size_t>(j)]) + all * (all - 1) / 2);
+            REQUIRE(gathered[r][static_cast<std::size_t>(j)] ==
+                    all * 10 * static_cast<float>(mine[static_cast<std::size_t>(j)]) + all * (all - 1) / 2);
           for (int j = 0; j < part; ++j) REQUIRE(scattered[r][static_cast<std::size_t>(j)] == added(position * part + j));
         }
       }

@@ -243,7 +243,11 @@ TEST_CASE("a device that keeps another of its replica waiting beyond the deadlin
   step.step();
   const auto error = error_of([&] { step.step(); });
   CHECK_THAT(error, Contains("a device of the replicas 0 to 0 waited until the deadline for watched#"));
-  CHECK_THAT(error, Contains(" at test_logical_devices.cpp:") && Contains(", which their device 1 gives. It is stopped or slow: look there, or allow more time with --deadline"));
+  CHECK_THAT(
+      error,
+      Contains(" at test_logical_devices.cpp:") &&
+          Contains(
+              ", which their device 1 gives. It is stopped or slow: look there, or allow more time with --deadline"));
 }
 
 TEST_CASE("what is built outside of any scope is where its first input is, a gradient where its node is, a variable stays where it was declared") {

@@ -105,10 +105,15 @@ TEST_CASE("a step that needs more than the limit is refused while it is planned,
   auto where = test::on_devices(1, 1);
   where.memory_limit = 100 << 10;
   const auto error = test::error_of([&] { train(where, never, plain); });
-  CHECK_THAT(error, Contains("the step needs ") && Contains(" of memory on cpu:0, but --memory-limit allows 100.0 KiB. It is for variables ") &&
-                        Contains("activations kept for the backward pass ") && Contains("The largest:\n  ") && Contains("\n  16.0 KiB: replica0/convolution#") &&
-                        Contains(" at test_memory.cpp:") && Contains("float32[4, 16, 8, 8]") &&
-                        Contains("\nUse smaller batches, wrap parts of the model in rp::recompute, or deal the replicas to more devices"));
+  CHECK_THAT(
+      error,
+      Contains("the step needs ") &&
+          Contains(" of memory on cpu:0, but --memory-limit allows 100.0 KiB. It is for variables ") &&
+          Contains("activations kept for the backward pass ") && Contains("The largest:\n  ") &&
+          Contains("\n  16.0 KiB: replica0/convolution#") && Contains(" at test_memory.cpp:") &&
+          Contains("float32[4, 16, 8, 8]") &&
+          Contains(
+              "\nUse smaller batches, wrap parts of the model in rp::recompute, or deal the replicas to more devices"));
   where.memory_limit = 1 << 20;
   CHECK(test::error_of([&] { train(where, never, plain); }) == "nothing");
 }

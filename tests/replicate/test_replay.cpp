@@ -145,11 +145,13 @@ TEST_CASE("what differs from the recording is named, and the replay fails at its
     const auto text = replay(file);
     CHECK_THAT(text, Catch::Contains("step 1" + fine) && Catch::Contains("step 3" + fine));
     CHECK_THAT(text, Catch::Contains("step 2: result 1 differs: element 5 is ") && Catch::Contains(", recorded 0.25 (0x3e800000); 1 of 24 differ"));
-    CHECK_THAT(error, Catch::StartsWith("replay of replica 3: 1 of 3 steps have other bits than " + file + ", first in step 2: result 1 differs: element 5 is "));
+    CHECK_THAT(error, Catch::StartsWith("replay of replica 3: 1 of 3 steps have other bits than " + file +
+                                        ", first in step 2: result 1 differs: element 5 is "));
   }
   SECTION("a variable") {
     replay(tampered(folder, [](Recording& recorded) { recorded.steps[2].after.at("out.bias").as<float>()[2] = 1; }));
-    CHECK_THAT(error, Catch::Contains("first in step 3: the variable \"out.bias\" differs: element 2 is ") && Catch::Contains(", recorded 1 (0x3f800000); 1 of 3 differ"));
+    CHECK_THAT(error, Catch::Contains("first in step 3: the variable \"out.bias\" differs: element 2 is ") &&
+                          Catch::Contains(", recorded 1 (0x3f800000); 1 of 3 differ"));
   }
   SECTION("what came from the others") {
     const auto text = replay(tampered(folder, [](Recording& recorded) {

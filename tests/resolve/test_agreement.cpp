@@ -33,7 +33,8 @@ TEST_CASE("different shapes: both shapes, both replicas, both lines") {
     if (replica.id() == 2) all_reduce(sum(x, {0}), Reduction::sum, {false, "loss"}), second = Where::current();
     else all_reduce(x, Reduction::sum, {false, "loss"}), first = Where::current();
   });
-  CHECK(resolution_error(graphs) == "replica 2: all_reduce \"loss\" at " + line(second) + " has float32[2]; replica 0 has float32[4, 2] at " + line(first) +
+  CHECK(resolution_error(graphs) == "replica 2: all_reduce \"loss\" at " + line(second) +
+                                        " has float32[2]; replica 0 has float32[4, 2] at " + line(first) +
                                         ": replicas must contribute equal shapes and dtypes");
 }
 
@@ -53,7 +54,8 @@ TEST_CASE("different kinds") {
     if (replica.id() == 1) all_gather(x), second = Where::current();
     else broadcast(x, 0), first = Where::current();
   });
-  CHECK(resolution_error(graphs) == "replica 1: all_gather at " + line(second) + " has the kind all_gather; replica 0 has broadcast at " + line(first) +
+  CHECK(resolution_error(graphs) == "replica 1: all_gather at " + line(second) +
+                                        " has the kind all_gather; replica 0 has broadcast at " + line(first) +
                                         ": replicas must ask for the same collectives in the same order");
 }
 
@@ -69,7 +71,8 @@ TEST_CASE("another order is found at the first place that differs") {
       broadcast(x, 0);
     }
   });
-  CHECK(resolution_error(graphs) == "replica 1: broadcast at " + line(second) + " has the kind broadcast; replica 0 has all_reduce at " + line(first) +
+  CHECK(resolution_error(graphs) == "replica 1: broadcast at " + line(second) +
+                                        " has the kind broadcast; replica 0 has all_reduce at " + line(first) +
                                         ": replicas must ask for the same collectives in the same order");
 }
 
@@ -135,9 +138,11 @@ TEST_CASE("what a placeholder cannot be is refused at its own line") {
   found = error_at([&](ReplicaContext&, Tensor<float> x) { where = Where::current(), broadcast(x, -1); });
   CHECK(found == "replica 0: broadcast at " + line(where) + ": the root -1 is not one of the 3 replicas");
   found = error_at([&](ReplicaContext&, Tensor<float> x) { where = Where::current(), reduce_scatter(x, Reduction::sum); });
-  CHECK(found == "replica 0: reduce_scatter at " + line(where) + ": the first extent is split over 3 replicas, found the shape [4, 2]: make it a multiple");
+  CHECK(found == "replica 0: reduce_scatter at " + line(where) +
+                     ": the first extent is split over 3 replicas, found the shape [4, 2]: make it a multiple");
   found = error_at([&](ReplicaContext&, Tensor<float> x) { where = Where::current(), reduce_scatter(sum(x), Reduction::sum); });
-  CHECK(found == "replica 0: reduce_scatter at " + line(where) + ": the first extent is split over 3 replicas, found the shape []: make it a multiple");
+  CHECK(found == "replica 0: reduce_scatter at " + line(where) +
+                     ": the first extent is split over 3 replicas, found the shape []: make it a multiple");
   found = error_at([&](ReplicaContext&, Tensor<float> x) { where = Where::current(), all_reduce(cast<std::int32_t>(x), Reduction::mean); });
   CHECK(found == "replica 0: all_reduce at " + line(where) + ": cannot take the mean of int32[4, 2]: cast it with rp::cast");
   found = error_at([&](ReplicaContext&, Tensor<float> x) { where = Where::current(), all_reduce(less(x, x), Reduction::sum); });
@@ -151,8 +156,9 @@ TEST_CASE("replicas that return tensors of different types disagree") {
     if (replica.id() == 2) second = Where::current(), replica.graph().results().push_back(sum(x, {0}).any().value());
     else first = Where::current(), replica.graph().results().push_back(sum(x, {1}).any().value());
   });
-  CHECK(resolution_error(graphs) == "replica 2: result 1 of the step, made at " + line(second) + ", is float32[2]; replica 0 has float32[4] made at " +
-                                        line(first) + ": replicas must return equal shapes and dtypes");
+  CHECK(resolution_error(graphs) == "replica 2: result 1 of the step, made at " + line(second) +
+                                        ", is float32[2]; replica 0 has float32[4] made at " + line(first) +
+                                        ": replicas must return equal shapes and dtypes");
 }
 
 TEST_CASE("a variable that begins differently on a replica, or is not there, is refused") {
@@ -172,15 +178,20 @@ TEST_CASE("a variable that begins differently on a replica, or is not there, is 
                      ": every replica must declare the same variables");
   CHECK(declare([&](auto& replica, bool one) { variable(replica, "w", {2}, one ? Initializer::normal(0, 1) : Initializer::uniform(0, 1), mirrored); })
             .find("another first value") != std::string::npos);
-  CHECK(declare([&](auto& replica, bool one) { variable(replica, "w", {2}, Initializer::value(Array<float>{{2}, {0, one ? 1.0f : 2.0f}}.any()), mirrored); })
-            .find("another first value") != std::string::npos);
-  CHECK(declare([&](auto& replica, bool) { variable(replica, "w", {2}, Initializer::value(Array<float>{{2}, {0, 1}}.any()), mirrored); }) == "nothing");
+  CHECK(declare([&](auto& replica, bool one) {
+          variable(replica, "w", {2}, Initializer::value(Array<float>{{2}, {0, one ? 1.0f : 2.0f}}.any()), mirrored);
+        }).find("another first value") != std::string::npos);
+  CHECK(declare([&](auto& replica, bool) {
+          variable(replica, "w", {2}, Initializer::value(Array<float>{{2}, {0, 1}}.any()), mirrored);
+        }) == "nothing");
   CHECK(declare([&](auto& replica, bool one) { variable(replica, "w", {one ? 2 : 3}, Initializer::zeros(), mirrored); }) ==
         "replica 1: the variable \"w\" at " + line(second) + " is mirrored float32[2]; in replica 0 it is mirrored float32[3] at " + line(first) +
             ": every replica must declare the same variables");
-  CHECK(declare([&](auto& replica, bool one) { variable(replica, "w", {2}, Initializer::zeros(), one ? local : mirrored); }) ==
-        "replica 1: the variable \"w\" at " + line(second) + " is replica_local float32[2]; in replica 0 it is mirrored float32[2] at " + line(first) +
-            ": every replica must declare the same variables");
+  CHECK(declare([&](auto& replica, bool one) {
+          variable(replica, "w", {2}, Initializer::zeros(), one ? local : mirrored);
+        }) == "replica 1: the variable \"w\" at " + line(second) +
+                  " is replica_local float32[2]; in replica 0 it is mirrored float32[2] at " + line(first) +
+                  ": every replica must declare the same variables");
   CHECK(declare([&](auto& replica, bool one) {
           if (one) variable(replica, "w", {2}, Initializer::zeros(), local);
         }) == "replica 1: the variable \"w\" at " + line(second) + " is not declared by replica 0: every replica must declare the same variables");

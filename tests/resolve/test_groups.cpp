@@ -29,7 +29,8 @@ TEST_CASE("replicas that name different groups are told both") {
   const auto graphs = traced(4, [&](ReplicaContext& replica, T x) {
     where = Where::current(), all_reduce(x, Reduction::sum, {.group = replica.id() == 2 ? group_rows(4, 2) : group_columns(4, 2)});
   });
-  CHECK(resolution_error(graphs) == "replica 2: all_reduce at " + at_line(where) + " has the groups [0, 1], [2, 3]; replica 0 has the groups [0, 2], [1, 3] at " +
+  CHECK(resolution_error(graphs) == "replica 2: all_reduce at " + at_line(where) +
+                                        " has the groups [0, 1], [2, 3]; replica 0 has the groups [0, 2], [1, 3] at " +
                                         at_line(where) + ": replicas must name the same groups, those of all replicas");
 }
 
@@ -71,7 +72,8 @@ TEST_CASE("groups of several sizes are refused where shapes or means would diffe
 TEST_CASE("what cannot be cut into equal parts is refused with its axis") {
   Where where;
   auto found = error_at(3, [&](ReplicaContext&, T x) { where = Where::current(), all_to_all(x); });
-  CHECK(found == "replica 0: all_to_all at " + at_line(where) + ": the first extent is split over 3 replicas, found the shape [4, 2]: make it a multiple");
+  CHECK(found == "replica 0: all_to_all at " + at_line(where) +
+                     ": the first extent is split over 3 replicas, found the shape [4, 2]: make it a multiple");
   found = error_at(4, [&](ReplicaContext&, T x) { where = Where::current(), all_to_all(x, 1, 0); });
   CHECK(found == "replica 0: all_to_all at " + at_line(where) + ": axis 1 is split over 4 replicas, found the shape [4, 2]: make it a multiple");
   found = error_at(2, [&](ReplicaContext&, T x) { where = Where::current(), all_to_all(x, 2, 0); });

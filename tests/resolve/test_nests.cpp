@@ -53,7 +53,8 @@ struct Nothing {};
 struct NotDescribed {
   T x;
 };
-static_assert(TensorNest<std::tuple<T, Tensor<int>>> && TensorNest<std::vector<T>> && TensorNest<Layer> && TensorNest<Model> && TensorNest<std::vector<std::tuple<Model>>>);
+static_assert(TensorNest<std::tuple<T, Tensor<int>>> && TensorNest<std::vector<T>> && TensorNest<Layer> &&
+              TensorNest<Model> && TensorNest<std::vector<std::tuple<Model>>>);
 static_assert(!TensorNest<T> && !TensorNest<int> && !TensorNest<Nothing> && !TensorNest<NotDescribed> && !TensorNest<std::vector<int>>);
 
 }  // namespace
@@ -85,7 +86,8 @@ TEST_CASE("every collective takes nests") {
     CHECK(std::get<1>(all_to_all(both, 0, 1)).shape() == Shape{2, 4});
     CHECK(std::get<0>(broadcast(both, 1)).shape() == Shape{4, 2});
     std::vector<T> row{x, x * x};
-    for (const auto& t : all_reduce(row, Reduction::mean, {.group = {{0}, {1}}})) CHECK(replica.graph().node(t.any().value()).get<Placeholder>()->groups.count() == 2);
+    for (const auto& t : all_reduce(row, Reduction::mean, {.group = {{0}, {1}}}))
+      CHECK(replica.graph().node(t.any().value()).get<Placeholder>()->groups.count() == 2);
     CHECK(all_reduce(std::vector<T>{}, Reduction::sum).empty());
   });
   CHECK(labels(graphs[1]) == std::vector<std::string>{"0", "1", "0", "1", "0", "1", "0", "1", "0", "1"});

@@ -56,7 +56,9 @@ TEST_CASE("the number of the step is uniform") {
 
 TEST_CASE("constants are uniform where their bits are equal, varying where they depend on the replica") {
   CHECK(uniform(3, [](ReplicaContext& replica, Tensor<float>) { return constant<float>(replica, {{2}, {1, 2}}); }));
-  CHECK_FALSE(uniform(3, [](ReplicaContext& replica, Tensor<float>) { return constant<float>(replica, {{2}, {1, static_cast<float>(replica.id())}}); }));
+  CHECK_FALSE(uniform(3, [](ReplicaContext& replica, Tensor<float>) {
+    return constant<float>(replica, {{2}, {1, static_cast<float>(replica.id())}});
+  }));
   CHECK(uniform(3, [](ReplicaContext& replica, Tensor<float>) { return full<float>(replica, {2}, 3); }));
   CHECK_FALSE(uniform(3, [](ReplicaContext& replica, Tensor<float>) { return full<float>(replica, {2}, replica.id() == 2 ? 3 : 4); }));
   CHECK_FALSE(uniform(2, [](ReplicaContext& replica, Tensor<float>) { return constant<float>(replica, {{}, {replica.id() ? -0.0f : 0.0f}}); }));

@@ -102,7 +102,12 @@ class Programs {
       all_here(1);
       if (device == 0) in_steps -= allocations;
       all_here(2);
-      for (int step = 0; step < steps; ++step) execute(program, inputs, {1, static_cast<std::uint64_t>(step), {}, watches.empty() ? nullptr : watches[static_cast<std::size_t>(device)].get()});
+      for (int step = 0; step < steps; ++step)
+        execute(program, inputs,
+                {1,
+                 static_cast<std::uint64_t>(step),
+                 {},
+                 watches.empty() ? nullptr : watches[static_cast<std::size_t>(device)].get()});
       all_here(3);
       if (device == 0) in_steps += allocations;
       all_here(4);

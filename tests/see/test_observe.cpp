@@ -76,8 +76,8 @@ TEST_CASE("print shows the value of each replica though nobody uses it, on any p
     for (const int replica : {0, 1, 2})
       for (const int step : {0, 2}) {
         const auto value = std::to_string(2 * (replica + step));
-        expected.push_back("replica " + std::to_string(replica) + ", step " + std::to_string(step) + ": \"x\" at " + Location{where}.text() + ": float32[2] = " +
-                           value + " " + value);
+        expected.push_back("replica " + std::to_string(replica) + ", step " + std::to_string(step) + ": \"x\" at " +
+                           Location{where}.text() + ": float32[2] = " + value + " " + value);
       }
     CHECK(lines.sorted() == expected);
   }
@@ -167,7 +167,8 @@ TEST_CASE("the first NaN is found where it is made, with replica, step and line"
     });
     train.step();  // replica 1: 7 - 2
     const auto found = error_of([&] { train.step(); });  // replica 1: 7 - 8
-    CHECK_THAT(found, Catch::StartsWith("replica 1, step 1: reduce#") && Catch::Contains(" at test_observe.cpp:") && Catch::Contains(" made the first NaN by "));
+    CHECK_THAT(found, Catch::StartsWith("replica 1, step 1: reduce#") && Catch::Contains(" at test_observe.cpp:") &&
+                          Catch::Contains(" made the first NaN by "));
     CHECK_THAT(found, Catch::Contains("sqrt("));
   }
 }
@@ -176,8 +177,13 @@ TEST_CASE("a NaN of the input is not blamed on the kernel") {
   auto deployment = on_devices(1, 1);
   deployment.see.find_nan = true;
   Replicator repl{deployment};
-  auto train = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{1}, {std::numeric_limits<float>::quiet_NaN()}}; }); },
-                              [](ReplicaContext&, Tensor<float> x) { return std::tuple{x + 1.0f, sum(x * 2.0f)}; });
+  auto train = repl.replicate(
+      [](const InputContext&) {
+        return data::from_generator([] { return Array<float>{{1}, {std::numeric_limits<float>::quiet_NaN()}}; });
+      },
+      [](ReplicaContext&, Tensor<float> x) {
+        return std::tuple{x + 1.0f, sum(x * 2.0f)};
+      });
   CHECK_THAT(error_of([&] { train.step(); }), Catch::Contains("what it was given, input#0 input0, holds a NaN already"));
 }
 
@@ -187,7 +193,9 @@ TEST_CASE("what is computed again for the backward pass is looked at once") {
   auto train = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{1 << 15}}; }); },
                               [&](ReplicaContext& replica, Tensor<float> x) {
                                 auto w = replica.variable<float>("w", {1 << 15}, Initializer::ones());
-                                const auto layer = recompute([&](Tensor<float> v) { return tanh(tanh(print(tanh(v * w.read()), "v", lines.options()))); });
+                                const auto layer = recompute([&](Tensor<float> v) {
+                                  return tanh(tanh(print(tanh(v * w.read()), "v", lines.options())));
+                                });
                                 const auto loss = mean(layer(x));
                                 nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
                                 return loss;

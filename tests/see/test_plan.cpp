@@ -145,7 +145,9 @@ TEST_CASE("a plan says what every device executes, on which memory, and for whic
   CHECK(begun["inputs"][0]["memory"] == "has_next");  // the exchange carries no result to other hosts: there are none
   CHECK(with_lines > 0);
   CHECK_FALSE(memories.contains("other"));
-  for (const char* memory : {"arena", "input", "variable", "collective input", "collective output", "result", "has_next"}) CHECK(memories.contains(memory));
+  for (const char* memory :
+       {"arena", "input", "variable", "collective input", "collective output", "result", "has_next"})
+    CHECK(memories.contains(memory));
 }
 
 TEST_CASE("process 0 writes graphs and the plan of all processes to files") {
@@ -169,7 +171,8 @@ TEST_CASE("process 0 writes graphs and the plan of all processes to files") {
     const auto asked = device["collectives"].back()["asked"].get<std::size_t>();
     CHECK(device["instructions"][asked - 1]["outputs"][0]["memory"] == "result");  // the last that the exchange carries
   }
-  for (const char* name : {"plan.1.json", "step.dot", "step.resolved.dot", "step.1.dot", "step.1.resolved.dot"}) CHECK(std::filesystem::exists(folder / name));
+  for (const char* name : {"plan.1.json", "step.dot", "step.resolved.dot", "step.1.dot", "step.1.resolved.dot"})
+    CHECK(std::filesystem::exists(folder / name));
   std::filesystem::remove_all(folder);
 }
 

@@ -57,7 +57,9 @@ inline void require_equal(const Graph& a, const Node& x, const Graph& b, const N
            "replicas must place their collectives on the same logical devices");
   if (p.groups != q.groups)
     report("the groups " + p.groups.text(), "the groups " + q.groups.text(), "replicas must name the same groups, those of all replicas");
-  if (x.label != y.label) report("the label \"" + x.label + "\"", "\"" + y.label + "\"", "replicas must ask for the same collectives in the same order");
+  if (x.label != y.label)
+    report("the label \"" + x.label + "\"", "\"" + y.label + "\"",
+           "replicas must ask for the same collectives in the same order");
 }
 
 inline void require_equal_results(const Graph& a, const Graph& b) {

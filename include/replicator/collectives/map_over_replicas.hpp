@@ -110,7 +110,9 @@ inline AnyTensor cut_rows(AnyTensor x, std::int64_t begin, std::int64_t end, std
 template <class Thunks>
 auto map_reduce(Graph& graph, const Thunks& thunks, Reduction reduction, const CollectiveOptions& options = {},
                 std::source_location where = std::source_location::current()) {
-  static_assert(detail::TensorThunks<Thunks>, "replicator: map_reduce takes a vector (or array) of functions without arguments that return a rp::Tensor");
+  static_assert(
+      detail::TensorThunks<Thunks>,
+      "replicator: map_reduce takes a vector (or array) of functions without arguments that return a rp::Tensor");
   if constexpr (detail::TensorThunks<Thunks>) {
     using T = typename detail::ThunkTensor<Thunks>::element_type;
     const auto mapped = detail::run_thunks(graph, thunks, "map_reduce", options, where);
@@ -132,7 +134,9 @@ auto map_reduce(Graph& graph, const Thunks& thunks, Reduction reduction, const C
 template <class Thunks>
 auto map_gather(Graph& graph, const Thunks& thunks, const CollectiveOptions& options = {},
                 std::source_location where = std::source_location::current()) {
-  static_assert(detail::TensorThunks<Thunks>, "replicator: map_gather takes a vector (or array) of functions without arguments that return a rp::Tensor");
+  static_assert(
+      detail::TensorThunks<Thunks>,
+      "replicator: map_gather takes a vector (or array) of functions without arguments that return a rp::Tensor");
   if constexpr (detail::TensorThunks<Thunks>) {
     using T = typename detail::ThunkTensor<Thunks>::element_type;
     const auto mapped = detail::run_thunks(graph, thunks, "map_gather", options, where);

@@ -26,7 +26,8 @@ N collect_nest(const N& nest, const CollectiveOptions& options, Collective colle
 }  // namespace detail
 
 template <TensorNest N>
-N all_reduce(const N& nest, Reduction reduction, const CollectiveOptions& options = {}, std::source_location where = std::source_location::current()) {
+N all_reduce(const N& nest, Reduction reduction, const CollectiveOptions& options = {},
+             std::source_location where = std::source_location::current()) {
   return detail::collect_nest(nest, options, [&](const auto& x, const CollectiveOptions& own) { return all_reduce(x, reduction, own, where); });
 }
 template <TensorNest N>

@@ -41,7 +41,8 @@ class AnyArray {
   static AnyArray borrow(TensorType type, void* data, std::shared_ptr<const void> owner = nullptr) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(type.dtype) == 0;
     if (!data || !aligned)
-      throw BuildError{"an array of " + type.text() + " cannot borrow " + (data ? "memory that is not aligned to its elements: copy it" : "from a null pointer")};
+      throw BuildError{"an array of " + type.text() + " cannot borrow " +
+                       (data ? "memory that is not aligned to its elements: copy it" : "from a null pointer")};
     AnyArray result;
     result.type_ = type;
     result.bytes_ = {std::move(owner), static_cast<std::byte*>(data)};

@@ -48,7 +48,8 @@ inline constinit std::atomic<const DeviceSupport*> device_support[device_kinds]{
 inline const DeviceSupport& support_of(DeviceKind kind) {
   if (const auto* support = device_support[static_cast<std::size_t>(kind)].load()) return *support;
   const std::string name{name_of(kind)};
-  throw BuildError{name + " devices are not part of this program: include <replicator/" + name + (kind == DeviceKind::cpu ? "/kernels.hpp>" : "/kernels.cuh>")};
+  throw BuildError{name + " devices are not part of this program: include <replicator/" + name +
+                   (kind == DeviceKind::cpu ? "/kernels.hpp>" : "/kernels.cuh>")};
 }
 
 }  // namespace replicator

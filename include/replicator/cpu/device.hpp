@@ -33,7 +33,8 @@ inline void release(int, std::byte* memory, std::size_t bytes) noexcept { ::munm
 
 }  // namespace detail
 
-inline constexpr DeviceSupport support{.require = &detail::require, .allocate = &detail::allocate, .release = &detail::release, .memory = &detail::memory};
+inline constexpr DeviceSupport support{
+    .require = &detail::require, .allocate = &detail::allocate, .release = &detail::release, .memory = &detail::memory};
 
 inline const bool device_registered = [] {
   device_support[static_cast<std::size_t>(DeviceKind::cpu)].store(&support);

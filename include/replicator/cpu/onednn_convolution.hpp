@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution of float32 or bfloat16 by oneDNN, which chooses the layouts; the sums are of float32. Weights in groups have five dimensions there, which no
-// Layout of the four-dimensional weights can say: those are kept plain outside and reordered in the scratch memory.
+// Convolution of float32 or bfloat16 by oneDNN, which chooses the layouts; the sums are of float32. Weights in groups
+// have five dimensions there, which no Layout of the four-dimensional weights can say: those are kept plain outside and
+// reordered in the scratch memory.
 #pragma once
 
 #include <algorithm>

@@ -131,7 +131,8 @@ class TileProgram {
     constexpr std::int64_t longest = 1024;
     std::int64_t stretch = longest;
     for (const auto& input : inputs_)
-      if (!input.linear && input.broadcast.stretch() < elements_) stretch = std::min(stretch == longest ? input.broadcast.stretch() : stretch, input.broadcast.stretch());
+      if (!input.linear && input.broadcast.stretch() < elements_)
+        stretch = std::min(stretch == longest ? input.broadcast.stretch() : stretch, input.broadcast.stretch());
     tile_ = longest;
     for (std::int64_t candidate = longest; candidate >= longest / 4; candidate -= tile_group)
       if (stretch % candidate == 0) {

@@ -242,7 +242,8 @@ constexpr TileLoop tile_loop_of() {
   constexpr bool pair = index >= static_cast<std::size_t>(TileOp::first_pair);
   if constexpr (op <= ScalarOp::constant || (std::is_integral_v<T> && needs_floating(op)) || (pair && !std::is_same_v<T, float>))
     return nullptr;
-  else if constexpr (op == ScalarOp::square_root) return &loop_square_root<T, std::conditional_t<std::is_same_v<T, float>, FloatVector, DoubleVector>>;
+  else if constexpr (op == ScalarOp::square_root)
+    return &loop_square_root<T, std::conditional_t<std::is_same_v<T, float>, FloatVector, DoubleVector>>;
   else if constexpr (level == InstructionLevel::avx512) return &loop_avx512<index, T>;
   else if constexpr (level == InstructionLevel::avx2) return &loop_avx2<index, T>;
   else return &loop_baseline<index, T>;

@@ -80,7 +80,10 @@ template <class T>
 class MatmulExecutable final : public Executable {
  public:
   MatmulExecutable(const Matmul& op, const MatmulExtents& extents, const MatmulBatch& batch)
-      : extents_{extents}, batch_{batch}, a_{strides_of(extents.rows, extents.depth, op.transpose_a)}, b_{strides_of(extents.depth, extents.columns, op.transpose_b)} {
+      : extents_{extents},
+        batch_{batch},
+        a_{strides_of(extents.rows, extents.depth, op.transpose_a)},
+        b_{strides_of(extents.depth, extents.columns, op.transpose_b)} {
     input_layouts.resize(2);
     output_layouts.resize(1);
     in_place = {-1};

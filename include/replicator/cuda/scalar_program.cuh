@@ -57,7 +57,8 @@ struct ScalarProgram {
   __device__ std::int64_t offset_of(const Input& input, std::int64_t index) const {
     if (input.kind == OperandKind::linear) return index;
     if (input.kind == OperandKind::scalar) return 0;
-    return elements <= UINT32_MAX ? strided_offset(input, static_cast<std::uint32_t>(index)) : strided_offset(input, static_cast<std::uint64_t>(index));
+    return elements <= UINT32_MAX ? strided_offset(input, static_cast<std::uint32_t>(index))
+                                  : strided_offset(input, static_cast<std::uint64_t>(index));
   }
 
   // Leaves the values of all outputs in the registers.
@@ -94,7 +95,8 @@ namespace detail {
 // Registers are given by the order of last uses.
 class ScalarCompiler {
  public:
-  explicit ScalarCompiler(const Expression& expression) : expression_{expression}, last_use_(expression.code.size(), unused), register_(expression.code.size()) {}
+  explicit ScalarCompiler(const Expression& expression)
+      : expression_{expression}, last_use_(expression.code.size(), unused), register_(expression.code.size()) {}
 
   // False where it is too large.
   bool compile(ScalarProgram& program) {

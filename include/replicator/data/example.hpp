@@ -104,7 +104,9 @@ class Example {
   // Entry `i` of a list of bytes, as uint8 [bytes]; the values of the others as [count]. Throws DataError where there is none.
   Array<std::uint8_t> bytes(const std::string& name, std::size_t i = 0) const {
     const auto& list = feature(name, Kind::bytes).bytes;
-    if (i >= list.size()) throw DataError{"tf.train.Example: \"" + name + "\" has " + std::to_string(list.size()) + " entries; entry " + std::to_string(i) + " was asked for"};
+    if (i >= list.size())
+      throw DataError{"tf.train.Example: \"" + name + "\" has " + std::to_string(list.size()) + " entries; entry " +
+                      std::to_string(i) + " was asked for"};
     return detail::array_of_bytes(std::as_bytes(std::span{list[i]}));
   }
   Array<float> floats(const std::string& name) const { return array_of(feature(name, Kind::floats).floats); }
@@ -185,7 +187,8 @@ class Example {
     if (found != features_.end() && found->second.kind == kind) return found->second;
     std::string has;
     for (const auto& [each, value] : features_) has += (has.empty() ? "" : ", ") + each + " (" + kinds[static_cast<std::size_t>(value.kind)] + ")";
-    throw DataError{"tf.train.Example: \"" + name + "\" was asked for as " + kinds[static_cast<std::size_t>(kind)] + "; the example has " + (has.empty() ? "nothing" : has)};
+    throw DataError{"tf.train.Example: \"" + name + "\" was asked for as " + kinds[static_cast<std::size_t>(kind)] +
+                    "; the example has " + (has.empty() ? "nothing" : has)};
   }
 
   std::map<std::string, Feature> features_;

@@ -98,7 +98,10 @@ inline StoredArray read_npy_header(const std::string& path, std::span<const std:
   const std::size_t head = version == 1 ? 10 : 12;
   if (file.size() < head) io::refuse(path, file.size(), "the file ends within its header");
   const std::size_t length = version == 1 ? io::load_little<std::uint16_t>(file.data() + 8) : io::load_little<std::uint32_t>(file.data() + 8);
-  if (length > file.size() - head) io::refuse(path, 8, "the header claims " + std::to_string(length) + " bytes, and " + std::to_string(file.size() - head) + " follow");
+  if (length > file.size() - head)
+    io::refuse(path, 8,
+               "the header claims " + std::to_string(length) + " bytes, and " + std::to_string(file.size() - head) +
+                   " follow");
   StoredArray result = NpyHeaderReader{text.substr(head, length), head, path}.read();
   result.begin = head + length;
   if (result.shape.rank() == 0) io::refuse(path, head, "a scalar; the elements of an input lie along the first dimension");

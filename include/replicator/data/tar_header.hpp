@@ -33,7 +33,8 @@ class TarReader {
     while (true) {
       const std::uint64_t header = at_;
       if (archive_.size() - at_ < block)
-        fail(at_, at_ == 0 ? "no tar archive: it has fewer than 512 bytes" : "the archive ends without the empty block that closes it: it was cut short");
+        fail(at_, at_ == 0 ? "no tar archive: it has fewer than 512 bytes"
+                           : "the archive ends without the empty block that closes it: it was cut short");
       const std::span<const std::byte> bytes = archive_.subspan(at_, block);
       if (empty(bytes)) return std::nullopt;
       check_sum(bytes);
@@ -43,7 +44,8 @@ class TarReader {
       if (!meta && long_size) size = *long_size;
       at_ += block;
       if (size > archive_.size() - at_)
-        fail(header, "the member claims " + std::to_string(size) + " bytes, and " + std::to_string(archive_.size() - at_) + " follow: the archive was cut short");
+        fail(header, "the member claims " + std::to_string(size) + " bytes, and " +
+                         std::to_string(archive_.size() - at_) + " follow: the archive was cut short");
       const std::uint64_t begin = at_;
       const std::uint64_t padded = (size + block - 1) / block * block;
       at_ += padded < archive_.size() - at_ ? padded : archive_.size() - at_;

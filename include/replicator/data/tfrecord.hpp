@@ -51,17 +51,24 @@ class RecordFiles {
   static void check(const std::string& path, std::uint64_t offset, std::span<const std::byte> bytes, const std::byte* stored, const char* what) {
     const std::uint32_t sum = crc32c(bytes);
     if ((sum >> 15 | sum << 17) + 0xA282EAD8u != io::load_little<std::uint32_t>(stored))
-      io::refuse(path, offset, std::string{"TFRecord: "} + what + " does not have the check sum that is stored with it: the file is damaged, or no TFRecord file");
+      io::refuse(path, offset,
+                 std::string{"TFRecord: "} + what +
+                     " does not have the check sum that is stored with it: the file is damaged, or no TFRecord file");
   }
 
   void scan(const io::MappedFile& file) {
     const auto bytes = file.bytes();
     for (std::uint64_t at = 0; at < bytes.size();) {
-      if (bytes.size() - at < 16) io::refuse(file.path(), at, "TFRecord: " + std::to_string(bytes.size() - at) + " bytes are left, too few for a record: the file was cut short");
+      if (bytes.size() - at < 16)
+        io::refuse(file.path(), at,
+                   "TFRecord: " + std::to_string(bytes.size() - at) +
+                       " bytes are left, too few for a record: the file was cut short");
       check(file.path(), at, bytes.subspan(at, 8), bytes.data() + at + 8, "the length of the record");
       const auto size = io::load_little<std::uint64_t>(bytes.data() + at);
       if (size > bytes.size() - at - 16)
-        io::refuse(file.path(), at, "TFRecord: a record of " + std::to_string(size) + " bytes, but " + std::to_string(bytes.size() - at - 16) + " are left: the file was cut short");
+        io::refuse(file.path(), at,
+                   "TFRecord: a record of " + std::to_string(size) + " bytes, but " +
+                       std::to_string(bytes.size() - at - 16) + " are left: the file was cut short");
       records_.push_back({static_cast<std::uint32_t>(files_.size() - 1), at + 12, size});
       at += size + 16;
     }
@@ -73,10 +80,11 @@ class RecordFiles {
 
 }  // namespace detail
 
-// The records of a TFRecord file, or of all files of a folder with .tfrecord in their names: elements are uint8 [bytes], for transform() to take apart (see
-// parse_example). Files are mapped, their lengths read and checked once, so that shuffle(), shard() and seeking work over all records.
-// Throws DataError, naming file and place: at once for lengths that are wrong and files cut short, when it is read for a record
-// whose content does not have its check sum.
+// The records of a TFRecord file, or of all files of a folder with .tfrecord in their names: elements are uint8
+// [bytes], for transform() to take apart (see parse_example). Files are mapped, their lengths read and checked once, so
+// that shuffle(), shard() and seeking work over all records.
+// Throws DataError, naming file and place: at once for lengths that are wrong and files cut short, when it is read for a
+// record whose content does not have its check sum.
 inline TableSource<detail::RecordFiles> tfrecord(const std::string& path) {
   return TableSource<detail::RecordFiles>{
       detail::RecordFiles{detail::files_at(path, "files with .tfrecord in their names",

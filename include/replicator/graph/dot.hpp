@@ -70,7 +70,8 @@ void add_dot_cluster(std::string& text, const Graph& graph, const std::string& p
     for (const auto input : graph.node(i).inputs) text += "    " + name(input.node) + " -> " + name(i) + ";\n";
   for (std::size_t k = 0; k < graph.results().size(); ++k) {
     const auto result = prefix + "_result" + std::to_string(k);
-    text += "    " + result + " [shape=oval, label=\"result " + std::to_string(k) + "\"];\n    " + name(graph.results()[k].node) + " -> " + result + ";\n";
+    text += "    " + result + " [shape=oval, label=\"result " + std::to_string(k) + "\"];\n    " +
+            name(graph.results()[k].node) + " -> " + result + ";\n";
   }
   text += "  }\n";
 }
@@ -93,7 +94,8 @@ inline std::string dot(std::span<const Graph> graphs) {
   for (const auto& [digest, members] : folded) {
     std::vector<int> replicas;
     for (const auto g : members) replicas.push_back(graphs[g].replica());
-    detail::add_dot_cluster(text, graphs[members[0]], "r" + std::to_string(replicas[0]), detail::dot_title(replicas), [](std::uint32_t) { return ""; });
+    detail::add_dot_cluster(text, graphs[members[0]], "r" + std::to_string(replicas[0]), detail::dot_title(replicas),
+                            [](std::uint32_t) { return ""; });
   }
   return text + "}\n";
 }

@@ -78,7 +78,9 @@ class Symbol {
   friend Symbol max(Symbol a, double b) { return max(a, a.number(b)); }
   friend Symbol pow(Symbol a, double b) { return pow(a, a.number(b)); }
   // a * b + c with one rounding.
-  friend Symbol fma(Symbol a, Symbol b, Symbol c) { return {*a.expression_, a.expression_->apply(ScalarOp::multiply_add, a.index_, b.index_, c.index_)}; }
+  friend Symbol fma(Symbol a, Symbol b, Symbol c) {
+    return {*a.expression_, a.expression_->apply(ScalarOp::multiply_add, a.index_, b.index_, c.index_)};
+  }
   // condition ? yes : no, element by element.
   friend Symbol select(Symbol condition, Symbol yes, Symbol no) {
     return {*condition.expression_, condition.expression_->apply(ScalarOp::select, condition.index_, yes.index_, no.index_)};

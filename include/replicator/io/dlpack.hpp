@@ -98,7 +98,8 @@ inline DType element_type(const DataType& type) {
     const DataType known = data_type(each);
     if (known.code == type.code && known.bits == type.bits && type.lanes == 1) return each;
   }
-  throw BuildError{"from_dlpack: the tensor is " + text(type) + "; float32, float64, bfloat16, int32, int64, uint8 and bool can be taken: convert it first"};
+  throw BuildError{"from_dlpack: the tensor is " + text(type) +
+                   "; float32, float64, bfloat16, int32, int64, uint8 and bool can be taken: convert it first"};
 }
 
 inline bool row_major(const Tensor& tensor, const Shape& shape) {
@@ -185,7 +186,9 @@ namespace replicator {
 
 // An array as a DLPack tensor that owns it: nothing is copied when the array is moved in. release() what is returned to hand
 // it over; its taker calls the deleter. Throws BuildError for an array without a shape.
-inline dlpack::Owner<dlpack::ManagedVersioned> to_dlpack(AnyArray array) { return dlpack::detail::exported<dlpack::ManagedVersioned>(std::move(array)); }
+inline dlpack::Owner<dlpack::ManagedVersioned> to_dlpack(AnyArray array) {
+  return dlpack::detail::exported<dlpack::ManagedVersioned>(std::move(array));
+}
 // The same for takers that know DLPack before version 1 only.
 inline dlpack::Owner<dlpack::Managed> to_dlpack_unversioned(AnyArray array) { return dlpack::detail::exported<dlpack::Managed>(std::move(array)); }
 

@@ -60,7 +60,8 @@ void track(const RunningStatistics<T>& running, const MeanAndVariance<T>& batch,
 
 // Batch normalisation of [N, C, H, W] or [N, C] over all axes but the channels (axis 1). Same shape.
 // Variables: <name>.weight, <name>.bias (mirrored), <name>.running_mean, <name>.running_var (replica-local), all [C],
-// and <name>.num_batches_tracked. Of bfloat16 all is computed in float32, the variables are float32. Throws BuildError for another rank, and for one element per channel while training.
+// and <name>.num_batches_tracked. Of bfloat16 all is computed in float32, the variables are float32.
+// Throws BuildError for another rank, and for one element per channel while training.
 // Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template <FloatingElement T>
 Tensor<T> batch_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const BatchNormOptions& options = {},

@@ -63,23 +63,55 @@ struct map : Tensor<T> {
  private:
   static AnyTensor make(F& f, Location where, const Tensor<T>& x, const More&... more) {
     const AnyTensor operands[] = {x, more...};
-    return map_node(x.graph(), detail::record(f, compute_type(dtype_of<T>), std::make_index_sequence<1 + sizeof...(More)>{}), operands, dtype_of<T>, where);
+    return map_node(x.graph(),
+                    detail::record(f, compute_type(dtype_of<T>), std::make_index_sequence<1 + sizeof...(More)>{}),
+                    operands, dtype_of<T>, where);
   }
 };
 template <class F, Element T, class... More>
 map(F, Tensor<T>, More...) -> map<F, T, Tensor<typename More::element_type>...>;
 
-template <Element T> Tensor<T> abs(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::absolute, x, where); }
-template <Element T> Tensor<T> sign(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::sign, x, where); }
-template <FloatingElement T> Tensor<T> sqrt(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::square_root, x, where); }
-template <FloatingElement T> Tensor<T> exp(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::exponential, x, where); }
-template <FloatingElement T> Tensor<T> log(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::logarithm, x, where); }
-template <FloatingElement T> Tensor<T> tanh(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::hyperbolic_tangent, x, where); }
-template <FloatingElement T> Tensor<T> sin(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::sine, x, where); }
-template <FloatingElement T> Tensor<T> cos(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::cosine, x, where); }
-template <FloatingElement T> Tensor<T> floor(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::floor, x, where); }
+template <Element T>
+Tensor<T> abs(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return detail::unary(ScalarOp::absolute, x, where);
+}
+template <Element T>
+Tensor<T> sign(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return detail::unary(ScalarOp::sign, x, where);
+}
+template <FloatingElement T>
+Tensor<T> sqrt(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return detail::unary(ScalarOp::square_root, x, where);
+}
+template <FloatingElement T>
+Tensor<T> exp(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return detail::unary(ScalarOp::exponential, x, where);
+}
+template <FloatingElement T>
+Tensor<T> log(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return detail::unary(ScalarOp::logarithm, x, where);
+}
+template <FloatingElement T>
+Tensor<T> tanh(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return detail::unary(ScalarOp::hyperbolic_tangent, x, where);
+}
+template <FloatingElement T>
+Tensor<T> sin(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return detail::unary(ScalarOp::sine, x, where);
+}
+template <FloatingElement T>
+Tensor<T> cos(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return detail::unary(ScalarOp::cosine, x, where);
+}
+template <FloatingElement T>
+Tensor<T> floor(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return detail::unary(ScalarOp::floor, x, where);
+}
 // max(x, 0); its derivative at 0 is 0.
-template <Element T> Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::current()) { return detail::unary(ScalarOp::rectify, x, where); }
+template <Element T>
+Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::current()) {
+  return detail::unary(ScalarOp::rectify, x, where);
+}
 
 // Ties: the gradient goes to the left operand.
 template <Element T>

@@ -36,7 +36,10 @@ struct Observation {
     return {reinterpret_cast<const T*>(data), static_cast<std::size_t>(type.shape.elements())};
   }
   // "replica 3, step 7"
-  std::string text() const { return (all_replicas ? std::string{"all replicas"} : "replica " + std::to_string(replica)) + ", step " + std::to_string(step); }
+  std::string text() const {
+    return (all_replicas ? std::string{"all replicas"} : "replica " + std::to_string(replica)) + ", step " +
+           std::to_string(step);
+  }
 };
 
 // Called by the threads of devices, possibly by several at the same time; what it throws ends the step. Replicas with equal
@@ -122,8 +125,10 @@ inline Tensor<bool> check(Tensor<bool> condition, std::string sentence, std::sou
                                         const auto failed = std::count(values.begin(), values.end(), false);
                                         if (failed == 0) return;
                                         const auto first = std::find(values.begin(), values.end(), false) - values.begin();
-                                        throw CheckError{seen.text() + ": " + what + ": " + sentence + " (" + std::to_string(failed) + " of " +
-                                                         std::to_string(values.size()) + " elements are false, the first at " + std::to_string(first) + ")"};
+                                        throw CheckError{
+                                            seen.text() + ": " + what + ": " + sentence + " (" +
+                                            std::to_string(failed) + " of " + std::to_string(values.size()) +
+                                            " elements are false, the first at " + std::to_string(first) + ")"};
                                       },
                                       where)};
 }

@@ -35,7 +35,8 @@ namespace detail {
 // "cpu:0", "cpu:0-3", "cuda:0,cuda:1", "cuda:0x4" (four devices on one GPU)
 inline std::vector<DeviceName> parse_devices(std::string_view text) {
   const auto bad = [&](std::string_view item) {
-    return BuildError{"--devices has \"" + std::string{item} + "\": name devices as cpu:0, cpu:0-3, cuda:0 or cuda:0x4 (one GPU as four), separated by commas"};
+    return BuildError{"--devices has \"" + std::string{item} +
+                      "\": name devices as cpu:0, cpu:0-3, cuda:0 or cuda:0x4 (one GPU as four), separated by commas"};
   };
   std::vector<DeviceName> devices;
   while (!text.empty()) {
@@ -85,7 +86,9 @@ struct Deployment {
 
   // Takes its own flags from the command line and leaves the others in `remaining`. Throws BuildError for values that
   // cannot be. The hosts come from the launcher (PMIx) or from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
-  static Deployment from(int argc, const char* const* argv) { return from({argv + (argc > 0 ? 1 : 0), static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)}); }
+  static Deployment from(int argc, const char* const* argv) {
+    return from({argv + (argc > 0 ? 1 : 0), static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)});
+  }
   static Deployment from(std::span<const char* const> arguments) {
     Deployment result;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -154,9 +157,9 @@ struct Deployment {
 
  private:
   static bool takes(std::string_view flag) {
-    for (const std::string_view known : {"--replicas", "--devices", "--logical-devices", "--seed", "--transport", "--schedule", "--threads-per-device", "--bucket-bytes",
-                                         "--recompute-bytes", "--memory-limit", "--deadline",
-                                         "--input-threads", "--check-drift"})
+    for (const std::string_view known :
+         {"--replicas", "--devices", "--logical-devices", "--seed", "--transport", "--schedule", "--threads-per-device",
+          "--bucket-bytes", "--recompute-bytes", "--memory-limit", "--deadline", "--input-threads", "--check-drift"})
       if (flag == known) return true;
     return SeeOptions::takes(flag) || CheckpointOptions::takes(flag);
   }

@@ -76,11 +76,14 @@ class DriftCheck final : public StepListener {
     const auto [first_name, first_value] = fetch(moment.variables, name, first);
     const auto [other_name, other_value] = fetch(moment.variables, name, other);
     const auto difference = first_difference(other_value, first_value);
-    return DeviceError{"after step " + std::to_string(moment.number) + " the mirrored variable \"" + name + "\" differs between devices: on " + other_name +
-                       " element " + std::to_string(difference->first) + " is " + difference->a + ", on " + first_name + " " + difference->b + "; " +
-                       std::to_string(difference->count) + " of " + std::to_string(first_value.shape().elements()) +
-                       " elements differ. All copies are computed alike, so one of them was written by something else, or memory or processor of one device "
-                       "is faulty: see whether it is always the same device, and --record a replica there"};
+    return DeviceError{"after step " + std::to_string(moment.number) + " the mirrored variable \"" + name +
+                       "\" differs between devices: on " + other_name + " element " +
+                       std::to_string(difference->first) + " is " + difference->a + ", on " + first_name + " " +
+                       difference->b + "; " + std::to_string(difference->count) + " of " +
+                       std::to_string(first_value.shape().elements()) +
+                       " elements differ. All copies are computed alike, so one of them was written by something else, "
+                       "or memory or processor of one device is faulty: see whether it is always the same device, and "
+                       "--record a replica there"};
   }
   std::pair<std::string, AnyArray> fetch(const VariableStore& variables, const std::string& name, const Copy& copy) {
     AnyArray value{variables.declaration(name).type};

@@ -75,7 +75,8 @@ inline void require_same(const Fingerprint& mine, const Fingerprint& first, int 
   for (std::size_t i = 0; i < mine.size() && i < first.size(); ++i) {
     if (mine[i].name == first[i].name && mine[i].value == first[i].value) continue;
     throw BuildError{"the processes of this job differ in " + first[i].name + ": " + who + " has " +
-                     (mine[i].name == first[i].name ? show(mine[i]) : mine[i].name + " (" + show(mine[i]) + ")") + ", process 0 has " + show(first[i]) +
+                     (mine[i].name == first[i].name ? show(mine[i]) : mine[i].name + " (" + show(mine[i]) + ")") +
+                     ", process 0 has " + show(first[i]) +
                      ": start the same program with the same arguments on every host"};
   }
   if (mine.size() != first.size()) {

@@ -35,7 +35,8 @@ struct RecordOptions {
     RecordOptions result;
     bool replica = false, steps = false;
     const auto bad = [&](const std::string& what) {
-      return BuildError{"--record is \"" + std::string{text} + "\": " + what + "; write it as replica=3,steps=100:110 or replica=3,steps=100:110,file=F"};
+      return BuildError{"--record is \"" + std::string{text} + "\": " + what +
+                        "; write it as replica=3,steps=100:110 or replica=3,steps=100:110,file=F"};
     };
     for (auto rest = text; !rest.empty();) {
       const auto item = rest.substr(0, rest.find(','));

@@ -49,7 +49,8 @@ class Replay final : public StepListener {
   Deployment deployment(Deployment asked) const {
     asked.devices.resize(1);  // cpu:0 where there was none
     if (name_of(asked.devices[0].kind) != recording_.device_kind)
-      throw BuildError{"--replay: " + path_ + " was recorded on a " + recording_.device_kind + " device, but --devices names " + asked.devices[0].text() +
+      throw BuildError{"--replay: " + path_ + " was recorded on a " + recording_.device_kind +
+                       " device, but --devices names " + asked.devices[0].text() +
                        ": only devices of one kind give the same bits; name " + recording_.device_kind + ":0"};
     if (asked.see.record) throw BuildError{"--record and --replay were both given: a replay receives only what is in its file already"};
     asked.replicas = recording_.replicas;
@@ -85,7 +86,8 @@ class Replay final : public StepListener {
       if (!recorded) throw another_program(step, "it has no variable \"" + variable.name + "\", declared at " + variable.where.text());
       auto& value = moment.value(variable, replica());
       if (recorded->type() != value.type())
-        throw another_program(step, "the variable \"" + variable.name + "\" is " + value.type().text() + " (declared at " + variable.where.text() + "), there " +
+        throw another_program(step, "the variable \"" + variable.name + "\" is " + value.type().text() +
+                                        " (declared at " + variable.where.text() + "), there " +
                                         recorded->type().text());
       if (value.size_bytes() > 0) std::memcpy(value.data(), recorded->data(), value.size_bytes());
     }
@@ -102,8 +104,9 @@ class Replay final : public StepListener {
     }
     results.all_have_next = moment.number != last_of(moment.ordinal);
     if (left_ == 0 && differing_ > 0)
-      throw DataError{"replay of replica " + std::to_string(replica()) + ": " + std::to_string(differing_) + " of " + std::to_string(recording_.steps.size()) +
-                      " steps have other bits than " + path_ + ", first " + first_fault_ + origin()};
+      throw DataError{"replay of replica " + std::to_string(replica()) + ": " + std::to_string(differing_) + " of " +
+                      std::to_string(recording_.steps.size()) + " steps have other bits than " + path_ + ", first " +
+                      first_fault_ + origin()};
   }
   void failed(const StepMoment&, const std::exception_ptr&) noexcept override {
     const auto& step = recording_.steps[current_];
@@ -129,10 +132,12 @@ class Replay final : public StepListener {
     for (std::size_t k = 0; k < std::min(asked.size(), step.collectives.size()); ++k) {
       const auto& type = source.graph.node(source.collective[k]).outputs[0];
       if (type != step.collectives[k].type())
-        throw another_program(step, asked[k].text + " gives " + type.text() + ", collective " + std::to_string(k) + " there " + step.collectives[k].type().text());
+        throw another_program(step, asked[k].text + " gives " + type.text() + ", collective " + std::to_string(k) +
+                                        " there " + step.collectives[k].type().text());
     }
     if (asked.size() != step.collectives.size())
-      throw another_program(step, "the step asks for " + std::to_string(asked.size()) + " collectives, there it was " + std::to_string(step.collectives.size()));
+      throw another_program(step, "the step asks for " + std::to_string(asked.size()) + " collectives, there it was " +
+                                      std::to_string(step.collectives.size()));
     moment.for_each_collected(replica(), [&](std::uint32_t ordinal, std::byte* data) {
       const auto& recorded = step.collectives[ordinal];
       if (recorded.size_bytes() > 0) std::memcpy(data, recorded.data(), recorded.size_bytes());
@@ -184,7 +189,8 @@ class Replay final : public StepListener {
   // A reason for other bits, where there is one.
   std::string origin() const {
     if (recording_.instruction_set != instruction_set())
-      return "\nIt was recorded on a processor with " + recording_.instruction_set + ", this one has " + instruction_set() + ": that alone changes bits";
+      return "\nIt was recorded on a processor with " + recording_.instruction_set + ", this one has " +
+             instruction_set() + ": that alone changes bits";
     if (recording_.program != build_digest().text()) return "\nIt was recorded by another build of the program: that alone may change bits";
     return {};
   }

@@ -36,9 +36,11 @@ class Replicator {
   // The context that input_fn is called with for a replica of this host.
   InputContext input_context(int replica) const { return engine_->input_context(replica); }
 
-  // Calls input_fn(const InputContext&) for each of this host's replicas: it returns an input range of Array<T> or of tuples of
-  // them. An input_fn(const HostContext&) is called once, and its elements are dealt to this host's replicas in turn. Traces step_fn(ReplicaContext&, Tensor<T>...) once for each, one tensor per component of an element, resolves and plans.
-  // step_fn returns a tensor, a tuple of tensors, or nothing. Steps of one Replicator share its variables.
+  // Calls input_fn(const InputContext&) for each of this host's replicas: it returns an input range of Array<T> or of
+  // tuples of them. An input_fn(const HostContext&) is called once, and its elements are dealt to this host's replicas
+  // in turn. Traces step_fn(ReplicaContext&, Tensor<T>...) once for each, one tensor per component of an element,
+  // resolves and plans. step_fn returns a tensor, a tuple of tensors, or nothing. Steps of one Replicator share its
+  // variables.
   // Throws BuildError for every mistake that graphs, shapes and options show; nothing has moved then.
   // A run that is resumed (--resume) makes its checkpointed steps in the order in which they were first made; each goes on where it was.
   template <class InputFn, class StepFn>
@@ -76,7 +78,10 @@ class Replicator {
   template <class InputFn, class StepFn>
   auto replicate_dealt(InputFn& input_fn, StepFn step_fn, ReplicateOptions options) {
     const int first = engine_->first_replica(), end = engine_->end_replica();
-    const auto dealt = [&] { return data::deal(input_fn(HostContext{process(), processes(), first, end, engine_->input_context(first)}), end - first); };
+    const auto dealt = [&] {
+      return data::deal(input_fn(HostContext{process(), processes(), first, end, engine_->input_context(first)}),
+                        end - first);
+    };
     decltype(dealt()) hands;  // filled when the first one is asked for: a replay asks for none
     const auto hand_of = [&](const InputContext& context) {
       if (hands.empty()) hands = dealt();

@@ -44,7 +44,10 @@ struct SeeOptions {
     if (flag == "--skew") return skew = true;
     return false;
   }
-  static bool takes(std::string_view flag) { return flag == "--trace" || flag == "--trace-steps" || flag == "--dot" || flag == "--plan" || flag == "--record" || flag == "--replay"; }
+  static bool takes(std::string_view flag) {
+    return flag == "--trace" || flag == "--trace-steps" || flag == "--dot" || flag == "--plan" || flag == "--record" ||
+           flag == "--replay";
+  }
   // Throws BuildError for values that cannot be.
   void set(std::string_view flag, std::string_view value) {
     if (flag == "--trace") trace = value;

@@ -63,7 +63,8 @@ class StepRecorder {
       if (!traces.empty()) watches->add(traces[d]);
       if (options_.find_nan) watches->add(std::make_shared<FindNan>(resolution, programs[d]));
       if (options_.skew)
-        watches->add(arrivals_.emplace_back(std::make_shared<ArrivalTrace>(programs[d], compiled, static_cast<std::uint32_t>(job_.rank()), static_cast<std::uint32_t>(d))));
+        watches->add(arrivals_.emplace_back(std::make_shared<ArrivalTrace>(
+            programs[d], compiled, static_cast<std::uint32_t>(job_.rank()), static_cast<std::uint32_t>(d))));
       if (watches->empty()) return {};
       result.push_back(std::move(watches));
     }

@@ -80,8 +80,10 @@ using Device = std::pair<std::uint32_t, std::uint32_t>;  // process, device
 inline std::string lateness_text(const Device& device, Lateness late) {
   char text[160];
   const auto times = late.microseconds.size();
-  std::snprintf(text, sizeof text, "  process %u, device %u: %.1f us at the median, %.1f us at 95 %%; the last in %.0f %% of %zu times\n", device.first, device.second,
-                quantile(late.microseconds, 0.5), quantile(late.microseconds, 0.95), 100.0 * static_cast<double>(late.last) / static_cast<double>(times), times);
+  std::snprintf(text, sizeof text,
+                "  process %u, device %u: %.1f us at the median, %.1f us at 95 %%; the last in %.0f %% of %zu times\n",
+                device.first, device.second, quantile(late.microseconds, 0.5), quantile(late.microseconds, 0.95),
+                100.0 * static_cast<double>(late.last) / static_cast<double>(times), times);
   return text;
 }
 

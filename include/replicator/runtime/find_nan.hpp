@@ -47,13 +47,15 @@ class FindNan final : public Watch {
     const auto& graph = resolution_.classes[instruction.graph].graph;
     for (std::uint32_t i = 0; i < instruction.inputs; ++i) {
       const auto bad = find(graph.type(node.inputs[i]).dtype, instruction.pointers + i);
-      if (!bad.empty() && !written(instruction, node, i)) return "; what it was given, " + node_text(graph, node.inputs[i].node) + ", holds a " + bad + " already";
+      if (!bad.empty() && !written(instruction, node, i))
+        return "; what it was given, " + node_text(graph, node.inputs[i].node) + ", holds a " + bad + " already";
     }
     return "";
   }
   bool written(const Instruction& instruction, const Node& node, std::uint32_t input) const {
     const auto* first = program_.pointers.data() + instruction.pointers;
-    return std::find(first + instruction.inputs, first + instruction.inputs + node.outputs.size(), first[input]) != first + instruction.inputs + node.outputs.size();
+    return std::find(first + instruction.inputs, first + instruction.inputs + node.outputs.size(), first[input]) !=
+           first + instruction.inputs + node.outputs.size();
   }
   // "NaN", "infinity" or nothing. Padding of blocked layouts is zero.
   std::string find(DType dtype, std::uint32_t pointer) {

@@ -10,10 +10,10 @@
 
 namespace replicator {
 
-// Nobody can wait in a circle. All devices go through one order: by segment; in it first what collectives gave, then replica by
-// replica, with what is uniform in the first one of its graph; in each as the nodes lie in the graph. A node's inputs come before it in this order, so
-// the device that is least far in it never waits for another one's value, and collectives are started before the segment in
-// which somebody waits for them.
+// Nobody can wait in a circle. All devices go through one order: by segment; in it first what collectives gave, then
+// replica by replica, with what is uniform in the first one of its graph; in each as the nodes lie in the graph. A
+// node's inputs come before it in this order, so the device that is least far in it never waits for another one's
+// value, and collectives are started before the segment in which somebody waits for them.
 class HandoffPlacer {
  public:
   // `handoffs`: null where one device has all of a replica; then nothing crosses.

@@ -73,7 +73,8 @@ class Lowering {
   void require_resolved() const {
     const auto& known = source_.collective;
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i)
-      if (const auto* placeholder = graph_.node(i).get<Placeholder>(); placeholder && (placeholder->ordinal >= known.size() || known[placeholder->ordinal] != i))
+      if (const auto* placeholder = graph_.node(i).get<Placeholder>();
+          placeholder && (placeholder->ordinal >= known.size() || known[placeholder->ordinal] != i))
         throw BuildError{describe_placeholder(graph_.node(i)) +
                          " is still a placeholder, which can be looked at and differentiated, but not run: resolve the graphs of all replicas first"};
   }

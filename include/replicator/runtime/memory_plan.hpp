@@ -28,7 +28,9 @@ enum class MemoryUse : std::uint8_t {
 inline constexpr std::size_t memory_uses = 6;
 
 constexpr std::string_view name_of(MemoryUse use) {
-  constexpr std::string_view names[] = {"variables", "input and results", "collectives", "activations kept for the backward pass", "other values", "scratch"};
+  constexpr std::string_view names[] = {"variables",    "input and results",
+                                        "collectives",  "activations kept for the backward pass",
+                                        "other values", "scratch"};
   return names[static_cast<std::size_t>(use)];
 }
 
@@ -107,9 +109,11 @@ struct MemoryLimit {
 inline void require_room(const MemoryPlan& plan, std::string_view device, const MemoryLimit& limit) {
   if (plan.total() <= limit.bytes) return;
   const std::span<const MemoryOwner> owners{plan.largest};
-  throw BuildError{"the step needs " + text_of_bytes(plan.total()) + " of memory on " + std::string{device} + ", but " + limit.text + ". It is for " + detail::text_of_uses(plan) + ". The largest:" +
-                   detail::text_of_owners(owners.first(std::min<std::size_t>(owners.size(), 5))) +
-                   "\nUse smaller batches, wrap parts of the model in rp::recompute, or deal the replicas to more devices"};
+  throw BuildError{
+      "the step needs " + text_of_bytes(plan.total()) + " of memory on " + std::string{device} + ", but " + limit.text +
+      ". It is for " + detail::text_of_uses(plan) +
+      ". The largest:" + detail::text_of_owners(owners.first(std::min<std::size_t>(owners.size(), 5))) +
+      "\nUse smaller batches, wrap parts of the model in rp::recompute, or deal the replicas to more devices"};
 }
 
 }  // namespace replicator

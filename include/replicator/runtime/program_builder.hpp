@@ -166,7 +166,8 @@ class ProgramBuilder {
     const auto& allowed = run.executable->in_place;
     for (std::size_t o = 0; o < run.executable->output_layouts.size(); ++o)
       if (operands_[run.pointers + run.inputs + o] == output)
-        return o < allowed.size() && allowed[o] >= 0 && operands_[run.pointers + static_cast<std::uint32_t>(allowed[o])] == input && !reads_twice(run, input);
+        return o < allowed.size() && allowed[o] >= 0 &&
+               operands_[run.pointers + static_cast<std::uint32_t>(allowed[o])] == input && !reads_twice(run, input);
     return false;
   }
 
@@ -221,9 +222,12 @@ class ProgramBuilder {
       const auto b = owner(operand);
       const auto& memory = buffers_[b];
       if (memory.replica >= 0)
-        program_.patches.push_back({static_cast<std::uint32_t>(program_.pointers.size()), static_cast<std::uint32_t>(memory.replica), memory.element});
+        program_.patches.push_back({static_cast<std::uint32_t>(program_.pointers.size()),
+                                    static_cast<std::uint32_t>(memory.replica), memory.element});
       program_.pointer_bytes.push_back(memory.bytes);
-      program_.pointers.push_back(memory.fixed ? memory.fixed : memory.replica >= 0 ? nullptr : program_.arena.data() + layout_.offsets[place_of_[b]]);
+      program_.pointers.push_back(memory.fixed          ? memory.fixed
+                                  : memory.replica >= 0 ? nullptr
+                                                        : program_.arena.data() + layout_.offsets[place_of_[b]]);
     }
   }
 

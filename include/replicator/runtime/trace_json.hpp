@@ -113,9 +113,12 @@ class TraceText {
     });
   }
   static const char* category(Instruction::Kind kind) {
-    return kind == Instruction::Kind::run ? "kernel" : kind == Instruction::Kind::fold || kind == Instruction::Kind::copy ? "memory" : "communication";
+    return kind == Instruction::Kind::run                                       ? "kernel"
+           : kind == Instruction::Kind::fold || kind == Instruction::Kind::copy ? "memory"
+                                                                                : "communication";
   }
-  void add_communication(const DeviceTrace::CollectiveLabel& label, std::size_t thread, const DeviceTrace::Communication& each, const std::string& id) {
+  void add_communication(const DeviceTrace::CollectiveLabel& label, std::size_t thread,
+                         const DeviceTrace::Communication& each, const std::string& id) {
     json_.new_line();
     json_.object([&] {
       head("b", thread, label.name, "collective", each.started);

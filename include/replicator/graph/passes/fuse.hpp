@@ -100,7 +100,8 @@ class Fusion {
 
   void emit(std::uint32_t old, AnyOperation operation, const std::vector<Value>& inputs) {
     const auto& node = graph_.node(old);
-    rewriter_.replace(old, rewriter_.to().add({Compute{std::move(operation)}, inputs, node.outputs, node.where, node.label, node.device, node.marks}));
+    rewriter_.replace(old, rewriter_.to().add({Compute{std::move(operation)}, inputs, node.outputs, node.where,
+                                               node.label, node.device, node.marks}));
   }
 
   // Can this user take the expression in? It must run over the same domain, in the same type.
