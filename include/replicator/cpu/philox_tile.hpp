@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Random bits for many elements at once.
 #pragma once
 
 #include <array>
