@@ -22,7 +22,8 @@ TEST_CASE("elements are counted up to 2^59 - 1; beyond, the error names the shap
   CHECK_THROWS_WITH((Shape{std::int64_t{1} << 30, std::int64_t{1} << 29}.elements()),
                     "a tensor of shape [1073741824, 536870912] has more than 2^59 - 1 elements: one of these extents must be wrong");
   // Products that would wrap around to something small, or to a negative number.
-  for (const Shape& shape : {Shape{std::int64_t{1} << 32, std::int64_t{1} << 32}, Shape{huge, 2}, Shape{huge, huge, 3}, Shape{3, std::int64_t{1} << 62, 4}, Shape{huge}}) {
+  for (const Shape& shape : {Shape{std::int64_t{1} << 32, std::int64_t{1} << 32}, Shape{huge, 2}, Shape{huge, huge, 3},
+                             Shape{3, std::int64_t{1} << 62, 4}, Shape{huge}}) {
     INFO(shape.text());
     CHECK(shape.too_large());
     CHECK_THROWS_AS(shape.elements(), BuildError);

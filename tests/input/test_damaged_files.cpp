@@ -246,9 +246,11 @@ TEST_CASE("a recording's number out of its range is refused with its name, and s
   CHECK_THAT(refused(with_metadata("logical_devices", "0")), Catch::StartsWith("its \"logical_devices\" is \"0\": "));
   CHECK_THAT(refused(with_metadata("threads_per_device", "99999999999")), Catch::StartsWith("its \"threads_per_device\" is \"99999999999\": "));
   CHECK(refused(with_metadata("steps", "")) == "no step was recorded in it");
-  CHECK(refused(with_metadata("steps", "9 10x 10.1")) == "its \"steps\" has \"10x\" at byte 2: a step is a whole number, or two with a point between them");
+  CHECK(refused(with_metadata("steps", "9 10x 10.1")) ==
+        "its \"steps\" has \"10x\" at byte 2: a step is a whole number, or two with a point between them");
   for (const char* steps : {"9 -1", "9 10.", "9 .1", "9 10.0", "9 010", "9 10.-1", "9  10", "9 99999999999999999999", "9 10.99999999999"})
-    CHECK_THAT(refused(with_metadata("steps", steps)), Catch::StartsWith("its \"steps\" has \"") && Catch::Contains("\" at byte 2: a step is a whole number"));
+    CHECK_THAT(refused(with_metadata("steps", steps)),
+               Catch::StartsWith("its \"steps\" has \"") && Catch::Contains("\" at byte 2: a step is a whole number"));
   CHECK(refused(with_metadata("steps", "9 9 10 10.1")) == "its \"steps\" has \"9\" at byte 2: the steps before it are later, or the same");
   CHECK_THAT(refused(with_metadata("steps", "10 9 10.1")), Catch::Contains("\"9\" at byte 3: the steps before it are later"));
   CHECK(refused(with_metadata("steps", "9 10")) == "its tensor \"step10.1/after/w\" belongs to none of its steps");

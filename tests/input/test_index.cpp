@@ -126,7 +126,9 @@ TEST_CASE("a finite run is equally long on all replicas") {
 TEST_CASE("so many epochs that their items cannot be counted are refused, by whichever way they come") {
   constexpr std::int64_t many = std::int64_t{1} << 60;
   Index index = index_of(10, {});
-  CHECK_THROWS_WITH(index.epochs(many), "epochs(1152921504606846976) of 10 items are more than 2^62 items: without epochs() an input goes on for ever");
+  CHECK_THROWS_WITH(
+      index.epochs(many),
+      "epochs(1152921504606846976) of 10 items are more than 2^62 items: without epochs() an input goes on for ever");
   CHECK_THROWS_WITH(index_of(10, {.epoch_limit = many}), Catch::Contains("of 10 items are more than"));
   CHECK_THROWS_AS(index.epochs(std::numeric_limits<std::int64_t>::max()), BuildError);
   index.epochs(many / 10);

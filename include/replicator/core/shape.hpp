@@ -56,7 +56,9 @@ class Shape {
     return product;
   }
   // "a tensor of shape [1099511627776, 1099511627776] has more than 2^59 - 1 elements: one of these extents must be wrong"
-  std::string too_large_text() const { return "a tensor of shape " + text() + " has more than 2^59 - 1 elements: one of these extents must be wrong"; }
+  std::string too_large_text() const {
+    return "a tensor of shape " + text() + " has more than 2^59 - 1 elements: one of these extents must be wrong";
+  }
 
   // Row-major strides in elements.
   std::array<std::int64_t, max_rank> strides() const {
