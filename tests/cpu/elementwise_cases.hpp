@@ -124,9 +124,9 @@ std::vector<T> evaluate(const Expression& e, const std::vector<T>& inputs) {
 template <class T>
 T load(const std::byte* data, DType dtype, std::int64_t at) {
   return visit_dtype(dtype, [&]<class From>() {
-    std::conditional_t<std::is_same_v<From, bool>, std::uint8_t, From> value;
+    cpu::detail::Stored<From> value;
     std::memcpy(&value, data + static_cast<std::size_t>(at) * sizeof(value), sizeof(value));
-    return static_cast<T>(value);
+    return cpu::detail::convert_element<From, T>(value);
   });
 }
 

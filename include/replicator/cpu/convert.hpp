@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include <replicator/core/dtype.hpp>
@@ -16,13 +17,23 @@ namespace detail {
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, std::conditional_t<std::is_same_v<T, bfloat16>, std::uint16_t, T>>;
 
-// Floating to integer truncates; to uint8 the truncated value wraps around; to bool: not zero; to bfloat16 by way of float.
+// Towards zero; what the integer cannot hold becomes its nearest value, NaN 0: C++ leaves that undefined.
+template <class To, class From>
+[[gnu::always_inline]] inline To truncated(From x) {
+  using Limits = std::numeric_limits<To>;
+  constexpr From lowest = static_cast<From>(Limits::min());
+  constexpr From beyond = static_cast<From>(Limits::max() / 2 + 1) * 2;  // a power of two: exact
+  const To whole = static_cast<To>(x > lowest && x < beyond ? x : From{0});
+  return x >= beyond ? Limits::max() : x <= lowest ? Limits::min() : whole;
+}
+
+// Floating to integer truncates and saturates; to bool: not zero; to bfloat16 by way of float; a wider integer wraps around.
 template <class From, class To>
 [[gnu::always_inline]] inline Stored<To> convert_element(Stored<From> x) {
   if constexpr (std::is_same_v<From, bfloat16>) return convert_element<float, To>(bfloat16_value(x));
   else if constexpr (std::is_same_v<To, bfloat16>) return bfloat16_bits(static_cast<float>(x));
   else if constexpr (std::is_same_v<To, bool>) return static_cast<std::uint8_t>(x != 0 ? 1 : 0);
-  else if constexpr (std::is_same_v<To, std::uint8_t>) return static_cast<std::uint8_t>(static_cast<std::int32_t>(x));
+  else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) return truncated<To>(x);
   else return static_cast<To>(x);
 }
 

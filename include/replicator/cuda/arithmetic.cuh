@@ -152,15 +152,27 @@ __device__ T load(DType dtype, const std::byte* data, std::int64_t offset) {
     default: return static_cast<T>(reinterpret_cast<const std::uint8_t*>(data)[offset]);
   }
 }
-// Floating to integer truncates; to uint8 the truncated value wraps around; to bool: not zero.
+// As cpu::detail::truncated, which device code cannot call.
+template <class To, class T>
+__device__ To to_integer(T x) {
+  using Limits = std::numeric_limits<To>;
+  if constexpr (std::is_integral_v<T>) return static_cast<To>(x);
+  else {
+    constexpr To lowest = Limits::min(), highest = Limits::max();
+    constexpr T beyond = static_cast<T>(highest / 2 + 1) * 2;
+    return x >= beyond ? highest : x <= static_cast<T>(lowest) ? lowest : x != x ? To{0} : static_cast<To>(x);
+  }
+}
+
+// Floating to integer truncates and saturates; to bool: not zero; a wider integer wraps around.
 template <class T>
 __device__ void store(DType dtype, std::byte* data, std::int64_t offset, T value) {
   switch (dtype) {
     case DType::float32: reinterpret_cast<float*>(data)[offset] = static_cast<float>(value); break;
     case DType::float64: reinterpret_cast<double*>(data)[offset] = static_cast<double>(value); break;
-    case DType::int32: reinterpret_cast<std::int32_t*>(data)[offset] = static_cast<std::int32_t>(value); break;
-    case DType::int64: reinterpret_cast<std::int64_t*>(data)[offset] = static_cast<std::int64_t>(value); break;
-    case DType::uint8: reinterpret_cast<std::uint8_t*>(data)[offset] = static_cast<std::uint8_t>(static_cast<std::int32_t>(value)); break;
+    case DType::int32: reinterpret_cast<std::int32_t*>(data)[offset] = to_integer<std::int32_t>(value); break;
+    case DType::int64: reinterpret_cast<std::int64_t*>(data)[offset] = to_integer<std::int64_t>(value); break;
+    case DType::uint8: reinterpret_cast<std::uint8_t*>(data)[offset] = to_integer<std::uint8_t>(value); break;
     case DType::boolean: reinterpret_cast<std::uint8_t*>(data)[offset] = value != 0 ? 1 : 0; break;
     case DType::bfloat16: reinterpret_cast<std::uint16_t*>(data)[offset] = to_bfloat16(static_cast<float>(value)); break;
   }

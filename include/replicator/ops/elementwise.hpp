@@ -147,7 +147,7 @@ Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, Tensor<T> no, std::sourc
   return Tensor<T>{map_node(yes.graph(), std::move(e), operands, dtype_of<T>, where)};
 }
 
-// Floating to integer truncates; to bool: not zero.
+// Floating to integer truncates, and saturates where the integer ends (NaN: 0); to bool: not zero.
 template <Element To, Element From>
 Tensor<To> cast(Tensor<From> x, std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<To, From>) return x;
