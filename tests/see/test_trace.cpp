@@ -141,17 +141,21 @@ TEST_CASE("a trace names devices, steps, kernels with their lines, input and col
 TEST_CASE("a gradient is reduced while kernels of the backward pass still run") {
   const TemporaryFile file;
   {
-    Replicator repl{traced(2, 2, file.path)};
-    train(repl, 4);
+    auto deployment = traced(2, 2, file.path);
+    deployment.see.trace_steps = {1, 50};  // devices that come to a collective together need not wait: not every step overlaps
+    Replicator repl{deployment};
+    train(repl, 50);
   }
   const auto trace = file.read();
   int overlaps = 0;
-  for (const int device : {0, 1})
+  for (const int device : {0, 1}) {
+    const auto kernels = events(trace, "kernel", 0, device);
     for (const auto& [id, span] : communications(trace, 0, device))
-      for (const auto& kernel : events(trace, "kernel", 0, device)) {
+      for (const auto& kernel : kernels) {
         const auto k = span_of(kernel);
         overlaps += kernel["name"].get<std::string>().starts_with("matmul#") && k.begin >= span.begin && k.begin < span.end;
       }
+  }
   CHECK(overlaps > 0);
 }
 
@@ -178,12 +182,14 @@ TEST_CASE("in a step of ResNet-18 on two devices, gradients are reduced beside t
   }
   const auto trace = file.read();
   int beside = 0;
-  for (const int device : {0, 1})
+  for (const int device : {0, 1}) {
+    const auto kernels = events(trace, "kernel", 0, device);
     for (const auto& [id, span] : communications(trace, 0, device))
-      for (const auto& kernel : events(trace, "kernel", 0, device)) {
+      for (const auto& kernel : kernels) {
         const auto k = span_of(kernel);
         beside += kernel["name"].get<std::string>().starts_with("convolution_backward") && k.begin < span.end && k.end > span.begin;
       }
+  }
   CHECK(beside > 0);
 }
 
@@ -219,9 +225,10 @@ TEST_CASE("process 0 writes the traces of all processes with one clock") {
   REQUIRE(here.size() == 3);
   REQUIRE(there.size() == 3);
   // Every step ends with an exchange between all: neither can begin the next one before the other has begun this one.
+  const double slack = uncertainty / 1000;
   for (std::size_t k = 0; k + 1 < 3; ++k) {
-    CHECK(span_of(here[k + 1]).begin > span_of(there[k]).begin);
-    CHECK(span_of(there[k + 1]).begin > span_of(here[k]).begin);
+    CHECK(span_of(here[k + 1]).begin > span_of(there[k]).begin - slack);
+    CHECK(span_of(there[k + 1]).begin > span_of(here[k]).begin - slack);
   }
 }
 
