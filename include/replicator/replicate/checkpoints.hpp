@@ -19,10 +19,17 @@
 #include <replicator/replicate/all_variables.hpp>
 #include <replicator/replicate/checkpoint.hpp>
 #include <replicator/replicate/checkpoint_folder.hpp>
-#include <replicator/replicate/engine.hpp>
+#include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/fingerprint.hpp>
 
 namespace replicator {
+
+// Where a step of a resumed run goes on.
+struct Resumption {
+  std::uint64_t done = 0;  // steps
+  bool finished = false;   // the input has ended
+  std::shared_ptr<const int> life;  // kept as long as the step lives
+};
 
 class Checkpoints {
  public:

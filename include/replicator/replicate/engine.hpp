@@ -3,8 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
-#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,26 +13,10 @@
 #include <replicator/replicate/input_context.hpp>
 #include <replicator/replicate/input_source.hpp>
 #include <replicator/replicate/step_driver.hpp>
-#include <replicator/runtime/trace_ring.hpp>
 
 namespace replicator {
 
-// A step, ready to run on this host's devices.
-struct CompiledStep {
-  CompiledStep() = default;
-  CompiledStep(const CompiledStep&) = delete;
-  CompiledStep& operator=(const CompiledStep&) = delete;
-  virtual ~CompiledStep() = default;
-};
-
-// Where a step of a resumed run goes on.
-struct Resumption {
-  std::uint64_t done = 0;  // steps
-  bool finished = false;   // the input has ended
-  std::shared_ptr<const int> life;  // kept as long as the step lives
-};
-
-// Devices, processes and variables. In a job of several processes compile, run and digest are called by all at the same time.
+// Devices, processes and variables. In a job of several processes drive, digest and save_checkpoint are called by all at the same time.
 class Engine {
  public:
   Engine() = default;
@@ -56,20 +38,6 @@ class Engine {
   virtual int next_ordinal(bool checkpointed) const = 0;
   // A step of this Replicator with that number, by the inputs of this host's replicas.
   virtual std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) = 0;
-  // From the traced graphs of this host's replicas to programs. `ordinal`: which step of the Replicator this is.
-  virtual std::unique_ptr<CompiledStep> compile(std::span<const Graph> traced, int ordinal) = 0;
-  // One step. `inputs[r]`: the element of this host's replica r; `has_next[r]`: it has another one.
-  virtual StepResults run(CompiledStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const bool> has_next,
-                          std::uint64_t number) = 0;
-  // Input or step function of a replica of this host has failed: in a job of several processes nobody may wait for this one.
-  virtual void failed_alone(const std::exception_ptr& error) = 0;
-  // Where the reading of input for these replicas is to be recorded; null where it is not.
-  virtual std::shared_ptr<InputTrace> input_trace(std::size_t replicas) = 0;
-  // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.
-  virtual std::string resolved_dot(const CompiledStep& step) const = 0;
-  virtual std::string plan_json(const CompiledStep& step) const = 0;
-  // Of device 0: its collectives, the nodes that cost most, its memory.
-  virtual std::string explain(const CompiledStep& step, ExplainOptions options) = 0;
 
   // SHA-256 over name, type and bytes of every variable in the order of names: mirrored ones once, replica-local ones of all
   // replicas in order.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an engine drives a step: it reads one element ahead, so that all replicas stop together, and compiles programs for each
+// How a host drives a step: it reads one element ahead, so that all replicas stop together, and compiles programs for each
 // new set of shapes.
 #pragma once
 
@@ -8,49 +8,49 @@
 #include <exception>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <replicator/graph/dot.hpp>
-#include <replicator/replicate/engine.hpp>
+#include <replicator/replicate/host.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
 namespace replicator {
 
 class ReadAheadStep final : public StepDriver {
  public:
-  ReadAheadStep(Engine& engine, int ordinal, Resumption from, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
-      : engine_{engine}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs)}, trace_{std::move(trace)}, current_(inputs_.size()),
+  // `host` outlives this.
+  ReadAheadStep(Host& host, int ordinal, Resumption from, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
+      : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs)}, trace_{std::move(trace)}, current_(inputs_.size()),
         next_(inputs_.size()), has_next_(std::make_unique<bool[]>(inputs_.size())), done_{from_.done}, finished_{from_.finished} {
-    const bool any = told([&] {
+    const bool any = host_.failure().told([&] {
       // A step whose input has ended is traced by its last element.
       if (done_ > 0) go_to(static_cast<std::int64_t>(finished_ ? done_ - 1 : done_));
       return read_first();
     });
     if (!any) return;
     compiled();
-    trace_input_ = engine_.input_trace(inputs_.size());
+    trace_input_ = host_.input_trace(inputs_.size());
   }
 
   bool finished() const override { return finished_; }
   std::uint64_t steps_done() const override { return done_; }
   std::uint64_t steps_resumed() const override { return from_.done; }
-  std::string explain(const ExplainOptions& options) override { return engine_.explain(compiled(), options); }
+  std::string explain(const ExplainOptions& options) override { return host_.explain(compiled(), options); }
   std::string dot() override { return replicator::dot(trace_all()); }
-  std::string resolved_dot() override { return engine_.resolved_dot(compiled()); }
-  std::string plan_json() override { return engine_.plan_json(compiled()); }
+  std::string resolved_dot() override { return host_.resolved_dot(compiled()); }
+  std::string plan_json() override { return host_.plan_json(compiled()); }
 
   StepResults run() override {
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     if (input_error_) {
-      engine_.failed_alone(input_error_);
+      host_.failure().alone(input_error_);
       std::rethrow_exception(input_error_);
     }
     auto& step = compiled();
     read_ahead();
-    auto results = engine_.run(step, current_, {has_next_.get(), inputs_.size()}, done_);
+    auto results = host_.run(step, current_, {has_next_.get(), inputs_.size()}, done_);
     ++done_;
     finished_ = !results.all_have_next;
     std::swap(current_, next_);
@@ -58,23 +58,13 @@ class ReadAheadStep final : public StepDriver {
   }
 
  private:
-  // Runs the user's code, whose error would leave other processes waiting.
-  template <class F>
-  std::invoke_result_t<F> told(F users) {
-    try {
-      return users();
-    } catch (...) {
-      engine_.failed_alone(std::current_exception());
-      throw;
-    }
-  }
   // Inputs that cannot seek are read in turn: they may share a source.
   void go_to(std::int64_t position) {
     std::vector<std::size_t> replayed;
     for (std::size_t r = 0; r < inputs_.size(); ++r)
       if (!inputs_[r]->seek(position)) replayed.push_back(r);
     if (replayed.empty()) return;
-    if (engine_.process() == 0)
+    if (host_.job().rank() == 0)
       std::fprintf(stderr, "replicator: the input of step %d cannot seek, so its first %lld elements are read again\n", ordinal_,
                    static_cast<long long>(position));
     for (std::int64_t i = 0; i < position; ++i)
@@ -97,7 +87,7 @@ class ReadAheadStep final : public StepDriver {
     return true;
   }
   DataError no_element(std::size_t r) const {
-    const auto input = "the input of replica " + std::to_string(engine_.first_replica() + static_cast<int>(r));
+    const auto input = "the input of replica " + std::to_string(host_.placement().begin() + static_cast<int>(r));
     if (from_.done == 0) return DataError{input + " is empty: give it at least one element"};
     return DataError{input + " has ended before element " + std::to_string(from_.done) +
                      ", where the checkpoint that is resumed goes on: it must give what it gave then"};
@@ -115,11 +105,11 @@ class ReadAheadStep final : public StepDriver {
       } catch (...) {
         input_error_ = std::current_exception();
       }
-      if (trace_input_) trace_input_->record(engine_.first_replica() + static_cast<int>(r), done_ + 1, began, trace_clock());
+      if (trace_input_) trace_input_->record(host_.placement().begin() + static_cast<int>(r), done_ + 1, began, trace_clock());
     }
   }
   // The programs for the shapes of the current elements.
-  CompiledStep& compiled() {
+  HostStep& compiled() {
     Hasher hasher;
     for (const auto& element : current_)
       for (const auto& array : element) {
@@ -128,7 +118,7 @@ class ReadAheadStep final : public StepDriver {
         for (const auto extent : array.shape()) hasher.word(static_cast<std::uint64_t>(extent));
       }
     auto& step = plans_[hasher.result()];
-    if (!step) step = engine_.compile(told([&] { return trace_all(); }), ordinal_);
+    if (!step) step = host_.compile(host_.failure().told([&] { return trace_all(); }), ordinal_);
     return *step;
   }
   std::vector<Graph> trace_all() {
@@ -136,8 +126,8 @@ class ReadAheadStep final : public StepDriver {
     std::vector<Graph> graphs;
     graphs.reserve(inputs_.size());
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
-      auto& graph = graphs.emplace_back(engine_.first_replica() + static_cast<int>(r), engine_.deployment().replicas,
-                                          engine_.deployment().logical_devices);
+      auto& graph = graphs.emplace_back(host_.placement().begin() + static_cast<int>(r), host_.deployment().replicas,
+                                          host_.deployment().logical_devices);
       std::vector<AnyTensor> tensors;
       for (std::uint32_t i = 0; i < current_[r].size(); ++i)
         tensors.push_back(graph.tensor(graph.add({Input{Input::Source::element, i}, {}, {current_[r][i].type()}, {}, "input" + std::to_string(i)})));
@@ -147,14 +137,14 @@ class ReadAheadStep final : public StepDriver {
     return graphs;
   }
 
-  Engine& engine_;
+  Host& host_;
   int ordinal_;
   Resumption from_;
   std::vector<std::unique_ptr<InputSource>> inputs_;
   Trace trace_;
   std::vector<std::vector<AnyArray>> current_, next_;
   std::unique_ptr<bool[]> has_next_;
-  std::unordered_map<Digest, std::unique_ptr<CompiledStep>, DigestHash> plans_;
+  std::unordered_map<Digest, std::unique_ptr<HostStep>, DigestHash> plans_;
   std::shared_ptr<InputTrace> trace_input_;  // null: nobody asks
   std::exception_ptr input_error_;
   std::uint64_t done_;

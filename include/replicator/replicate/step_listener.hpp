@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <replicator/collectives/resolve.hpp>
-#include <replicator/replicate/engine.hpp>
 #include <replicator/replicate/placement.hpp>
+#include <replicator/replicate/step_driver.hpp>
 #include <replicator/runtime/program.hpp>
 #include <replicator/runtime/variable_store.hpp>
 

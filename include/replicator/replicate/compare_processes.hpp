@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the processes of a job agree on before the first step, and what they find out from each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <replicator/collectives/resolve.hpp>
+#include <replicator/core/hash.hpp>
+#include <replicator/replicate/deployment.hpp>
+#include <replicator/replicate/fingerprint.hpp>
+#include <replicator/runtime/variable_store.hpp>
+#include <replicator/transport/job.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+template <class T>
+std::vector<T> unpacked(const std::vector<std::byte>& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+}  // namespace detail
+
+// Collective, as is all below. Throws the same BuildError on every process where their programs, arguments or machines differ in what decides bits.
+inline void compare_experiments(transport::Job& job, const Deployment& deployment) {
+  if (job.size() == 1) return;
+  compare_fingerprints(job, {{"the program", build_digest().text(), {}},
+                             {"--replicas", std::to_string(deployment.replicas), {}},
+                             {"--logical-devices", std::to_string(deployment.logical_devices), {}},
+                             {"--seed", std::to_string(deployment.seed), {}},
+                             {"--threads-per-device", std::to_string(deployment.threads_per_device), {}},
+                             {"--bucket-bytes", std::to_string(deployment.bucket_bytes), {}},
+                             {"--schedule", deployment.schedule, {}},
+                             {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},
+                             {"--trace, --plan and --skew", deployment.see.gathered(), {}},
+                             {"--check-drift", std::to_string(deployment.see.check_drift), {}},
+                             {"--checkpoint, --every and --resume", deployment.checkpoint.gathered(), {}},
+                             {"the kind of devices", std::string{name_of(deployment.devices[0].kind)}, {}},
+                             {"the instruction set", instruction_set(), {}}});
+}
+
+// Throws the same BuildError on every process where a step's collectives, variables or results differ.
+inline void compare_steps(transport::Job& job, const Resolution& resolution, const VariableStore& variables) {
+  if (job.size() == 1) return;
+  Fingerprint fields;
+  add_resolution(fields, resolution);
+  for (const auto& name : variables.names()) {
+    const auto& declaration = variables.declaration(name);
+    if (declaration.kind != VariableKind::mirrored) continue;
+    Hasher hasher;
+    hasher.bytes(variables.value(name, 0).bytes());
+    fields.push_back({"the variable \"" + name + "\"", declaration.type.text() + " " + hasher.result().text(), {}});
+  }
+  compare_fingerprints(job, fields);
+}
+
+// What the graphs of all processes compute.
+inline std::set<Digest> common_to_processes(transport::Job& job, const std::set<Digest>& mine) {
+  if (job.size() == 1) return mine;
+  const std::vector<Digest> flat{mine.begin(), mine.end()};
+  std::set<Digest> result = mine;
+  for (const auto& bytes : job.exchange(std::as_bytes(std::span{flat}), "the exchange of graphs")) {
+    const auto theirs = detail::unpacked<Digest>(bytes);
+    const std::set<Digest> known{theirs.begin(), theirs.end()};
+    std::erase_if(result, [&](const Digest& digest) { return !known.contains(digest); });
+  }
+  return result;
+}
+
+// The order of process 0; where that has another number of collectives, the comparison of the steps is about to say so.
+inline std::vector<std::uint32_t> order_of_first_process(transport::Job& job, const std::vector<std::uint32_t>& mine) {
+  if (job.size() == 1) return mine;
+  const auto all = job.exchange(std::as_bytes(std::span{mine}), "the exchange of the order of collectives");
+  const auto first = detail::unpacked<std::uint32_t>(all[0]);
+  return first.size() == mine.size() ? first : mine;
+}
+
+}  // namespace replicator

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// This process of the job: its devices, the variables on them, and the steps that are compiled for them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/sha256.hpp>
+#include <replicator/cpu/environment.hpp>
+#include <replicator/replicate/all_variables.hpp>
+#include <replicator/replicate/checkpoints.hpp>
+#include <replicator/replicate/compare_processes.hpp>
+#include <replicator/replicate/drift_check.hpp>
+#include <replicator/replicate/failure.hpp>
+#include <replicator/replicate/host_communicators.hpp>
+#include <replicator/replicate/host_step.hpp>
+#include <replicator/replicate/input_context.hpp>
+#include <replicator/replicate/memory_limit.hpp>
+#include <replicator/replicate/placement.hpp>
+#include <replicator/replicate/replay.hpp>
+#include <replicator/replicate/replica_recorder.hpp>
+#include <replicator/replicate/require_devices.hpp>
+#include <replicator/replicate/step_recorder.hpp>
+#include <replicator/runtime/calibrate.hpp>
+#include <replicator/runtime/device_threads.hpp>
+#include <replicator/runtime/execute.hpp>
+#include <replicator/runtime/explain.hpp>
+#include <replicator/runtime/planner.hpp>
+
+namespace replicator {
+
+// In a job of several processes the constructor, compile, run, digest and save_checkpoint are called by all at the same time.
+class Host {
+ public:
+  explicit Host(Deployment deployment)
+      : replay_{deployment.see.replay.empty() ? nullptr : std::make_shared<Replay>(deployment.see.replay)},
+        deployment_{replay_ ? replay_->deployment(std::move(deployment)) : std::move(deployment)},
+        job_{replay_ ? transport::ProcessEnvironment{} : transport::find_environment(), job_options(deployment_)},
+        placement_{replay_ ? Placement::alone(replay_->replica(), replay_->replicas()) : Placement{job_, deployment_}},
+        all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
+        variables_{deployment_.seed, placement_.teams(), placement_.end() - placement_.begin()},
+        cache_{deployment_.threads_per_device},
+        threads_{local_devices()},
+        pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)},
+        recorder_{deployment_, job_},
+        checkpoints_{deployment_, job_, placement_} {
+    cpu::self_test();
+    require_devices(deployment_.devices);
+    compare_experiments(job_, deployment_);
+    checkpoints_.open();
+    recorder_.begin();
+    if (replay_) communicators_.connect_replay(replay_->replica(), replay_->replicas());
+    else communicators_.connect(job_, deployment_, placement_);
+    listen();
+  }
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+  // Parts from the other processes, where nothing has failed.
+  ~Host() {
+    communicators_.clear();
+    if (failure_ || std::uncaught_exceptions() > 0) {
+      recorder_.abandon();
+      return;
+    }
+    recorder_.finish();
+    try {
+      job_.leave();
+    } catch (...) {  // the others have failed: their error is theirs to tell
+    }
+  }
+
+  const Deployment& deployment() const { return deployment_; }
+  const transport::Job& job() const { return job_; }
+  const Placement& placement() const { return placement_; }
+  VariableStore& variables() { return variables_; }
+  const VariableStore& variables() const { return variables_; }
+  const std::shared_ptr<Replay>& replay() const { return replay_; }  // null where all replicas run
+  Failure& failure() { return failure_; }
+  InputContext input_context(int replica) const { return {replica, deployment_.replicas, deployment_.seed, pool_}; }
+  // Where the reading of input for these replicas is to be recorded; null where it is not.
+  std::shared_ptr<InputTrace> input_trace(std::size_t replicas) { return recorder_.record_input(replicas); }
+  // SHA-256 (hexadecimal) over name, type and bytes of every variable in the order of names.
+  std::string digest() {
+    failure_.answer();
+    const AllVariables all{variables_, job_, placement_};
+    Sha256 hash;
+    all.for_each([&](const std::string& name, const VariableDeclaration& declaration, const auto& pieces) {
+      hash.update(name + " " + declaration.type.text());
+      for (const auto piece : pieces) hash.update(piece);
+    });
+    return hash.text();
+  }
+  const Checkpoints& checkpoints() const { return checkpoints_; }
+  Checkpoints& checkpoints() { return checkpoints_; }
+  // The file; an empty name where no folder was given.
+  std::string save_checkpoint() {
+    failure_.answer();
+    return failure_.told([&] { return checkpoints_.save(variables_); });
+  }
+
+  // From the traced graphs of this host's replicas to programs. `ordinal`: which step of the Replicator this is.
+  std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal) {
+    failure_.answer();
+    auto step = std::make_unique<HostStep>();
+    step->ordinal = ordinal;
+    step->seed = seed_of(ordinal);
+    failure_.told([&] {
+      step->resolution = resolve(traced, resolve_options());
+      checkpoints_.declare(variables_, step->resolution, ordinal);
+    });
+    compare_steps(job_, step->resolution, variables_);
+    failure_.told([&] {
+      lower_classes(*step);
+      make_handoffs(*step);
+    });
+    plan_programs(*step);
+    step->traces = recorder_.record(step->resolution, step->programs);
+    step->watches = recorder_.watches(step->resolution, step->programs, step->traces);
+    failure_.told([&] { recorder_.write_files(traced, step->resolution, view(*step)); });
+    return step;
+  }
+
+  // One step. `inputs[r]`: the element of this host's replica r; `has_next[r]`: it has another one.
+  StepResults run(HostStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const bool> has_next, std::uint64_t number) {
+    failure_.answer();
+    if (checkpoints_.due(step.ordinal)) save_checkpoint();
+    if (job_.size() > 1) job_.set_context("during step " + std::to_string(number));
+    const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
+    tell([&](StepListener& listener) { listener.before(moment); });
+    run_programs(step, moment, has_next);
+    auto results = results_of(step, placement_, has_next);
+    tell([&](StepListener& listener) { listener.after(moment, results); });
+    checkpoints_.done(step.ordinal, number + 1, !results.all_have_next);
+    return results;
+  }
+
+  // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.
+  std::string resolved_dot(const HostStep& step) const { return dot(step.resolution, placement_.begin()); }
+  std::string plan_json(const HostStep& step) const { return replicator::plan_json({plan_part(view(step))}); }
+  // Of each device of the first team: its collectives, the nodes that cost most, its memory.
+  std::string explain(const HostStep& step, ExplainOptions options) {
+    std::string text;
+    if (options.calibrate) {
+      const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+      const auto kind = deployment_.devices[0].kind;
+      const bool measured = calibrate(cache_, kind, options.machine);
+      text += limits_text(kind, options.machine, measured);
+    }
+    for (int device = 0; device < placement_.devices_per_team(); ++device) text += explain_device(step, static_cast<std::size_t>(device), options);
+    return text;
+  }
+
+ private:
+  static transport::JobOptions job_options(const Deployment& deployment) {
+    transport::JobOptions options;
+    options.exchange_deadline = deployment.deadline;
+    return options;
+  }
+  int local_devices() const { return static_cast<int>(deployment_.devices.size()); }
+
+  // --- compiling -----------------------------------------------------------------------------------------------------------
+  std::uint64_t seed_of(int ordinal) const {
+    if (ordinal == 0) return deployment_.seed;
+    Hasher hasher;
+    hasher.word(deployment_.seed);
+    hasher.word(static_cast<std::uint64_t>(ordinal));
+    return hasher.result().low;
+  }
+  ResolveOptions resolve_options() {
+    return {deployment_.bucket_bytes,
+            [this](const std::set<Digest>& mine) { return common_to_processes(job_, mine); },
+            placement_.devices_per_team(),
+            {deployment_.recompute_bytes},
+            [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(job_, mine); }};
+  }
+  void lower_classes(HostStep& step) {
+    const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+    for (const auto& one : step.resolution.classes) step.lowered.push_back(lower(one, deployment_.devices[0].kind, cache_));
+  }
+  void make_handoffs(HostStep& step) const {
+    const int devices = placement_.devices_per_team();
+    for (int team = 0; team < placement_.teams(); ++team) {
+      auto& handoffs = step.handoffs.emplace_back();
+      if (devices == 1) continue;
+      const auto first = step.resolution.class_of.begin() + placement_.first_replica(team);
+      const std::vector<std::uint32_t> class_of{first, first + placement_.replicas(team)};
+      handoffs = std::make_unique<Handoffs>(devices, step.resolution.classes, step.lowered, class_of);
+    }
+  }
+  void plan_programs(HostStep& step) {
+    step.programs.resize(static_cast<std::size_t>(local_devices()));
+    on_devices([&](int device) { step.programs[static_cast<std::size_t>(device)] = plan(plan_request(step, device)); });
+    next_collective_ += static_cast<std::uint32_t>(step.resolution.buckets.size()) + 1;  // the exchange of results
+  }
+  PlanRequest plan_request(const HostStep& step, int device) {
+    const int team = placement_.team_of(device);
+    const auto& name = deployment_.devices[static_cast<std::size_t>(device)];
+    return {.resolution = step.resolution,
+            .lowered = step.lowered,
+            .variables = variables_,
+            .communicator = communicators_[device],
+            .handoffs = step.handoffs[static_cast<std::size_t>(team)].get(),
+            .device = placement_.place_of(device),
+            .devices = placement_.devices_per_team(),
+            .copy = team,
+            .first_replica = placement_.begin(),
+            .first_collective = next_collective_,
+            .several_hosts = job_.size() > 1,
+            .kind = name.kind,
+            .index = name.index,
+            .all_reduce = all_reduce_,
+            .memory_limit = memory_limit(deployment_, static_cast<std::size_t>(device))};
+  }
+
+  // --- running -------------------------------------------------------------------------------------------------------------
+  void run_programs(HostStep& step, const StepMoment& moment, std::span<const bool> has_next) {
+    try {
+      on_devices([&](int device) { run_program(step, moment, has_next, device); });
+    } catch (...) {
+      for (const auto& listener : listeners_) listener->failed(moment, failure_.error());
+      throw;
+    }
+  }
+  void run_program(HostStep& step, const StepMoment& moment, std::span<const bool> has_next, int device) {
+    const auto index = static_cast<std::size_t>(device);
+    auto& program = step.programs[index];
+    const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
+    for (std::size_t r = 0; r < program.exchange.has_next.size(); ++r) program.exchange.has_next[r] = has_next[first + r];
+    Watch* watch = step.watches.empty() ? nullptr : step.watches[index].get();
+    execute(program, moment.inputs.subspan(first, program.replica_ids.size()), {step.seed, moment.number, deployment_.deadline, watch});
+  }
+  void on_devices(const std::function<void(int)>& work) {
+    try {
+      threads_.run(
+          [&](int device) {
+            const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+            work(device);
+          },
+          [this](const std::exception_ptr& error) { failure_.release(error); });
+    } catch (...) {
+      failure_.keep(std::current_exception());
+      throw;
+    }
+  }
+
+  // --- seeing --------------------------------------------------------------------------------------------------------------
+  void listen() {
+    if (replay_) listeners_.push_back(replay_);
+    if (const auto& record = deployment_.see.record)
+      if (auto recorder = ReplicaRecorder::make(*record, deployment_, placement_)) listeners_.push_back(std::move(recorder));
+    if (const auto every = deployment_.see.check_drift; every > 0)
+      listeners_.push_back(std::make_shared<DriftCheck>(every, job_, deployment_, placement_));
+  }
+  // What a listener throws ends the Replicator.
+  void tell(const std::function<void(StepListener&)>& what) {
+    try {
+      failure_.told([&] {
+        for (const auto& listener : listeners_) what(*listener);
+      });
+    } catch (...) {
+      failure_.keep(std::current_exception());
+      throw;
+    }
+  }
+  PlanView view(const HostStep& step) const {
+    return {job_.rank(), placement_.begin(), step.resolution, step.programs, recorder_.devices(), variables_};
+  }
+  static std::string explain_device(const HostStep& step, std::size_t device, const ExplainOptions& options) {
+    const auto& program = step.programs[device];
+    std::string text = replicator::explain(step.resolution, program, step.traces.empty() ? nullptr : step.traces[device].get(), options);
+    std::size_t kernels = 0;
+    for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
+    text += std::to_string(step.resolution.classes.size()) + " different graph(s); device " + std::to_string(device) + " runs " +
+            std::to_string(kernels) + " kernels for " + std::to_string(program.replica_ids.size()) + " replica(s)\n";
+    return text + text_of(program.memory);
+  }
+
+  std::shared_ptr<Replay> replay_;  // null where all replicas run
+  Deployment deployment_;
+  transport::Job job_;
+  Placement placement_;
+  collectives::AllReducePreference all_reduce_;
+  VariableStore variables_;
+  ExecutableCache cache_;
+  HostCommunicators communicators_;
+  DeviceThreads threads_;
+  std::shared_ptr<data::WorkerPool> pool_;
+  StepRecorder recorder_;
+  Checkpoints checkpoints_;
+  Failure failure_{job_, placement_, communicators_};
+  std::vector<std::shared_ptr<StepListener>> listeners_;
+  std::uint32_t next_collective_ = 0;
+};
+
+}  // namespace replicator
