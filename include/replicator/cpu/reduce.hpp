@@ -51,7 +51,8 @@ class ReduceExecutable final : public Executable {
         compute_{reduce.expression->compute},
         stored_{reduce.dtypes},
         threads_{program_.tiles() < 32 ? 1 : request.threads},
-        plan_{ReductionNest{loops_, reduce.axes}, accumulate_loops(compute_, reduce.kind, instruction_level()), size_of(compute_), widest(), stored_.size(), threads_} {
+        plan_{ReductionNest{loops_, reduce.axes}, accumulate_loops(compute_, reduce.kind, instruction_level()), size_of(compute_), widest(),
+              stored_.size(), threads_} {
     if (program_.elements() == 0 && plan_.nest().kept > 0 && reduce.kind != ReduceKind::sum)
       throw BuildError{"the " + std::string{name_of(reduce.kind)} + " over no elements was asked for, of the shape " +
                        reduce.domain.text() + ": give the reduced axes an extent of at least 1"};

@@ -16,7 +16,8 @@ namespace replicator::detail {
 // First all assignments are noted; begin(); the kernels that only update variables; finish().
 class AssignmentPlacer {
  public:
-  AssignmentPlacer(const PlanRequest& request, ProgramBuilder& builder, ValueBuffers& values) : request_{request}, builder_{builder}, values_{values} {}
+  AssignmentPlacer(const PlanRequest& request, ProgramBuilder& builder, ValueBuffers& values)
+      : request_{request}, builder_{builder}, values_{values} {}
 
   // The replica's graph assigns the value. That of a mirrored variable may not be there yet.
   void note(int c, std::uint32_t value, std::uint32_t variable, int r) {
@@ -56,7 +57,8 @@ class AssignmentPlacer {
   };
 
   void add(const Noted& noted, int r) {
-    copies_.push_back({request_.variable_data(noted.c, noted.variable, r), values_.operand(noted.c, noted.value, r), request_.value(noted.c, noted.value).bytes});
+    const auto from = values_.operand(noted.c, noted.value, r);
+    copies_.push_back({request_.variable_data(noted.c, noted.variable, r), from, request_.value(noted.c, noted.value).bytes});
   }
   // All classes assign the same to mirrored variables: those of the first will do.
   template <class Predicate>

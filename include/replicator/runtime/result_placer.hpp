@@ -36,8 +36,8 @@ class ResultPlacer {
     lay_out_block();
     auto& exchange = program_.exchange;
     exchange.has_next.assign(static_cast<std::size_t>(request_.replicas()), 1);
-    exchange.collective = collectives_.add({CollectiveKind::all_gather, DType::uint8, Reduction::sum, static_cast<std::int64_t>(exchange.block), 0, false,
-                                            "the exchange of the step's results", 0});
+    exchange.collective = collectives_.add({CollectiveKind::all_gather, DType::uint8, Reduction::sum, static_cast<std::int64_t>(exchange.block), 0,
+                                            false, "the exchange of the step's results", 0});
     auto& use = program_.collectives[exchange.collective];
     use.asked = carried_ == ProgramBuilder::none ? position() : carried_;
     for (int r = 0; r < request_.replicas(); ++r) fill_block(use.collective->input(r), r);

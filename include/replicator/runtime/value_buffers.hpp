@@ -23,7 +23,8 @@ class ValueBuffers {
   static constexpr std::uint32_t none = ProgramBuilder::none;
 
   ValueBuffers(const PlanRequest& request, ProgramBuilder& builder, CollectivePlacer& collectives, HandoffPlacer& handoffs)
-      : request_{request}, builder_{builder}, collectives_{collectives}, handoffs_{handoffs}, uniform_(request.lowered.size()), collected_(request.lowered.size()) {
+      : request_{request}, builder_{builder}, collectives_{collectives}, handoffs_{handoffs}, uniform_(request.lowered.size()),
+        collected_(request.lowered.size()) {
     for (std::size_t c = 0; c < request.lowered.size(); ++c) {
       uniform_[c].assign(request.lowered[c].values.size(), none);
       collected_[c].assign(request.lowered[c].values.size(), none);
