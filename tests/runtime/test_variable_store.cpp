@@ -145,3 +145,11 @@ TEST_CASE("names are in order") {
   CHECK_FALSE(store.contains("c"));
   CHECK_THROWS_WITH(store.declaration("c"), "there is no variable \"c\"");
 }
+
+TEST_CASE("a copy that this process does not hold is refused") {
+  VariableStore store{7, 1, 2};
+  store.declare(declaration("s", Initializer::zeros(), {2}, VariableKind::replica_local));
+  for (const int copy : {-1, 2})
+    CHECK_THROWS_WITH(store.value("s", copy), "the variable \"s\" was asked for copy " + std::to_string(copy) +
+                                                  ", but this process holds 2: count them from 0");
+}

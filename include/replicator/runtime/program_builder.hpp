@@ -46,15 +46,16 @@ class ProgramBuilder {
     buffers_.push_back(memory);
     return static_cast<std::uint32_t>(buffers_.size() - 1);
   }
-  // Memory that is there already; asked twice, the same buffer.
+  // Memory that is there already; asked twice, the same buffer, as large as the larger of both.
   std::uint32_t fixed_buffer(std::byte* data, std::size_t bytes) {
     const auto [found, fresh] = fixed_.try_emplace(data, 0);
     if (fresh) {
       Memory memory;
-      memory.bytes = bytes;
       memory.fixed = data;
       found->second = new_buffer(memory);
     }
+    auto& memory = buffers_[found->second];
+    memory.bytes = std::max(memory.bytes, bytes);
     return found->second;
   }
   std::uint32_t arena_buffer(std::size_t bytes) {

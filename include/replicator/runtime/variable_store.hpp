@@ -77,10 +77,16 @@ class VariableStore {
   const VariableDeclaration& declaration(const std::string& name) const { return entry(name).declaration; }
 
   // Memory that stays where it is as long as the store lives. `copy`: the device for mirrored variables, the replica
-  // (both counted on this host) for replica-local ones.
+  // (both counted on this host) for replica-local ones. Throws BuildError where there is none.
   std::byte* data(const std::string& name, int copy) { return value(name, copy).data(); }
-  AnyArray& value(const std::string& name, int copy) { return entry(name).copies.at(static_cast<std::size_t>(copy)); }
-  const AnyArray& value(const std::string& name, int copy) const { return entry(name).copies.at(static_cast<std::size_t>(copy)); }
+  AnyArray& value(const std::string& name, int copy) { return const_cast<AnyArray&>(std::as_const(*this).value(name, copy)); }
+  const AnyArray& value(const std::string& name, int copy) const {
+    const auto& copies = entry(name).copies;
+    if (copy < 0 || static_cast<std::size_t>(copy) >= copies.size())
+      throw BuildError{"the variable \"" + name + "\" was asked for copy " + std::to_string(copy) + ", but this process holds " +
+                       std::to_string(copies.size()) + ": count them from 0"};
+    return copies[static_cast<std::size_t>(copy)];
+  }
 
   // How many of them there are on this host.
   int copies(const std::string& name) const { return static_cast<int>(entry(name).copies.size()); }
