@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/collectives/host_transport.hpp>
 #include <replicator/collectives/run.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/replicate/deployment.hpp>
-#include <replicator/replicate/host_transport.hpp>
 #include <replicator/replicate/placement.hpp>
 #include <replicator/replicate/replay_communicator.hpp>
 #include <replicator/transport/in_process.hpp>
@@ -25,7 +25,8 @@ class HostCommunicators {
     const auto each = static_cast<std::size_t>(placement.devices_per_team());
     communicators_.resize(static_cast<std::size_t>(placement.teams()) * each);
     for (std::size_t place = 0; place < each; ++place) {
-      auto made = job.size() > 1 ? connect_hosts(deployment.transport, job, placement.process_of_team(), placement.blocks())
+      auto made = job.size() > 1 ? collectives::connect_hosts(deployment.transport, job, placement.process_of_team(),
+                                                              placement.blocks())
                                  : connect_threads(placement);
       for (std::size_t team = 0; team < made.size(); ++team) communicators_[team * each + place] = std::move(made[team]);
     }

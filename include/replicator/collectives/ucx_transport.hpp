@@ -2,14 +2,14 @@
 // Makes UCX part of the program: `--transport ucx`, and `auto` between machines.
 #pragma once
 
-#include <replicator/replicate/host_transport.hpp>
+#include <replicator/collectives/host_transport.hpp>
 #include <replicator/transport/ucx.hpp>
 
-namespace replicator::detail {
+namespace replicator::collectives::detail {
 
 inline const bool ucx_registered = [] {
   ucx_slot.store(&make_host_communicators<transport::Ucx>);
   return true;
 }();
 
-}  // namespace replicator::detail
+}  // namespace replicator::collectives::detail
