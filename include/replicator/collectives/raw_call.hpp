@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// One collective on buffers that lie anywhere: what is asked, and what of it is a mistake.
+//
+// All sizes are in bytes. A process holds m of R replicas; a buffer is a row of equal *blocks*:
+//
+//   all_reduce      input: m blocks         output: 1 block
+//   all_gather      input: m blocks         output: R blocks
+//   reduce_scatter  input: m times R        output: m blocks
+//   broadcast       input: 1 block          output: 1 block      (the input is that of the root's process; others: none)
+//   all_to_all      input: m times R        output: m times R
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <replicator/collectives/communicator.hpp>
+#include <replicator/core/error.hpp>
+#include <string>
+
+namespace replicator::collectives {
+
+struct RawCall {
+  Kind kind = Kind::all_reduce;
+  DType dtype = DType::float32;
+  Reduction reduction = Reduction::sum;  // all_reduce and reduce_scatter only
+  bool any_order = false;                // all_reduce only
+  int root = 0;                          // broadcast only: a replica
+  std::int64_t count = 0;                // elements of a block
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+
+  std::size_t block() const { return static_cast<std::size_t>(count) * size_of(dtype); }
+  // Blocks that each replica contributes.
+  std::int64_t input_blocks(const ReplicaBlocks& blocks) const { return scatters(kind) ? blocks.replicas() : 1; }
+  std::int64_t output_blocks(const ReplicaBlocks& blocks, int rank) const {
+    if (kind == Kind::all_gather) return blocks.replicas();
+    if (kind == Kind::reduce_scatter) return blocks.count(rank);
+    return kind == Kind::all_to_all ? std::int64_t{blocks.count(rank)} * blocks.replicas() : 1;
+  }
+
+  // What must be equal on every process: "all_reduce (sum) of float32[10]".
+  std::string text() const {
+    std::string result{name_of(kind)};
+    if (reduces(kind)) result += " (" + std::string{name_of(reduction)} + (any_order ? ", any order)" : ")");
+    if (kind == Kind::broadcast) result += " from replica " + std::to_string(root);
+    return result + " of " + std::string{replicator::name_of(dtype)} + "[" + std::to_string(count) + "]";
+  }
+
+  // Throws BuildError for what this process alone can know to be wrong.
+  void require_valid(const ReplicaBlocks& blocks, int rank) const {
+    if (count < 0) refuse("a count may not be negative");
+    if (reduces(kind)) require_reducible(dtype, reduction);
+    if (kind == Kind::broadcast && (root < 0 || root >= blocks.replicas()))
+      refuse("there are replicas 0 to " + std::to_string(blocks.replicas() - 1));
+    if (count == 0) return;
+    const bool reads = kind != Kind::broadcast || blocks.rank_of(root) == rank;
+    if ((reads && !input) || !output) refuse(std::string{output ? "input" : "output"} + " is a null pointer");
+    if (reads) require_in_place_or_apart(blocks, rank);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const { throw BuildError{text() + ": " + why}; }
+
+  // What is written must have been read: true where buffers share whole blocks, as the blocks move in equal slices.
+  void require_in_place_or_apart(const ReplicaBlocks& blocks, int rank) const {
+    const std::int64_t inputs = kind == Kind::broadcast ? 1 : blocks.count(rank) * input_blocks(blocks);
+    const auto bytes = static_cast<std::int64_t>(block());
+    const auto distance = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(output) -
+                                                    reinterpret_cast<std::uintptr_t>(input));
+    if (distance >= inputs * bytes || -distance >= output_blocks(blocks, rank) * bytes || distance % bytes == 0) return;
+    refuse("input and output overlap, the output beginning " + std::to_string(distance) + " bytes after the input: " +
+           "let them be apart, or the output begin where a block of the input does");
+  }
+};
+
+}  // namespace replicator::collectives
