@@ -216,10 +216,10 @@ TEST_CASE("raw collectives take every element type and reduction, and any order"
 
 TEST_CASE("a rounding mode that another library has set changes no bits, and stays as it was") {
   const auto body = [](int rank) -> std::string {
-    const int mode = rank == 0 ? FE_TONEAREST : FE_UPWARD;
-    std::fesetround(mode);
     rc::World world{small_window()};
     const Values input = local(world, 100);
+    const int mode = rank == 0 ? FE_TONEAREST : FE_UPWARD;
+    std::fesetround(mode);
     Values output(100);
     world.all_reduce(input.data(), output.data(), 100);
     const bool kept = std::fegetround() == mode;
