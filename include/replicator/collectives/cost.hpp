@@ -11,6 +11,7 @@
 #include <replicator/collectives/all_to_all.hpp>
 #include <replicator/collectives/broadcast.hpp>
 #include <replicator/collectives/reduce_scatter.hpp>
+#include <replicator/collectives/topology.hpp>
 #include <string>
 #include <vector>
 
@@ -81,12 +82,6 @@ inline int steps(const Schedule& schedule) {
   }
   return longest;
 }
-
-// What connects ranks, both ways at once.
-struct Link {
-  double microseconds = 1;        // of latency
-  double bytes_per_microsecond = 10000;
-};
 
 // The time of a schedule in microseconds where every rank has one such link: the latencies of its longest chain, and
 // the bytes of the busiest rank, which many pieces keep busy. `block_bytes`: of one block.
