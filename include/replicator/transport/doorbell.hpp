@@ -27,6 +27,8 @@ struct alignas(64) Doorbell {
 // falls asleep has said so before it looks at the data once more. One of the two sees the other.
 inline void full_fence() {
 #pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"  // of warnings that another compiler does not have
+#pragma GCC diagnostic ignored "-Wunknown-warning-option"
 #pragma GCC diagnostic ignored "-Wtsan"  // the data itself is passed by acquire and release, which it does follow
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #pragma GCC diagnostic pop
