@@ -5,7 +5,7 @@
 #
 # defines the target replicator::<name>, which carries replicator::replicator with it, or sets
 # replicator_<name>_NOT_FOUND_MESSAGE to the reason in the caller's scope.
-set(replicator_components onednn ucx pmix jpeg cuda nccl compiled)
+set(replicator_components onednn ucx pmix jpeg cuda nccl compiled c)
 
 function(replicator_find_component name)
   if(TARGET replicator::${name})
@@ -27,6 +27,8 @@ function(replicator_find_component name)
     replicator_find_nccl()
   elseif(name STREQUAL "compiled")
     replicator_find_compiled()
+  elseif(name STREQUAL "c")
+    replicator_find_c()
   else()
     list(JOIN replicator_components ", " names)
     set(reason "replicator has no such component; it has ${names}")
@@ -136,4 +138,28 @@ function(replicator_find_compiled)
   add_library(replicator::compiled INTERFACE IMPORTED GLOBAL)
   target_link_libraries(replicator::compiled INTERFACE replicator-compiled $<TARGET_OBJECTS:replicator-compiled>)
   target_include_directories(replicator::compiled INTERFACE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/compiled")
+endfunction()
+
+# The C interface of the collectives as a shared library, libreplicator-c. An installed package brings it built.
+function(replicator_find_c)
+  get_filename_component(include_dir "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../include" ABSOLUTE)
+  if(NOT EXISTS "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/c.cpp")
+    set(reason "the package was installed without it (REPLICATOR_WITH_C was off)" PARENT_SCOPE)
+    return()
+  endif()
+  add_library(replicator-c SHARED "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/c.cpp")
+  add_library(replicator::c ALIAS replicator-c)
+  target_sources(replicator-c PUBLIC FILE_SET HEADERS BASE_DIRS "${include_dir}"
+                                     FILES "${include_dir}/replicator/replicator_c.h")
+  target_link_libraries(replicator-c PRIVATE $<BUILD_INTERFACE:replicator::replicator>)
+  foreach(component ucx pmix)
+    replicator_find_component(${component})
+    target_link_libraries(replicator-c PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:replicator::${component}>>)
+  endforeach()
+  # Nothing but replicator_* is seen from outside.
+  set(exports "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/c.map")
+  target_link_options(replicator-c PRIVATE LINKER:--as-needed LINKER:--no-undefined LINKER:--version-script=${exports})
+  set_target_properties(replicator-c PROPERTIES
+    EXPORT_NAME c VERSION ${REPLICATOR_VERSION} SOVERSION 0 LINK_DEPENDS "${exports}"
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()

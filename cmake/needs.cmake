@@ -5,7 +5,8 @@
 set(replicator_include_needs
   "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^turbojpeg" jpeg  "^nccl" nccl
   "^(cuda_runtime|cuda_|cub/|thrust/|cuda/)|\\.cuh$" cuda
-  "^catch2/" catch2  "^rapidcheck" rapidcheck  "^CLI/" cli11  "^nlohmann/" json  "^benchmark/" benchmark)
+  "^catch2/" catch2  "^rapidcheck" rapidcheck  "^CLI/" cli11  "^nlohmann/" json  "^benchmark/" benchmark
+  "^replicator/replicator_c\\.h$" c)
 set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  jpeg jpeg  synthetic jpeg  cuda cuda  "\\.cuh?$" cuda  nccl nccl)
 
 # replicator_includes(<file> <variable>): the file and all that it includes from this project, directly or not.

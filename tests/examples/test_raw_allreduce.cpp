@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The example of collectives alone: the same digits on any number of processes.
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "../support/programs.hpp"
+
+namespace test = replicator::test;
+
+TEST_CASE("raw_allreduce prints the same digits as one, two and three processes, and finds the line") {
+  const char* folder = std::getenv("REPLICATOR_EXAMPLES");
+  if (!folder) throw std::runtime_error{"REPLICATOR_EXAMPLES is not set: run this by ctest"};
+  const auto command = std::string{folder} + "/raw_allreduce --replicas 5";
+  const auto alone = test::run_program(command);
+  INFO(alone.text);
+  REQUIRE(alone.exit_code == 0);
+  const auto last = test::line_of(alone.text, "step 50: ");
+  CHECK_THAT(last, Catch::Contains("y = 3.0") || Catch::Contains("y = 2.9"));
+  for (const int count : {2, 3}) {
+    const auto results = test::run_as_processes(count, command);
+    INFO(test::describe(results));
+    for (const auto& result : results) CHECK(result.exit_code == 0);
+    CHECK(test::line_of(results[0].text, "step 50: ") == last);
+  }
+}
