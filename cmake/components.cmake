@@ -5,7 +5,7 @@
 #
 # defines the target replicator::<name>, which carries replicator::replicator with it, or sets
 # replicator_<name>_NOT_FOUND_MESSAGE to the reason in the caller's scope.
-set(replicator_components onednn ucx pmix jpeg cuda nccl compiled c)
+set(replicator_components onednn ucx pmix crypto jpeg cuda nccl compiled c)
 
 function(replicator_find_component name)
   if(TARGET replicator::${name})
@@ -19,6 +19,8 @@ function(replicator_find_component name)
   elseif(name STREQUAL "pmix")
     replicator_find_library(pmix HEADER pmix.h LIBRARIES pmix PACKAGE libpmix-dev
                             HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2)
+  elseif(name STREQUAL "crypto")
+    replicator_find_library(crypto HEADER openssl/hmac.h LIBRARIES crypto PACKAGE libssl-dev)
   elseif(name STREQUAL "jpeg")
     replicator_find_library(jpeg HEADER turbojpeg.h LIBRARIES turbojpeg PACKAGE libturbojpeg0-dev)
   elseif(name STREQUAL "cuda")
@@ -131,7 +133,7 @@ endfunction()
 function(replicator_find_compiled)
   add_library(replicator-compiled OBJECT "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled.cpp")
   target_link_libraries(replicator-compiled PUBLIC replicator::replicator)
-  foreach(component onednn ucx pmix)
+  foreach(component onednn ucx pmix crypto)
     replicator_find_component(${component})
     target_link_libraries(replicator-compiled PUBLIC $<TARGET_NAME_IF_EXISTS:replicator::${component}>)
   endforeach()

@@ -3,7 +3,7 @@
 
 # What is included or named -> what it needs.
 set(replicator_include_needs
-  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^turbojpeg" jpeg  "^nccl" nccl
+  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^nccl" nccl
   "^(cuda_runtime|cuda_|cub/|thrust/|cuda/)|\\.cuh$" cuda
   "^catch2/" catch2  "^rapidcheck" rapidcheck  "^CLI/" cli11  "^nlohmann/" json  "^benchmark/" benchmark
   "^replicator/replicator_c\\.h$" c)
@@ -122,7 +122,7 @@ replicator_find_tool(benchmark benchmark::benchmark libbenchmark-dev)
 # All components but cuda and nccl, which only what is compiled by nvcc links. --as-needed drops what is not used.
 add_library(replicator-everything INTERFACE)
 target_link_libraries(replicator-everything INTERFACE replicator::replicator)
-foreach(component onednn ucx pmix jpeg)
+foreach(component onednn ucx pmix crypto jpeg)
   target_link_libraries(replicator-everything INTERFACE $<TARGET_NAME_IF_EXISTS:replicator::${component}>)
 endforeach()
 target_link_options(replicator-everything INTERFACE LINKER:--as-needed)

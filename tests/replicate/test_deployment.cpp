@@ -35,7 +35,7 @@ TEST_CASE("without arguments one replica runs on cpu:0") {
 TEST_CASE("every flag is taken, apart from its value or joined to it") {
   const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx",
                          "--schedule", "naive", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
-                         "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3"});
+                         "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--interface", "eth1"});
   CHECK(d.replicas == 8);
   CHECK(d.devices.size() == 2);
   CHECK(d.seed == 18446744073u);
@@ -47,6 +47,8 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   CHECK(d.memory_limit == std::int64_t{3} << 30);
   CHECK(d.deadline == std::chrono::seconds{7});
   CHECK(d.input_threads == 3);
+  CHECK(d.job_token_file == "/run/token");
+  CHECK(d.interface == "eth1");
   CHECK(d.remaining.empty());
 }
 

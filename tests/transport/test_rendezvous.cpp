@@ -2,14 +2,16 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <cstdlib>
 #include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "jobs.hpp"
+#include "strangers.hpp"
 
 using namespace replicator;
 using namespace replicator::test;
@@ -22,8 +24,9 @@ namespace {
 class Variables {
  public:
   explicit Variables(const std::map<std::string, std::string>& values) {
-    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "REPLICATOR_JOB", "PMIX_RANK",
-                             "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE"}) {
+    for (const char* name :
+         {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "REPLICATOR_JOB", "REPLICATOR_JOB_TOKEN",
+          "REPLICATOR_INTERFACE", "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE"}) {
       before_[name] = transport::detail::variable(name);
       ::unsetenv(name);
     }
@@ -43,28 +46,6 @@ class Variables {
 ProcessEnvironment find(const std::map<std::string, std::string>& values) {
   const Variables scope{values};
   return find_environment();
-}
-
-// Connects to the port and sends these bytes, as a port scanner would.
-FileDescriptor send_garbage(std::uint16_t port, const std::string& text) {
-  std::string error;
-  auto socket = transport::detail::connect_to("127.0.0.1", port, std::chrono::milliseconds{1000}, error);
-  if (socket) static_cast<void>(!::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL));
-  return socket;
-}
-
-std::vector<ProcessResult> run_environments(const std::vector<ProcessEnvironment>& all, const JobOptions& options) {
-  return run_processes(static_cast<int>(all.size()), [&](int index) -> std::string {
-    const auto environment = all[static_cast<std::size_t>(index)];
-    try {
-      Job job{environment, options};
-      job.barrier();
-      job.leave();
-      return "met";
-    } catch (const BuildError& error) {
-      return std::string{"build: "} + error.what();
-    }
-  });
 }
 
 }  // namespace
@@ -106,16 +87,181 @@ TEST_CASE("a launcher that the program does not know is not taken for many singl
 TEST_CASE("garbage on the rendezvous port does not stop the job from starting") {
   const auto all = environments(3);
   const auto port = all[0].master_port;
-  const std::string frame_of_nonsense{"RPC1\x01\0\0\0\x08\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f", 24};
+  const std::string frame_of_nonsense{"RPC2\x01\0\0\0\x08\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f", 24};
   const auto silent = send_garbage(port, "");
-  const auto half = send_garbage(port, "RPC1");
+  const auto half = send_garbage(port, "RPC2");
   const auto web = send_garbage(port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const auto nonsense = send_garbage(port, frame_of_nonsense);
   const auto huge =
-      send_garbage(port, std::string{"RPC1\x01\0\0\0\xff\xff\xff\xff\0\0\0\0", 16} + std::string(100000, 'x'));
+      send_garbage(port, std::string{"RPC2\x01\0\0\0\xff\xff\xff\xff\0\0\0\0", 16} + std::string(100000, 'x'));
   const auto results = run_environments(all, quick_options());
   INFO(describe(results));
   for (const auto& result : results) CHECK(result.text == "met");
+}
+
+TEST_CASE("500 garbage connections, slow ones and oversized frames do not stop three processes from meeting") {
+  auto all = environments(3);
+  const auto port = all[0].master_port;
+  auto options = quick_options();
+  options.dead_after = std::chrono::milliseconds{1000};
+  const auto results = run_processes(4, [&](int rank) -> std::string {
+    if (rank < 3) {
+      const auto environment = all[static_cast<std::size_t>(rank)];
+      all.clear();
+      if (rank > 0) ::usleep(200000);  // the flood is there first
+      const auto start = std::chrono::steady_clock::now();
+      Job job{environment, options};
+      job.barrier();
+      job.leave();
+      return std::chrono::steady_clock::now() - start < std::chrono::seconds{5} ? "met" : "late";
+    }
+    all.clear();
+    const auto honest = hello({"", 3, 1, {1, "slow"}, {}});
+    const std::string oversized{"RPC2\x01\0\0\0\xff\xff\xff\xff\0\0\0\0", 16};
+    std::vector<FileDescriptor> open;
+    std::size_t said = 0;
+    for (int i = 0; i < 500; ++i) {  // none is closed by this end
+      if (i % 4 == 0) open.push_back(send_garbage(port, ""));
+      if (i % 4 == 1) open.push_back(send_garbage(port, "GET / HTTP/1.1\r\n\r\n"));
+      if (i % 4 == 2) open.push_back(send_garbage(port, oversized + std::string(200000, 'x')));
+      if (i % 4 == 3) open.push_back(send_garbage(port, std::span{honest}.first(20)));
+    }
+    for (int round = 0; round < 100; ++round) {  // and go on, a byte at a time, with more of them
+      for (auto& socket : open)
+        if (socket && ::send(socket.get(), &honest[20 + static_cast<std::size_t>(round) % 8], 1,
+                             MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+          ++said;
+      for (int i = 0; i < 5; ++i) open.push_back(send_garbage(port, std::span{honest}.first(20)));
+      ::usleep(5000);
+    }
+    return said > 0 ? "flooded" : "nothing was heard";
+  });
+  INFO(describe(results));
+  for (std::size_t r = 0; r < 3; ++r) CHECK(results[r].text == "met");
+  CHECK(results[3].text == "flooded");
+}
+
+TEST_CASE("process 0 holds no more than 128 connections that have not said who they are, and none for long") {
+  const auto all = environments(2);
+  auto options = quick_options();
+  options.dead_after = std::chrono::milliseconds{300};
+  options.connect_deadline = std::chrono::milliseconds{1500};
+  std::vector<FileDescriptor> open;
+  for (int i = 0; i < 200; ++i) open.push_back(connect_stranger(all[0].master_port));
+  const auto alive = [&] {
+    return std::count_if(open.begin(), open.end(), [](const FileDescriptor& socket) {
+      char byte;
+      return ::recv(socket.get(), &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+    });
+  };
+  std::thread process_0{[&] {
+    CHECK_THROWS_WITH(Job(all[0], options), Contains("200 connections did not speak as a process of a job"));
+  }};
+  std::this_thread::sleep_for(std::chrono::milliseconds{150});
+  const auto soon = alive();
+  std::this_thread::sleep_for(std::chrono::milliseconds{850});
+  const auto later = alive();
+  process_0.join();
+  CHECK(soon <= 128);
+  CHECK(later == 0);
+}
+
+TEST_CASE("processes that wait long say what they wait for and what they try") {
+  auto all = environments(3);
+  auto options = quick_options();
+  options.report_after = std::chrono::milliseconds{100};
+  options.connect_deadline = std::chrono::milliseconds{500};
+  const auto port = std::to_string(all[0].master_port);
+  SECTION("process 0") {
+    all.pop_back();
+    const auto results = run_environments(all, options);
+    INFO(describe(results));
+    CHECK_THAT(results[0].text,
+               Contains("s process 0 still waits at ::, port " + port + " (IPv6) for process 2 (here: 0, 1 of 3)\n"));
+    CHECK_THAT(results[1].text,
+               Contains("s process 1 has not met the others yet at 127.0.0.1, port " + port + ": 127.0.0.1, port " +
+                        port + " (IPv4): process 0 is there and waits for others\n"));
+  }
+  SECTION("another process, of every address it tries") {
+    all[0].listener->close();
+    all[1].master_address = "127.0.0.1,::1";
+    const auto results = run_environments({all[1]}, options);
+    INFO(describe(results));
+    CHECK_THAT(results[0].text,
+               Contains("s process 1 has not met the others yet at 127.0.0.1,::1, port " + port + ": 127.0.0.1, port " +
+                        port + " (IPv4): Connection refused; ::1, port " + port + " (IPv6): "));
+  }
+}
+
+TEST_CASE(
+    "process 0 listens where it was told, on the loopback alone if only this machine knows its address, or "
+    "everywhere") {
+  using transport::detail::listening_address;
+  CHECK(listening_address("", "127.0.0.1")->text() == "127.0.0.1");
+  CHECK(listening_address("", "localhost")->text() == "127.0.0.1");
+  CHECK(listening_address("", "::1,127.0.0.1")->text() == "::1");
+  CHECK_FALSE(listening_address("", "10.1.2.3"));
+  CHECK_FALSE(listening_address("", "127.0.0.1,node-7"));
+  CHECK_FALSE(listening_address("", ""));
+  CHECK(listening_address("lo", "10.1.2.3")->text() == "127.0.0.1");
+  CHECK(listening_address("127.0.0.1", "10.1.2.3")->text() == "127.0.0.1");
+  CHECK_THROWS_WITH(listening_address("nowhere0", ""),
+                    Contains("--interface (or REPLICATOR_INTERFACE) is \"nowhere0\", but no interface") &&
+                        Contains("it has lo (127.0.0.1)"));
+  const auto bound = transport::detail::listen_on(0, listening_address("lo", ""));
+  CHECK(transport::detail::address_of(bound.get()).text() == "127.0.0.1");
+  const auto port = transport::detail::port_of(bound.get());
+  std::string error;
+  CHECK(transport::detail::connect_to("127.0.0.1", port, std::chrono::milliseconds{500}, error));
+  CHECK_FALSE(transport::detail::connect_to("127.0.0.2", port, std::chrono::milliseconds{500}, error));
+  CHECK(error == "127.0.0.2, port " + std::to_string(port) + " (IPv4): Connection refused");
+}
+
+TEST_CASE("processes meet over IPv6, and keep to an interface") {
+  const bool with_interface = GENERATE(false, true);
+  auto all = environments(3);
+  try {
+    all[0].listener =
+        std::make_shared<FileDescriptor>(transport::detail::listen_on(0, transport::detail::numeric_address("::1")));
+  } catch (const CommunicationError&) {
+    WARN("skipped: no IPv6 on this machine");
+    return;
+  }
+  for (auto& environment : all) {
+    environment.master_address = "::1";
+    environment.master_port = transport::detail::port_of(all[0].listener->get());
+    if (with_interface) environment.interface = "lo";
+  }
+  const auto results = run_environments(all);
+  INFO(describe(results));
+  for (const auto& result : results) CHECK(result.text == "met");
+}
+
+TEST_CASE("an interface without an address of the right family is named, and the variable names one") {
+  auto all = environments(2);
+  all[1].master_address = "::1";
+  all[1].interface = "127.0.0.1";
+  auto options = quick_options();
+  options.connect_deadline = std::chrono::milliseconds{200};
+  CHECK_THROWS_WITH(Job(all[1], options), Contains("(IPv6): lo has no address of that family"));
+  CHECK(find({{"REPLICATOR_INTERFACE", "eth7"}}).interface == "eth7");
+  const Variables scope{{{"REPLICATOR_INTERFACE", "eth7"}}};
+  CHECK(find_environment({.job_token_file = "", .interface = "lo"}).interface == "lo");
+}
+
+TEST_CASE("without a token process 0 warns where other machines may know its address, and only there") {
+  auto all = environments(2);
+  auto options = quick_options();
+  options.connect_deadline = std::chrono::milliseconds{100};
+  const auto text_at = [&](const std::string& address) {
+    all[0].master_address = address;
+    return run_environments({all[0]}, options)[0].text;
+  };
+  CHECK_THAT(text_at("192.0.2.1"),
+             Contains("replicator: warning: process 0 listens at ::, port ") && Contains("without a job token"));
+  CHECK_THAT(text_at("127.0.0.1,node-7"), Contains("without a job token"));
+  CHECK_THAT(text_at("127.0.0.1"), !Contains("without a job token"));
+  CHECK_THAT(text_at("localhost,::1"), !Contains("without a job token"));
 }
 
 TEST_CASE("a link ends at the first byte that is no frame, and carries frames cut anywhere") {
@@ -171,7 +317,8 @@ TEST_CASE("without process 0 the error names the address that was tried") {
   options.connect_deadline = std::chrono::milliseconds{300};
   const auto start = std::chrono::steady_clock::now();
   CHECK_THROWS_WITH(Job(all[1], options), Contains("process 1 cannot reach process 0 at 127.0.0.1, port " +
-                                                   std::to_string(port) + ", within 0.3 s (last: Connection refused)"));
+                                                   std::to_string(port) + ", within 0.3 s (tried: 127.0.0.1, port " +
+                                                   std::to_string(port) + " (IPv4): Connection refused)"));
   all[1].master_address = "192.0.2.1,no-such-host.invalid";  // a black hole (RFC 5737) and a name without address
   CHECK_THROWS_WITH(Job(all[1], options), Contains("192.0.2.1,no-such-host.invalid"));
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds{8});

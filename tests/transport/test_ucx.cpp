@@ -61,6 +61,22 @@ TEST_CASE("ucx carries messages of any size between all pairs, posted in any ord
   check_all_empty(run_ranks(table, [](Job&, Ucx& endpoint) { return all_traffic(endpoint); }));
 }
 
+TEST_CASE("ucx keeps to the interface of the job") {
+  auto all = environments(2);
+  const auto results = run_processes(2, [&](int rank) {
+    auto environment = all[static_cast<std::size_t>(rank)];
+    environment.interface = "127.0.0.1";
+    all.clear();
+    Job job{environment, quick_options()};
+    if (job.interface() != "lo") return "the interface is " + job.interface();
+    auto endpoints = Ucx::create(job, {0, 1});
+    return on_threads(endpoints, [&](Ucx& endpoint) { return pass_around(endpoint, 20); });
+  });
+  check_all_empty(results);
+  // A device that is not there: nothing is left to reach another host with.
+  CHECK_THROWS_AS(transport::detail::UcxWorker("nowhere0"), CommunicationError);
+}
+
 TEST_CASE("waiting for ucx is not polling: many processes on few cores stay quick") {
   const auto start = transport::Clock::now();
   check_all_empty(run_ranks({0, 1, 2, 3, 4}, [](Job&, Ucx& endpoint) { return pass_around(endpoint, 400); }));

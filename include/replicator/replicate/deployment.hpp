@@ -79,6 +79,8 @@ struct Deployment {
   std::int64_t recompute_bytes = 64 << 10;  // activations at least this big are computed again for the backward pass where that is cheap
   std::int64_t memory_limit = 0;          // bytes that a step may need on each device; 0: what the device has
   std::chrono::seconds deadline{300};     // for every wait on another device; 0 waits without end
+  std::string job_token_file = {};        // what the processes prove to each other; empty: REPLICATOR_JOB_TOKEN, if set
+  std::string interface = {};             // of the network, by name or address, to keep to; empty: REPLICATOR_INTERFACE, if set
   int input_threads = 0;                  // threads that decode; 0: as many as the machine has cores
   SeeOptions see = {};                    // what is recorded and written about the steps
   CheckpointOptions checkpoint = {};      // where and when the state of the experiment is written
@@ -150,6 +152,8 @@ struct Deployment {
            "  --recompute-bytes N     activations from this size on are computed again for the backward pass where that is cheap (65536)\n"
            "  --memory-limit SIZE     that a step may need on each device: 8GiB, 512MiB or bytes (what the device has)\n"
            "  --deadline SECONDS      for every wait on another device, 0 for none (300)\n"
+           "  --job-token-file FILE   a secret: only processes that have it meet (the variable REPLICATOR_JOB_TOKEN, if set)\n"
+           "  --interface NAME        of the network, or an address of this machine, to keep to (REPLICATOR_INTERFACE, if set)\n"
            "  --input-threads N       threads that decode input (0: one per core)\n"}
            + CheckpointOptions::help() + SeeOptions::help() +
            "Several processes: start them with mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.\n";
@@ -159,7 +163,7 @@ struct Deployment {
   static bool takes(std::string_view flag) {
     for (const std::string_view known :
          {"--replicas", "--devices", "--logical-devices", "--seed", "--transport", "--schedule", "--threads-per-device",
-          "--bucket-bytes", "--recompute-bytes", "--memory-limit", "--deadline", "--input-threads", "--check-drift"})
+          "--bucket-bytes", "--recompute-bytes", "--memory-limit", "--deadline", "--input-threads", "--job-token-file", "--interface", "--check-drift"})
       if (flag == known) return true;
     return SeeOptions::takes(flag) || CheckpointOptions::takes(flag);
   }
@@ -181,6 +185,8 @@ struct Deployment {
     else if (flag == "--check-drift") see.check_drift = static_cast<std::uint64_t>(number(1, any));
     else if (flag == "--schedule") schedule = value;
     else if (flag == "--transport") transport = value;
+    else if (flag == "--job-token-file") job_token_file = value;
+    else if (flag == "--interface") interface = value;
     else if (flag == "--checkpoint") checkpoint.folder = value;
     else if (flag == "--every") checkpoint.every = static_cast<std::uint64_t>(number(1, any));
     else if (flag == "--keep") checkpoint.keep = static_cast<int>(number(1));

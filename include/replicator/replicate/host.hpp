@@ -43,7 +43,9 @@ class Host {
   explicit Host(Deployment deployment)
       : replay_{deployment.see.replay.empty() ? nullptr : std::make_shared<Replay>(deployment.see.replay)},
         deployment_{replay_ ? replay_->deployment(std::move(deployment)) : std::move(deployment)},
-        job_{replay_ ? transport::ProcessEnvironment{} : transport::find_environment(), job_options(deployment_)},
+        job_{replay_ ? transport::ProcessEnvironment{}
+                     : transport::find_environment({deployment_.job_token_file, deployment_.interface}),
+             job_options(deployment_)},
         placement_{replay_ ? Placement::alone(replay_->replica(), replay_->replicas()) : Placement{job_, deployment_}},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
         variables_{deployment_.seed, placement_.teams(), placement_.end() - placement_.begin()},

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <replicator/transport/frame.hpp>
+#include <replicator/transport/introduction.hpp>
 #include <replicator/transport/job_options.hpp>
 #include <replicator/transport/link.hpp>
 #include <string>
@@ -26,7 +28,13 @@ struct Meeting {
 };
 
 // Why process 0 turns a connection away, and so what the other side throws.
-enum class Refusal : std::uint64_t { elsewhere, contradiction, failure };
+enum class Refusal : std::uint64_t { elsewhere, contradiction, failure, token };
+
+struct Refused {
+  Refusal kind{};
+  int culprit = -1;
+  std::string sentence;
+};
 
 inline std::string describe_process(int rank, const ProcessInfo& info) {
   return "process " + std::to_string(rank) + " (pid " + std::to_string(info.pid) + " on " + info.host + ")";
@@ -42,7 +50,7 @@ inline std::string seconds_text(std::chrono::milliseconds time) {
 inline ProcessInfo this_process() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
-  return {static_cast<std::int64_t>(::getpid()), name};
+  return {static_cast<std::int64_t>(::getpid()), printable(name)};
 }
 
 inline int remaining_ms(MeetingClock::time_point until, int most) {
@@ -50,12 +58,41 @@ inline int remaining_ms(MeetingClock::time_point until, int most) {
   return static_cast<int>(std::clamp<long long>(rest + 1, 0, most));
 }
 
+// Tells the user on stderr what a process still waits for.
+class WaitReport {
+ public:
+  explicit WaitReport(std::chrono::milliseconds after) : next_{start_ + after}, silent_{after.count() == 0} {}
+  // `sentence` is called when it is time.
+  template <class Sentence>
+  void look(const Sentence& sentence) {
+    const auto now = MeetingClock::now();
+    if (silent_ || now < next_) return;
+    next_ = start_ + 2 * (now - start_);
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - start_);
+    say("after " + seconds_text(waited) + " " + sentence());
+  }
+  static void say(const std::string& sentence) { std::fprintf(stderr, "replicator: %s\n", sentence.c_str()); }
+
+ private:
+  MeetingClock::time_point start_ = MeetingClock::now();
+  MeetingClock::time_point next_;
+  bool silent_;
+};
+
 inline Bytes refusal(Refusal kind, int culprit, const std::string& sentence) {
   return FrameWriter{FrameKind::refuse}
       .number(static_cast<std::uint64_t>(kind))
       .number(static_cast<std::uint64_t>(culprit))
       .text(sentence)
       .finish();
+}
+
+inline Refused read_refusal(FrameReader fields) {
+  Refused result;
+  result.kind = static_cast<Refusal>(fields.number());
+  result.culprit = static_cast<int>(fields.number());
+  result.sentence = fields.text();
+  return result;
 }
 
 }  // namespace replicator::transport::detail

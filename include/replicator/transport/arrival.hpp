@@ -5,12 +5,17 @@
 #include <poll.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <replicator/core/error.hpp>
 #include <replicator/transport/acquaintance.hpp>
 #include <replicator/transport/frame.hpp>
+#include <replicator/transport/introduction.hpp>
 #include <replicator/transport/job_options.hpp>
 #include <replicator/transport/link.hpp>
+#include <replicator/transport/proof.hpp>
 #include <replicator/transport/rendezvous.hpp>
 #include <replicator/transport/tcp.hpp>
 #include <string>
@@ -20,19 +25,29 @@
 
 namespace replicator::transport::detail {
 
-// Tries the addresses in turn until process 0 has welcomed this process.
+// Tries the addresses in turn until process 0 has welcomed this process. With a job token nothing that is said there
+// counts, but that the token is wrong, before process 0 has proven that it has it too.
 class Arrival {
  public:
   Arrival(const ProcessEnvironment& environment, const JobOptions& options)
-      : environment_{environment}, options_{options}, addresses_{split_addresses(environment.master_address)} {}
+      : environment_{environment},
+        options_{options},
+        addresses_{split_addresses(environment.master_address)},
+        errors_(addresses_.size(), "not tried"),
+        report_{options.report_after} {
+    if (!environment.interface.empty()) from_ = addresses_of(environment.interface);
+  }
 
   Meeting arrive() {
     const auto until = MeetingClock::now() + options_.connect_deadline;
     while (MeetingClock::now() < until) {
-      for (const auto& address : addresses_) {
-        Link link{connect_to(address, environment_.master_port,
-                             std::chrono::milliseconds{remaining_ms(until, attempt_ms)}, error_)};
+      for (std::size_t i = 0; i < addresses_.size(); ++i) {
+        error_ = &errors_[i];
+        const std::chrono::milliseconds limit{remaining_ms(until, attempt_ms)};
+        Link link{connect_to(addresses_[i], environment_.master_port, limit, *error_, from_), longest_frame()};
+        report();
         if (!link.open()) continue;
+        *error_ = address_of_peer(link.descriptor()).with_port() + ": connected, but no answer yet";
         say_hello(link);
         if (listen(link, until)) return std::move(meeting_);
       }
@@ -40,7 +55,7 @@ class Arrival {
     }
     throw CommunicationError{"process " + std::to_string(environment_.rank) + " cannot reach process 0 at " +
                                  environment_.master_address + ", port " + std::to_string(environment_.master_port) +
-                                 ", within " + seconds_text(options_.connect_deadline) + " (last: " + error_ +
+                                 ", within " + seconds_text(options_.connect_deadline) + " (tried: " + tried() +
                                  "): is the process with RANK=0 running there?",
                              0};
   }
@@ -48,63 +63,146 @@ class Arrival {
  private:
   static constexpr int attempt_ms = 2000;
 
+  // Of somebody who is not yet known to be process 0: a sentence, or the names of all processes.
+  std::uint64_t longest_frame() const { return 65536 + 512 * static_cast<std::uint64_t>(environment_.world_size); }
+
   void say_hello(Link& link) {
-    const auto info = this_process();
-    link.push(FrameWriter{FrameKind::hello}
-                  .text(environment_.job_name)
-                  .number(static_cast<std::uint64_t>(environment_.world_size))
-                  .number(static_cast<std::uint64_t>(environment_.rank))
-                  .number(static_cast<std::uint64_t>(info.pid))
-                  .text(info.host)
-                  .finish());
+    introduction_ = {environment_.job_name,
+                     static_cast<std::uint64_t>(environment_.world_size),
+                     static_cast<std::uint64_t>(environment_.rank),
+                     this_process(),
+                     {}};
+    if (!environment_.job_token.empty()) {
+      const auto nonce = cryptography().random();
+      introduction_.nonce.assign(nonce.begin(), nonce.end());
+    }
+    challenge_.reset();
+    proven_ = environment_.job_token.empty();
+    FrameWriter frame{FrameKind::hello};
+    introduction_.write(frame);
+    link.push(frame.finish());
     link.pump_out();
   }
 
   // True once welcome. Process 0 waits for the others up to its own deadline and then says who was missing.
   bool listen(Link& link, MeetingClock::time_point until) {
+    const auto answerer = address_of_peer(link.descriptor()).with_port();
     const bool only = addresses_.size() == 1;
     auto patience = only ? until + options_.dead_after : MeetingClock::now() + std::chrono::milliseconds{attempt_ms};
     for (;;) {
       pollfd event{link.descriptor(), POLLIN, 0};
       ::poll(&event, 1, remaining_ms(patience, 200));
+      report();
       const bool good = link.pump_in();
       FrameKind kind{};
       Bytes fields;
+      std::string complaint;
       while (link.next(kind, fields)) {
+        if (!hear(link, kind, fields, complaint)) {
+          *error_ = answerer + ": " + complaint;
+          return false;
+        }
+        if (!meeting_.links.empty()) return true;
+        if (!proven_) continue;
         patience = until + options_.dead_after;
-        if (kind == FrameKind::welcome) return accept(link, FrameReader{fields});
-        if (kind == FrameKind::refuse && !bear(FrameReader{fields})) return false;
+        *error_ = answerer + ": process 0 is there and waits for others";
       }
-      if (!good) error_ = "the connection was closed";
-      if (good && MeetingClock::now() >= patience) error_ = "somebody answered, but did not speak as a process 0";
+      if (!good) *error_ = answerer + ": the connection was closed";
+      if (good && MeetingClock::now() >= patience)
+        *error_ = answerer + ": somebody answered, but did not speak as a process 0";
       if (!good || MeetingClock::now() >= patience) return false;
     }
   }
 
-  bool accept(Link& link, FrameReader fields) {
-    meeting_.token = fields.number();
-    for (int r = 0; r < environment_.world_size; ++r) {
-      const auto pid = static_cast<std::int64_t>(fields.number());
-      meeting_.processes.push_back({pid, fields.text()});
+  // False, and why, where this is not the process 0 to stay with.
+  bool hear(Link& link, FrameKind kind, const Bytes& fields, std::string& complaint) {
+    std::optional<Refused> refused;
+    try {
+      FrameReader reader{fields};
+      if (kind == FrameKind::refuse)
+        refused = read_refusal(reader);
+      else if (kind == FrameKind::challenge && !proven_)
+        return answer(link, reader, complaint);
+      else if (kind == FrameKind::proof && !proven_)
+        return examine(reader, complaint);
+      else if (kind == FrameKind::welcome && proven_)
+        accept(link, reader);
+    } catch (const CommunicationError&) {
+      complaint = "somebody answered, but did not speak as a process 0";
+      return false;
     }
-    meeting_.links.push_back(std::move(link));
+    if (kind == FrameKind::welcome && !proven_) complaint = "it wants to begin without having proven the job token";
+    if (refused) bear(*refused, complaint);
+    return complaint.empty();
+  }
+
+  bool answer(Link& link, FrameReader& fields, std::string& complaint) {
+    const auto random = fields.blob();
+    Nonce challenge;
+    if (challenge_ || random.size() != challenge.size()) {
+      complaint = "it sent no fitting challenge";
+      return false;
+    }
+    std::memcpy(challenge.data(), random.data(), challenge.size());
+    challenge_ = challenge;
+    link.push(FrameWriter{FrameKind::proof}
+                  .blob(proof_of(environment_.job_token, Prover::newcomer, introduction_, challenge))
+                  .finish());
+    link.pump_out();
     return true;
   }
 
-  bool bear(FrameReader fields) {
-    const auto kind = static_cast<Refusal>(fields.number());
-    const auto culprit = static_cast<int>(fields.number());
-    error_ = fields.text();
-    if (kind == Refusal::contradiction) throw BuildError{error_};
-    if (kind == Refusal::failure) throw CommunicationError{error_, culprit};
-    return false;
+  bool examine(FrameReader& fields, std::string& complaint) {
+    proven_ = challenge_ &&
+              cryptography().equal(proof_of(environment_.job_token, Prover::process_0, introduction_, *challenge_),
+                                   fields.blob());
+    if (!proven_) complaint = "it did not prove that it has the job token of this process";
+    return proven_;
+  }
+
+  void accept(Link& link, FrameReader& fields) {
+    Meeting meeting;
+    meeting.token = fields.number();
+    for (int r = 0; r < environment_.world_size; ++r) {
+      const auto pid = static_cast<std::int64_t>(fields.number());
+      meeting.processes.push_back({pid, printable(fields.text())});
+    }
+    link.raise_limit();
+    meeting.links.push_back(std::move(link));
+    meeting_ = std::move(meeting);
+  }
+
+  void bear(const Refused& refused, std::string& complaint) {
+    complaint = printable(refused.sentence, refused.sentence.size());
+    if (refused.kind == Refusal::token && (proven_ || addresses_.size() == 1)) throw BuildError{complaint};
+    if (refused.kind == Refusal::contradiction && proven_) throw BuildError{complaint};
+    if (refused.kind == Refusal::failure && proven_) throw CommunicationError{complaint, refused.culprit};
+  }
+
+  void report() {
+    report_.look([this] {
+      return "process " + std::to_string(environment_.rank) + " has not met the others yet at " +
+             environment_.master_address + ", port " + std::to_string(environment_.master_port) + ": " + tried();
+    });
+  }
+
+  std::string tried() const {
+    std::string result;
+    for (const auto& error : errors_) result += (result.empty() ? "" : "; ") + error;
+    return result;
   }
 
   ProcessEnvironment environment_;
   JobOptions options_;
   std::vector<std::string> addresses_;
+  std::vector<std::string> errors_;  // one per address
+  std::string* error_ = nullptr;     // of the address that is being tried
+  std::vector<InterfaceAddress> from_;
+  WaitReport report_;
+  Introduction introduction_;
+  std::optional<Nonce> challenge_;
+  bool proven_ = false;  // there is no token, or process 0 has it
   Meeting meeting_;
-  std::string error_ = "not tried";
 };
 
 }  // namespace replicator::transport::detail

@@ -16,9 +16,11 @@ namespace replicator::transport::detail {
 using Bytes = std::vector<std::byte>;
 
 enum class FrameKind : std::uint32_t {
-  hello = 1,  // job name, world size, rank, pid, host
+  hello = 1,  // job name, world size, rank, pid, host, a random number where there is a job token
+  challenge,  // a random number of process 0
+  proof,      // of the newcomer, then of process 0
   welcome,    // token, then pid and host of every process
-  refuse,     // culprit, sentence
+  refuse,     // kind, culprit, sentence
   heartbeat,  // nothing
   gather,     // number, what, blob
   gathered,   // number, every process's blob
@@ -30,7 +32,7 @@ enum class FrameKind : std::uint32_t {
 
 // The first word makes foreign connections visible; it changes whenever the frames do.
 struct FrameHeader {
-  static constexpr std::uint32_t expected_magic = 0x31435052;  // "RPC1"
+  static constexpr std::uint32_t expected_magic = 0x32435052;  // "RPC2"
   std::uint32_t magic = expected_magic;
   FrameKind kind{};
   std::uint64_t bytes = 0;

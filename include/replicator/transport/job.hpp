@@ -38,7 +38,8 @@ namespace replicator::transport {
 class Job {
  public:
   // Meets the other processes. Throws CommunicationError naming who is missing or what address was tried when
-  // options.connect_deadline has passed; BuildError when the processes contradict each other.
+  // options.connect_deadline has passed; BuildError when the processes contradict each other,
+  // or do not have the same job token.
   explicit Job(const ProcessEnvironment& environment = {}, const JobOptions& options = {});
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -53,6 +54,8 @@ class Job {
   const ProcessInfo& process(int rank) const { return processes_.at(static_cast<std::size_t>(rank)); }
   // "process 2 (pid 4711 on host-a)"
   std::string describe(int rank) const { return detail::describe_process(rank, process(rank)); }
+  // The name of the network interface to which this process keeps; empty: any.
+  const std::string& interface() const noexcept { return interface_; }
   const JobOptions& options() const noexcept { return options_; }
 
   // All-gather: result[p] is what process p gave. Every process calls it in the same order; `what` must be the same
@@ -147,6 +150,7 @@ class Job {
   JobOptions options_;
   int rank_ = 0;
   std::uint64_t token_ = 0;
+  std::string interface_;
   std::vector<ProcessInfo> processes_{1};
   int exceptions_at_start_ = std::uncaught_exceptions();
 

@@ -17,6 +17,7 @@ inline Job::Job(const ProcessEnvironment& environment, const JobOptions& options
   token_ = meeting.token;
   processes_ = std::move(meeting.processes);
   if (size() == 1) return;
+  if (!environment.interface.empty()) interface_ = detail::addresses_of(environment.interface).front().interface;
   wakeup_ = FileDescriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   const auto now = Clock::now();
   for (auto& link : meeting.links) {

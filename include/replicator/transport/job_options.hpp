@@ -18,6 +18,8 @@ struct JobOptions {
   std::chrono::milliseconds grace{200};
   // How long the processes look for each other before the job fails to start.
   std::chrono::milliseconds connect_deadline{60000};
+  // A process that has looked for the others this long says on stderr what it tries, then less and less often. Zero: never.
+  std::chrono::milliseconds report_after{3000};
   // How long an exchange waits, once begun, for the last process (alive, but elsewhere). Zero waits without end.
   std::chrono::milliseconds exchange_deadline{60000};
 };

@@ -85,7 +85,7 @@ inline void Job::handle(int from, detail::FrameKind kind, detail::FrameReader fi
   } else if (kind == detail::FrameKind::bye && is_hub()) {
     peers_[static_cast<std::size_t>(from)].departed = true;
     check_departures();
-  } else if (kind == detail::FrameKind::farewell) {
+  } else if (kind == detail::FrameKind::farewell && !is_hub()) {
     farewell_ = true;
     changed_.notify_all();
   }

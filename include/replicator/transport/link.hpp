@@ -51,7 +51,8 @@ class Link {
     return open();
   }
 
-  // Receives what has arrived. False at the end of the stream, on an error, or on bytes that are no frame.
+  // Receives what has arrived, but no more than about one largest frame ahead of next(): a sender cannot use up the
+  // memory. False at the end of the stream, on an error, or on bytes that are no frame.
   bool pump_in() {
     std::byte chunk[16384];
     while (open() && valid_) {
@@ -62,7 +63,7 @@ class Link {
       in_.insert(in_.end(), chunk, chunk + n);
       received_ += static_cast<std::uint64_t>(n);
       look_at_header();
-      if (static_cast<std::size_t>(n) < sizeof chunk) return valid_;
+      if (static_cast<std::size_t>(n) < sizeof chunk || in_.size() - read_ > limit_) return valid_;
     }
     return false;
   }

@@ -5,6 +5,7 @@
 #include <replicator/transport/acquaintance.hpp>
 #include <replicator/transport/arrival.hpp>
 #include <replicator/transport/job_options.hpp>
+#include <replicator/transport/proof.hpp>
 #include <replicator/transport/reception.hpp>
 #include <replicator/transport/rendezvous.hpp>
 
@@ -16,6 +17,7 @@ inline Meeting meet(const ProcessEnvironment& environment, const JobOptions& opt
     alone.processes = {this_process()};
     return alone;
   }
+  if (!environment.job_token.empty()) cryptography();  // else it says what is missing
   if (environment.rank == 0) return Reception{environment, options}.receive();
   return Arrival{environment, options}.arrive();
 }

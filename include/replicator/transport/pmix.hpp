@@ -2,10 +2,6 @@
 // Jobs started by a PMIx launcher (mpirun, prterun, srun): including this header makes them known.
 #pragma once
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <pmix.h>
 
 #include <cstdint>
@@ -28,25 +24,13 @@ inline void check_pmix(pmix_status_t status, const char* what) {
                              -1};
 }
 
-// The addresses at which other hosts may find this one, the loopback last; separated by commas.
-inline std::string own_addresses() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return "127.0.0.1";
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner{list, ::freeifaddrs};
+// The addresses at which other hosts may find this one, the loopback last; separated by commas. `interface` as in
+// ProcessEnvironment.
+inline std::string own_addresses(const std::string& interface) {
   std::string result;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_LOOPBACK) != 0)
-      continue;
-    char text[INET6_ADDRSTRLEN] = {};
-    if (entry->ifa_addr->sa_family == AF_INET) {
-      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, text, sizeof text);
-    } else if (entry->ifa_addr->sa_family == AF_INET6) {
-      const auto& address = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
-      if (!IN6_IS_ADDR_LINKLOCAL(&address)) ::inet_ntop(AF_INET6, &address, text, sizeof text);
-    }
-    if (text[0] != '\0') result += std::string{text} + ",";
-  }
-  return result + "127.0.0.1";
+  for (const auto& entry : interface.empty() ? interface_addresses() : addresses_of(interface))
+    if (!interface.empty() || (!entry.loopback && !entry.address.link_local())) result += entry.address.text() + ",";
+  return interface.empty() ? result + "127.0.0.1" : result;
 }
 
 // Connected to the launcher while it lives.
@@ -62,6 +46,10 @@ class PmixSession {
   int size() const {
     const auto value = get(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, "asking for the number of processes");
     return static_cast<int>(value->data.uint32);
+  }
+  bool on_one_host() const {
+    const auto here = get(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE, "asking for the number of processes of this host");
+    return static_cast<int>(here->data.uint32) == size();
   }
   void publish(const char* key, const std::string& text) const {
     pmix_value_t value{};
@@ -107,7 +95,7 @@ class PmixSession {
 
 // The launcher says who this process is; process 0 listens on a free port and publishes where. Waits for all
 // processes of the job. Throws CommunicationError.
-inline ProcessEnvironment environment_from_pmix() {
+inline ProcessEnvironment environment_from_pmix(const std::string& interface = {}) {
   constexpr const char* key = "replicator.address";
   const detail::PmixSession session;
   ProcessEnvironment result;
@@ -116,8 +104,11 @@ inline ProcessEnvironment environment_from_pmix() {
   result.job_name = session.job();
   if (result.world_size == 1) return result;
   if (result.rank == 0) {
-    result.listener = std::make_shared<FileDescriptor>(detail::listen_on(0));
-    session.publish(key, std::to_string(detail::port_of(result.listener->get())) + ":" + detail::own_addresses());
+    const bool local = interface.empty() && session.on_one_host();
+    const auto addresses = local ? "127.0.0.1" : detail::own_addresses(interface);
+    result.listener = std::make_shared<FileDescriptor>(
+        detail::listen_on(0, detail::listening_address(interface, local ? addresses : "")));
+    session.publish(key, std::to_string(detail::port_of(result.listener->get())) + ":" + addresses);
   }
   session.fence();
   const auto text = session.published(0, key);

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <replicator/core/error.hpp>
@@ -12,6 +15,7 @@
 #include <replicator/transport/file_descriptor.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace replicator::transport {
 
@@ -24,15 +28,25 @@ struct ProcessEnvironment {
   std::uint16_t master_port = 0;
   // Processes that name another job are turned away. Empty is a name too.
   std::string job_name;
+  // A secret that the processes prove to each other that they have. Empty: whoever comes is believed.
+  std::string job_token;
+  // The network interface, by name or numeric address, to which this process keeps. Empty: any.
+  std::string interface;
   // Process 0 only: a socket that listens already (a launcher had to publish its port); else Job makes one.
   std::shared_ptr<FileDescriptor> listener;
+};
+
+// What the user may say about meeting, besides the variables.
+struct RendezvousOptions {
+  std::string job_token_file;  // empty: the variable REPLICATOR_JOB_TOKEN, if set
+  std::string interface;       // empty: the variable REPLICATOR_INTERFACE, if set
 };
 
 // A way to be started, such as PMIx. `join` may wait for the other processes.
 struct Launcher {
   const char* name;
   bool (*present)();
-  ProcessEnvironment (*join)();
+  ProcessEnvironment (*join)(const std::string& interface);
 };
 
 // Filled by the header that knows the launcher (pmix.hpp) when it is part of the program.
@@ -66,6 +80,28 @@ inline bool started_by_pmix() {
 
 }  // namespace detail
 
+// Neither text nor file: empty. Throws BuildError for a token that is short, in two places, or in a file that cannot be
+// read.
+inline std::string find_job_token(const std::string& file) {
+  constexpr std::size_t shortest = 16;
+  auto token = detail::variable("REPLICATOR_JOB_TOKEN");
+  if (file.empty() && !token) return {};
+  if (!file.empty()) {
+    if (token)
+      throw BuildError{"the variable REPLICATOR_JOB_TOKEN is set and --job-token-file is \"" + file +
+                       "\": leave one out"};
+    std::ifstream stream{file, std::ios::binary};
+    token = std::string{std::istreambuf_iterator<char>{stream}, std::istreambuf_iterator<char>{}};
+    if (!stream) throw BuildError{"--job-token-file is \"" + file + "\", which cannot be read"};
+    while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();
+  }
+  if (token->size() < shortest)
+    throw BuildError{(file.empty() ? std::string{"the variable REPLICATOR_JOB_TOKEN"} : "the token in " + file) +
+                     " has " + std::to_string(token->size()) + " characters: it needs at least " +
+                     std::to_string(shortest) + ", which cannot be guessed, as `openssl rand -hex 32` prints them"};
+  return *token;
+}
+
 // From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (and REPLICATOR_JOB, a name for the job, if set).
 // WORLD_SIZE absent or 1 is a job of one process. Throws BuildError for what is missing, not a number,
 // or contradictory.
@@ -92,18 +128,33 @@ inline ProcessEnvironment environment_from_variables() {
   return result;
 }
 
-// The variables where WORLD_SIZE or RANK is set, else the launcher that started this process, else one process.
-// Throws BuildError where a launcher started the process but the program does not know it.
-inline ProcessEnvironment find_environment() {
-  if (detail::variable("WORLD_SIZE") || detail::variable("RANK")) return environment_from_variables();
+namespace detail {
+
+inline ProcessEnvironment environment_of_launch(const std::string& interface) {
+  if (variable("WORLD_SIZE") || variable("RANK")) return environment_from_variables();
   if (const Launcher* launcher = launcher_slot.load(); launcher != nullptr && launcher->present())
-    return launcher->join();
-  if (launcher_slot.load() == nullptr && detail::started_by_pmix())
+    return launcher->join(interface);
+  if (launcher_slot.load() == nullptr && started_by_pmix())
     throw BuildError{
         "this process was started by a PMIx launcher (mpirun, prterun, srun), but the program does not know PMIx: "
         "include <replicator/transport/pmix.hpp> and link pmix, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
         "(WORLD_SIZE=1 for a job of one process)"};
   return environment_from_variables();
+}
+
+}  // namespace detail
+
+// The variables where WORLD_SIZE or RANK is set, else the launcher that started this process, else one process. Job
+// token and interface as the options or REPLICATOR_JOB_TOKEN and REPLICATOR_INTERFACE say. Throws BuildError where a
+// launcher started the process but the program does not know it, and for a token that cannot be used.
+inline ProcessEnvironment find_environment(const RendezvousOptions& options = {}) {
+  const auto interface =
+      options.interface.empty() ? detail::variable("REPLICATOR_INTERFACE").value_or("") : options.interface;
+  auto token = find_job_token(options.job_token_file);
+  auto result = detail::environment_of_launch(interface);
+  result.job_token = std::move(token);
+  result.interface = interface;
+  return result;
 }
 
 }  // namespace replicator::transport

@@ -34,7 +34,7 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
 }
 
 inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, std::chrono::nanoseconds spin)
-    : job_{job}, rank_{rank}, spin_{spin}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
+    : job_{job}, rank_{rank}, spin_{spin}, worker_{job.interface()}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
   for (const int owner : process_of_rank) peers_.push_back({nullptr, owner, {}, UCS_OK, false});
   hook_ = job.on_abort([descriptor = wakeup_.get()] {
     const std::uint64_t one = 1;

@@ -9,12 +9,15 @@
 #include <memory>
 #include <replicator/transport/frame.hpp>
 #include <replicator/transport/ucx_status.hpp>
+#include <string>
 
 namespace replicator::transport::detail {
 
 class UcxWorker {
  public:
-  UcxWorker() : context_{make_context(), ucp_cleanup}, worker_{make_worker(context_.get()), ucp_worker_destroy} {
+  // `interface` as in Job::interface().
+  explicit UcxWorker(const std::string& interface)
+      : context_{make_context(interface), ucp_cleanup}, worker_{make_worker(context_.get()), ucp_worker_destroy} {
     check_ucx(ucp_worker_get_efd(worker_.get(), &event_descriptor_), "asking for an event descriptor");
   }
 
@@ -33,13 +36,15 @@ class UcxWorker {
   }
 
  private:
-  static ucp_context_h make_context() {
+  static ucp_context_h make_context(const std::string& interface) {
     ucp_config_t* config = nullptr;
     check_ucx(ucp_config_read(nullptr, nullptr, &config), "reading the UCX_ variables");
     const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> owner{config, ucp_config_release};
     // Every network, but no shared memory: over that UCX does not notice a dead peer. What the user says stays.
     if (std::getenv("UCX_TLS") == nullptr)
       check_ucx(ucp_config_modify(config, "TLS", "^sm"), "excluding shared memory");
+    if (!interface.empty() && std::getenv("UCX_NET_DEVICES") == nullptr)
+      check_ucx(ucp_config_modify(config, "NET_DEVICES", interface.c_str()), "keeping to one network interface");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
