@@ -25,6 +25,9 @@
 #if __has_include(<replicator/with/ucx.hpp>)
 #include <replicator/with/ucx.hpp>
 #endif
+#if __has_include(<replicator/with/crypto.hpp>)
+#include <replicator/with/crypto.hpp>
+#endif
 #if __has_include(<replicator/with/pmix.hpp>)
 #include <replicator/with/pmix.hpp>
 #endif
