@@ -154,7 +154,7 @@ function(replicator_find_c)
   target_sources(replicator-c PUBLIC FILE_SET HEADERS BASE_DIRS "${include_dir}"
                                      FILES "${include_dir}/replicator/replicator_c.h")
   target_link_libraries(replicator-c PRIVATE $<BUILD_INTERFACE:replicator::replicator>)
-  foreach(component ucx pmix)
+  foreach(component ucx pmix crypto)
     replicator_find_component(${component})
     target_link_libraries(replicator-c PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:replicator::${component}>>)
   endforeach()
