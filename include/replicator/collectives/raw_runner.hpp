@@ -4,7 +4,8 @@
 //
 //   block: | window | window | ... | 2^k | 2^j | rest |       a slice has at most 64 KiB more room than it needs
 //
-// Sums follow T for each element by itself, so the slices change no bits. Two windows are under way at once.
+// Sums follow T for each element by itself, so the slices change no bits. Several windows are under way at once: a rank that
+// waits for one has the next ones ready for its peers.
 #pragma once
 
 #include <algorithm>
@@ -71,6 +72,7 @@ class RawRunner {
   };
   static constexpr std::size_t least_room = 64;
   static constexpr std::size_t fine = 64 * 1024;
+  static constexpr std::size_t most_windows = 4;  // under way
 
   // A power of two: of a block, so that what a replica contributes or receives fits the window.
   std::size_t largest_room(const RawCall& call) const {
@@ -91,6 +93,7 @@ class RawRunner {
     copy_in(call, slice, collective);
     collective.start();
     flights_.push_back({&collective, slice});
+    for (const Flight& flight : flights_) flight.collective->advance();
   }
 
   void land(const RawCall& call, transport::Clock::duration deadline) {
@@ -111,7 +114,7 @@ class RawRunner {
     for (;;) {
       for (const auto& collective : prepared)
         if (!flying(collective.get())) return *collective;
-      if (prepared.size() < 2) return *prepared.emplace_back(prepare(call, room));
+      if (prepared.size() < most_windows) return *prepared.emplace_back(prepare(call, room));
       land(call, deadline);
     }
   }
