@@ -51,6 +51,14 @@ class Collective {
   // Until finished. Throws CommunicationError at the deadline, naming the collective, the missing rank, its replicas
   // and the bytes moved.
   virtual void wait(transport::Clock::time_point deadline) = 0;
+  // The same, but false at the time.
+  virtual bool wait_until(transport::Clock::time_point time) = 0;
+  // Of one that is under way: a rank that this one waits for, or -1, and how many bytes have been written here.
+  struct Missing {
+    int rank = -1;
+    std::uint64_t moved_bytes = 0;
+  };
+  virtual Missing missing() const = 0;
 };
 
 class Communicator {

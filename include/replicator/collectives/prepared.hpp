@@ -56,9 +56,12 @@ class Prepared : public Collective {
   std::size_t bytes() const override { return region_.bytes; }
 
   void wait(transport::Clock::time_point deadline) override {
-    if (advance()) return;
-    if (!transport_.wait([this] { return advance(); }, deadline)) throw late();
+    if (!wait_until(deadline)) throw late();
   }
+  bool wait_until(transport::Clock::time_point time) override {
+    return advance() || transport_.wait([this] { return advance(); }, time);
+  }
+  Missing missing() const override { return {missing_rank(), moved_}; }
 
  protected:
   // `more`: bytes behind the layout's.

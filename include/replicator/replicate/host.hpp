@@ -20,6 +20,7 @@
 #include <replicator/replicate/compare_processes.hpp>
 #include <replicator/replicate/drift_check.hpp>
 #include <replicator/replicate/failure.hpp>
+#include <replicator/replicate/hang_report.hpp>
 #include <replicator/replicate/host_communicators.hpp>
 #include <replicator/replicate/host_step.hpp>
 #include <replicator/replicate/input_context.hpp>
@@ -126,6 +127,7 @@ class Host {
     plan_programs(*step);
     step->traces = recorder_.record(step->resolution, step->programs);
     step->watches = recorder_.watches(step->resolution, step->programs, step->traces);
+    step->listing = hang_report_.list(ordinal, step->resolution, step->programs);
     failure_.told([&] { recorder_.write_files(traced, step->resolution, view(*step)); });
     return step;
   }
@@ -237,7 +239,8 @@ class Host {
     const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
     for (std::size_t r = 0; r < program.exchange.has_next.size(); ++r) program.exchange.has_next[r] = has_next[first + r];
     Watch* watch = step.watches.empty() ? nullptr : step.watches[index].get();
-    execute(program, moment.inputs.subspan(first, program.replica_ids.size()), {step.seed, moment.number, deployment_.deadline, watch});
+    execute(program, moment.inputs.subspan(first, program.replica_ids.size()),
+            {step.seed, moment.number, deployment_.deadline, watch, &hang_report_.record(device), step.listing.number()});
   }
   void on_devices(const std::function<void(int)>& work) {
     try {
@@ -246,10 +249,24 @@ class Host {
             const cpu::KernelEnvironment environment{deployment_.threads_per_device};
             work(device);
           },
-          [this](const std::exception_ptr& error) { failure_.release(error); });
+          [this](const std::exception_ptr& error) {
+            report_hang(error);
+            failure_.release(error);
+          });
     } catch (...) {
       failure_.keep(std::current_exception());
       throw;
+    }
+  }
+
+  // In a job of several processes its end is reported by each.
+  void report_hang(const std::exception_ptr& error) {
+    if (!communicators_.in_process()) return;
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommunicationError&) {
+      hang_report_.failed();
+    } catch (...) {
     }
   }
 
@@ -292,6 +309,7 @@ class Host {
   collectives::AllReducePreference all_reduce_;
   VariableStore variables_;
   ExecutableCache cache_;
+  HangReport hang_report_{job_, placement_, deployment_};
   HostCommunicators communicators_;
   DeviceThreads threads_;
   std::shared_ptr<data::WorkerPool> pool_;

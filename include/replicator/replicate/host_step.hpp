@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <replicator/collectives/resolve.hpp>
+#include <replicator/replicate/hang_report.hpp>
 #include <replicator/replicate/placement.hpp>
 #include <replicator/replicate/step_driver.hpp>
 #include <replicator/runtime/handoffs.hpp>
@@ -30,6 +31,7 @@ struct HostStep {
   std::vector<Program> programs;                     // by device
   std::vector<std::shared_ptr<DeviceTrace>> traces;  // by device; empty where nobody asks
   std::vector<std::unique_ptr<Watches>> watches;     // by device; empty where nobody looks on
+  HangReport::Listing listing;                       // the last: nobody looks at the rest when it is gone
 };
 
 namespace detail {

@@ -25,6 +25,8 @@ class ReplayCollective final : public collectives::Collective {
   void start() override {}
   bool advance() override { return true; }
   void wait(transport::Clock::time_point) override {}
+  bool wait_until(transport::Clock::time_point) override { return true; }
+  Missing missing() const override { return {}; }
 
  private:
   collectives::Layout layout_;

@@ -20,6 +20,7 @@ struct SeeOptions {
   bool timing = false;       // times steps for explain(), whether or not a trace is written
   bool find_nan = false;     // looks at all that every kernel writes: the first NaN or infinity ends the step with its node and line
   bool skew = false;         // at the end process 0 says on stderr who came late to which collective, over the last 512 steps
+  std::string hang_report;   // file for the newest report of where devices stand (report_on_signal, failed waits); empty: stderr alone
   std::optional<RecordOptions> record;  // what a replica receives in some steps is written to a file
   std::string replay;        // a file that was recorded: one replica runs its steps alone; empty: none
   std::uint64_t check_drift = 0;  // every so many steps the bits of mirrored variables are compared between all devices; 0: never
@@ -46,7 +47,7 @@ struct SeeOptions {
   }
   static bool takes(std::string_view flag) {
     return flag == "--trace" || flag == "--trace-steps" || flag == "--dot" || flag == "--plan" || flag == "--record" ||
-           flag == "--replay";
+           flag == "--replay" || flag == "--hang-report";
   }
   // Throws BuildError for values that cannot be.
   void set(std::string_view flag, std::string_view value) {
@@ -56,6 +57,7 @@ struct SeeOptions {
     else if (flag == "--trace-steps") set_trace_steps(value);
     else if (flag == "--record") record = RecordOptions::parse(value);
     else if (flag == "--replay") replay = value;
+    else if (flag == "--hang-report") hang_report = value;
   }
   static std::string help() {
     return "What is told about it:\n"
@@ -66,6 +68,7 @@ struct SeeOptions {
            "  --plan FILE             what each device executes, as JSON\n"
            "  --find-nan              stops at the first kernel that makes a NaN or an infinity, and names it (slow)\n"
            "  --skew                  says at the end which devices came late to which collectives\n"
+           "  --hang-report FILE      where each device stands, when a wait fails or a signal asks, beside stderr\n"
            "  --record replica=N,steps=A:B[,file=F]  what a replica receives in these steps, into F (replicaN.safetensors)\n"
            "  --replay F              runs those steps of that replica alone, and compares the bits; sets --replicas, --seed and devices\n"
            "  --check-drift N         every N steps all devices must have the same bits of mirrored variables\n";

@@ -2,12 +2,14 @@
 // Runs a device's program once.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include <replicator/runtime/flight_record.hpp>
 #include <replicator/runtime/program.hpp>
 #include <replicator/runtime/watch.hpp>
 
@@ -18,36 +20,48 @@ struct ExecutionOptions {
   std::uint64_t step = 0;
   std::chrono::nanoseconds deadline{};  // for each wait; zero waits without end
   Watch* watch = nullptr;               // is told of every instruction
+  FlightRecord* record = nullptr;       // of the device: says where it stands
+  std::uint32_t compiled = 0;           // the program's name there
 };
 
 namespace detail {
 
 class Execution {
  public:
-  Execution(Program& program, const ExecutionOptions& options) : program_{program}, options_{options}, pending_{program.in_flight} {
+  Execution(Program& program, const ExecutionOptions& options) : program_{program}, options_{options}, record_{options.record}, pending_{program.in_flight} {
     pending_.clear();
   }
 
   void run() {
     program_.queue.enter();
     if (options_.watch) options_.watch->begin(program_, options_.step);
+    if (record_) record_->begin(options_.compiled, options_.step, coarse_clock());
     for (const auto& instruction : program_.code) {
+      if (record_) record_->at(position_of(instruction));
       if (options_.watch) watched(instruction);
       else execute(instruction);
       advance();  // communication moves on beside the kernels
     }
     program_.queue.synchronise();
     if (options_.watch) options_.watch->end();
+    if (record_) record_->end();
   }
 
  private:
+  static constexpr std::chrono::milliseconds soon{100};  // a wait is long from here on
+  static constexpr std::chrono::seconds look_again{1};
+
+  std::uint32_t position_of(const Instruction& instruction) const {
+    return static_cast<std::uint32_t>(&instruction - program_.code.data());
+  }
   void finish(std::size_t i) {
     if (options_.watch) options_.watch->finished(pending_[i]);
+    if (record_) record_->finished(pending_[i]);
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   // Whoever watches sees what is done, not what is queued.
   void watched(const Instruction& instruction) {
-    const auto position = static_cast<std::uint32_t>(&instruction - program_.code.data());
+    const auto position = position_of(instruction);
     options_.watch->before(position);
     execute(instruction);
     program_.queue.synchronise();
@@ -72,6 +86,7 @@ class Execution {
         program_.queue.synchronise();
         program_.collectives[instruction.collective].collective->start();
         pending_.push_back(instruction.collective);
+        if (record_) record_->started(instruction.collective);
         break;
       case Instruction::Kind::wait: wait(instruction.collective); break;
       case Instruction::Kind::give:
@@ -95,24 +110,42 @@ class Execution {
       if (program_.collectives[pending_[i]].collective->advance()) finish(i);
       else ++i;
   }
-  transport::Clock::time_point deadline() const {
-    return options_.deadline.count() ? transport::Clock::now() + options_.deadline : transport::Clock::time_point::max();
-  }
+  using Time = transport::Clock::time_point;
+  Time deadline(Time now) const { return options_.deadline.count() ? now + options_.deadline : Time::max(); }
+  static std::int64_t nanoseconds(Time time) { return std::chrono::nanoseconds{time.time_since_epoch()}.count(); }
+
   void wait(std::uint32_t index) {
     auto& collective = *program_.collectives[index].collective;
     if (collective.advance()) return;
-    collective.wait(deadline());
+    const auto now = transport::Clock::now();
+    if (!record_) return collective.wait(deadline(now));
+    record_->waits(nanoseconds(now));
+    wait_aloud(collective, now + soon, deadline(now));
+    record_->waits_no_more();
+  }
+  // Only this thread can see for whom the collective waits: it says so from the time `until` on.
+  void wait_aloud(collectives::Collective& collective, Time until, Time deadline) {
+    while (!collective.wait_until(std::min(until, deadline))) {
+      const auto missing = collective.missing();
+      record_->misses(missing.rank, missing.moved_bytes);
+      const auto now = transport::Clock::now();
+      if (now >= deadline) return collective.wait(deadline);
+      until = now + look_again;
+    }
   }
   // The peers of collectives under way may need this device: it must not stand still.
   void take(std::uint32_t place) {
     auto& handoffs = *program_.handoffs;
     if (handoffs.given(place, program_.tick)) return;
-    const bool there = handoffs.wait(place, program_.tick, deadline(), [this] {
+    const auto now = transport::Clock::now();
+    if (record_) record_->waits(nanoseconds(now));
+    const bool there = handoffs.wait(place, program_.tick, deadline(now), [this] {
       program_.communicator->check();
       advance();
       return !pending_.empty();
     });
     if (!there) throw late(place);
+    if (record_) record_->waits_no_more();
   }
   CommunicationError late(std::uint32_t place) const {
     const auto& ids = program_.replica_ids;
@@ -124,6 +157,7 @@ class Execution {
 
   Program& program_;
   const ExecutionOptions& options_;
+  FlightRecord* record_;
   std::vector<std::uint32_t>& pending_;
 };
 
