@@ -58,7 +58,7 @@ class Prepared : public Collective {
   void wait(transport::Clock::time_point deadline) override {
     if (!wait_until(deadline)) throw late();
   }
-  bool wait_until(transport::Clock::time_point time) override {
+  bool wait_until(transport::Clock::time_point time) final {
     return advance() || transport_.wait([this] { return advance(); }, time);
   }
   Missing missing() const override { return {missing_rank(), moved_}; }

@@ -28,7 +28,8 @@ namespace detail {
 
 class Execution {
  public:
-  Execution(Program& program, const ExecutionOptions& options) : program_{program}, options_{options}, record_{options.record}, pending_{program.in_flight} {
+  Execution(Program& program, const ExecutionOptions& options)
+      : program_{program}, options_{options}, record_{options.record}, pending_{program.in_flight} {
     pending_.clear();
   }
 
