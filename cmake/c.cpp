@@ -117,6 +117,11 @@ ProcessEnvironment environment_of(const replicator_options& given) {
     throw BuildError{"replicator_options: with a world_size there must be a master_address and a master_port"};
   result.master_address = given.master_address;
   result.master_port = static_cast<std::uint16_t>(given.master_port);
+  // What is not among the options stays in the variables, a secret above all.
+  using replicator::transport::detail::variable;
+  result.job_name = variable("REPLICATOR_JOB").value_or("");
+  result.job_token = replicator::transport::find_job_token({});
+  result.interface = variable("REPLICATOR_INTERFACE").value_or("");
   return result;
 }
 

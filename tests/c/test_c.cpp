@@ -113,3 +113,17 @@ TEST_CASE("a world that cannot begin is a handle that says why") {
   CHECK_THAT(std::string{replicator_last_error(world)}, Catch::Contains("is \"pigeon\": choose auto, shared_memory or ucx"));
   replicator_free(world);
 }
+
+TEST_CASE("who gives the addresses in options keeps the job token of the environment") {
+  replicator_options options{};
+  options.size = sizeof options;
+  options.world_size = 2;
+  options.master_address = "127.0.0.1";
+  options.master_port = 1;
+  ::setenv("REPLICATOR_JOB_TOKEN", "short", 1);
+  replicator_world* world = nullptr;
+  CHECK(replicator_init_with(&world, &options) == REPLICATOR_MISTAKE);
+  ::unsetenv("REPLICATOR_JOB_TOKEN");
+  CHECK_THAT(std::string{replicator_last_error(world)}, Catch::StartsWith("the variable REPLICATOR_JOB_TOKEN has 5"));
+  replicator_free(world);
+}
