@@ -305,7 +305,10 @@ TEST_CASE("a file that was cut short, or of which one bit is wrong, is refused b
   };
   REQUIRE(good.size() > 2000);
   for (std::size_t size = 0; size < good.size(); size += good.size() / 37) CHECK(refused(good.substr(0, size)));
-  for (std::size_t at = 0; at < good.size(); at += 1 + at % 7) {
+  const auto data = good.find("}}") + 2;  // behind the header, which is read with more care
+  REQUIRE(data > 500);
+  REQUIRE(data < good.size());
+  for (std::size_t at = 0; at < good.size(); at += at < data ? 1 + at % 7 : 97) {
     auto bytes = good;
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << (at % 8)));
     if (!refused(bytes)) FAIL_CHECK("bit " << at % 8 << " of byte " << at << " of " << good.size());
