@@ -33,7 +33,7 @@ class Arrival {
       : environment_{environment},
         options_{options},
         addresses_{split_addresses(environment.master_address)},
-        errors_(addresses_.size(), "not tried"),
+        attempts_(addresses_.size()),
         report_{options.report_after} {
     if (!environment.interface.empty()) from_ = addresses_of(environment.interface);
   }
@@ -42,14 +42,14 @@ class Arrival {
     const auto until = MeetingClock::now() + options_.connect_deadline;
     while (MeetingClock::now() < until) {
       for (std::size_t i = 0; i < addresses_.size(); ++i) {
-        error_ = &errors_[i];
+        auto& last = attempts_[i].last;
         const std::chrono::milliseconds limit{remaining_ms(until, attempt_ms)};
-        Link link{connect_to(addresses_[i], environment_.master_port, limit, *error_, from_), longest_frame()};
+        Link link{connect_to(addresses_[i], environment_.master_port, limit, last, from_), longest_frame()};
         report();
         if (!link.open()) continue;
-        *error_ = address_of_peer(link.descriptor()).with_port() + ": connected, but no answer yet";
+        last = address_of_peer(link.descriptor()).with_port() + ": connected, but no answer yet";
         say_hello(link);
-        if (listen(link, until)) return std::move(meeting_);
+        if (listen(link, until, attempts_[i])) return std::move(meeting_);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds{remaining_ms(until, 20)});
     }
@@ -61,6 +61,10 @@ class Arrival {
   }
 
  private:
+  struct Attempt {
+    std::string last = "not tried";
+    std::string complaint;  // why somebody who answered was not stayed with; silence afterwards does not hide it
+  };
   static constexpr int attempt_ms = 2000;
 
   // Of somebody who is not yet known to be process 0: a sentence, or the names of all processes.
@@ -85,7 +89,7 @@ class Arrival {
   }
 
   // True once welcome. Process 0 waits for the others up to its own deadline and then says who was missing.
-  bool listen(Link& link, MeetingClock::time_point until) {
+  bool listen(Link& link, MeetingClock::time_point until, Attempt& attempt) {
     const auto answerer = address_of_peer(link.descriptor()).with_port();
     const bool only = addresses_.size() == 1;
     auto patience = only ? until + options_.dead_after : MeetingClock::now() + std::chrono::milliseconds{attempt_ms};
@@ -99,17 +103,17 @@ class Arrival {
       std::string complaint;
       while (link.next(kind, fields)) {
         if (!hear(link, kind, fields, complaint)) {
-          *error_ = answerer + ": " + complaint;
+          attempt.last = attempt.complaint = answerer + ": " + complaint;
           return false;
         }
         if (!meeting_.links.empty()) return true;
         if (!proven_) continue;
         patience = until + options_.dead_after;
-        *error_ = answerer + ": process 0 is there and waits for others";
+        attempt.last = answerer + ": process 0 is there and waits for others";
       }
-      if (!good) *error_ = answerer + ": the connection was closed";
+      if (!good) attempt.last = answerer + ": the connection was closed";
       if (good && MeetingClock::now() >= patience)
-        *error_ = answerer + ": somebody answered, but did not speak as a process 0";
+        attempt.last = answerer + ": somebody answered, but did not speak as a process 0";
       if (!good || MeetingClock::now() >= patience) return false;
     }
   }
@@ -188,15 +192,18 @@ class Arrival {
 
   std::string tried() const {
     std::string result;
-    for (const auto& error : errors_) result += (result.empty() ? "" : "; ") + error;
+    for (const auto& attempt : attempts_) {
+      result += (result.empty() ? "" : "; ") + attempt.last;
+      if (!attempt.complaint.empty() && attempt.complaint != attempt.last)
+        result += ", before that " + attempt.complaint;
+    }
     return result;
   }
 
   ProcessEnvironment environment_;
   JobOptions options_;
   std::vector<std::string> addresses_;
-  std::vector<std::string> errors_;  // one per address
-  std::string* error_ = nullptr;     // of the address that is being tried
+  std::vector<Attempt> attempts_;  // one per address
   std::vector<InterfaceAddress> from_;
   WaitReport report_;
   Introduction introduction_;
