@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -50,7 +51,7 @@ std::string sum_ten_times(Replicator& repl, Before before) {
 }
 
 // A step whose replica 1 is held up for 3 s by a function of the host.
-constexpr int hold_up_line = 59;
+constexpr int hold_up_line = 60;
 std::string hold_up(Replicator& repl) {
   auto train = repl.replicate(
       [](const InputContext&) { return data::from_generator([](std::int64_t) { return Array<float>{{}, {1}}; }); },
@@ -91,7 +92,8 @@ TEST_CASE("when a process is stopped, the survivors report the collective and wh
 }
 
 TEST_CASE("a device that is held up by a function of the host is reported with its line") {
-  const auto file = "/tmp/hang_report_" + std::to_string(::getpid()) + ".txt";
+  const auto file =
+      (std::filesystem::temp_directory_path() / ("replicator_hang_" + std::to_string(::getpid()) + ".txt")).string();
   const auto results = test::run_processes(1, [&](int) {
     auto deployment = with_deadline(2, 2, 1s);
     deployment.see.hang_report = file;
