@@ -14,6 +14,15 @@
 
 namespace replicator::collectives {
 
+// Bytes of a chunk that are worth a piece of their own: half of a core's second cache.
+inline constexpr std::size_t default_piece_bytes = 256 * 1024;
+
+// In how many pieces a schedule runs where pieces overlap; a message tag has room for 255.
+inline int piece_count(const CollectiveSpec& spec, const Schedule& schedule, std::size_t piece_bytes = default_piece_bytes) {
+  const std::size_t block = static_cast<std::size_t>(spec.elements) * size_of(spec.dtype);
+  return static_cast<int>(std::clamp<std::size_t>(block / static_cast<std::size_t>(schedule.chunks) / piece_bytes, 1, 64));
+}
+
 class Layout {
  public:
   // A stretch of a region.

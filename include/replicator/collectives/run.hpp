@@ -16,9 +16,6 @@
 
 namespace replicator::collectives {
 
-// Bytes of a chunk that are worth a piece of their own: half of a core's second cache.
-inline constexpr std::size_t default_piece_bytes = 256 * 1024;
-
 namespace detail {
 
 // `T` may be a reference.
@@ -40,7 +37,7 @@ class TransportCommunicator final : public Communicator {
 
   std::unique_ptr<Collective> prepare(const CollectiveSpec& spec, const Schedule& schedule) override {
     require_fit(spec, schedule);
-    const int pieces = piece_count(spec, schedule);
+    const int pieces = pieces_of(spec, schedule);
     if constexpr (transport::PeerReadable<Wire>) {
       if (blocks_.ranks() > 1 && loads_only_inputs(schedule) &&
           Mailbox<Wire>::payload_bytes(spec, schedule) <= mailbox_limit_bytes)
@@ -75,14 +72,12 @@ class TransportCommunicator final : public Communicator {
     if (reduces(spec.kind)) require_reducible(spec.dtype, spec.reduction);
   }
 
-  // Equal on every rank; a message tag has room for 255. Where inputs become results that are stored everywhere in one
+  // Equal on every rank. Where inputs become results that are stored everywhere in one
   // go, pieces have nothing to overlap, and one long run is faster: 75 instead of 82 us for 4 MiB on two ranks.
-  int piece_count(const CollectiveSpec& spec, const Schedule& schedule) const {
+  int pieces_of(const CollectiveSpec& spec, const Schedule& schedule) const {
     const bool scratch = std::any_of(schedule.scratch.begin(), schedule.scratch.end(), [](int slots) { return slots > 0; });
     if (transport::PeerWritable<Wire> && !scratch && can_push(schedule)) return 1;
-    const std::size_t block = static_cast<std::size_t>(spec.elements) * size_of(spec.dtype);
-    const std::size_t chunk = block / static_cast<std::size_t>(schedule.chunks);
-    return static_cast<int>(std::clamp<std::size_t>(chunk / piece_bytes_, 1, 64));
+    return collectives::piece_count(spec, schedule, piece_bytes_);
   }
 
   T transport_;

@@ -78,7 +78,7 @@ class StepRecorder {
       const auto all = job_.exchange(std::as_bytes(std::span{part}), "the gathering of plans");
       std::vector<std::string> parts;
       for (const auto& each : all) parts.emplace_back(reinterpret_cast<const char*>(each.data()), each.size());
-      if (job_.rank() == 0) write(numbered(options_.plan, number), plan_json(parts));
+      if (job_.rank() == 0) write(numbered(options_.plan, number), plan_json(parts, number));
     }
     if (options_.dot.empty() || job_.rank() != 0) return;
     write(numbered(options_.dot, number), dot(traced));

@@ -294,11 +294,12 @@ class PlanJson {
 // One process's part.
 inline std::string plan_part(const PlanView& view) { return detail::PlanJson{view}.run(); }
 
-// The whole, of the parts of these processes.
-inline std::string plan_json(const std::vector<std::string>& parts) {
+// The whole, of the parts of these processes. `number`: which of the steps that the program replicates.
+inline std::string plan_json(const std::vector<std::string>& parts, std::size_t number = 0) {
   JsonWriter json;
   json.object([&] {
     json.member("format", "replicator plan 1");
+    json.member("number", number);
     json.key("processes").array([&] {
       for (const auto& part : parts) json.raw(part);
     });

@@ -88,14 +88,14 @@ class TraceText {
 
   void add_device(std::size_t s, std::size_t d) {
     const auto& device = *trace_.steps[s][d];
-    device.spans().for_each([&](const DeviceTrace::Span& span) { add_span(device, d, span); });
+    device.spans().for_each([&](const DeviceTrace::Span& span) { add_span(device, s, d, span); });
     device.communications().for_each([&](const DeviceTrace::Communication& each) {
       // One id per device, collective and step; ids of different processes are kept apart by the pid.
       const auto id = std::to_string(s) + "." + std::to_string(d) + "." + std::to_string(each.collective) + "." + std::to_string(each.step);
       add_communication(device.collective(each.collective), d, each, id);
     });
   }
-  void add_span(const DeviceTrace& device, std::size_t thread, const DeviceTrace::Span& span) {
+  void add_span(const DeviceTrace& device, std::size_t number, std::size_t thread, const DeviceTrace::Span& span) {
     const bool whole = span.instruction == DeviceTrace::Span::whole_step;
     const DeviceTrace::Label* label = whole ? nullptr : &device.label(span.instruction);
     json_.new_line();
@@ -109,6 +109,7 @@ class TraceText {
         if (!label->formula.empty()) json_.member("formula", label->formula);
         if (label->replica >= 0) json_.member("replica", label->replica);
         json_.member("instruction", span.instruction);
+        json_.member("plan", number);
       });
     });
   }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step to be simulated: what one device executes, from plan.json, with times from trace.json or by the bytes of its operands.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <replicator/collectives/cost.hpp>
+#include <replicator/collectives/simulate.hpp>
+#include <replicator/core/error.hpp>
+
+namespace replicator::tools {
+
+// What every device of the job does in a step.
+struct DeviceStep {
+  struct Use {
+    std::string text;
+    collectives::CollectiveSpec spec;
+  };
+  int replicas = 1;
+  std::vector<Use> collectives;
+  std::vector<collectives::SimulatedAction> actions;
+  double microseconds = 0;  // of all that it computes
+};
+
+namespace detail {
+
+using nlohmann::json;
+
+template <class Enum>
+Enum by_name(const std::string& name, std::initializer_list<Enum> all) {
+  for (const Enum each : all)
+    if (name_of(each) == name) return each;
+  throw DataError{"the plan has the word \"" + name + "\", which this program does not know: it was written by another version"};
+}
+
+// Microseconds of each instruction of the first device: the median over the steps of a trace.
+inline std::vector<double> traced_times(const json& trace, const json& plan, std::size_t instructions) {
+  std::vector<std::vector<double>> times(instructions);
+  bool any = false;
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "X" || event.at("pid") != plan.at("processes").at(0).at("process") || event.at("tid") != 0) continue;
+    const json& args = event.at("args");
+    if (!args.contains("instruction") || args.at("plan") != plan.at("number")) continue;
+    const auto instruction = args.at("instruction").get<std::size_t>();
+    if (instruction >= instructions)
+      throw DataError{"the trace has instruction " + std::to_string(instruction) + " of the first device, the plan has " +
+                      std::to_string(instructions) + ": give the files of one run with --plan and --trace"};
+    times[instruction].push_back(event.at("dur").get<double>());
+    any = true;
+  }
+  if (!any) throw DataError{"the trace has no instructions of the plan's first device: give the files of one run with --plan and --trace"};
+  std::vector<double> result;
+  for (auto& each : times) {
+    std::sort(each.begin(), each.end());
+    result.push_back(each.empty() ? 0 : each[each.size() / 2]);
+  }
+  return result;
+}
+
+inline double bytes_touched(const json& instruction) {
+  double bytes = 0;
+  for (const char* side : {"inputs", "outputs"})
+    if (instruction.contains(side))
+      for (const json& operand : instruction.at(side)) bytes += operand.at("bytes").get<double>();
+  return bytes;
+}
+
+inline DeviceStep::Use read_use(const json& use, const json& schedules) {
+  using K = CollectiveKind;
+  DeviceStep::Use result{use.at("text"), {}};
+  const json& schedule = schedules.at(use.at("schedule").get<std::size_t>());
+  if (schedule.contains("groups"))
+    throw DataError{result.text + " happens inside groups, which cannot be dealt to another number of replicas: simulate a step without them"};
+  result.spec.kind = by_name<K>(use.at("kind"), {K::all_reduce, K::all_gather, K::reduce_scatter, K::broadcast, K::all_to_all});
+  result.spec.dtype = by_name<DType>(use.at("dtype"), {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8,
+                                                       DType::boolean, DType::bfloat16});
+  result.spec.elements = use.at("elements");
+  result.spec.root = schedule.at("root");
+  result.spec.any_order = schedule.at("any_order");
+  return result;
+}
+
+}  // namespace detail
+
+// The first device of a plan. `trace` may be null: then `microseconds` (more than 0) is dealt to what computes, by the bytes it
+// touches; with a trace, measured times are stretched to it where it is not 0. Throws DataError for what cannot be simulated,
+// nlohmann::json::exception for files that are something else.
+inline DeviceStep read_step(const nlohmann::json& plan, const nlohmann::json& trace, double microseconds) {
+  using Kind = collectives::SimulatedAction::Kind;
+  if (plan.value("format", "") != "replicator plan 1") throw DataError{"the plan does not begin with \"replicator plan 1\": give what --plan wrote"};
+  const auto& process = plan.at("processes").at(0);
+  const auto& device = process.at("devices").at(0);
+  const auto& instructions = device.at("instructions");
+  DeviceStep step;
+  step.replicas = static_cast<int>(device.at("replicas").size());
+  for (const auto& use : device.at("collectives")) step.collectives.push_back(detail::read_use(use, process.at("schedules")));
+  std::vector<double> times;
+  if (!trace.is_null()) times = detail::traced_times(trace, plan, instructions.size());
+  for (std::size_t i = 0; i < instructions.size(); ++i) {
+    const std::string what = instructions[i].at("do");
+    if (what == "give" || what == "take")
+      throw DataError{"a replica of the plan is spread over several devices: that cannot be simulated, only one device for a replica"};
+    const bool starts = what == "start";
+    if (starts || what == "wait") {
+      step.actions.push_back({starts ? Kind::start : Kind::wait, instructions[i].at("collective").get<int>(), 0});
+    } else {
+      step.actions.push_back({Kind::compute, 0, times.empty() ? detail::bytes_touched(instructions[i]) : times[i]});
+      step.microseconds += step.actions.back().microseconds;
+    }
+  }
+  if (microseconds > 0) {
+    for (auto& action : step.actions) action.microseconds *= microseconds / step.microseconds;
+    step.microseconds = microseconds;
+  }
+  return step;
+}
+
+// The collectives of a step on so many devices, with schedules chosen as for a real run.
+class ChosenCollectives {
+ public:
+  ChosenCollectives(const DeviceStep& step, int ranks, const collectives::AllReducePreference& wanted) {
+    const collectives::ReplicaBlocks blocks{step.replicas * ranks, ranks};
+    for (const auto& use : step.collectives) {
+      const auto bytes = use.spec.elements * static_cast<std::int64_t>(size_of(use.spec.dtype));
+      const auto& choice = choose(use.spec, bytes, blocks, wanted);
+      bytes_of.push_back(bytes);
+      uses.push_back({&choice.schedule, use.spec, collectives::piece_count(use.spec, choice.schedule)});
+    }
+  }
+
+  std::vector<collectives::SimulatedCollective> uses;
+  std::vector<std::int64_t> bytes_of;  // of a block of each
+
+ private:
+  // One schedule for all collectives that are done alike.
+  const collectives::Choice& choose(const collectives::CollectiveSpec& spec, std::int64_t bytes, const collectives::ReplicaBlocks& blocks,
+                                    const collectives::AllReducePreference& wanted) {
+    const bool small = bytes <= collectives::direct_limit_bytes;
+    auto& known = choices_[{static_cast<int>(spec.kind), small, spec.root, spec.any_order}];
+    if (!known)
+      known = std::make_unique<collectives::Choice>(collectives::choose(spec.kind, bytes, blocks, spec.root, spec.any_order, wanted));
+    return *known;
+  }
+
+  std::map<std::tuple<int, bool, int, bool>, std::unique_ptr<collectives::Choice>> choices_;
+};
+
+}  // namespace replicator::tools
