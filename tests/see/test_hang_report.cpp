@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -51,7 +52,7 @@ std::string sum_ten_times(Replicator& repl, Before before) {
 }
 
 // A step whose replica 1 is held up for 3 s by a function of the host.
-constexpr int hold_up_line = 60;
+constexpr int hold_up_line = 61;
 std::string hold_up(Replicator& repl) {
   auto train = repl.replicate(
       [](const InputContext&) { return data::from_generator([](std::int64_t) { return Array<float>{{}, {1}}; }); },
@@ -139,6 +140,38 @@ TEST_CASE("a signal while a device waits is answered by where it stands, and the
   CHECK_THAT(results[0].text, Catch::Contains("stands (a signal asks)") && Catch::EndsWith("done"));
   CHECK_THAT(results[0].text, Catch::Contains("that is for replica 1 on rank 1 of process 1 (pid "));
   CHECK(results[1].text == "done");
+}
+
+TEST_CASE("a wait that is long but not in vain is told once, with who is missing, for collectives and for handoffs") {
+  const auto told = [](Deployment deployment, auto step) {
+    deployment.late = 500ms;
+    const auto results = test::run_processes(1, [&](int) {
+      Replicator repl{deployment};
+      return step(repl);
+    });
+    const auto text = results[0].text;
+    CHECK_THAT(text, Catch::StartsWith("replicator: ") && Catch::EndsWith("done"));
+    CHECK(std::count(text.begin(), text.end(), '\n') == 2);
+    CHECK_THAT(text, Catch::Contains(" still waits:\n  cpu:0, "));
+    return text;
+  };
+  CHECK_THAT(told(with_deadline(2, 2, 60s), hold_up), Catch::Contains("it waits for all_reduce \"loss\" at test_hang_report.cpp:") &&
+                                                          Catch::Contains("that is for replica 1 on rank 1 of this process\n"));
+  auto halves = with_deadline(1, 2, 60s);
+  halves.logical_devices = 2;
+  const auto handoff = told(halves, [](Replicator& repl) {
+    auto train = repl.replicate([](const InputContext&) { return data::from_generator([](std::int64_t) { return Array<float>{{}, {1}}; }); },
+                                [](ReplicaContext& replica, Tensor<float> x) {
+                                  {
+                                    const auto there = replica.logical_device(1);
+                                    x = host_callback(x, [](const auto&...) { std::this_thread::sleep_for(2s); });
+                                  }
+                                  return x + 1.0f;
+                                });
+    train.step();
+    return std::string{"done"};
+  });
+  CHECK_THAT(handoff, Catch::Contains(", from device 1 of its replicas\n"));
 }
 
 TEST_CASE("signals at any moment change nothing, and the report of an idle device says so") {

@@ -85,6 +85,11 @@ class HangReport {
     if (writer_.joinable() || !stuck()) return;
     writer_ = std::thread{[this, brief = body(shown), whole = body(FlightRecord::capacity)] { write("a wait has failed", brief, whole); }};
   }
+  // A device has waited for so long that somebody should know. It goes on waiting.
+  void late(int device) {
+    const std::lock_guard lock{mutex_};
+    std::fputs(("replicator: " + job_.describe(job_.rank()) + " still waits:\n" + line(static_cast<std::size_t>(device))).c_str(), stderr);
+  }
   // A line for each device, and so many of its last collectives.
   std::string text(std::size_t collectives) const {
     const std::lock_guard lock{mutex_};
@@ -127,13 +132,13 @@ class HangReport {
 
   std::string body(std::size_t collectives) const {
     std::string text;
-    for (std::size_t device = 0; device < records_.size(); ++device) {
-      const int team = placement_.team_of(static_cast<int>(device));
-      const int first = placement_.begin() + placement_.first_replica(team);
-      text += "  " + devices_[device] + ", " + replicas_text(first, first + placement_.replicas(team)) + ": " + place_text(device) + "\n";
-      text += last_text(device, collectives);
-    }
+    for (std::size_t device = 0; device < records_.size(); ++device) text += line(device) + last_text(device, collectives);
     return text;
+  }
+  std::string line(std::size_t device) const {
+    const int team = placement_.team_of(static_cast<int>(device));
+    const int first = placement_.begin() + placement_.first_replica(team);
+    return "  " + devices_[device] + ", " + replicas_text(first, first + placement_.replicas(team)) + ": " + place_text(device) + "\n";
   }
   std::string place_text(std::size_t device) const {
     const auto at = records_[device].position();

@@ -240,7 +240,14 @@ class Host {
     for (std::size_t r = 0; r < program.exchange.has_next.size(); ++r) program.exchange.has_next[r] = has_next[first + r];
     Watch* watch = step.watches.empty() ? nullptr : step.watches[index].get();
     execute(program, moment.inputs.subspan(first, program.replica_ids.size()),
-            {step.seed, moment.number, deployment_.deadline, watch, &hang_report_.record(device), step.listing.number()});
+            {.seed = step.seed,
+             .step = moment.number,
+             .deadline = deployment_.deadline,
+             .late = deployment_.late,
+             .tell_late = [this, device] { hang_report_.late(device); },
+             .watch = watch,
+             .record = &hang_report_.record(device),
+             .compiled = step.listing.number()});
   }
   void on_devices(const std::function<void(int)>& work) {
     try {

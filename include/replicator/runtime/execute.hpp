@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct ExecutionOptions {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::chrono::nanoseconds deadline{};  // for each wait; zero waits without end
+  std::chrono::nanoseconds late{};      // a wait of so long is told, once; zero: never
+  std::function<void()> tell_late;      // given where `late` and `record` are
   Watch* watch = nullptr;               // is told of every instruction
   FlightRecord* record = nullptr;       // of the device: says where it stands
   std::uint32_t compiled = 0;           // the program's name there
@@ -113,6 +116,7 @@ class Execution {
   }
   using Time = transport::Clock::time_point;
   Time deadline(Time now) const { return options_.deadline.count() ? now + options_.deadline : Time::max(); }
+  Time late_from(Time now) const { return options_.late.count() ? now + options_.late : Time::max(); }
   static std::int64_t nanoseconds(Time time) { return std::chrono::nanoseconds{time.time_since_epoch()}.count(); }
 
   void wait(std::uint32_t index) {
@@ -121,18 +125,26 @@ class Execution {
     const auto now = transport::Clock::now();
     if (!record_) return collective.wait(deadline(now));
     record_->waits(nanoseconds(now));
-    wait_aloud(collective, now + soon, deadline(now));
+    wait_aloud(collective, now);
     record_->waits_no_more();
   }
-  // Only this thread can see for whom the collective waits: it says so from the time `until` on.
-  void wait_aloud(collectives::Collective& collective, Time until, Time deadline) {
-    while (!collective.wait_until(std::min(until, deadline))) {
+  // Only this thread can see for whom the collective waits: it says so as soon as the wait is a long one.
+  void wait_aloud(collectives::Collective& collective, Time begun) {
+    const auto end = deadline(begun);
+    auto late = late_from(begun);
+    for (auto until = begun + soon; !collective.wait_until(std::min({until, late, end}));) {
       const auto missing = collective.missing();
       record_->misses(missing.rank, missing.moved_bytes);
       const auto now = transport::Clock::now();
-      if (now >= deadline) return collective.wait(deadline);
+      if (now >= end) return collective.wait(end);
+      tell_once(late, now);
       until = now + look_again;
     }
+  }
+  void tell_once(Time& late, Time now) const {
+    if (now < late) return;
+    late = Time::max();
+    options_.tell_late();
   }
   // The peers of collectives under way may need this device: it must not stand still.
   void take(std::uint32_t place) {
@@ -140,8 +152,10 @@ class Execution {
     if (handoffs.given(place, program_.tick)) return;
     const auto now = transport::Clock::now();
     if (record_) record_->waits(nanoseconds(now));
-    const bool there = handoffs.wait(place, program_.tick, deadline(now), [this] {
+    auto tell_at = record_ ? late_from(now) : Time::max();
+    const bool there = handoffs.wait(place, program_.tick, deadline(now), [&] {
       program_.communicator->check();
+      if (tell_at != Time::max()) tell_once(tell_at, transport::Clock::now());
       advance();
       return !pending_.empty();
     });
