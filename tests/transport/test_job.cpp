@@ -205,6 +205,24 @@ TEST_CASE("a process that is alive but does not come is late, by name") {
   check_survivors(results, 1, "is late: it has not come to the exchange \"step\" within 0.7 s");
 }
 
+TEST_CASE("who has finished waits for others that are alive without end, and says so") {
+  auto options = quick_options();
+  options.late = std::chrono::milliseconds{300};
+  const auto results = run_job(
+      3,
+      [](Job& job) -> std::string {
+        if (job.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{1200});
+        job.leave();
+        return "passed";
+      },
+      options);
+  INFO(describe(results));
+  CHECK(contains(results[0].text, "replicator: process 0 (pid "));
+  CHECK(contains(results[0].text, " has finished, and waits for process 1 (pid "));
+  CHECK(contains(results[2].text, " has finished, and waits for others, alive, to finish too\npassed"));
+  CHECK(results[1].text == "passed");
+}
+
 TEST_CASE("a stop shorter than the limit harms nobody") {
   const auto results = run_job(2, [](Job& job) -> std::string {
     job.barrier();

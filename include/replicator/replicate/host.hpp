@@ -166,6 +166,7 @@ class Host {
   static transport::JobOptions job_options(const Deployment& deployment) {
     transport::JobOptions options;
     options.exchange_deadline = deployment.deadline;
+    options.late = deployment.late;
     return options;
   }
   int local_devices() const { return static_cast<int>(deployment_.devices.size()); }

@@ -126,6 +126,7 @@ class Job {
   };
 
   bool is_hub() const noexcept { return rank_ == 0; }
+  std::string not_departed() const;  // with the lock
   void wake_thread();
   void run();
   void pause(Lock& lock);

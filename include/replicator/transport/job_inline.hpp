@@ -7,6 +7,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <string>
+
 #include <replicator/transport/job.hpp>
 
 namespace replicator::transport {
@@ -130,8 +133,20 @@ inline void Job::leave() {
     peers_[0].link.push(detail::FrameWriter{detail::FrameKind::bye}.finish());
   }
   wake_thread();
-  changed_.wait(lock, [&] { return farewell_ || aborted(); });
+  const auto parted = [&] { return farewell_ || aborted(); };
+  if (options_.late.count() > 0 && !changed_.wait_for(lock, options_.late, parted))
+    std::fputs(("replicator: " + describe(rank_) + " has finished, and waits for " + not_departed() + ", alive, to finish too\n").c_str(), stderr);
+  changed_.wait(lock, parted);
   if (!farewell_) check();
+}
+
+// Process 0 alone knows who.
+inline std::string Job::not_departed() const {
+  if (!is_hub()) return "others";
+  std::string text;
+  for (int process = 0; process < size(); ++process)
+    if (!peers_[static_cast<std::size_t>(process)].departed) text += (text.empty() ? "" : ", ") + describe(process);
+  return text;
 }
 
 inline void Job::wake_thread() {

@@ -22,6 +22,9 @@ struct JobOptions {
   std::chrono::milliseconds report_after{3000};
   // How long an exchange waits, once begun, for the last process (alive, but elsewhere). Zero waits without end.
   std::chrono::milliseconds exchange_deadline{60000};
+  // A process that has left waits for the others without end, for they may have much to do and their death is noticed; after this long
+  // it says so on stderr. Zero: never.
+  std::chrono::milliseconds late{10000};
 };
 
 struct ProcessInfo {
