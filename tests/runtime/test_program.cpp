@@ -105,10 +105,9 @@ class Programs {
       all_here(2);
       for (int step = 0; step < steps; ++step)
         execute(program, inputs,
-                {1,
-                 static_cast<std::uint64_t>(step),
-                 {},
-                 watches.empty() ? nullptr : watches[static_cast<std::size_t>(device)].get()});
+                {.seed = 1,
+                 .step = static_cast<std::uint64_t>(step),
+                 .watch = watches.empty() ? nullptr : watches[static_cast<std::size_t>(device)].get()});
       all_here(3);
       if (device == 0) in_steps += allocations;
       all_here(4);

@@ -21,7 +21,7 @@ struct ExecutionOptions {
   std::uint64_t step = 0;
   std::chrono::nanoseconds deadline{};  // for each wait; zero waits without end
   std::chrono::nanoseconds late{};      // a wait of so long is told, once; zero: never
-  std::function<void()> tell_late;      // given where `late` and `record` are
+  std::function<void()> tell_late{};    // given where `late` and `record` are
   Watch* watch = nullptr;               // is told of every instruction
   FlightRecord* record = nullptr;       // of the device: says where it stands
   std::uint32_t compiled = 0;           // the program's name there
