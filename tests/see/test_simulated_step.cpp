@@ -99,13 +99,13 @@ TEST_CASE("plans that cannot be simulated are refused in a sentence") {
   auto plan = small_plan();
   auto& process = plan["processes"][0];
   json trace;
-  trace["traceEvents"] = {event(7, 1)};
+  trace["traceEvents"] = json::array({event(7, 1)});
   CHECK_THROWS_WITH(read_step(plan, trace, 0), Catch::StartsWith("the trace has instruction 7 of the first device, the plan has 4"));
-  trace["traceEvents"] = {event(0, 1, 3)};
+  trace["traceEvents"] = json::array({event(0, 1, 3)});
   CHECK_THROWS_WITH(read_step(plan, trace, 0), Catch::StartsWith("the trace has no instructions of the plan's first device"));
   process["devices"][0]["collectives"][0]["dtype"] = "float4";
   CHECK_THROWS_WITH(read_step(plan, nullptr, 1), Catch::StartsWith("the plan has the word \"float4\""));
-  process["schedules"][0]["groups"] = {{0, 1}};
+  process["schedules"][0]["groups"] = json::array({json::array({0, 1})});
   CHECK_THROWS_WITH(read_step(plan, nullptr, 1), Catch::StartsWith("all_reduce w happens inside groups"));
   plan = small_plan();
   plan["processes"][0]["devices"][0]["instructions"][0]["do"] = "give";
