@@ -87,8 +87,13 @@ class HangReport {
   }
   // A device has waited for so long that somebody should know. It goes on waiting.
   void late(int device) {
-    const std::lock_guard lock{mutex_};
-    std::fputs(("replicator: " + job_.describe(job_.rank()) + " still waits:\n" + line(static_cast<std::size_t>(device))).c_str(), stderr);
+    std::string text = "replicator: " + job_.describe(job_.rank()) + " still waits:\n";
+    {
+      const std::lock_guard lock{mutex_};
+      text += line(static_cast<std::size_t>(device));
+    }
+    const std::lock_guard lock{writing_};
+    std::fputs(text.c_str(), stderr);
   }
   // A line for each device, and so many of its last collectives.
   std::string text(std::size_t collectives) const {

@@ -134,8 +134,12 @@ inline void Job::leave() {
   }
   wake_thread();
   const auto parted = [&] { return farewell_ || aborted(); };
-  if (options_.late.count() > 0 && !changed_.wait_for(lock, options_.late, parted))
-    std::fputs(("replicator: " + describe(rank_) + " has finished, and waits for " + not_departed() + ", alive, to finish too\n").c_str(), stderr);
+  if (options_.late.count() > 0 && !changed_.wait_for(lock, options_.late, parted)) {
+    const auto text = "replicator: " + describe(rank_) + " has finished, and waits for " + not_departed() + ", alive, to finish too\n";
+    lock.unlock();  // heartbeats need it, however long stderr takes
+    std::fputs(text.c_str(), stderr);
+    lock.lock();
+  }
   changed_.wait(lock, parted);
   if (!farewell_) check();
 }
