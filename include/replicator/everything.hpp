@@ -2,18 +2,10 @@
 // What must be in a program once: the engine, the kernels, the transports and launchers that this build has.
 #pragma once
 
+#include <replicator/collectives/linked_parts.hpp>
 #include <replicator/cpu/kernels.hpp>
 #include <replicator/replicate/host_engine.hpp>
 
 #if __has_include(<replicator/with/onednn.hpp>)
 #include <replicator/with/onednn.hpp>
-#endif
-#if __has_include(<replicator/with/ucx.hpp>)
-#include <replicator/with/ucx.hpp>
-#endif
-#if __has_include(<replicator/with/crypto.hpp>)
-#include <replicator/with/crypto.hpp>
-#endif
-#if __has_include(<replicator/with/pmix.hpp>)
-#include <replicator/with/pmix.hpp>
 #endif

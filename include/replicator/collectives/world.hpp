@@ -13,6 +13,7 @@
 #include <exception>
 #include <memory>
 #include <replicator/collectives/host_transport.hpp>
+#include <replicator/collectives/linked_parts.hpp>
 #include <replicator/collectives/raw_runner.hpp>
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/error.hpp>
@@ -21,16 +22,6 @@
 #include <string>
 #include <tuple>
 #include <vector>
-
-#if __has_include(<replicator/with/ucx.hpp>)
-#include <replicator/with/ucx.hpp>
-#endif
-#if __has_include(<replicator/with/crypto.hpp>)
-#include <replicator/with/crypto.hpp>
-#endif
-#if __has_include(<replicator/with/pmix.hpp>)
-#include <replicator/with/pmix.hpp>
-#endif
 
 namespace replicator::collectives {
 

@@ -6,7 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <limits>
+#include <cuda/std/limits>
 #include <type_traits>
 
 #include <replicator/core/dtype.hpp>
@@ -114,7 +114,7 @@ __device__ T apply(ScalarOp op, T a, T b, T c) {
 // What leaves every number as it is: of a sum minus zero.
 template <class T>
 T identity_of(ReduceKind kind) {
-  using Limits = std::numeric_limits<T>;
+  using Limits = ::cuda::std::numeric_limits<T>;
   if (kind == ReduceKind::sum) return std::is_floating_point_v<T> ? -T(0) : T(0);
   if (kind == ReduceKind::min) return Limits::has_infinity ? Limits::infinity() : Limits::max();
   return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
@@ -155,7 +155,7 @@ __device__ T load(DType dtype, const std::byte* data, std::int64_t offset) {
 // As cpu::detail::truncated, which device code cannot call.
 template <class To, class T>
 __device__ To to_integer(T x) {
-  using Limits = std::numeric_limits<To>;
+  using Limits = ::cuda::std::numeric_limits<To>;
   if constexpr (std::is_integral_v<T>) return static_cast<To>(x);
   else {
     constexpr To lowest = Limits::min(), highest = Limits::max();

@@ -143,7 +143,7 @@ inline void write_checkpoint(const std::string& path, const Checkpoint& checkpoi
         std::to_string(step.done) + " " + std::to_string(step.collectives) + (step.finished ? " finished" : "");
   for (const auto& [name, variable] : checkpoint.variables) {
     auto& text = metadata["variable " + name] = name_of(variable.kind);
-    for (const auto ordinal : variable.steps) text += " " + std::to_string(ordinal);
+    for (const auto ordinal : variable.steps) text.append(1, ' ').append(std::to_string(ordinal));
   }
   metadata["sha256"] = detail::checksum(metadata, tensors);
   io::write_safetensors(path, std::move(tensors), metadata);
