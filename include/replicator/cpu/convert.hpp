@@ -73,12 +73,13 @@ template <class T>
 inline constexpr bool computes = compute_type(dtype_of<T>) == dtype_of<T>;
 
 template <class From>
-TileLoop convert_loop_from(DType to) {
-  return visit_dtype(to, []<class To>() -> TileLoop {
+struct ConvertLoopFrom {
+  template <class To>
+  TileLoop operator()() const {
     if constexpr (computes<From> || computes<To>) return &convert_loop<From, To>;
     else return nullptr;
-  });
-}
+  }
+};
 
 }  // namespace detail
 
@@ -87,7 +88,7 @@ TileLoop convert_loop_from(DType to) {
 inline TileLoop conversion_loop(DType from, DType to) {
   if (from == DType::bfloat16 && to == DType::float32) return detail::widest_convert_loop<bfloat16, float>(instruction_level());
   if (from == DType::float32 && to == DType::bfloat16) return detail::widest_convert_loop<float, bfloat16>(instruction_level());
-  return visit_dtype(from, [to]<class From>() -> TileLoop { return detail::convert_loop_from<From>(to); });
+  return visit_dtype(from, [to]<class From>() { return visit_dtype(to, detail::ConvertLoopFrom<From>{}); });
 }
 
 }  // namespace replicator::cpu

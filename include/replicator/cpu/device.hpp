@@ -2,13 +2,13 @@
 // The CPU as a kind of device. cpu:i is a logical device: any index is there.
 #pragma once
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstddef>
 #include <string>
 
 #include <replicator/core/device_support.hpp>
+#include <replicator/core/pages.hpp>
 
 namespace replicator::cpu {
 
@@ -16,20 +16,18 @@ namespace detail {
 
 inline void require(int) {}
 
-// Pages that stay mapped, huge where the system grants it.
 inline std::byte* allocate(int, std::size_t bytes) {
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
+  auto pages = replicator::detail::map_pages(bytes);
+  if (!pages)
     throw DeviceError{"cannot map " + std::to_string(bytes) + " bytes for the step's buffers: use smaller batches or fewer replicas per host"};
-  ::madvise(memory, bytes, MADV_HUGEPAGE);
-  return static_cast<std::byte*>(memory);
+  return pages.release();
 }
 // The machine's; what a container may use of it is not looked up.
 inline std::size_t memory(int) {
   const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
   return pages > 0 && size > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(size) : 0;
 }
-inline void release(int, std::byte* memory, std::size_t bytes) noexcept { ::munmap(memory, bytes); }
+inline void release(int, std::byte* memory, std::size_t bytes) noexcept { replicator::detail::Unmap{bytes}(memory); }
 
 }  // namespace detail
 

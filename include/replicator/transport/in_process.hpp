@@ -10,8 +10,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/pages.hpp>
 #include <replicator/transport/transport.hpp>
 #include <string>
 #include <thread>
@@ -63,7 +63,7 @@ class InProcessGroup {
   };
   struct Memory {
     std::once_flag made;
-    replicator::detail::AlignedBytes bytes;
+    replicator::detail::Pages bytes;
   };
   struct Allocation {
     Allocation(std::size_t size, int ranks) : bytes{size}, memory(static_cast<std::size_t>(ranks)) {}
@@ -79,7 +79,8 @@ class InProcessGroup {
   std::byte* memory(std::uint32_t id, std::size_t bytes, int rank) {
     Memory& mine = allocation(id, bytes, rank).memory[static_cast<std::size_t>(rank)];
     std::call_once(mine.made, [&] {
-      mine.bytes = replicator::detail::aligned_bytes(bytes);
+      mine.bytes = replicator::detail::map_pages(bytes);
+      if (!mine.bytes) throw CommunicationError{"rank " + std::to_string(rank) + ": cannot map " + std::to_string(bytes) + " B for collectives", rank};
       std::memset(mine.bytes.get(), 0, bytes);
     });
     return mine.bytes.get();
