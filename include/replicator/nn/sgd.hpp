@@ -50,15 +50,10 @@ class Sgd {
 
   // The step that makes the mean of the replicas' losses smaller; see AveragingOptimizer::minimize.
   template <FloatingElement T>
-  void minimize(ReplicaContext& replica, Tensor<T> loss,
-                std::source_location where = std::source_location::current()) const {
-    wrap_optimizer(*this).minimize(replica, loss, where);
-  }
+  void minimize(ReplicaContext& replica, Tensor<T> loss, std::source_location where = std::source_location::current()) const;
   template <FloatingElement T>
   void minimize(ReplicaContext& replica, Tensor<T> loss, const std::vector<Variable<T>>& variables,
-                std::source_location where = std::source_location::current()) const {
-    wrap_optimizer(*this).minimize(replica, loss, variables, where);
-  }
+                std::source_location where = std::source_location::current()) const;
 
  private:
   using Formula = ExpressionPtr;  // (p, gradient, rate[, m]) -> (p[, m]); one for all variables
@@ -106,6 +101,16 @@ class Sgd {
 
   SgdOptions options_;
 };
+
+// Not inline, so that replicator::compiled can hold them: in a file of the user's they cost a tenth of a second each.
+template <FloatingElement T>
+void Sgd::minimize(ReplicaContext& replica, Tensor<T> loss, std::source_location where) const {
+  wrap_optimizer(*this).minimize(replica, loss, where);
+}
+template <FloatingElement T>
+void Sgd::minimize(ReplicaContext& replica, Tensor<T> loss, const std::vector<Variable<T>>& variables, std::source_location where) const {
+  wrap_optimizer(*this).minimize(replica, loss, variables, where);
+}
 
 // nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
 inline Sgd sgd(SgdOptions options) { return Sgd{std::move(options)}; }

@@ -4,67 +4,24 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
-#include <replicator/core/device_kind.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/parse.hpp>
 #include <replicator/replicate/checkpoint_options.hpp>
+#include <replicator/replicate/device_name.hpp>
 #include <replicator/replicate/see_options.hpp>
 
 namespace replicator {
 
-struct DeviceName {
-  DeviceKind kind = DeviceKind::cpu;
-  int index = 0;
-  int part = 0;  // of a GPU that counts as several devices
-
-  // "cpu:3", "cuda:0", "cuda:0/2"
-  std::string text() const { return std::string{name_of(kind)} + ":" + std::to_string(index) + (part ? "/" + std::to_string(part) : ""); }
-  friend bool operator==(const DeviceName&, const DeviceName&) = default;
-};
-
 namespace detail {
-
-// "cpu:0", "cpu:0-3", "cuda:0,cuda:1", "cuda:0x4" (four devices on one GPU)
-inline std::vector<DeviceName> parse_devices(std::string_view text) {
-  const auto bad = [&](std::string_view item) {
-    return BuildError{"--devices has \"" + std::string{item} +
-                      "\": name devices as cpu:0, cpu:0-3, cuda:0 or cuda:0x4 (one GPU as four), separated by commas"};
-  };
-  std::vector<DeviceName> devices;
-  while (!text.empty()) {
-    const auto comma = text.find(',');
-    if (comma + 1 == text.size()) throw bad(text);
-    const std::string_view item = text.substr(0, comma);
-    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
-    const auto colon = item.find(':');
-    const auto kind = item.substr(0, colon);
-    if (colon == std::string_view::npos || (kind != "cpu" && kind != "cuda")) throw bad(item);
-    const auto times = kind == "cuda" ? item.find('x', colon) : std::string_view::npos;
-    const auto range = item.substr(colon + 1, times == std::string_view::npos ? times : times - colon - 1);
-    const auto dash = range.find('-');
-    const auto first = whole_number<int>(range.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : whole_number<int>(range.substr(dash + 1), first.value_or(0));
-    const auto parts = times == std::string_view::npos ? 1 : whole_number<int>(item.substr(times + 1), 1);
-    if (!first || !last || !parts) throw bad(item);
-    for (int n = 0; n < (*last - *first + 1) * *parts; ++n) {
-      const DeviceName device{kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda, *first + n / *parts, n % *parts};
-      for (const auto& known : devices)
-        if (known == device) throw BuildError{"--devices names " + device.text() + " twice"};
-      devices.push_back(device);
-    }
-  }
-  if (devices.empty()) throw BuildError{"--devices names no device: try cpu:0"};
-  return devices;
-}
-
+// Not inline, so that replicator::compiled can hold all that reads a command line.
+template <class Target>
+void take_flags(Target& deployment, std::span<const char* const> arguments);
 }  // namespace detail
 
 struct Deployment {
@@ -94,34 +51,7 @@ struct Deployment {
   }
   static Deployment from(std::span<const char* const> arguments) {
     Deployment result;
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      std::string_view flag = arguments[i];
-      if (flag == "--serial") {
-        result.devices = {DeviceName{}};
-        continue;
-      }
-      if (flag == "--resume") {
-        result.checkpoint.resume = true;
-        continue;
-      }
-      if (result.see.set_switch(flag)) continue;
-      std::string_view value;
-      const auto equals = flag.find('=');
-      const bool joined = flag.starts_with("--") && equals != std::string_view::npos;
-      if (joined) {
-        value = flag.substr(equals + 1);
-        flag = flag.substr(0, equals);
-      }
-      if (!takes(flag)) {
-        result.remaining.emplace_back(arguments[i]);
-        continue;
-      }
-      if (!joined) {
-        if (i + 1 == arguments.size()) throw BuildError{std::string{flag} + " needs a value"};
-        value = arguments[++i];
-      }
-      result.set(flag, value);
-    }
+    detail::take_flags(result, arguments);
     return result;
   }
 
@@ -159,40 +89,75 @@ struct Deployment {
            + CheckpointOptions::help() + SeeOptions::help() +
            "Several processes: start them with mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.\n";
   }
-
- private:
-  static bool takes(std::string_view flag) {
-    for (const std::string_view known :
-         {"--replicas", "--devices", "--logical-devices", "--seed", "--transport", "--schedule", "--threads-per-device",
-          "--bucket-bytes", "--recompute-bytes", "--memory-limit", "--deadline", "--input-threads", "--job-token-file", "--interface", "--check-drift"})
-      if (flag == known) return true;
-    return SeeOptions::takes(flag) || CheckpointOptions::takes(flag);
-  }
-  void set(std::string_view flag, std::string_view value) {
-    constexpr auto any = std::numeric_limits<std::int64_t>::max();
-    const auto number = [&](std::int64_t lowest, std::int64_t highest = std::numeric_limits<int>::max()) {
-      return parse_number(flag, value, lowest, highest);
-    };
-    if (flag == "--replicas") replicas = static_cast<int>(number(1));
-    else if (flag == "--devices") devices = detail::parse_devices(value);
-    else if (flag == "--logical-devices") logical_devices = static_cast<int>(number(1));
-    else if (flag == "--seed") seed = static_cast<std::uint64_t>(number(0, any));
-    else if (flag == "--threads-per-device") threads_per_device = static_cast<int>(number(1));
-    else if (flag == "--bucket-bytes") bucket_bytes = number(1, any);
-    else if (flag == "--recompute-bytes") recompute_bytes = number(0, any);
-    else if (flag == "--memory-limit") memory_limit = parse_bytes(flag, value);
-    else if (flag == "--deadline") deadline = std::chrono::seconds{number(0)};
-    else if (flag == "--input-threads") input_threads = static_cast<int>(number(0));
-    else if (flag == "--check-drift") see.check_drift = static_cast<std::uint64_t>(number(1, any));
-    else if (flag == "--schedule") schedule = value;
-    else if (flag == "--transport") transport = value;
-    else if (flag == "--job-token-file") job_token_file = value;
-    else if (flag == "--interface") interface = value;
-    else if (flag == "--checkpoint") checkpoint.folder = value;
-    else if (flag == "--every") checkpoint.every = static_cast<std::uint64_t>(number(1, any));
-    else if (flag == "--keep") checkpoint.keep = static_cast<int>(number(1));
-    else see.set(flag, value);
-  }
 };
+
+namespace detail {
+
+inline bool is_deployment_flag(std::string_view flag) {
+  for (const std::string_view known :
+       {"--replicas", "--devices", "--logical-devices", "--seed", "--transport", "--schedule", "--threads-per-device",
+        "--bucket-bytes", "--recompute-bytes", "--memory-limit", "--deadline", "--input-threads", "--job-token-file", "--interface", "--check-drift"})
+    if (flag == known) return true;
+  return SeeOptions::takes(flag) || CheckpointOptions::takes(flag);
+}
+
+inline bool set_switch(Deployment& d, std::string_view flag) {
+  if (flag == "--serial") d.devices = {DeviceName{}};
+  else if (flag == "--resume") d.checkpoint.resume = true;
+  else return d.see.set_switch(flag);
+  return true;
+}
+
+inline void set_flag(Deployment& d, std::string_view flag, std::string_view value) {
+  constexpr auto any = std::numeric_limits<std::int64_t>::max();
+  const auto number = [&](std::int64_t lowest, std::int64_t highest = std::numeric_limits<int>::max()) {
+    return parse_number(flag, value, lowest, highest);
+  };
+  if (flag == "--replicas") d.replicas = static_cast<int>(number(1));
+  else if (flag == "--devices") d.devices = parse_devices(value);
+  else if (flag == "--logical-devices") d.logical_devices = static_cast<int>(number(1));
+  else if (flag == "--seed") d.seed = static_cast<std::uint64_t>(number(0, any));
+  else if (flag == "--threads-per-device") d.threads_per_device = static_cast<int>(number(1));
+  else if (flag == "--bucket-bytes") d.bucket_bytes = number(1, any);
+  else if (flag == "--recompute-bytes") d.recompute_bytes = number(0, any);
+  else if (flag == "--memory-limit") d.memory_limit = parse_bytes(flag, value);
+  else if (flag == "--deadline") d.deadline = std::chrono::seconds{number(0)};
+  else if (flag == "--input-threads") d.input_threads = static_cast<int>(number(0));
+  else if (flag == "--check-drift") d.see.check_drift = static_cast<std::uint64_t>(number(1, any));
+  else if (flag == "--schedule") d.schedule = value;
+  else if (flag == "--transport") d.transport = value;
+  else if (flag == "--job-token-file") d.job_token_file = value;
+  else if (flag == "--interface") d.interface = value;
+  else if (flag == "--checkpoint") d.checkpoint.folder = value;
+  else if (flag == "--every") d.checkpoint.every = static_cast<std::uint64_t>(number(1, any));
+  else if (flag == "--keep") d.checkpoint.keep = static_cast<int>(number(1));
+  else d.see.set(flag, value);
+}
+
+template <class Target>
+void take_flags(Target& deployment, std::span<const char* const> arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    std::string_view flag = arguments[i];
+    if (set_switch(deployment, flag)) continue;
+    std::string_view value;
+    const auto equals = flag.find('=');
+    const bool joined = flag.starts_with("--") && equals != std::string_view::npos;
+    if (joined) {
+      value = flag.substr(equals + 1);
+      flag = flag.substr(0, equals);
+    }
+    if (!is_deployment_flag(flag)) {
+      deployment.remaining.emplace_back(arguments[i]);
+      continue;
+    }
+    if (!joined) {
+      if (i + 1 == arguments.size()) throw BuildError{std::string{flag} + " needs a value"};
+      value = arguments[++i];
+    }
+    set_flag(deployment, flag, value);
+  }
+}
+
+}  // namespace detail
 
 }  // namespace replicator

@@ -68,6 +68,7 @@ REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Softplus);
 REPLICATOR_TEMPLATE AnyOperation::AnyOperation(SigmoidCrossEntropy);
 REPLICATOR_TEMPLATE AnyOperation::AnyOperation(LayoutCopy);
 
+REPLICATOR_TEMPLATE void detail::take_flags(Deployment&, std::span<const char* const>);
 REPLICATOR_TEMPLATE std::vector<Tensor<float>> gradients(Tensor<float>, const std::vector<Tensor<float>>&, std::source_location);
 REPLICATOR_TEMPLATE Tensor<float> all_reduce(Tensor<float>, Reduction, const CollectiveOptions&, std::source_location);
 REPLICATOR_TEMPLATE Tensor<float> matmul(Tensor<float>, Tensor<float>, MatmulOptions, std::source_location);
