@@ -34,7 +34,7 @@ struct Options {
   double momentum = 0.9;
   double weight_decay = 1e-4;
   double label_smoothing = 0;
-  bool zero_residual_gain = true;
+  std::optional<bool> zero_residual_gain;
   bool cross_replica_batch_norm = false;
   bool explain = false;
 };
@@ -73,8 +73,7 @@ void add_flags(CLI::App& app, Options& o) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   app.add_flag("--zero-residual-gain,!--no-zero-residual-gain", o.zero_residual_gain,
-               "Every block begins as the identity (Goyal et al., 2017)")
-      ->default_str("true");
+               "Every block begins as the identity (Goyal et al., 2017); default: from depth 50 on, where that helps");
   app.add_flag("--cross-replica-batch-norm", o.cross_replica_batch_norm, "Batch statistics over all replicas");
   app.add_option("--load", o.load, "Weights to begin with: a safetensors file with torchvision's names");
   app.add_option("--save", o.save, "Where the weights are written at the end, as such a file");
@@ -134,7 +133,7 @@ rp::models::ResNetOptions network(const rp::ReplicaContext& replica, const Optio
           .training = training,
           .cifar_stem = o.image_size < 64,
           .across_replicas = o.cross_replica_batch_norm,
-          .zero_residual_gain = o.zero_residual_gain,
+          .zero_residual_gain = o.zero_residual_gain.value_or(o.depth >= 50),
           .logical_devices = replica.logical_devices()};  // --logical-devices 2: each replica in two halves
 }
 
