@@ -9,7 +9,7 @@
 #include <map>
 #include <replicator/core/json.hpp>
 #include <replicator/core/shape.hpp>
-#include <replicator/io/text_cursor.hpp>
+#include <replicator/io/json_cursor.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,10 +34,10 @@ inline constexpr std::string_view safetensors_names[] = {"F32", "F64", "I32", "I
 
 // Reads {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"k": "v"}}.
 // Throws DataError, naming file and place, for anything else; never reads outside of `text` and never recurses.
-class SafetensorsHeaderReader : TextCursor {
+class SafetensorsHeaderReader : JsonCursor {
  public:
   // The header of the file at `path`, where it follows the 8 bytes that say its length.
-  SafetensorsHeaderReader(std::string_view text, const std::string& path) : TextCursor{text, 8, path, "header of safetensors"} {}
+  SafetensorsHeaderReader(std::string_view text, const std::string& path) : JsonCursor{text, 8, path, "header of safetensors"} {}
 
   SafetensorsHeader read() {
     SafetensorsHeader header;
@@ -57,92 +57,10 @@ class SafetensorsHeaderReader : TextCursor {
   }
 
  private:
-  template <class Member>
-  void object(Member&& member) {
-    expect('{');
-    if (accept('}')) return;
-    do {
-      const std::string key = string();
-      expect(':');
-      member(key);
-    } while (accept(','));
-    expect('}');
-  }
-
   std::vector<std::uint64_t> integers() {
     std::vector<std::uint64_t> result;
-    expect('[');
-    if (accept(']')) return result;
-    do result.push_back(static_cast<std::uint64_t>(integer()));
-    while (accept(','));
-    expect(']');
+    array([&] { result.push_back(static_cast<std::uint64_t>(integer())); });
     return result;
-  }
-
-  std::string string() {
-    expect('"');
-    std::string result;
-    while (true) {
-      if (at_end()) fail("the string does not end");
-      const char c = take(1)[0];
-      if (c == '"') return result;
-      if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a string");
-      if (c == '\\')
-        escape(result);
-      else
-        result += c;
-    }
-  }
-
-  void escape(std::string& result) {
-    if (at_end()) fail("the string does not end");
-    const char c = take(1)[0];
-    static constexpr std::string_view from = "\"\\/bfnrt", to = "\"\\/\b\f\n\r\t";
-    if (const auto i = from.find(c); i != std::string_view::npos) {
-      result += to[i];
-      return;
-    }
-    if (c != 'u') fail("an unknown escape in a string");
-    std::uint32_t code = hex4();
-    if (code >= 0xD800 && code < 0xDC00) {  // the first half of a surrogate pair
-      if (!rest().starts_with("\\u")) fail("half of a surrogate pair");
-      take(2);
-      const std::uint32_t low = hex4();
-      if (low < 0xDC00 || low > 0xDFFF) fail("half of a surrogate pair");
-      code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-    } else if (code >= 0xDC00 && code <= 0xDFFF) {
-      fail("half of a surrogate pair");
-    }
-    append_utf8(result, code);
-  }
-
-  std::uint32_t hex4() {
-    if (rest().size() < 4) fail("the string does not end");
-    std::uint32_t code = 0;
-    for (int i = 0; i < 4; ++i) {
-      const auto digit = std::string_view{"0123456789abcdef"}.find(static_cast<char>(rest()[0] | 0x20));
-      if (digit == std::string_view::npos) fail("expected four hexadecimal digits");
-      code = code * 16 + static_cast<std::uint32_t>(digit);
-      take(1);
-    }
-    return code;
-  }
-
-  static void append_utf8(std::string& result, std::uint32_t code) {
-    const auto push = [&](std::uint32_t byte) { result += static_cast<char>(byte); };
-    if (code < 0x80) return push(code);
-    if (code < 0x800) {
-      push(0xC0 | (code >> 6));
-    } else {
-      if (code < 0x10000) {
-        push(0xE0 | (code >> 12));
-      } else {
-        push(0xF0 | (code >> 18));
-        push(0x80 | ((code >> 12) & 0x3F));
-      }
-      push(0x80 | ((code >> 6) & 0x3F));
-    }
-    push(0x80 | (code & 0x3F));
   }
 
   TensorEntry tensor(const std::string& name) {

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads objects, strings and numbers of JSON, for readers of exact grammars.
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <replicator/io/text_cursor.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace replicator::io::detail {
+
+// Never recurses by itself. Throws DataError, naming file and place, for anything that is not as asked.
+class JsonCursor : public TextCursor {
+ public:
+  using TextCursor::TextCursor;
+
+  // Calls member(key) where each value begins.
+  template <class Member>
+  void object(Member&& member) {
+    expect('{');
+    if (accept('}')) return;
+    do {
+      const std::string key = string();
+      expect(':');
+      member(key);
+    } while (accept(','));
+    expect('}');
+  }
+
+  // Calls element() where each begins.
+  template <class Element>
+  void array(Element&& element) {
+    expect('[');
+    if (accept(']')) return;
+    do element();
+    while (accept(','));
+    expect(']');
+  }
+
+  double number() {
+    space();
+    double value = 0;
+    const auto text = rest();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool begins = !text.empty() && (text[0] == '-' || (text[0] >= '0' && text[0] <= '9'));
+    if (!begins || error != std::errc{}) fail("expected a number");
+    take(static_cast<std::size_t>(end - text.data()));
+    return value;
+  }
+
+  std::string string() {
+    expect('"');
+    std::string result;
+    while (true) {
+      if (at_end()) fail("the string does not end");
+      const char c = take(1)[0];
+      if (c == '"') return result;
+      if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a string");
+      if (c == '\\')
+        escape(result);
+      else
+        result += c;
+    }
+  }
+
+ private:
+  void escape(std::string& result) {
+    if (at_end()) fail("the string does not end");
+    const char c = take(1)[0];
+    static constexpr std::string_view from = "\"\\/bfnrt", to = "\"\\/\b\f\n\r\t";
+    if (const auto i = from.find(c); i != std::string_view::npos) {
+      result += to[i];
+      return;
+    }
+    if (c != 'u') fail("an unknown escape in a string");
+    std::uint32_t code = hex4();
+    if (code >= 0xD800 && code < 0xDC00) {  // the first half of a surrogate pair
+      if (!rest().starts_with("\\u")) fail("half of a surrogate pair");
+      take(2);
+      const std::uint32_t low = hex4();
+      if (low < 0xDC00 || low > 0xDFFF) fail("half of a surrogate pair");
+      code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+    } else if (code >= 0xDC00 && code <= 0xDFFF) {
+      fail("half of a surrogate pair");
+    }
+    append_utf8(result, code);
+  }
+
+  std::uint32_t hex4() {
+    if (rest().size() < 4) fail("the string does not end");
+    std::uint32_t code = 0;
+    for (int i = 0; i < 4; ++i) {
+      const auto digit = std::string_view{"0123456789abcdef"}.find(static_cast<char>(rest()[0] | 0x20));
+      if (digit == std::string_view::npos) fail("expected four hexadecimal digits");
+      code = code * 16 + static_cast<std::uint32_t>(digit);
+      take(1);
+    }
+    return code;
+  }
+
+  static void append_utf8(std::string& result, std::uint32_t code) {
+    const auto push = [&](std::uint32_t byte) { result += static_cast<char>(byte); };
+    if (code < 0x80) return push(code);
+    if (code < 0x800) {
+      push(0xC0 | (code >> 6));
+    } else {
+      if (code < 0x10000) {
+        push(0xE0 | (code >> 12));
+      } else {
+        push(0xF0 | (code >> 18));
+        push(0x80 | ((code >> 12) & 0x3F));
+      }
+      push(0x80 | ((code >> 6) & 0x3F));
+    }
+    push(0x80 | (code & 0x3F));
+  }
+};
+
+}  // namespace replicator::io::detail
