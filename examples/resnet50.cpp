@@ -77,7 +77,7 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_flag("--cross-replica-batch-norm", o.cross_replica_batch_norm, "Batch statistics over all replicas");
   app.add_option("--load", o.load, "Weights to begin with: a safetensors file with torchvision's names");
   app.add_option("--save", o.save, "Where the weights are written at the end, as such a file");
-  app.add_flag("--explain", o.explain, "Print the collectives of a step, and how and why each is done so");
+  app.add_flag("--explain", o.explain, "Print the collectives of a step, and how and why each is done so; with --timing at the end, beside the times measured");
 }
 
 // --- pictures ------------------------------------------------------------------------------------------------------
@@ -238,7 +238,8 @@ void train(rp::Deployment deployment, const Options& o) {
 
   auto step = repl.replicate(train_input(o, pictures), train_step(o, classes));
   if (!o.load.empty() && step.steps_done() == 0) rp::load_weights(repl, o.load);
-  if (o.explain && speaks) std::cout << step.explain();
+  const bool timed = repl.deployment().see.timing;
+  if (o.explain && speaks && !timed) std::cout << step.explain();
   Progress progress{o.steps, o.global_batch, static_cast<std::int64_t>(step.steps_done()), speaks};
   for (const auto& [loss, top1] : step.steps(o.steps)) {
     const auto done = static_cast<std::int64_t>(step.steps_done());
@@ -247,6 +248,7 @@ void train(rp::Deployment deployment, const Options& o) {
     if (due && unseen) progress.validation(done, [&] { return validate(repl, o, *unseen); });
   }
   repl.save_checkpoint();
+  if (o.explain && speaks && timed) std::cout << step.explain({.calibrate = true});
   if (!o.save.empty() && speaks) rp::save_weights(repl, o.save);
   const auto digest = repl.digest();
   if (speaks) std::cout << "weights sha256: " << digest << std::endl;
