@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time of collectives of float32 between processes: bytes, median and least microseconds of a call, see processes/timing.hpp.
+// bench/compare_processes runs it beside Open MPI, MPICH and Gloo. Starts as any World does: mpirun, or RANK,
+// WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+//
+//   processes [collective=all_reduce] [smallest=4] [largest=268435456] [samples=15]
+//             [buffers=transport] or world: raw buffers, copied in and out    [order=tree] or any: the ring
+//             [transport=shared_memory] or ucx, where built with it
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <replicator/collectives/cost.hpp>
+#include <replicator/collectives/host_transport.hpp>
+#include <replicator/collectives/ring.hpp>
+#include <replicator/collectives/world.hpp>
+#include <string>
+#include <vector>
+
+#include "processes/timing.hpp"
+
+namespace rc = replicator::collectives;
+namespace rt = replicator::transport;
+
+namespace {
+
+std::string option(int argc, char** argv, const std::string& key, const std::string& otherwise) {
+  for (int i = 1; i < argc; ++i)
+    if (std::string{argv[i]}.rfind(key + "=", 0) == 0) return std::string{argv[i]}.substr(key.size() + 1);
+  return otherwise;
+}
+
+rc::Kind kind_of(const std::string& collective) {
+  for (const rc::Kind kind : {rc::Kind::all_reduce, rc::Kind::reduce_scatter, rc::Kind::all_gather, rc::Kind::broadcast})
+    if (collective == name_of(kind)) return kind;
+  return rc::Kind::all_to_all;
+}
+
+// Buffers in the memory of the transport, as a training step has them.
+class InTransport {
+ public:
+  InTransport(const std::string& transport, bool any_order)
+      : any_order_{any_order}, job_{rt::find_environment()}, blocks_{job_.size(), job_.size()} {
+    std::vector<int> process_of_rank;
+    for (int rank = 0; rank < job_.size(); ++rank) process_of_rank.push_back(rank);
+    communicator_ = std::move(rc::connect_hosts(transport, job_, process_of_rank, blocks_).front());
+    rc::CollectiveSpec spec;
+    spec.dtype = replicator::DType::float64;
+    spec.reduction = rc::Reduction::max;
+    spec.elements = 1;
+    maximum_ = prepared(spec);
+  }
+
+  int rank() const { return job_.rank(); }
+  int size() const { return job_.size(); }
+  void barrier() { maximum(0); }
+  double maximum(double mine) {
+    *reinterpret_cast<double*>(maximum_->input(0)) = mine;
+    run(*maximum_);
+    return *reinterpret_cast<const double*>(maximum_->output());
+  }
+
+  void prepare(const std::string& collective, const processes::Lengths& lengths) {
+    rc::CollectiveSpec spec;
+    spec.kind = kind_of(collective);
+    spec.elements = lengths.block;
+    spec.any_order = any_order_;
+    collective_ = prepared(spec);
+  }
+  float* input() { return reinterpret_cast<float*>(collective_->input(0)); }
+  const float* output() { return reinterpret_cast<const float*>(collective_->output()); }
+  void call() { run(*collective_); }
+  void finish() {
+    maximum_.reset();
+    collective_.reset();
+    job_.leave();
+  }
+
+ private:
+  std::unique_ptr<rc::Collective> prepared(rc::CollectiveSpec spec) {
+    spec.id = next_id_++;
+    const auto bytes = spec.elements * static_cast<std::int64_t>(size_of(spec.dtype));
+    return communicator_->prepare(
+        spec, spec.any_order ? rc::ring(blocks_) : rc::choose(spec.kind, bytes, blocks_).schedule);
+  }
+  static void run(rc::Collective& collective) {
+    collective.start();
+    collective.wait(rt::Clock::now() + std::chrono::seconds{300});
+  }
+
+  bool any_order_;
+  rt::Job job_;
+  rc::ReplicaBlocks blocks_;
+  std::unique_ptr<rc::Communicator> communicator_;
+  std::uint32_t next_id_ = 0;
+  std::unique_ptr<rc::Collective> maximum_, collective_;
+};
+
+// Buffers of the caller's.
+class Raw {
+ public:
+  explicit Raw(const std::string& transport, bool any_order) : any_order_{any_order}, world_{options(transport)} {}
+
+  int rank() const { return world_.rank(); }
+  int size() const { return world_.size(); }
+  void barrier() { maximum(0); }
+  double maximum(double mine) {
+    double result = 0;
+    world_.all_reduce(&mine, &result, 1, rc::Reduction::max);
+    return result;
+  }
+
+  void prepare(const std::string& collective, const processes::Lengths& lengths) {
+    kind_ = kind_of(collective);
+    block_ = lengths.block;
+    input_.assign(static_cast<std::size_t>(lengths.input), 0);
+    output_.assign(static_cast<std::size_t>(lengths.output), 0);
+  }
+  float* input() { return input_.data(); }
+  const float* output() const { return output_.data(); }
+  void call() {
+    switch (kind_) {
+      case rc::Kind::all_reduce:
+        return world_.all_reduce(input_.data(), output_.data(), block_, rc::Reduction::sum, any_order_);
+      case rc::Kind::reduce_scatter:
+        return world_.reduce_scatter(input_.data(), output_.data(), block_);
+      case rc::Kind::all_gather:
+        return world_.all_gather(input_.data(), output_.data(), block_);
+      case rc::Kind::broadcast:
+        return world_.broadcast(input_.data(), output_.data(), block_);
+      case rc::Kind::all_to_all:
+        return world_.all_to_all(input_.data(), output_.data(), block_);
+    }
+  }
+  void finish() { world_.finish(); }
+
+ private:
+  static rc::WorldOptions options(const std::string& transport) {
+    rc::WorldOptions result;
+    result.transport = transport;
+    return result;
+  }
+
+  bool any_order_;
+  rc::World world_;
+  rc::Kind kind_ = rc::Kind::all_reduce;
+  std::int64_t block_ = 0;
+  std::vector<float> input_, output_;
+};
+
+template <class System>
+void run(System&& system, const processes::Options& options) {
+  processes::measure(system, options);
+  system.finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const processes::Options options = processes::options_from(argc, argv);
+    const std::string transport = option(argc, argv, "transport", "shared_memory");
+    const bool any_order = option(argc, argv, "order", "tree") == "any";
+    if (option(argc, argv, "buffers", "transport") == "world")
+      run(Raw{transport, any_order}, options);
+    else
+      run(InTransport{transport, any_order}, options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
