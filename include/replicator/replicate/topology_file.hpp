@@ -95,12 +95,12 @@ inline std::string text_of(const collectives::Topology& topology) {
   json.object([&] {
     json.member("format", topology_format);
     json.key("dimensions").array([&] {
-      for (const auto& [size, link] : topology.dimensions) {
+      for (const auto& dimension : topology.dimensions) {
         json.new_line();
         json.object([&] {
-          json.member("size", size);
-          json.member("microseconds", link.microseconds);
-          json.member("bytes_per_microsecond", link.bytes_per_microsecond);
+          json.member("size", dimension.size);
+          json.member("microseconds", dimension.link.microseconds);
+          json.member("bytes_per_microsecond", dimension.link.bytes_per_microsecond);
         });
       }
     });
