@@ -34,13 +34,14 @@ TEST_CASE("without arguments one replica runs on cpu:0") {
 
 TEST_CASE("every flag is taken, apart from its value or joined to it") {
   const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx",
-                         "--schedule", "naive", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
+                         "--schedule", "naive", "--topology=links.json", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
                          "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--interface", "eth1"});
   CHECK(d.replicas == 8);
   CHECK(d.devices.size() == 2);
   CHECK(d.seed == 18446744073u);
   CHECK(d.transport == "ucx");
   CHECK(d.schedule == "naive");
+  CHECK(d.topology == "links.json");
   CHECK(d.threads_per_device == 2);
   CHECK(d.bucket_bytes == 64);
   CHECK(d.recompute_bytes == 0);
@@ -133,7 +134,7 @@ TEST_CASE("numbers that cannot be are refused in a sentence") {
 TEST_CASE("a flag without its value says so") { CHECK(error_of({"--replicas"}) == "--replicas needs a value"); }
 
 TEST_CASE("the help names every flag") {
-  for (const char* flag : {"--replicas", "--devices", "--serial", "--seed", "--transport", "--schedule",
+  for (const char* flag : {"--replicas", "--devices", "--serial", "--seed", "--transport", "--schedule", "--topology",
                            "--threads-per-device", "--bucket-bytes", "--deadline", "--input-threads"})
     CHECK(Deployment::help().find(flag) != std::string::npos);
 }

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/replicate/topology_file.hpp>
 
 #include "../support/programs.hpp"
 #include "deployments.hpp"
@@ -223,4 +225,36 @@ TEST_CASE("when a step function throws in one process, which catches it and live
   CHECK(results[0].exit_code == 1);
   CHECK(results[0].seconds < 4);
   CHECK_THAT(results[0].text, Catch::Contains("process 1") && Catch::Contains("I do not like this"));
+}
+
+TEST_CASE("between slow processes a pinned topology takes the hierarchical all-reduce, with the same bits") {
+  const auto path = (std::filesystem::temp_directory_path() / "replicator_pinned_topology.json").string();
+  write_topology(path, R"({"format":"replicator topology 1","dimensions":[{"size":4,"microseconds":1,"bytes_per_microsecond":20000},)"
+                       R"({"size":2,"microseconds":20,"bytes_per_microsecond":100}],"reduced_bytes_per_microsecond":10000})");
+  const auto trained = [](const Deployment& deployment) {
+    Replicator repl{deployment};
+    auto train = repl.replicate([](const InputContext& ctx) { return numbers(ctx.replica() + 2); },
+                                [](ReplicaContext& replica, Tensor<float> x) {
+                                  auto w = replica.variable<float>("w", {50000}, Initializer::constant(0.3));
+                                  const auto mine = full<float>(replica, {50000}, 0.1f) * (x + static_cast<float>(replica.id()));
+                                  w.assign(w.read() + all_reduce(mine, Reduction::mean));
+                                  return x;
+                                });
+    train.step();
+    train.step();
+    const bool hierarchical = train.explain().find("200000 B; hierarchical: 200000 B on 4x2 ranks, ") != std::string::npos;
+    return repl.digest() + (hierarchical ? " hierarchical" : "");
+  };
+  const auto results = test::run_as_job(
+      2,
+      [&](int) {
+        auto deployment = on_devices(8, 4);
+        deployment.topology = path;
+        return trained(deployment);
+      },
+      std::chrono::seconds{40});
+  INFO(test::describe(results));
+  std::filesystem::remove(path);
+  const auto alone = trained(on_devices(8, 1));
+  for (const auto& result : results) CHECK(result.text == alone + " hierarchical");
 }

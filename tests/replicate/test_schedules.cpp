@@ -2,6 +2,7 @@
 // All-reduces by name, through the whole engine.
 #include <catch2/catch.hpp>
 
+#include <filesystem>
 #include <string>
 #include <tuple>
 
@@ -12,6 +13,7 @@
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/host_engine.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/replicate/topology_file.hpp>
 
 #include "deployments.hpp"
 
@@ -24,9 +26,10 @@ struct Outcome {
   std::string explanation;
 };
 
-Outcome run(int replicas, int devices, const std::string& schedule, bool any_order = false) {
+Outcome run(int replicas, int devices, const std::string& schedule, bool any_order = false, const std::string& topology = {}) {
   auto deployment = test::on_devices(replicas, devices);
   deployment.schedule = schedule;
+  deployment.topology = topology;
   Replicator repl{deployment};
   const auto input_fn = [](const InputContext& ctx) {
     return data::from_generator([ctx](std::int64_t position) {
@@ -79,4 +82,25 @@ TEST_CASE("a schedule that does not exist or does not fit is refused before the 
   CHECK_THAT(test::error_of([] { run(2, 1, "rings"); }), Catch::StartsWith("--schedule is \"rings\": choose auto, "));
   CHECK_THAT(test::error_of([] { run(4, 4, "hierarchical:3x2"); }),
              Catch::Contains("the dimensions \"3x2\", but there are 4 devices"));
+}
+
+TEST_CASE("a topology's figures choose the schedule, explain says so, and no bit changes") {
+  const auto path = (std::filesystem::temp_directory_path() / "replicator_chosen_topology.json").string();
+  const auto alone = run(4, 1, "auto");
+  const auto chosen = [&](const char* microseconds) {
+    write_topology(path, R"({"format":"replicator topology 1","dimensions":[{"size":4,"bytes_per_microsecond":1000,"microseconds":)" +
+                             std::string{microseconds} + R"(}],"reduced_bytes_per_microsecond":10000})");
+    return run(4, 4, "auto", false, path);
+  };
+  const auto far = chosen("1000"), near = chosen("0.001");
+  CHECK(far.bits == alone.bits);
+  CHECK(near.bits == alone.bits);
+  CHECK_THAT(far.explanation, Catch::Contains("28032 B; direct: 28032 B on 4 ranks, the fastest by prediction; owner_computes ") &&
+                                  Catch::Contains("; predicted 1.0") && Catch::Contains(" ms on the topology"));
+  CHECK_THAT(near.explanation, Catch::Contains("28032 B; owner_computes: 28032 B on 4 ranks, "));
+  CHECK_THAT(test::error_of([&] { run(3, 3, "auto", false, path); }), Catch::Contains(path + " is of 4 (devices of a process x processes), this job is 3"));
+  std::filesystem::remove(path);
+  CHECK(run(4, 2, "auto", false, path).bits == alone.bits);  // measured
+  CHECK(std::filesystem::exists(path));
+  std::filesystem::remove(path);
 }

@@ -10,6 +10,7 @@
 #include <replicator/collectives/naive.hpp>
 #include <replicator/collectives/owner_computes.hpp>
 #include <replicator/collectives/ring.hpp>
+#include <replicator/collectives/topology.hpp>
 #include <replicator/core/parse.hpp>
 #include <string>
 #include <string_view>
@@ -17,10 +18,11 @@
 
 namespace replicator::collectives {
 
-// Which all-reduce to take: by its name, or "auto" for what the bytes and ranks suggest.
+// Which all-reduce to take: by its name, or "auto" for what the bytes and ranks suggest, or the times predicted on a topology.
 struct AllReducePreference {
   std::string name = "auto";
   std::vector<int> dimensions = {};  // of "hierarchical", innermost first; none: all ranks in one
+  Topology topology = {};            // what connects the ranks: "auto" then goes by predicted times; no dimensions: unknown
 
   // "hierarchical:4x2"
   std::string text() const {
@@ -43,7 +45,7 @@ inline AllReducePreference parse_all_reduce(std::string_view text, const std::ve
                       ", or hierarchical:4x2 for 4 devices on each of 2 hosts"};
   };
   const auto colon = text.find(':');
-  AllReducePreference result{std::string{text.substr(0, colon)}, {}};
+  AllReducePreference result{.name = std::string{text.substr(0, colon)}};
   bool known = result.name == "auto";
   for (const std::string_view name : all_reduce_names) known = known || result.name == name;
   if (!known || (colon != std::string_view::npos && result.name != "hierarchical")) throw bad();

@@ -1,100 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a schedule costs, and which one to take.
+// Which schedule to take, by what each would cost.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <replicator/collectives/all_gather.hpp>
 #include <replicator/collectives/all_reduces.hpp>
 #include <replicator/collectives/all_to_all.hpp>
 #include <replicator/collectives/broadcast.hpp>
+#include <replicator/collectives/predict.hpp>
 #include <replicator/collectives/reduce_scatter.hpp>
-#include <replicator/collectives/topology.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace replicator::collectives {
 
-// How many chunks come to a rank and leave it, before lowering.
-struct Traffic {
-  std::int64_t in = 0;
-  std::int64_t out = 0;
-};
-
-// [rank]
-inline std::vector<Traffic> traffic(const Schedule& schedule) {
-  std::vector<Traffic> moved(static_cast<std::size_t>(schedule.ranks()));
-  for (int rank = 0; rank < schedule.ranks(); ++rank)
-    for (const Channel& channel : schedule.programs[static_cast<std::size_t>(rank)])
-      for (const Instruction& i : channel)
-        for (const Operand* o : {&i.left, &i.right}) {
-          if (o->rank == rank || (o == &i.left ? i.action == Action::recv : i.action != Action::reduce)) continue;
-          moved[static_cast<std::size_t>(rank)].in += o->count;
-          moved[static_cast<std::size_t>(o->rank)].out += o->count;
-        }
-  return moved;
-}
-
-// How many chunks are loaded from other ranks, over all ranks.
-inline std::int64_t moved_chunks(const Schedule& schedule) {
-  std::int64_t moved = 0;
-  for (const Traffic& rank : traffic(schedule)) moved += rank.in;
-  return moved;
-}
-
-// Bytes moved by an all-reduce against those of a ring (one in each group): (X + D - 1) / (2 (D - 1)) for owner_computes.
-// 1 where no group is on more than one rank.
-inline double bytes_factor(const Schedule& schedule) {
-  std::size_t ring = 0;
-  for (int group = 0; group < schedule.groups.count(); ++group) ring += 2 * (ranks_of(schedule.blocks, schedule.groups, group).size() - 1);
-  if (ring == 0) return 1;
-  return static_cast<double>(moved_chunks(schedule)) / static_cast<double>(ring * static_cast<std::size_t>(schedule.chunks));
-}
-
-// Latencies: the longest chain of loads from other ranks of which each needs what the one before it led to.
-inline int steps(const Schedule& schedule) {
-  const auto ranks = static_cast<std::size_t>(schedule.ranks());
-  std::vector<std::vector<std::vector<int>>> depth(ranks);
-  for (std::size_t r = 0; r < ranks; ++r)
-    for (const Channel& channel : schedule.programs[r]) depth[r].emplace_back(channel.size(), 0);
-  int longest = 0;
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (std::size_t r = 0; r < ranks; ++r)
-      for (std::size_t c = 0; c < depth[r].size(); ++c)
-        for (std::size_t k = 0; k < depth[r][c].size(); ++k) {
-          const Instruction& i = schedule.programs[r][c][k];
-          const int rank = static_cast<int>(r);
-          const bool loads = i.left.rank != rank || (i.action == Action::reduce && i.right.rank != rank);
-          int step = loads ? 1 : 0;
-          if (k > 0) step = std::max(step, depth[r][c][k - 1]);
-          for (const Dependency& d : i.after)
-            step = std::max(step, (d.rank != rank) + depth[static_cast<std::size_t>(d.rank)][static_cast<std::size_t>(
-                                                         d.channel)][static_cast<std::size_t>(d.instruction)]);
-          if (step > depth[r][c][k]) {
-            depth[r][c][k] = step;
-            longest = std::max(longest, depth[r][c][k]);
-            changed = true;
-          }
-        }
-  }
-  return longest;
-}
-
-// The time of a schedule in microseconds where every rank has one such link: the latencies of its longest chain, and
-// the bytes of the busiest rank, which many pieces keep busy. `block_bytes`: of one block.
-inline double predicted_microseconds(const Schedule& schedule, std::int64_t block_bytes, const Link& link) {
-  std::int64_t busiest = 0;
-  for (const Traffic& rank : traffic(schedule)) busiest = std::max({busiest, rank.in, rank.out});
-  const double bytes = static_cast<double>(busiest) * static_cast<double>(block_bytes) / schedule.chunks;
-  return steps(schedule) * link.microseconds + bytes / link.bytes_per_microsecond;
-}
-
 struct Choice {
   Schedule schedule;
-  std::string reason;  // one line, for explain()
+  std::string reason;       // one line, for explain()
+  double microseconds = 0;  // predicted; 0 where no topology is known
 };
 
 // Up to here a latency costs more than moving every partial to every rank.
@@ -131,6 +57,52 @@ inline Choice choose_by_name(const AllReducePreference& wanted, const ReplicaBlo
   return {std::move(schedule), wanted.text() + ": asked for by --schedule"};
 }
 
+namespace detail {
+
+// "12.3 us", "4.56 ms"
+inline std::string time_text(double microseconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g %s", microseconds < 1000 ? microseconds : microseconds / 1000, microseconds < 1000 ? "us" : "ms");
+  return text;
+}
+
+// Of the topology, as `hierarchical` takes them.
+inline std::vector<int> sizes_of(const Topology& topology) {
+  std::vector<int> sizes;
+  for (const auto& dimension : topology.dimensions) sizes.push_back(dimension.size);
+  return sizes;
+}
+
+}  // namespace detail
+
+// The all-reduce that is predicted to be the fastest on the topology; of equals the first in all_reduce_names. Those that
+// would add in an order of their own are considered where any_order allows it. The same arguments give the same choice, so
+// processes with equal figures choose alike.
+inline Choice choose_by_prediction(std::int64_t bytes, const ReplicaBlocks& blocks, bool any_order, const Topology& topology) {
+  if (blocks.ranks() == 1) return {owner_computes(blocks), "local: one rank holds all replicas"};
+  Choice best;
+  std::vector<std::pair<std::string, double>> times;
+  std::string refused;
+  for (const std::string_view name : all_reduce_names) {
+    if (name == "hierarchical" && topology.dimensions.size() < 2) continue;
+    if (name == "ring" && !any_order) continue;
+    Schedule schedule = all_reduce_by_name({std::string{name}, detail::sizes_of(topology)}, blocks);
+    const double time = predicted_microseconds(schedule, bytes, topology);
+    if (schedule.any_order && !any_order) {
+      refused += "; " + std::string{name} + " " + detail::time_text(time) + " in an order of its own";
+      continue;
+    }
+    times.push_back({std::string{name}, time});
+    if (times.size() == 1 || time < best.microseconds) best = {std::move(schedule), {}, time};
+  }
+  std::string others;
+  for (const auto& [name, time] : times)
+    if (name != best.schedule.name) others += (others.empty() ? "" : ", ") + name + " " + detail::time_text(time);
+  best.reason = best.schedule.name + ": " + std::to_string(bytes) + " B on " + topology.text() + " ranks, the fastest by prediction; " +
+                others + refused;
+  return best;
+}
+
 // An all-reduce inside each group; --schedule is for those of all replicas.
 inline Choice choose_grouped_all_reduce(std::int64_t bytes, const ReplicaBlocks& blocks, const Groups& in) {
   const Groups groups = detail::require_groups(Kind::all_reduce, blocks, in);
@@ -141,14 +113,15 @@ inline Choice choose_grouped_all_reduce(std::int64_t bytes, const ReplicaBlocks&
   return {owner_computes(blocks, groups), "owner_computes: " + size + ", same bits on every placement"};
 }
 
-// The schedule for any kind. `block_bytes`: of a block. `root`: broadcast only, a position in each group.
-// `wanted`: of all_reduce of all replicas only.
-inline Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root = 0,
-                     bool any_order = false, const AllReducePreference& wanted = {}, const Groups& groups = {}) {
+namespace detail {
+
+inline Choice choose_kind(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root, bool any_order,
+                          const AllReducePreference& wanted, const Groups& groups) {
   switch (kind) {
     case Kind::all_reduce:
       if (!groups.everybody()) return choose_grouped_all_reduce(block_bytes, blocks, groups);
       if (wanted.name != "auto" && blocks.ranks() > 1) return choose_by_name(wanted, blocks, any_order);
+      if (!wanted.topology.dimensions.empty()) return choose_by_prediction(block_bytes, blocks, any_order, wanted.topology);
       return choose_all_reduce(block_bytes, blocks.ranks(), blocks.replicas(), any_order);
     case Kind::all_gather:
       return {all_gather(blocks, groups), "all_gather: one step, the least bytes possible"};
@@ -162,6 +135,18 @@ inline Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& b
   const bool flat = block_bytes <= direct_limit_bytes;
   return {broadcast(blocks, root, flat, groups),
           flat ? "flat_broadcast: few bytes, one latency" : "broadcast: scatter, then all-gather"};
+}
+
+}  // namespace detail
+
+// The schedule for any kind. `block_bytes`: of a block. `root`: broadcast only, a position in each group.
+// `wanted`: of all_reduce of all replicas only, save that its topology, where there is one, predicts the time of any kind.
+inline Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root = 0,
+                     bool any_order = false, const AllReducePreference& wanted = {}, const Groups& groups = {}) {
+  Choice choice = detail::choose_kind(kind, block_bytes, blocks, root, any_order, wanted, groups);
+  if (choice.microseconds == 0 && blocks.ranks() > 1 && !wanted.topology.dimensions.empty())
+    choice.microseconds = predicted_microseconds(choice.schedule, block_bytes, wanted.topology);
+  return choice;
 }
 
 }  // namespace replicator::collectives

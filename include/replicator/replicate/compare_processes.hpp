@@ -40,6 +40,7 @@ inline void compare_experiments(transport::Job& job, const Deployment& deploymen
                              {"--threads-per-device", std::to_string(deployment.threads_per_device), {}},
                              {"--bucket-bytes", std::to_string(deployment.bucket_bytes), {}},
                              {"--schedule", deployment.schedule, {}},
+                             {"--topology", deployment.topology.empty() ? "no file" : "a file", {}},
                              {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},
                              {"--trace, --plan and --skew", deployment.see.gathered(), {}},
                              {"--check-drift", std::to_string(deployment.see.check_drift), {}},

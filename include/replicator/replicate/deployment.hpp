@@ -31,6 +31,7 @@ struct Deployment {
   std::uint64_t seed = 0;
   std::string transport = "auto";         // between processes: shared_memory on one machine, else ucx; or one by name
   std::string schedule = "auto";          // of all_reduces between devices, see collectives/all_reduces.hpp
+  std::string topology = {};              // a file of figures by which schedules are chosen, measured where it does not exist; empty: none
   int threads_per_device = 1;             // OpenMP threads of a device's kernels
   std::int64_t bucket_bytes = 4 << 20;    // small all_reduces are merged up to this size
   std::int64_t recompute_bytes = 64 << 10;  // activations at least this big are computed again for the backward pass where that is cheap
@@ -78,6 +79,7 @@ struct Deployment {
            "  --transport NAME        between processes: auto, shared_memory, ucx (auto)\n"
            "  --schedule NAME         of all_reduces: auto, owner_computes, direct, ring, halving_doubling, binary_tree,\n"
            "                          naive, hierarchical or hierarchical:4x2 (auto; refused where it would change a bit)\n"
+           "  --topology FILE         choose schedules by the links' latency and bandwidth in FILE; measured and written where there is none\n"
            "  --threads-per-device N  OpenMP threads of a device's kernels (1; changes bits)\n"
            "  --bucket-bytes N        small all_reduces are merged up to this size (4194304)\n"
            "  --recompute-bytes N     activations from this size on are computed again for the backward pass where that is cheap (65536)\n"
@@ -95,7 +97,7 @@ namespace detail {
 
 inline bool is_deployment_flag(std::string_view flag) {
   for (const std::string_view known :
-       {"--replicas", "--devices", "--logical-devices", "--seed", "--transport", "--schedule", "--threads-per-device",
+       {"--replicas", "--devices", "--logical-devices", "--seed", "--transport", "--schedule", "--topology", "--threads-per-device",
         "--bucket-bytes", "--recompute-bytes", "--memory-limit", "--deadline", "--input-threads", "--job-token-file", "--interface", "--check-drift"})
     if (flag == known) return true;
   return SeeOptions::takes(flag) || CheckpointOptions::takes(flag);
@@ -125,6 +127,7 @@ inline void set_flag(Deployment& d, std::string_view flag, std::string_view valu
   else if (flag == "--input-threads") d.input_threads = static_cast<int>(number(0));
   else if (flag == "--check-drift") d.see.check_drift = static_cast<std::uint64_t>(number(1, any));
   else if (flag == "--schedule") d.schedule = value;
+  else if (flag == "--topology") d.topology = value;
   else if (flag == "--transport") d.transport = value;
   else if (flag == "--job-token-file") d.job_token_file = value;
   else if (flag == "--interface") d.interface = value;

@@ -20,6 +20,7 @@
 #include <replicator/replicate/compare_processes.hpp>
 #include <replicator/replicate/drift_check.hpp>
 #include <replicator/replicate/failure.hpp>
+#include <replicator/replicate/find_topology.hpp>
 #include <replicator/replicate/hang_report.hpp>
 #include <replicator/replicate/host_communicators.hpp>
 #include <replicator/replicate/host_step.hpp>
@@ -58,6 +59,8 @@ class Host {
     cpu::self_test();
     require_devices(deployment_.devices);
     compare_experiments(job_, deployment_);
+    if (!deployment_.topology.empty() && !replay_)
+      all_reduce_.topology = find_topology(job_, deployment_.topology, deployment_.transport, placement_.grid());
     checkpoints_.open();
     recorder_.begin();
     if (replay_) communicators_.connect_replay(replay_->replica(), replay_->replicas());

@@ -65,7 +65,7 @@ class CollectivePlacer {
     const auto bytes = static_cast<std::int64_t>(size_of(spec.dtype)) * spec.elements;
     auto choice = collectives::choose(spec.kind, bytes, blocks_, spec.root, spec.any_order, all_reduce_, spec.groups);
     auto prepared = communicator_.prepare(spec, choice.schedule);
-    program_.collectives.push_back({std::move(prepared), spec.name, std::move(choice.reason), bytes, members, spec,
+    program_.collectives.push_back({std::move(prepared), spec.name, std::move(choice.reason), choice.microseconds, bytes, members, spec,
                                     std::move(choice.schedule), CollectiveUse::none});
     waited_.push_back(false);
     return index;

@@ -117,8 +117,9 @@ class Explanation {
       text_ += "; " + large_text(moved) + "B to each rank in " + std::to_string(collectives::steps(schedule)) + " step(s)";
       if (schedule.kind == CollectiveKind::all_reduce) text_ += std::string{", "} + factor + " times a ring's bytes";
       const collectives::Link link{options_.machine.latency * 1e6, options_.machine.wire_bytes * 1e-6};
-      text_ += "; predicted " +
-               seconds_text(collectives::predicted_microseconds(schedule, static_cast<std::int64_t>(use.bytes), link) * 1e-6);
+      const double predicted =
+          use.predicted > 0 ? use.predicted : collectives::predicted_microseconds(schedule, static_cast<std::int64_t>(use.bytes), link);
+      text_ += "; predicted " + seconds_text(predicted * 1e-6) + (use.predicted > 0 ? " on the topology" : "");
       if (!communication_[index].empty()) text_ += ", measured " + seconds_text(median(communication_[index])) + " (start to end, median)";
     }
     text_ += "\n";

@@ -60,6 +60,7 @@ struct CollectiveUse {
   std::unique_ptr<collectives::Collective> collective;
   std::string text;    // all_reduce "loss" at train.cpp:31, and how many more
   std::string reason;  // why this schedule
+  double predicted = 0;  // microseconds, on the job's topology; 0 where it is not known
   std::int64_t bytes = 0;
   int members = 1;
   collectives::CollectiveSpec spec;
