@@ -8,6 +8,7 @@
 #include <replicator/transport/shared_memory.hpp>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "jobs.hpp"
@@ -176,4 +177,23 @@ TEST_CASE("processes of one machine share a host") {
   });
   INFO(describe(results));
   for (const auto& result : results) CHECK(result.text == "same");
+}
+
+TEST_CASE("who dies before it has taken the others' memory is named by all of them") {
+  const int victim = GENERATE(0, 1);
+  const auto results = run_job(3, [victim](Job& job) -> std::string {
+    if (job.rank() == victim) {
+      job.barrier("shared memory: sockets");  // it says that it listens, but nobody can connect
+      std::this_thread::sleep_for(std::chrono::milliseconds{100});
+      ::raise(SIGKILL);
+    }
+    transport::detail::exchange_descriptors(job, {});
+    return "passed";
+  });
+  INFO(describe(results));
+  const auto& first = results[victim == 0 ? 1 : 0].text;
+  CHECK_THAT(first, Catch::StartsWith("error: process " + std::to_string(victim) + " (pid ") &&
+                        Catch::EndsWith(") died: its connection closed"));
+  for (std::size_t r = 0; r < results.size(); ++r)
+    if (static_cast<int>(r) != victim) CHECK(results[r].text == first);
 }

@@ -44,7 +44,19 @@ inline socklen_t abstract_address(std::uint64_t token, int process, sockaddr_un&
   throw CommunicationError{"cannot pass shared memory between processes: " + what + ": " + errno_text(errno), -1};
 }
 
-inline void send_parcel(int socket, Parcel parcel, std::span<const int> files) {
+// Who does not take a parcel has died, or is about to be found dead: the job says to all who it was, in one sentence.
+[[noreturn]] inline void fail_to_pass_to(Job& job, int process, const std::string& what) {
+  if (errno != ECONNREFUSED && errno != ECONNRESET && errno != EPIPE) fail_to_pass(what);
+  job.suspect(process, job.describe(job.rank()) + " cannot pass shared memory to " + job.describe(process) + ": " + what +
+                           ": " + errno_text(errno));
+  for (;;) {
+    ::poll(nullptr, 0, 10);
+    job.check();
+  }
+}
+
+// False, and errno, where it cannot be sent.
+inline bool send_parcel(int socket, Parcel parcel, std::span<const int> files) {
   parcel.files = static_cast<std::int32_t>(files.size());
   iovec content{&parcel, sizeof parcel};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(most_files_per_parcel * sizeof(int))> control{};
@@ -60,7 +72,7 @@ inline void send_parcel(int socket, Parcel parcel, std::span<const int> files) {
     header->cmsg_len = CMSG_LEN(files.size_bytes());
     std::memcpy(CMSG_DATA(header), files.data(), files.size_bytes());
   }
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != sizeof parcel) fail_to_pass("sendmsg");
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof parcel;
 }
 
 // Appends what has come to `files`; false at the end of the stream or for a parcel of somebody else.
@@ -102,10 +114,11 @@ inline std::vector<std::vector<FileDescriptor>> exchange_descriptors(Job& job, s
     if (p == job.rank()) continue;
     const FileDescriptor socket{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
     const auto there = abstract_address(job.token(), p, address);
-    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), there) != 0) fail_to_pass("connect");
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), there) != 0) fail_to_pass_to(job, p, "connect");
     for (std::size_t i = 0; i == 0 || i < mine.size(); i += most_files_per_parcel)
-      send_parcel(socket.get(), {job.token(), job.rank(), 0},
-                  mine.subspan(i, std::min(most_files_per_parcel, mine.size() - i)));
+      if (!send_parcel(socket.get(), {job.token(), job.rank(), 0},
+                       mine.subspan(i, std::min(most_files_per_parcel, mine.size() - i))))
+        fail_to_pass_to(job, p, "sendmsg");
   }
   for (int received = 1; received < job.size();) {
     pollfd event{listener.get(), POLLIN, 0};
