@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
+#include <cstdio>
 #include <replicator/transport/socket_address.hpp>
 #include <replicator/transport/ucx.hpp>
 #include <string>
@@ -130,6 +132,30 @@ TEST_CASE("messages of unequal size over ucx end the job for all") {
     CHECK(result.text == "rank 0 sent " + sent +
                              " bytes (collective 3, channel 0, instruction 7), but rank 1 expects " +
                              std::to_string(expected) + ": their programs differ");
+}
+
+TEST_CASE("messages that nobody asked for any more leave no word on standard output") {
+  const std::size_t bytes = GENERATE(std::size_t{64}, std::size_t{1} << 20);  // the larger one is offered, not sent
+  const auto results = run_job(2, [&](Job& job) -> std::string {
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);  // where UCX writes
+    std::string text;
+    {
+      auto endpoints = Ucx::create(job, {0, 1});
+      auto& endpoint = *endpoints[0];
+      const auto region = endpoint.allocate(bytes);
+      if (endpoint.rank() == 0) {
+        endpoint.send({region.data, bytes}, 1, {1, 0, 1});
+        text = wait_all(endpoint, {endpoint.send({region.data, 8}, 1, {2, 0, 1})}) ? "" : "stuck";
+      } else {
+        text = wait_all(endpoint, {endpoint.recv({region.data, 8}, 0, {2, 0, 1})}) ? "" : "stuck";
+      }
+      job.barrier();
+    }
+    job.leave();
+    std::fflush(stdout);
+    return text;
+  });
+  check_all_empty(results);
 }
 
 TEST_CASE("endpoints that are done first do not disturb the others") {

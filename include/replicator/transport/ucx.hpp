@@ -80,6 +80,7 @@ class Ucx {
   void report_broken();
   void sleep(Clock::time_point until);
   void settle(std::vector<void*> requests, Clock::time_point until);
+  std::vector<void*> drop_unexpected();
   static std::uint64_t tag(int source, Slot slot);
   static void on_failure(void* peer, ucp_ep_h, ucs_status_t status) { static_cast<Peer*>(peer)->failure = status; }
 

@@ -73,6 +73,7 @@ inline Ucx::~Ucx() {
   ucp_request_param_t plain{};
   if (!job_.aborted()) requests.push_back(ucp_worker_flush_nbx(worker_.get(), &plain));
   settle(std::move(requests), until);
+  settle(drop_unexpected(), until);
   requests.clear();
   ucp_request_param_t force{};
   force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -80,6 +81,19 @@ inline Ucx::~Ucx() {
   for (const auto& peer : peers_)
     if (peer.endpoint != nullptr) requests.push_back(ucp_ep_close_nbx(peer.endpoint, &force));
   settle(std::move(requests), until);
+  settle(drop_unexpected(), until);
+}
+
+// Where the job ends early messages have come that nobody will ask for. Left to UCX, it would complain of each on the
+// program's standard output.
+inline std::vector<void*> Ucx::drop_unexpected() {
+  std::vector<void*> requests;
+  ucp_tag_recv_info_t info{};
+  while (ucp_tag_message_h message = ucp_tag_probe_nb(worker_.get(), 0, 0, 1, &info)) {
+    ucp_request_param_t plain{};
+    requests.push_back(ucp_tag_msg_recv_nbx(worker_.get(), nullptr, 0, message, &plain));
+  }
+  return requests;
 }
 
 // Makes progress until the requests are complete, or the time; frees them.
