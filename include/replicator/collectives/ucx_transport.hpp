@@ -4,11 +4,13 @@
 
 #include <replicator/collectives/host_transport.hpp>
 #include <replicator/transport/ucx.hpp>
+#include <replicator/transport/ucx_process.hpp>
 
 namespace replicator::collectives::detail {
 
 inline const bool ucx_registered = [] {
   ucx_slot.store(&make_host_communicators<transport::Ucx>);
+  transport::detail::restrain_ucx();
   return true;
 }();
 
