@@ -6,7 +6,7 @@
 namespace rp = replicator;
 
 int main(int argc, char** argv) try {
-  rp::Replicator repl{rp::Deployment::from(argc, argv)};
+  rp::Replicator repl{rp::Deployment::only_from(argc, argv)};
 
   auto input_fn = [](const rp::InputContext& ctx) {  // examples for ONE replica; each step takes 64 over all of them
     return rp::data::from_generator([n = ctx.replica_batch(64), ctx](std::int64_t position) {

@@ -48,9 +48,9 @@ void add_flags(CLI::App& app, Options& o) {
       ->check(CLI::Range(8, 4096))
       ->capture_default_str();
   app.add_option("--global-batch", o.global_batch, "Pictures in a step, over all replicas")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
       ->capture_default_str();
-  app.add_option("--steps", o.steps, "Steps to train")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", o.steps, "Steps to train")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))->capture_default_str();
   app.add_option(
       "--data", o.data,
       "Folder with train/<class>/*.jpg and val/<class>/*.jpg, or with <class>/*.jpg (then nothing is validated); "
@@ -223,6 +223,7 @@ class Progress {
 void train(rp::Deployment deployment, const Options& o) {
   rp::Replicator repl{std::move(deployment)};
   const bool speaks = repl.process() == 0;
+  if (!o.save.empty() && speaks) rp::io::require_writable("--save", o.save);
   const auto replica_batch = repl.input_context(0).replica_batch(o.global_batch);
   const auto folders = find_folders(o, speaks);
   const auto pictures = rp::data::image_folder(folders.train);

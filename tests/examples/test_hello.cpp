@@ -88,6 +88,25 @@ TEST_CASE("hello says what is wrong with its arguments and exits with 1") {
              Catch::Contains("a batch of 64 over all replicas was asked for, but 3 replicas"));
 }
 
+TEST_CASE("hello refuses flags that it does not know, and says which may have been meant") {
+  const auto wrong = test::run_program(program("hello") + " --replicas 2 --device cpu:0-1");
+  CHECK(wrong.exit_code == 1);
+  CHECK_THAT(wrong.text, Catch::Contains("this program has no flag --device: was --devices meant? --help lists all"));
+  CHECK_THAT(test::run_program(program("hello") + " --banana=3").text, Catch::Contains("this program has no flag --banana: --help lists all"));
+  const auto help = test::run_program(program("hello") + " --help");
+  CHECK(help.exit_code == 0);
+  CHECK_THAT(help.text, Catch::StartsWith("Where it runs") && Catch::Contains("--replicas N"));
+}
+
+TEST_CASE("files that could not be written in the end are refused before the first step") {
+  for (const char* flag : {"--trace", "--hang-report", "--plan", "--dot"}) {
+    const auto result = test::run_program(hello(std::string{flag} + " /nowhere/file"));
+    INFO(flag << "\n" << result.text);
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.text, Catch::Contains("/nowhere/file") && !Catch::Contains("loss"));
+  }
+}
+
 TEST_CASE("processes that were started differently are told in what they differ") {
   const auto differ = [](const std::string& flag, const std::string& first, const std::string& second) {
     const auto results = test::run_as_job(2, [&](int rank) {
@@ -100,4 +119,5 @@ TEST_CASE("processes that were started differently are told in what they differ"
   };
   differ("--seed", "0", "1");
   differ("--schedule", "auto", "naive");
+  differ("--transport", "ucx", "shared_memory");
 }

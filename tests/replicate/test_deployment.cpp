@@ -53,6 +53,14 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   CHECK(d.remaining.empty());
 }
 
+TEST_CASE("a transport is one that there is, a switch takes no value, and devices have a limit") {
+  CHECK(error_of({"--transport", "foo"}) == "--transport is \"foo\": it must be auto, shared_memory or ucx");
+  CHECK(error_of({"--timing=yes"}) == "--timing takes no value: found --timing=yes");
+  CHECK(parsed({"--devices", "cpu:0-4095"}).devices.size() == 4096);
+  for (const char* many : {"cpu:0-4096", "cpu:0-2147483647", "cuda:0x2147483647"})
+    CHECK(error_of({"--devices", many}) == "--devices has \"" + std::string{many} + "\": a process has at most 4096 devices");
+}
+
 TEST_CASE("sizes are given in bytes, KiB, MiB or GiB") {
   CHECK(parsed({"--memory-limit", "123456"}).memory_limit == 123456);
   CHECK(parsed({"--memory-limit", "12KiB"}).memory_limit == 12 << 10);

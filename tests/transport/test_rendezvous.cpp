@@ -67,6 +67,8 @@ TEST_CASE("variables that are missing, no numbers or contradictory are refused w
   CHECK_THROWS_WITH(find({{"WORLD_SIZE", "0"}}), Contains("WORLD_SIZE is \"0\""));
   CHECK_THROWS_WITH(find({{"WORLD_SIZE", "2"}}), Contains("WORLD_SIZE is 2, but the variable RANK is missing"));
   CHECK_THROWS_WITH(find({{"RANK", "1"}}), Contains("RANK is 1, but WORLD_SIZE is missing"));
+  CHECK_THROWS_WITH(find({{"RANK", "0"}, {"MASTER_ADDR", "10.0.0.1"}}), Contains("RANK is 0, but WORLD_SIZE is missing"));
+  CHECK(find({{"RANK", "0"}}).world_size == 1);
   CHECK_THROWS_WITH(find({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), Contains("RANK is 2, but WORLD_SIZE is 2"));
   CHECK_THROWS_WITH(find({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), Contains("RANK is \"-1\""));
   CHECK_THROWS_WITH(find({{"RANK", "1"}, {"WORLD_SIZE", "2"}}), Contains("MASTER_PORT is missing"));

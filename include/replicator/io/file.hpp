@@ -27,8 +27,10 @@ namespace detail {
 // Owns a file descriptor.
 class File {
  public:
-  File(const std::string& path, int flags, const char* what) : fd_{::open(path.c_str(), flags | O_CLOEXEC, 0666)} {
-    if (fd_ < 0) fail(path, what);
+  File(const std::string& path, int flags, const char* what) : File{path, flags, what, path} {}
+  // `named`: what the user calls it.
+  File(const std::string& path, int flags, const char* what, const std::string& named) : fd_{::open(path.c_str(), flags | O_CLOEXEC, 0666)} {
+    if (fd_ < 0) fail(named, what);
   }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -78,7 +80,7 @@ class FileReplacement {
   explicit FileReplacement(std::string path)
       : path_{std::move(path)},
         partial_{path_ + "." + std::to_string(::getpid()) + ".partial"},
-        file_{std::make_unique<detail::File>(partial_, O_WRONLY | O_CREAT | O_TRUNC, "create")} {}
+        file_{std::make_unique<detail::File>(partial_, O_WRONLY | O_CREAT | O_TRUNC, "create", path_)} {}
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
   ~FileReplacement() {
@@ -102,6 +104,16 @@ class FileReplacement {
   std::string partial_;
   std::unique_ptr<detail::File> file_;
 };
+
+// For files that are written after long work. Throws DataError, which begins with `flag`, where one could not be created;
+// leaves nothing behind.
+inline void require_writable(const std::string& flag, const std::string& path) {
+  try {
+    const FileReplacement tried{path};
+  } catch (const DataError& error) {
+    throw DataError{flag + ": " + error.what()};
+  }
+}
 
 // Writes `data` as the whole file, in place (no rename, no flush). Throws DataError.
 inline void write_file(const std::string& path, std::span<const std::byte> data) {

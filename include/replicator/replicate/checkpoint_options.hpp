@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace replicator {
 
@@ -18,14 +17,6 @@ struct CheckpointOptions {
   std::string gathered() const {
     if (folder.empty()) return "none of them";
     return "--checkpoint" + (every > 0 ? " --every " + std::to_string(every) : std::string{}) + (resume ? " --resume" : "");
-  }
-  static bool takes(std::string_view flag) { return flag == "--checkpoint" || flag == "--every" || flag == "--keep"; }
-  static std::string help() {
-    return "Checkpoints:\n"
-           "  --checkpoint DIR        the whole state is written into this folder, which all processes can read; a program may ask for it too\n"
-           "  --every N               after every N steps (never by itself)\n"
-           "  --keep N                so many of them stay (3)\n"
-           "  --resume                goes on from the newest one, on any placement; where there is none, begins\n";
   }
 };
 

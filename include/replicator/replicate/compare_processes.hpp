@@ -39,6 +39,7 @@ inline void compare_experiments(transport::Job& job, const Deployment& deploymen
                              {"--seed", std::to_string(deployment.seed), {}},
                              {"--threads-per-device", std::to_string(deployment.threads_per_device), {}},
                              {"--bucket-bytes", std::to_string(deployment.bucket_bytes), {}},
+                             {"--transport", deployment.transport, {}},
                              {"--schedule", deployment.schedule, {}},
                              {"--topology", deployment.topology.empty() ? "no file" : "a file", {}},
                              {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},

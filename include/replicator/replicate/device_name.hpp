@@ -2,6 +2,7 @@
 // Devices by name, as --devices lists them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,8 @@ struct DeviceName {
 };
 
 namespace detail {
+
+inline constexpr std::int64_t most_devices = 4096;
 
 // "cpu:0", "cpu:0-3", "cuda:0,cuda:1", "cuda:0x4" (four devices on one GPU)
 inline std::vector<DeviceName> parse_devices(std::string_view text) {
@@ -46,7 +49,10 @@ inline std::vector<DeviceName> parse_devices(std::string_view text) {
     const auto last = dash == std::string_view::npos ? first : whole_number<int>(range.substr(dash + 1), first.value_or(0));
     const auto parts = times == std::string_view::npos ? 1 : whole_number<int>(item.substr(times + 1), 1);
     if (!first || !last || !parts) throw bad(item);
-    for (int n = 0; n < (*last - *first + 1) * *parts; ++n) {
+    const auto count = (std::int64_t{*last} - *first + 1) * *parts;
+    if (count > most_devices - static_cast<std::int64_t>(devices.size()))
+      throw BuildError{"--devices has \"" + std::string{item} + "\": a process has at most " + std::to_string(most_devices) + " devices"};
+    for (int n = 0; n < count; ++n) {
       const DeviceName device{kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda, *first + n / *parts, n % *parts};
       for (const auto& known : devices)
         if (known == device) throw BuildError{"--devices names " + device.text() + " twice"};

@@ -37,50 +37,6 @@ struct SeeOptions {
     add("--skew", skew);
     return flags.empty() ? "none of them" : flags;
   }
-
-  // Whether the flag stands alone; if so, it is set.
-  bool set_switch(std::string_view flag) {
-    if (flag == "--timing") return timing = true;
-    if (flag == "--find-nan") return find_nan = true;
-    if (flag == "--skew") return skew = true;
-    return false;
-  }
-  static bool takes(std::string_view flag) {
-    return flag == "--trace" || flag == "--trace-steps" || flag == "--dot" || flag == "--plan" || flag == "--record" ||
-           flag == "--replay" || flag == "--hang-report";
-  }
-  // Throws BuildError for values that cannot be.
-  void set(std::string_view flag, std::string_view value) {
-    if (flag == "--trace") trace = value;
-    else if (flag == "--dot") dot = value;
-    else if (flag == "--plan") plan = value;
-    else if (flag == "--trace-steps") set_trace_steps(value);
-    else if (flag == "--record") record = RecordOptions::parse(value);
-    else if (flag == "--replay") replay = value;
-    else if (flag == "--hang-report") hang_report = value;
-  }
-  static std::string help() {
-    return "What is told about it:\n"
-           "  --trace FILE            timeline of kernels, collectives and input, for ui.perfetto.dev\n"
-           "  --trace-steps A:B       the steps from A up to, not including B are timed (1:11)\n"
-           "  --timing                times those steps for explain()\n"
-           "  --dot FILE              graphs of replicas for Graphviz; as resolved, in a second file\n"
-           "  --plan FILE             what each device executes, as JSON\n"
-           "  --find-nan              stops at the first kernel that makes a NaN or an infinity, and names it (slow)\n"
-           "  --skew                  says at the end which devices came late to which collectives\n"
-           "  --hang-report FILE      where each device stands, when a wait fails or a signal asks, beside stderr\n"
-           "  --record replica=N,steps=A:B[,file=F]  what a replica receives in these steps, into F (replicaN.safetensors)\n"
-           "  --replay F              runs those steps of that replica alone, and compares the bits; sets --replicas, --seed and devices\n"
-           "  --check-drift N         every N steps all devices must have the same bits of mirrored variables\n";
-  }
-
- private:
-  void set_trace_steps(std::string_view text) {
-    trace_steps = parse_steps("--trace-steps", text);
-    if (trace_steps.steps() > most_timed_steps)
-      throw BuildError{"--trace-steps is \"" + std::string{text} + "\": room for the times of " + std::to_string(trace_steps.steps()) +
-                       " steps would be set aside; take at most " + std::to_string(most_timed_steps)};
-  }
 };
 
 }  // namespace replicator

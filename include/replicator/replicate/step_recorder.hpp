@@ -35,8 +35,11 @@ class StepRecorder {
     for (const auto& device : deployment.devices) trace_.devices.push_back(device.text());
   }
 
-  // Collective, once, before all else. Compares the clocks of the processes where that is needed.
+  // Collective, once, before all else. Compares the clocks of the processes where that is needed. Throws DataError for
+  // files that could not be written in the end.
   void begin() {
+    if (!options_.trace.empty()) io::require_writable("--trace", options_.trace);
+    if (!options_.hang_report.empty()) io::require_writable("--hang-report", options_.hang_report);
     if (!needs_clock()) return;
     const auto offset = transport::measure_clock_offset(job_);
     trace_.clock = {trace_clock(), offset.offset, 0, 0, offset.uncertainty};

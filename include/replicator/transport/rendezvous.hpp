@@ -112,7 +112,7 @@ inline ProcessEnvironment environment_from_variables() {
   const auto rank = detail::variable("RANK");
   if (size) result.world_size = detail::number_variable("WORLD_SIZE", *size, 1, 1 << 20);
   if (rank) result.rank = detail::number_variable("RANK", *rank, 0, 1 << 20);
-  if (rank && !size && result.rank > 0)
+  if (rank && !size && (result.rank > 0 || detail::variable("MASTER_ADDR") || detail::variable("MASTER_PORT")))
     throw BuildError{"RANK is " + *rank + ", but WORLD_SIZE is missing: set it to the number of processes"};
   if (result.world_size == 1 && result.rank == 0) return result;
   if (result.rank >= result.world_size)

@@ -69,6 +69,8 @@ REPLICATOR_TEMPLATE AnyOperation::AnyOperation(SigmoidCrossEntropy);
 REPLICATOR_TEMPLATE AnyOperation::AnyOperation(LayoutCopy);
 
 REPLICATOR_TEMPLATE void detail::take_flags(Deployment&, std::span<const char* const>);
+REPLICATOR_TEMPLATE void detail::take_only_flags(Deployment&, std::span<const char* const>);
+REPLICATOR_TEMPLATE std::string detail::help_of_flags<Deployment>();
 REPLICATOR_TEMPLATE std::vector<Tensor<float>> gradients(Tensor<float>, const std::vector<Tensor<float>>&, std::source_location);
 REPLICATOR_TEMPLATE Tensor<float> all_reduce(Tensor<float>, Reduction, const CollectiveOptions&, std::source_location);
 REPLICATOR_TEMPLATE Tensor<float> matmul(Tensor<float>, Tensor<float>, MatmulOptions, std::source_location);

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of a Deployment: one table by which command lines are read and --help is written. All are templates, which
+// replicator::compiled holds: no file of the user's has to compile them.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/core/nearest_word.hpp>
+#include <replicator/core/parse.hpp>
+#include <replicator/replicate/device_name.hpp>
+#include <replicator/replicate/record_options.hpp>
+#include <replicator/runtime/trace_ring.hpp>
+
+namespace replicator::detail {
+
+using Text = std::string_view;
+
+// A flag of D, or a heading of the help where it has no name.
+template <class D>
+struct Flag {
+  Text name;   // "--replicas"
+  Text value;  // that follows it, for the help: "N"; a flag without one is a switch
+  Text help;
+  void (*set)(D& deployment, Text flag, Text value) = nullptr;  // throws BuildError for values that cannot be
+
+  bool is_switch() const { return value.empty(); }
+};
+
+constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
+
+inline std::string transport_name(Text flag, Text value) {
+  for (const Text known : {"auto", "shared_memory", "ucx"})
+    if (value == known) return std::string{value};
+  throw BuildError{std::string{flag} + " is \"" + std::string{value} + "\": it must be auto, shared_memory or ucx"};
+}
+
+inline TraceWindow trace_steps(Text flag, Text value) {
+  const auto window = parse_steps(flag, value);
+  if (window.steps() > most_timed_steps)
+    throw BuildError{std::string{flag} + " is \"" + std::string{value} + "\": room for the times of " + std::to_string(window.steps()) +
+                     " steps would be set aside; take at most " + std::to_string(most_timed_steps)};
+  return window;
+}
+
+template <class D>
+inline constexpr Flag<D> flags_of[] = {
+    {"", "", "Where it runs (none of these changes a bit of the result, save --replicas, --seed and --threads-per-device):"},
+    {"--replicas", "N", "replicas over all hosts (1)",
+     [](D& d, Text flag, Text value) { d.replicas = static_cast<int>(parse_number(flag, value, 1)); }},
+    {"--devices", "LIST", "devices of each process: cpu:0, cpu:0-3, cuda:0,cuda:1, cuda:0x4 (cpu:0)",
+     [](D& d, Text, Text value) { d.devices = parse_devices(value); }},
+    {"--logical-devices", "N", "devices over which replica.logical_device(i) spreads each replica (1)",
+     [](D& d, Text flag, Text value) { d.logical_devices = static_cast<int>(parse_number(flag, value, 1)); }},
+    {"--serial", "", "all replicas in the calling thread, as --devices cpu:0", [](D& d, Text, Text) { d.devices = {DeviceName{}}; }},
+    {"--seed", "N", "of initial values, random numbers and data (0)",
+     [](D& d, Text flag, Text value) { d.seed = static_cast<std::uint64_t>(parse_number(flag, value, 0, any_number)); }},
+    {"--transport", "NAME", "between processes: auto, shared_memory, ucx (auto)",
+     [](D& d, Text flag, Text value) { d.transport = transport_name(flag, value); }},
+    {"--schedule", "NAME",
+     "of all_reduces: auto, owner_computes, direct, ring, halving_doubling, binary_tree,\n"
+     "naive, hierarchical or hierarchical:4x2 (auto; refused where it would change a bit)",
+     [](D& d, Text, Text value) { d.schedule = value; }},
+    {"--topology", "FILE", "choose schedules by the links' latency and bandwidth in FILE; measured and written where there is none",
+     [](D& d, Text, Text value) { d.topology = value; }},
+    {"--threads-per-device", "N", "OpenMP threads of a device's kernels (1; changes bits)",
+     [](D& d, Text flag, Text value) { d.threads_per_device = static_cast<int>(parse_number(flag, value, 1)); }},
+    {"--bucket-bytes", "N", "small all_reduces are merged up to this size (4194304)",
+     [](D& d, Text flag, Text value) { d.bucket_bytes = parse_number(flag, value, 1, any_number); }},
+    {"--recompute-bytes", "N", "activations from this size on are computed again for the backward pass where that is cheap (65536)",
+     [](D& d, Text flag, Text value) { d.recompute_bytes = parse_number(flag, value, 0, any_number); }},
+    {"--memory-limit", "SIZE", "that a step may need on each device: 8GiB, 512MiB or bytes (what the device has)",
+     [](D& d, Text flag, Text value) { d.memory_limit = parse_bytes(flag, value); }},
+    {"--deadline", "SECONDS", "for every wait on another device, 0 for none (300)",
+     [](D& d, Text flag, Text value) { d.deadline = std::chrono::seconds{parse_number(flag, value, 0)}; }},
+    {"--job-token-file", "FILE", "a secret: only processes that have it meet (the variable REPLICATOR_JOB_TOKEN, if set)",
+     [](D& d, Text, Text value) { d.job_token_file = value; }},
+    {"--interface", "NAME", "of the network, or an address of this machine, to keep to (REPLICATOR_INTERFACE, if set)",
+     [](D& d, Text, Text value) { d.interface = value; }},
+    {"--input-threads", "N", "threads that decode input (0: one per core)",
+     [](D& d, Text flag, Text value) { d.input_threads = static_cast<int>(parse_number(flag, value, 0)); }},
+
+    {"", "", "Checkpoints:"},
+    {"--checkpoint", "DIR", "the whole state is written into this folder, which all processes can read; a program may ask for it too",
+     [](D& d, Text, Text value) { d.checkpoint.folder = value; }},
+    {"--every", "N", "after every N steps (never by itself)",
+     [](D& d, Text flag, Text value) { d.checkpoint.every = static_cast<std::uint64_t>(parse_number(flag, value, 1, any_number)); }},
+    {"--keep", "N", "so many of them stay (3)",
+     [](D& d, Text flag, Text value) { d.checkpoint.keep = static_cast<int>(parse_number(flag, value, 1)); }},
+    {"--resume", "", "goes on from the newest one, on any placement; where there is none, begins",
+     [](D& d, Text, Text) { d.checkpoint.resume = true; }},
+
+    {"", "", "What is told about it (docs/seeing.md):"},
+    {"--trace", "FILE", "timeline of kernels, collectives and input, for ui.perfetto.dev",
+     [](D& d, Text, Text value) { d.see.trace = value; }},
+    {"--trace-steps", "A:B", "the steps from A up to, not including B are timed, at most 1000 (1:11)",
+     [](D& d, Text flag, Text value) { d.see.trace_steps = trace_steps(flag, value); }},
+    {"--timing", "", "times those steps for explain()", [](D& d, Text, Text) { d.see.timing = true; }},
+    {"--dot", "FILE", "graphs of replicas for Graphviz; as resolved, in a second file", [](D& d, Text, Text value) { d.see.dot = value; }},
+    {"--plan", "FILE", "what each device executes, as JSON", [](D& d, Text, Text value) { d.see.plan = value; }},
+    {"--find-nan", "", "stops at the first kernel that makes a NaN or an infinity, and names it (slow)",
+     [](D& d, Text, Text) { d.see.find_nan = true; }},
+    {"--skew", "", "says at the end which devices came late to which collectives", [](D& d, Text, Text) { d.see.skew = true; }},
+    {"--hang-report", "FILE", "where each device stands, when a wait fails or a signal asks, beside stderr",
+     [](D& d, Text, Text value) { d.see.hang_report = value; }},
+    {"--record", "replica=N,steps=A:B[,file=F]", "what a replica receives in these steps, into F (replicaN.safetensors)",
+     [](D& d, Text, Text value) { d.see.record = RecordOptions::parse(value); }},
+    {"--replay", "F", "runs those steps of that replica alone, and compares the bits; sets --replicas, --seed and devices",
+     [](D& d, Text, Text value) { d.see.replay = value; }},
+    {"--check-drift", "N", "every N steps all devices must have the same bits of mirrored variables",
+     [](D& d, Text flag, Text value) { d.see.check_drift = static_cast<std::uint64_t>(parse_number(flag, value, 1, any_number)); }},
+    {"", "", "Several processes: start them with mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."},
+};
+
+// Sets what the arguments say; those that are no flags of the table go to `remaining`, in order.
+template <class D>
+void take_flags(D& deployment, std::span<const char* const> arguments) {
+  const auto find = [](Text name) -> const Flag<D>* {
+    for (const auto& flag : flags_of<D>)
+      if (!flag.name.empty() && flag.name == name) return &flag;
+    return nullptr;
+  };
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const Text argument = arguments[i];
+    const auto equals = argument.starts_with("--") ? argument.find('=') : Text::npos;
+    const Text name = argument.substr(0, equals);
+    const auto* flag = find(name);
+    if (!flag) {
+      deployment.remaining.emplace_back(argument);
+      continue;
+    }
+    const bool joined = equals != Text::npos;
+    if (flag->is_switch() && joined) throw BuildError{std::string{name} + " takes no value: found " + std::string{argument}};
+    if (!flag->is_switch() && !joined && i + 1 == arguments.size()) throw BuildError{std::string{name} + " needs a value"};
+    flag->set(deployment, name, flag->is_switch() ? Text{} : joined ? argument.substr(equals + 1) : Text{arguments[++i]});
+  }
+}
+
+template <class D>
+std::string help_of_flags() {
+  constexpr std::size_t column = 26;
+  std::string text;
+  for (const auto& flag : flags_of<D>) {
+    if (flag.name.empty()) {
+      text += std::string{flag.help} + "\n";
+      continue;
+    }
+    std::string line = "  " + std::string{flag.name} + (flag.is_switch() ? "" : " ") + std::string{flag.value};
+    line.append(line.size() + 2 <= column ? column - line.size() : 2, ' ');
+    for (const char letter : flag.help) {
+      line += letter;
+      if (letter == '\n') line.append(column, ' ');
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
+// Of a program without flags of its own: prints the help and ends the program where it is asked for.
+template <class D>
+void take_only_flags(D& deployment, std::span<const char* const> arguments) {
+  for (const Text argument : arguments)
+    if (argument == "--help" || argument == "-h") {
+      std::fputs(help_of_flags<D>().c_str(), stdout);
+      std::exit(0);
+    }
+  take_flags(deployment, arguments);
+  if (deployment.remaining.empty()) return;
+  const Text unknown = Text{deployment.remaining[0]}.substr(0, deployment.remaining[0].find('='));
+  std::vector<Text> names;
+  for (const auto& flag : flags_of<D>)
+    if (!flag.name.empty()) names.push_back(flag.name);
+  const auto meant = nearest_word(unknown, names);
+  throw BuildError{"this program has no flag " + std::string{unknown} + ": " +
+                   (meant.empty() ? std::string{} : "was " + std::string{meant} + " meant? ") + "--help lists all"};
+}
+
+}  // namespace replicator::detail
