@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "../support/programs.hpp"
@@ -86,6 +88,21 @@ TEST_CASE("hello says what is wrong with its arguments and exits with 1") {
   CHECK_THAT(result.text, Catch::Contains("there are 2 replicas for 4 devices"));
   CHECK_THAT(test::run_program(program("hello") + " --replicas 3").text,
              Catch::Contains("a batch of 64 over all replicas was asked for, but 3 replicas"));
+}
+
+TEST_CASE("README shows hello as it is") {
+  const char* scripts = std::getenv("REPLICATOR_SCRIPTS");
+  REQUIRE(scripts);
+  const auto text_of = [&](const std::string& file) {
+    std::ifstream stream{std::string{scripts} + "/../" + file};
+    std::ostringstream text;
+    text << stream.rdbuf();
+    return text.str();
+  };
+  const auto source = text_of("examples/hello.cpp");
+  const auto begin = source.find("#include");
+  REQUIRE(begin != std::string::npos);
+  CHECK(text_of("README.md").find("```cpp\n" + source.substr(begin) + "```\n") != std::string::npos);
 }
 
 TEST_CASE("hello refuses flags that it does not know, and says which may have been meant") {
