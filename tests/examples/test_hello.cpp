@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The smallest complete program: one digest wherever its replicas are.
+#include <signal.h>
+
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
@@ -80,6 +82,15 @@ TEST_CASE("hello prints the same digest as processes that mpirun starts") {
   const auto first = result.text.find("digest: " + serial);
   CHECK(first != std::string::npos);
   CHECK(result.text.find("digest: " + serial, first + 1) != std::string::npos);
+}
+
+TEST_CASE("a crash ends the program at once: none of the libraries catches it") {
+  const auto job = "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(test::free_port());
+  const auto result = test::run_program(job + " " + hello("--connect-deadline 30") +
+                                        " & sleep 1; grep SigCgt /proc/$!/status; kill -KILL $!");
+  INFO(result.text);
+  const auto caught = std::stoull(test::line_of(result.text, "SigCgt:"), nullptr, 16);
+  for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) CHECK((caught >> (signal - 1) & 1) == 0);
 }
 
 TEST_CASE("hello says what is wrong with its arguments and exits with 1") {
