@@ -35,7 +35,8 @@ TEST_CASE("without arguments one replica runs on cpu:0") {
 TEST_CASE("every flag is taken, apart from its value or joined to it") {
   const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx",
                          "--schedule", "naive", "--topology=links.json", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
-                         "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--interface", "eth1"});
+                         "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--interface", "eth1",
+                         "--connect-deadline", "9"});
   CHECK(d.replicas == 8);
   CHECK(d.devices.size() == 2);
   CHECK(d.seed == 18446744073u);
@@ -47,6 +48,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   CHECK(d.recompute_bytes == 0);
   CHECK(d.memory_limit == std::int64_t{3} << 30);
   CHECK(d.deadline == std::chrono::seconds{7});
+  CHECK(d.connect_deadline == std::chrono::seconds{9});
   CHECK(d.input_threads == 3);
   CHECK(d.job_token_file == "/run/token");
   CHECK(d.interface == "eth1");
@@ -137,12 +139,13 @@ TEST_CASE("numbers that cannot be are refused in a sentence") {
   CHECK(error_of({"--bucket-bytes=0"}) == must("--bucket-bytes", "0", 1));
   CHECK(error_of({"--threads-per-device", "0"}) == must("--threads-per-device", "0", 1));
   CHECK(error_of({"--deadline", "-5"}) == must("--deadline", "-5", 0));
+  CHECK(error_of({"--connect-deadline", "0"}) == must("--connect-deadline", "0", 1));
 }
 
 TEST_CASE("a flag without its value says so") { CHECK(error_of({"--replicas"}) == "--replicas needs a value"); }
 
 TEST_CASE("the help names every flag") {
   for (const char* flag : {"--replicas", "--devices", "--serial", "--seed", "--transport", "--schedule", "--topology",
-                           "--threads-per-device", "--bucket-bytes", "--deadline", "--input-threads"})
+                           "--threads-per-device", "--bucket-bytes", "--deadline", "--connect-deadline", "--input-threads"})
     CHECK(Deployment::help().find(flag) != std::string::npos);
 }

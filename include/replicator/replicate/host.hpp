@@ -168,6 +168,7 @@ class Host {
  private:
   static transport::JobOptions job_options(const Deployment& deployment) {
     transport::JobOptions options;
+    options.connect_deadline = deployment.connect_deadline;
     options.exchange_deadline = deployment.deadline;
     options.late = deployment.late;
     return options;
