@@ -9,6 +9,7 @@
 #include <replicator/transport/socket_address.hpp>
 #include <replicator/transport/ucx.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "jobs.hpp"
@@ -132,6 +133,21 @@ TEST_CASE("messages of unequal size over ucx end the job for all") {
     CHECK(result.text == "rank 0 sent " + sent +
                              " bytes (collective 3, channel 0, instruction 7), but rank 1 expects " +
                              std::to_string(expected) + ": their programs differ");
+}
+
+TEST_CASE("who is dead before it is connected to is named by all in one sentence") {
+  const auto results = run_job(3, [](Job& job) -> std::string {
+    auto endpoints = Ucx::create(job, {0, 1, 2});
+    job.barrier();
+    if (job.rank() == 1) ::raise(SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    const auto region = endpoints[0]->allocate(64);
+    wait_all(*endpoints[0], {endpoints[0]->send({region.data, 64}, 1, {1, 0, 1}), endpoints[0]->recv({region.data, 64}, 1, {1, 0, 1})});
+    return "passed";
+  });
+  INFO(describe(results));
+  CHECK_THAT(results[0].text, Catch::Contains("error: process 1 (pid ") && Catch::EndsWith("died: its connection closed"));
+  CHECK_THAT(results[2].text, Catch::EndsWith(results[0].text.substr(results[0].text.find("error: "))));
 }
 
 TEST_CASE("messages that nobody asked for any more leave no word on standard output") {

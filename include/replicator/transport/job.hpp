@@ -70,6 +70,8 @@ class Job {
   // Reports that `process` seems broken (an endpoint failed, say) without waiting. Unless a better explanation
   // arrives within options.grace, the job is aborted with `why`.
   void suspect(int process, const std::string& why);
+  // For whoever cannot go on without `process`, which seems broken: suspects it, and throws the verdict when it is known.
+  [[noreturn]] void give_up_on(int process, const std::string& why);
   // What this process is doing, as in "during step 12": added to the sentences that process 0 makes.
   void set_context(std::string context);
 

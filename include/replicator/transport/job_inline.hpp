@@ -100,6 +100,16 @@ inline void Job::suspect(int process, const std::string& why) {
   wake_thread();
 }
 
+inline void Job::give_up_on(int process, const std::string& why) {
+  suspect(process, why);
+  {
+    Lock lock{mutex_};
+    changed_.wait_for(lock, options_.dead_after + options_.grace, [&] { return aborted(); });
+  }
+  abort(why, process);  // where nobody else has said anything
+  throw CommunicationError{failure_, culprit_};
+}
+
 inline void Job::set_context(std::string context) {
   const Lock lock{mutex_};
   context_ = std::move(context);

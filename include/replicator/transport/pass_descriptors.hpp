@@ -47,12 +47,8 @@ inline socklen_t abstract_address(std::uint64_t token, int process, sockaddr_un&
 // Who does not take a parcel has died, or is about to be found dead: the job says to all who it was, in one sentence.
 [[noreturn]] inline void fail_to_pass_to(Job& job, int process, const std::string& what) {
   if (errno != ECONNREFUSED && errno != ECONNRESET && errno != EPIPE) fail_to_pass(what);
-  job.suspect(process, job.describe(job.rank()) + " cannot pass shared memory to " + job.describe(process) + ": " + what +
-                           ": " + errno_text(errno));
-  for (;;) {
-    ::poll(nullptr, 0, 10);
-    job.check();
-  }
+  job.give_up_on(process, job.describe(job.rank()) + " cannot pass shared memory to " + job.describe(process) + ": " + what +
+                              ": " + errno_text(errno));
 }
 
 // False, and errno, where it cannot be sent.

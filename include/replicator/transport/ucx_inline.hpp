@@ -54,12 +54,12 @@ inline ucp_ep_h Ucx::endpoint_to(int rank) {
   params.err_handler.cb = on_failure;
   params.err_handler.arg = &peer;
   const auto status = ucp_ep_create(worker_.get(), &params, &peer.endpoint);
-  if (status != UCS_OK)
-    detail::throw_ucx(status,
-                      "connecting rank " + std::to_string(rank_) + " to rank " + std::to_string(rank) + " in " +
-                          job_.describe(peer.process),
-                      peer.process);
-  return peer.endpoint;
+  if (status == UCS_OK) return peer.endpoint;
+  const auto what = "connecting rank " + std::to_string(rank_) + " to rank " + std::to_string(rank) + " in " +
+                    job_.describe(peer.process);
+  if (detail::ucx_failure(status) == detail::UcxFailure::wire)
+    job_.give_up_on(peer.process, "ucx: " + what + ": " + ucs_status_string(status));
+  detail::throw_ucx(status, what, peer.process);
 }
 
 inline Ucx::~Ucx() {
