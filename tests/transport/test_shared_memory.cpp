@@ -82,7 +82,7 @@ TEST_CASE("a word that a peer stores is seen, also by who sleeps") {
   check_all_empty(run_ranks(table, [](Job&, SharedMemory& endpoint) { return count_together(endpoint, 2000); }));
 }
 
-TEST_CASE("regions are zero, aligned, apart from each other, and the same for all peers") {
+TEST_CASE("regions are zero, aligned, apart from each other, and the same for all peers, who may write them") {
   check_all_empty(run_ranks({0, 0, 1, 2}, [](Job& job, SharedMemory& endpoint) {
     std::string wrong;
     std::vector<transport::Region> regions;
@@ -104,6 +104,13 @@ TEST_CASE("regions are zero, aligned, apart from each other, and the same for al
         for (std::size_t i = 0; i < region.bytes; ++i)
           if (endpoint.peer(region, r)[i] != static_cast<std::byte>(r + 1 + static_cast<int>(region.id))) wrong += "x";
     wrong += count_together(endpoint, 1);
+    const int next = (endpoint.rank() + 1) % endpoint.size(), previous = (next + endpoint.size() - 2) % endpoint.size();
+    for (const auto& region : regions)
+      for (std::size_t i = 0; i < region.bytes; ++i) endpoint.writable_peer(region, next)[i] = static_cast<std::byte>(100 + endpoint.rank());
+    wrong += count_together(endpoint, 1);
+    for (const auto& region : regions)
+      for (std::size_t i = 0; i < region.bytes; ++i)
+        if (region.data[i] != static_cast<std::byte>(100 + previous)) wrong += "w";
     job.check();
     return wrong;
   }));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport between ranks on one host, in any number of processes: peers read each other's memory.
+// The transport between ranks on one host, in any number of processes: peers read and write each other's memory.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +52,9 @@ class SharedMemory {
     return {regions_.back()[rank_], bytes, id};
   }
 
-  // The same region of another rank, to be read. It holds zeros until that rank writes to it.
-  const std::byte* peer(Region region, int peer) const { return regions_[region.id][static_cast<std::size_t>(peer)]; }
+  // The same region of another rank. It holds zeros until somebody writes to it.
+  const std::byte* peer(Region region, int peer) const { return writable_peer(region, peer); }
+  std::byte* writable_peer(Region region, int peer) const { return regions_[region.id][static_cast<std::size_t>(peer)]; }
 
   // After release stores into the own memory: peers that sleep look again.
   void notify() {
@@ -148,6 +149,6 @@ class SharedMemory {
   Job::Hook hook_;
 };
 
-static_assert(PeerReadable<SharedMemory>);
+static_assert(PeerWritable<SharedMemory>);
 
 }  // namespace replicator::transport
