@@ -4,7 +4,8 @@
 // WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 //
 //   processes [collective=all_reduce] [smallest=4] [largest=268435456] [samples=15]
-//             [buffers=transport] or world: raw buffers, copied in and out    [order=tree] or any: the ring
+//             [buffers=transport] or world: raw buffers, copied in and out    [window=...] the bytes that it moves at once
+//             [order=tree] or any: the ring
 //             [transport=shared_memory] or ucx, where built with it
 #include <chrono>
 #include <cstdio>
@@ -99,7 +100,7 @@ class InTransport {
 // Buffers of the caller's.
 class Raw {
  public:
-  explicit Raw(const std::string& transport, bool any_order) : any_order_{any_order}, world_{options(transport)} {}
+  Raw(const rc::WorldOptions& options, bool any_order) : any_order_{any_order}, world_{options} {}
 
   int rank() const { return world_.rank(); }
   int size() const { return world_.size(); }
@@ -135,12 +136,6 @@ class Raw {
   void finish() { world_.finish(); }
 
  private:
-  static rc::WorldOptions options(const std::string& transport) {
-    rc::WorldOptions result;
-    result.transport = transport;
-    return result;
-  }
-
   bool any_order_;
   rc::World world_;
   rc::Kind kind_ = rc::Kind::all_reduce;
@@ -161,8 +156,11 @@ int main(int argc, char** argv) {
     const processes::Options options = processes::options_from(argc, argv);
     const std::string transport = option(argc, argv, "transport", "shared_memory");
     const bool any_order = option(argc, argv, "order", "tree") == "any";
+    rc::WorldOptions world;
+    world.transport = transport;
+    world.window = std::stoul(option(argc, argv, "window", std::to_string(world.window)));
     if (option(argc, argv, "buffers", "transport") == "world")
-      run(Raw{transport, any_order}, options);
+      run(Raw{world, any_order}, options);
     else
       run(InTransport{transport, any_order}, options);
   } catch (const std::exception& error) {
