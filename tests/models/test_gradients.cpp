@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss and all gradients of a ResNet-18 against PyTorch's, kept in tests/data/resnet18_gradients.txt:
-//   scripts/compare_resnet50.py --depth 18 --stem cifar --image-size 16 --classes 10 --seed 0 --store <file>
+// The loss and all gradients of a ResNet-18 and a ResNet-50 against PyTorch's, kept in tests/data/:
+//   scripts/compare_resnet50.py --depth 18 --stem cifar --image-size 16 --classes 10 --seed 0 --store resnet18_gradients.txt
+//   scripts/compare_resnet50.py --depth 50 --image-size 64 --seed 7 --store resnet50_gradients.txt
 #include <catch2/catch.hpp>
 
 #include <array>
@@ -26,7 +27,7 @@ float hashed(std::uint32_t index, std::uint32_t salt) {
   return static_cast<float>(h >> 8) * 0x1p-24f - 0.5f;
 }
 
-// The same weights as `hashed_weights` in the script, with seed 0.
+// The same weights as `hashed_weights` in the script; `salt` is the parameter's number + 10000 seed.
 rp::Array<float> weight(const std::string& name, const rp::Shape& shape, std::uint32_t salt) {
   const bool last = name.find("bn3") != std::string::npos || name.find("downsample") != std::string::npos;
   const auto spread = static_cast<float>(
@@ -48,17 +49,23 @@ rp::Array<float> weight(const std::string& name, const rp::Shape& shape, std::ui
   return result;
 }
 
-constexpr std::int64_t batch = 4, size = 16, classes = 10;
+constexpr std::int64_t batch = 4;
+
+struct Setting {
+  int depth;
+  std::int64_t size, classes;
+  std::uint32_t seed;
+};
 
 // Each replica takes its part of the batch.
-auto part_of_batch(const rp::InputContext& ctx) {
+auto part_of_batch(const rp::InputContext& ctx, const Setting& setting) {
   const auto n = ctx.replica_batch(batch);
-  rp::Array<float> images{{n, 3, size, size}};
+  rp::Array<float> images{{n, 3, setting.size, setting.size}};
   rp::Array<std::int32_t> labels{rp::Shape{n}};
   for (std::int64_t i = 0; i < images.size(); ++i)
     images[i] = 4 * hashed(static_cast<std::uint32_t>(ctx.replica() * images.size() + i), 1000);
   for (std::int64_t i = 0; i < n; ++i)
-    labels[i] = static_cast<std::int32_t>(((ctx.replica() * n + i) * 7 + 3) % classes);
+    labels[i] = static_cast<std::int32_t>(((ctx.replica() * n + i) * 7 + 3) % setting.classes);
   return std::vector{std::tuple{images, labels}};
 }
 
@@ -75,16 +82,29 @@ Summary summary(const rp::AnyArray& array, std::uint32_t salt) {
   return {std::sqrt(squares), dot, g[0], g[g.size() / 2], g[g.size() - 1]};
 }
 
-}  // namespace
+// What PyTorch found for a depth.
+struct Expected {
+  double loss = 0;
+  std::vector<std::pair<std::string, Summary>> gradients;
+};
 
-TEST_CASE("loss and gradients of ResNet-18 are PyTorch's, on one replica and on two with batch norm across them") {
-  const int replicas = GENERATE(1, 2);
+Expected expected_for(int depth) {
+  std::ifstream file{std::filesystem::path{__FILE__}.parent_path() / ("../data/resnet" + std::to_string(depth) + "_gradients.txt")};
+  Expected result;
+  std::string name;
+  REQUIRE(file >> name >> result.loss);
+  for (Summary s; file >> name >> s[0] >> s[1] >> s[2] >> s[3] >> s[4];) result.gradients.emplace_back(name, s);
+  return result;
+}
+
+// One step from the weights that the script made.
+void check_gradients(const Setting& setting, int replicas) {
   rp::Replicator repl{{.replicas = replicas}};
   std::vector<std::string> names;
-  auto step = repl.replicate(part_of_batch, [&](rp::ReplicaContext& replica, rp::Tensor<float> images,
-                                                rp::Tensor<std::int32_t> labels) {
-    const auto logits = rp::models::resnet18(replica, images,
-                                             {.classes = classes, .cifar_stem = true, .across_replicas = replicas > 1});
+  const auto input = [&](const rp::InputContext& ctx) { return part_of_batch(ctx, setting); };
+  auto step = repl.replicate(input, [&](rp::ReplicaContext& replica, rp::Tensor<float> images, rp::Tensor<std::int32_t> labels) {
+    const auto logits = rp::models::resnet(replica, images, setting.depth,
+                                           {.classes = setting.classes, .cifar_stem = setting.size < 64, .across_replicas = replicas > 1});
     const auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels));
     const auto variables = replica.trainable_variables<float>();
     const auto gradients = rp::nn::mean_over_replicas(variables, rp::nn::variable_gradients(loss, variables));
@@ -98,17 +118,11 @@ TEST_CASE("loss and gradients of ResNet-18 are PyTorch's, on one replica and on 
     return loss;
   });
 
-  std::ifstream file{std::filesystem::path{__FILE__}.parent_path() / "../data/resnet18_gradients.txt"};
-  std::string name;
-  double loss = 0;
-  REQUIRE(file >> name >> loss);
-  std::vector<std::pair<std::string, Summary>> expected;
-  for (Summary s; file >> name >> s[0] >> s[1] >> s[2] >> s[3] >> s[4];) expected.emplace_back(name, s);
-  REQUIRE(expected.size() == 62);
-  REQUIRE(names.size() == 62);
+  const auto [loss, expected] = expected_for(setting.depth);
+  REQUIRE(names.size() == expected.size());
   for (std::uint32_t salt = 0; salt < expected.size(); ++salt) {
     const auto& parameter = expected[salt].first;
-    repl.set(parameter, weight(parameter, repl.declaration(parameter).type.shape, salt).any());
+    repl.set(parameter, weight(parameter, repl.declaration(parameter).type.shape, salt + 10000 * setting.seed).any());
   }
 
   const auto [losses] = step.step();
@@ -122,4 +136,16 @@ TEST_CASE("loss and gradients of ResNet-18 are PyTorch's, on one replica and on 
     CHECK(std::abs(ours[1] - theirs[1]) < 1e-5 * theirs[0]);
     for (std::size_t i = 2; i < 5; ++i) CHECK(std::abs(ours[i] - theirs[i]) < 1e-5 * theirs[0]);
   }
+}
+
+}  // namespace
+
+TEST_CASE("loss and gradients of ResNet-18 are PyTorch's, on one replica and on two with batch norm across them") {
+  REQUIRE(expected_for(18).gradients.size() == 62);
+  check_gradients({.depth = 18, .size = 16, .classes = 10, .seed = 0}, GENERATE(1, 2));
+}
+
+TEST_CASE("loss and gradients of ResNet-50 are PyTorch's, on one replica and on two with batch norm across them") {
+  REQUIRE(expected_for(50).gradients.size() == 161);
+  check_gradients({.depth = 50, .size = 64, .classes = 1000, .seed = 7}, GENERATE(1, 2));
 }
