@@ -23,7 +23,7 @@ inline Symbol log_one_plus(Symbol z) {
 }
 
 inline std::vector<TensorType> require_one_floating(std::span<const TensorType> inputs) {
-  if (!is_floating(inputs[0].dtype)) throw BuildError{"found " + inputs[0].text() + ": cast it to float or double"};
+  if (!is_floating(inputs[0].dtype)) throw BuildError{"found " + inputs[0].text() + ": cast it to a floating type"};
   return {inputs[0]};
 }
 }  // namespace detail

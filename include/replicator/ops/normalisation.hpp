@@ -28,7 +28,7 @@ struct Moments {
   }
 
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
-    if (!is_floating(inputs[0].dtype)) throw BuildError{"found " + inputs[0].text() + ": cast it to float or double"};
+    if (!is_floating(inputs[0].dtype)) throw BuildError{"found " + inputs[0].text() + ": cast it to a floating type"};
     if (detail::reduced_elements(inputs[0].shape, axes) == 0)
       throw BuildError{"found " + inputs[0].text() + ", which has no elements"};
     const TensorType type{inputs[0].dtype, detail::keep_axes(inputs[0].shape, axes)};

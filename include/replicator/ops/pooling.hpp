@@ -50,7 +50,7 @@ inline void require_pooled(const TensorType& x, const PoolingOptions& o, const T
     throw BuildError{"x " + x.text() + " is pooled to " + shape.text() + ", found " + y.text()};
 }
 inline void require_floating(const TensorType& x) {
-  if (!is_floating(x.dtype)) throw BuildError{"x must be float32 or float64, found " + x.text()};
+  if (!is_floating(x.dtype)) throw BuildError{"x must be of a floating type, found " + x.text()};
 }
 inline PoolingOptions with_stride(PoolingOptions o) {
   for (std::size_t i = 0; i < 2; ++i)

@@ -36,7 +36,7 @@ struct UpsampleOptions {
 namespace detail {
 inline void require_upsampling(const TensorType& x, const Extents2d& factors) {
   if (x.shape.rank() != 4 || !is_floating(x.dtype))
-    throw BuildError{"x must be [N, C, H, W] of float32 or float64, found " + x.text()};
+    throw BuildError{"x must be [N, C, H, W] of a floating type, found " + x.text()};
   if (factors[0] < 1 || factors[1] < 1)
     throw BuildError{"asked for the factors " + std::to_string(factors[0]) + " and " + std::to_string(factors[1]) +
                      ": both must be at least 1"};
