@@ -91,7 +91,7 @@ TEST_CASE("the one that is killed is named by all others in one sentence") {
   const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{2});
   const auto results = run_job(4, [&](Job& job) {
     job.barrier();
-    job.set_context("during step 12");
+    job.set_context("during step", 12);
     if (job.rank() == static_cast<int>(victim)) ::raise(SIGKILL);
     const auto sentence = await_failure(job);
     return job.culprit() == static_cast<int>(victim) ? sentence : "the wrong culprit";

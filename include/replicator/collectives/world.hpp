@@ -175,7 +175,7 @@ class World {
 
   void compare(const RawCall& call) {
     if (job_.size() == 1) return;
-    job_.set_context("during call " + std::to_string(++calls_) + " (" + std::string{name_of(call.kind)} + ")");
+    job_.set_context("during call", ++calls_, name_of(call.kind));
     if (!options_.compare_calls) return;
     if (known_.size() == most_known) known_.clear();
     if (known_.insert({call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count}).second)

@@ -139,7 +139,7 @@ class Host {
   StepResults run(HostStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const bool> has_next, std::uint64_t number) {
     failure_.answer();
     if (checkpoints_.due(step.ordinal)) save_checkpoint();
-    if (job_.size() > 1) job_.set_context("during step " + std::to_string(number));
+    if (job_.size() > 1) job_.set_context("during step", number);
     const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
     tell([&](StepListener& listener) { listener.before(moment); });
     run_programs(step, moment, has_next);

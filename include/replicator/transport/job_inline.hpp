@@ -110,9 +110,9 @@ inline void Job::give_up_on(int process, const std::string& why) {
   throw CommunicationError{failure_, culprit_};
 }
 
-inline void Job::set_context(std::string context) {
+inline void Job::set_context(std::string_view what, std::uint64_t number, std::string_view detail) {
   const Lock lock{mutex_};
-  context_ = std::move(context);
+  context_ = {what, number, detail};
 }
 
 inline Job::Hook Job::on_abort(std::function<void()> wake) {

@@ -207,7 +207,9 @@ inline void Job::adopt(const std::string& message, int culprit) {
 // Only process 0 adds what it was doing: when it dies, the others may be at different places, and their
 // sentences must be equal.
 inline std::string Job::with_context(const std::string& message) const {
-  return is_hub() && !context_.empty() ? message + " " + context_ : message;
+  if (!is_hub() || context_.what.empty()) return message;
+  const std::string detail = context_.detail.empty() ? "" : " (" + std::string{context_.detail} + ")";
+  return message + " " + std::string{context_.what} + " " + std::to_string(context_.number) + detail;
 }
 
 // The last words must arrive: a socket closed with unread input would take them back. So: send, shut, read to the end.
