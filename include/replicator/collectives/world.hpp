@@ -31,7 +31,7 @@ struct WorldOptions {
   int replicas = 0;
   std::string transport = "auto";           // auto, shared_memory, ucx
   std::chrono::milliseconds deadline{300000};  // for every wait on a process that is alive, but does not come; 0: none
-  std::size_t window = std::size_t{1} << 20;   // bytes that move at once; each kind of call sets aside 10 to 20 of them
+  std::size_t window = std::size_t{512} << 10;  // bytes that move at once; each kind of call sets aside 10 to 20 of them
   // Each call that is new (kind, element type, count, reduction, root) is compared between all processes before it runs:
   // one round trip over process 0. Without, processes that contradict each other get wrong values or wait for the deadline.
   bool compare_calls = true;
