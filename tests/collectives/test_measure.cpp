@@ -71,7 +71,7 @@ TEST_CASE("ranks in one process find a latency and a bandwidth for each partner,
     std::vector<std::vector<rc::Link>> links(ranks);
     replicator::test::run_ranks(group, [&](int rank) {
       const auto communicator = make(group, rank);
-      links[static_cast<std::size_t>(rank)] = rc::measure_links(*communicator, rounds, 10000, quick);
+      links[static_cast<std::size_t>(rank)] = rc::measure_links(*communicator, rounds, 10000, ranks, quick);
     });
     for (const auto& mine : links) {
       REQUIRE(mine.size() == rounds.size());
@@ -80,6 +80,16 @@ TEST_CASE("ranks in one process find a latency and a bandwidth for each partner,
   };
   measure([&](rt::InProcessGroup& group, int rank) { return rc::make_communicator(rt::InProcess{group, rank}, {ranks, ranks}); });
   measure([&](rt::InProcessGroup& group, int rank) { return rc::make_communicator(replicator::test::MessagesOnly{group, rank}, {ranks, ranks}); });
+}
+
+TEST_CASE("with a rank that only makes their number even, few bytes are swapped") {
+  rt::InProcessGroup group{2};
+  replicator::test::run_ranks(group, [&](int rank) {
+    const auto communicator = rc::make_communicator(rt::InProcess{group, rank}, {2, 2});
+    const auto links = rc::measure_links(*communicator, rc::tournament(2), 10000, 1, quick);
+    CHECK(links.size() == 1);
+    CHECK(links[0].bytes_per_microsecond == rc::Link{}.bytes_per_microsecond);
+  });
 }
 
 TEST_CASE("a partner that does not come is named at the deadline") {
@@ -91,7 +101,7 @@ TEST_CASE("a partner that does not come is named at the deadline") {
     threads.emplace_back([&] {
       const auto communicator = rc::make_communicator(rt::InProcess{group, 0}, {2, 2});
       try {
-        rc::measure_links(*communicator, rc::tournament(2), 10000, {50ms, 200ms});
+        rc::measure_links(*communicator, rc::tournament(2), 10000, 2, {50ms, 200ms});
       } catch (const replicator::CommunicationError& error) {
         text = error.what();
       }

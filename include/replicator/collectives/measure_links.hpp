@@ -75,23 +75,32 @@ class Swap {
   std::unique_ptr<Collective> collective_;
 };
 
-inline double middle_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+// The value below which a part of them lies.
+inline double quantile(std::vector<double> values, double part) {
+  const auto there = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size()));
+  std::nth_element(values.begin(), there, values.end());
+  return *there;
 }
+inline double middle_of(std::vector<double> values) { return quantile(std::move(values), 0.5); }
 
-inline double median_of_runs(Swap& swap, int runs) {
+inline std::vector<double> times_of(Swap& swap, int runs) {
   std::vector<double> times;
   for (int i = 0; i < runs; ++i) times.push_back(swap.run());
-  return middle_of(std::move(times));
+  return times;
 }
 
-// Of as many runs as fit into the time; both partners agree how many.
+// Of few bytes: a quarter of the runs was faster. Connections are made by the first ones, and later ones may wait for a busy
+// processor. Mailboxes wait for all ranks, not for the partner alone: everybody runs them equally often.
+inline double latency_of(Swap& swap) {
+  times_of(swap, 4);
+  return quantile(times_of(swap, 16), 0.25);
+}
+
+// The median of as many runs as fit into the time; both partners agree how many.
 inline double median_within(Swap& swap, double microseconds) {
   const double first = swap.run();
   swap.run(first);
-  return median_of_runs(swap, std::clamp(static_cast<int>(microseconds / std::max(first, swap.theirs())), 3, 15));
+  return middle_of(times_of(swap, std::clamp(static_cast<int>(microseconds / std::max(first, swap.theirs())), 3, 15)));
 }
 
 }  // namespace detail
@@ -114,8 +123,9 @@ inline double measure_reduction() {
 
 // Collective: every rank of a communicator with one replica for each calls it with the same rounds, which are all pairs, and
 // options. For each round what connects this rank and its partner. `reduced`: what measure_reduction says; the copy of
-// the own block is no time of the link. Throws CommunicationError that names the rank that did not come before the deadline.
-inline std::vector<Link> measure_links(Communicator& communicator, std::span<const Groups> rounds, double reduced,
+// the own block is no time of the link. Ranks from `counted` on only make the number even: with them few bytes are swapped,
+// and nobody else's link is used. Throws CommunicationError that names the rank that did not come before the deadline.
+inline std::vector<Link> measure_links(Communicator& communicator, std::span<const Groups> rounds, double reduced, int counted,
                                        const MeasureOptions& options = {}) {
   constexpr std::int64_t small = 64;
   const std::int64_t large = rounds.size() <= 16 ? 1 << 20 : 1 << 18;
@@ -129,8 +139,12 @@ inline std::vector<Link> measure_links(Communicator& communicator, std::span<con
   }
   std::vector<Link> links;
   for (std::size_t round = 0; round < rounds.size(); ++round) {
-    // Mailboxes wait for all ranks, not for the partner alone: everybody runs few bytes equally often.
-    const double latency = detail::median_of_runs(*few[round], 9);
+    const double latency = detail::latency_of(*few[round]);
+    const auto& pair = rounds[round].members(rounds[round].group_of(communicator.rank()));
+    if (pair[1] >= counted) {
+      links.push_back({latency, Link{}.bytes_per_microsecond});
+      continue;
+    }
     const double time = detail::median_within(*many[round], each);
     const double moving = std::max(time - latency - static_cast<double>(large) / reduced, time / 2);
     links.push_back({latency, static_cast<double>(large) / moving});

@@ -50,9 +50,9 @@ inline void on_threads(std::size_t count, const std::function<void(std::size_t)>
 
 // [rank of this process][round]
 inline std::vector<std::vector<Link>> measure_ranks(const std::vector<std::unique_ptr<Communicator>>& ranks, const std::vector<Groups>& rounds,
-                                                    double reduced, const MeasureOptions& options) {
+                                                    double reduced, int counted, const MeasureOptions& options) {
   std::vector<std::vector<Link>> links(ranks.size());
-  on_threads(ranks.size(), [&](std::size_t i) { links[i] = measure_links(*ranks[i], rounds, reduced, options); });
+  on_threads(ranks.size(), [&](std::size_t i) { links[i] = measure_links(*ranks[i], rounds, reduced, counted, options); });
   return links;
 }
 
@@ -74,7 +74,7 @@ inline Link measure_inside(transport::Job& job, const std::string& transport, do
     transport::InProcessGroup group{2};
     std::vector<std::unique_ptr<Communicator>> both;
     for (int rank = 0; rank < 2; ++rank) both.push_back(make_communicator(transport::InProcess{group, rank}, blocks));
-    return measure_ranks(both, tournament(2), reduced, options)[0][0];
+    return measure_ranks(both, tournament(2), reduced, ranks, options)[0][0];
   }
   std::vector<int> process_of_rank;
   std::vector<std::vector<int>> pairs;
@@ -82,17 +82,17 @@ inline Link measure_inside(transport::Job& job, const std::string& transport, do
     process_of_rank.insert(process_of_rank.end(), 2, process);
     pairs.push_back({2 * process, 2 * process + 1});
   }
-  return measure_ranks(connect_hosts(transport, job, process_of_rank, blocks), {Groups{std::move(pairs)}}, reduced, options)[0][0];
+  return measure_ranks(connect_hosts(transport, job, process_of_rank, blocks), {Groups{std::move(pairs)}}, reduced, ranks, options)[0][0];
 }
 
-// Every process with every other one. Of an odd number, process 0 plays the one that is missing, too.
+// Every process with every other one. Of an odd number, process 0 stands in for the one that is missing.
 inline std::vector<Link> measure_between(transport::Job& job, const std::string& transport, double reduced, const MeasureOptions& options) {
   std::vector<int> process_of_rank;
   for (int process = 0; process < job.size(); ++process) process_of_rank.push_back(process);
   if (job.size() % 2 != 0) process_of_rank.push_back(0);
   const auto ranks = static_cast<int>(process_of_rank.size());
   const auto rounds = tournament(ranks);
-  const auto links = measure_ranks(connect_hosts(transport, job, process_of_rank, {ranks, ranks}), rounds, reduced, options)[0];
+  const auto links = measure_ranks(connect_hosts(transport, job, process_of_rank, {ranks, ranks}), rounds, reduced, job.size(), options)[0];
   std::vector<Link> result(static_cast<std::size_t>(job.size()));
   for (std::size_t round = 0; round < rounds.size(); ++round) {
     const auto& pair = rounds[round].members(rounds[round].group_of(job.rank()));
