@@ -5,10 +5,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,6 +15,7 @@
 #include <replicator/collectives/resolve.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/hash.hpp>
+#include <replicator/replicate/program_identity.hpp>
 #include <replicator/transport/job.hpp>
 
 namespace replicator {
@@ -96,28 +95,6 @@ inline void compare_fingerprints(transport::Job& job, const Fingerprint& mine) {
   const auto first = detail::unpack(all[0], 0);
   for (int process = 1; process < job.size(); ++process)
     detail::require_same(detail::unpack(all[static_cast<std::size_t>(process)], process), first, process);
-}
-
-// Of the running executable's bytes. Throws DeviceError where they cannot be read.
-inline Digest build_digest() {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{std::fopen("/proc/self/exe", "rb"), &std::fclose};
-  if (!file) throw DeviceError{"cannot read /proc/self/exe, whose bytes the processes of a job compare: mount /proc"};
-  Hasher hasher;
-  std::vector<std::byte> chunk(1 << 20);
-  while (const auto read = std::fread(chunk.data(), 1, chunk.size(), file.get())) hasher.bytes({chunk.data(), read});
-  return hasher.result();
-}
-
-// The instruction set that kernels choose by.
-inline std::string instruction_set() {
-  __builtin_cpu_init();
-  std::string text;
-  if (__builtin_cpu_supports("avx2")) text += "avx2 ";
-  if (__builtin_cpu_supports("fma")) text += "fma ";
-  if (__builtin_cpu_supports("avx512f")) text += "avx512f ";
-  if (__builtin_cpu_supports("avx512bw")) text += "avx512bw ";
-  if (__builtin_cpu_supports("avx512vnni")) text += "avx512vnni ";
-  return text.empty() ? "baseline" : text.substr(0, text.size() - 1);
 }
 
 namespace detail {

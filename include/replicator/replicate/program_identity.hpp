@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which program this is, and by which instructions it computes.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/core/hash.hpp>
+
+namespace replicator {
+
+// Of a file's bytes. Throws DataError where it cannot be read.
+inline Digest file_digest(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{std::fopen(path.c_str(), "rb"), &std::fclose};
+  if (!file) throw DataError{path + ": cannot be read"};
+  Hasher hasher;
+  std::vector<std::byte> chunk(1 << 20);
+  while (const auto read = std::fread(chunk.data(), 1, chunk.size(), file.get())) hasher.bytes({chunk.data(), read});
+  if (std::ferror(file.get())) throw DataError{path + ": cannot be read to its end"};
+  return hasher.result();
+}
+
+// Of the running executable. Throws DeviceError where it cannot be read.
+inline Digest build_digest() {
+  try {
+    return file_digest("/proc/self/exe");
+  } catch (const DataError&) {
+    throw DeviceError{"cannot read /proc/self/exe, whose bytes the processes of a job compare: mount /proc"};
+  }
+}
+
+// The instruction set that kernels choose by.
+inline std::string instruction_set() {
+  __builtin_cpu_init();
+  std::string text;
+  if (__builtin_cpu_supports("avx2")) text += "avx2 ";
+  if (__builtin_cpu_supports("fma")) text += "fma ";
+  if (__builtin_cpu_supports("avx512f")) text += "avx512f ";
+  if (__builtin_cpu_supports("avx512bw")) text += "avx512bw ";
+  if (__builtin_cpu_supports("avx512vnni")) text += "avx512vnni ";
+  return text.empty() ? "baseline" : text.substr(0, text.size() - 1);
+}
+
+}  // namespace replicator
