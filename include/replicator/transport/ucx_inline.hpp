@@ -73,6 +73,10 @@ inline Ucx::~Ucx() {
   ucp_request_param_t plain{};
   if (!job_.aborted()) requests.push_back(ucp_worker_flush_nbx(worker_.get(), &plain));
   settle(std::move(requests), until);
+  if (job_.aborted()) {
+    worker_.abandon();
+    return;
+  }
   settle(drop_unexpected(), until);
   requests.clear();
   ucp_request_param_t force{};
