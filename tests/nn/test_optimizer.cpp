@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <limits>
+
+#include <replicator/nn/initialisers.hpp>
 #include <replicator/nn/linear.hpp>
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/loss.hpp>
@@ -151,6 +154,17 @@ TEST_CASE("wrap_optimizer averages the gradients for an optimizer that knows not
   CHECK(problem.after(2, 0, -7)[0] == Approx(2.5));
 }
 
+TEST_CASE("first values that cannot be drawn are refused with the variable and its line") {
+  Problem problem{{2}};
+  const auto declared = [&](rp::Initializer initializer) { problem.replica.variable<float>("v", {3}, initializer); };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& bad : {rp::Initializer::normal(0, -1), rp::Initializer::normal(nan, 1), rp::Initializer::normal(0, nan), nn::he_normal(0)})
+    CHECK_THROWS_WITH(declared(bad), Contains("the variable \"v\" at test_optimizer.cpp:") && Contains(" is to begin normal with mean "));
+  for (const auto& bad : {rp::Initializer::uniform(1, -1), rp::Initializer::uniform(nan, 1), rp::Initializer::uniform(0, nan)})
+    CHECK_THROWS_WITH(declared(bad), Contains("the variable \"v\" at test_optimizer.cpp:") && Contains("the lower one first"));
+  CHECK_NOTHROW(declared(rp::Initializer::normal(1, 0)));
+}
+
 TEST_CASE("a loss that is no number, no variable, or options that cannot be are refused") {
   Problem problem{{2}};
   const auto vector = problem.w.read() * 2.0f;
@@ -161,5 +175,12 @@ TEST_CASE("a loss that is no number, no variable, or options that cannot be are 
   CHECK_THROWS_WITH(nn::sgd({}).minimize(replica, rp::full<float>(graph, {}, 1)),
                     Contains("found no trainable variable"));
   CHECK_THROWS_WITH(nn::sgd({.momentum = -1}), Contains("must not be negative"));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THROWS_WITH(nn::sgd({.learning_rate = nan}), Contains("learning_rate is nan: it must be a finite number"));
+  CHECK_THROWS_WITH(nn::sgd({.weight_decay = std::numeric_limits<double>::infinity()}), Contains("weight_decay is inf"));
+  const auto local = problem.replica.variable<float>("local", {}, rp::Initializer::ones(), {rp::VariableKind::replica_local});
+  CHECK_THROWS_WITH(nn::sgd({}).minimize(problem.replica, local.read() * 2.0f, {local}),
+                    Contains("minimize at test_optimizer.cpp:") && Contains("was given \"local\", declared at test_optimizer.cpp:") &&
+                        Contains("only mirrored variables can be trained"));
   CHECK_THROWS_WITH(nn::sgd({.nesterov = true}), Contains("nesterov needs a momentum"));
 }

@@ -58,6 +58,8 @@ class Graph {
     if (found == variable_index_.end()) {
       if (declaration.type.shape.too_large())
         throw BuildError{"the variable \"" + declaration.name + "\" at " + declaration.where.text() + ": " + declaration.type.shape.too_large_text()};
+      if (declaration.type.shape.elements() > 0)  // else its fan may have been zero, and nothing is drawn
+        declaration.initializer.require_valid("the variable \"" + declaration.name + "\" at " + declaration.where.text());
       const auto index = static_cast<std::uint32_t>(variables_.size());
       if (declaration.device < 0) declaration.device = std::max(device_, 0);
       variable_index_.emplace(declaration.name, index);

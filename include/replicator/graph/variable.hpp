@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
 #include <replicator/core/array.hpp>
+#include <replicator/core/error.hpp>
 #include <replicator/core/location.hpp>
 
 namespace replicator {
@@ -35,6 +37,18 @@ struct Initializer {
   static Initializer normal(double mean, double stddev) { return {Kind::normal, mean, stddev, nullptr}; }
   static Initializer value(AnyArray array) {
     return {Kind::value, 0, 0, std::make_shared<const AnyArray>(std::move(array))};
+  }
+
+  // Throws BuildError for bounds in the wrong order, a negative standard deviation, and what is not finite in either (a NaN fails
+  // every comparison). `whose` begins the sentence.
+  void require_valid(const std::string& whose) const {
+    constexpr double largest = std::numeric_limits<double>::max();
+    if (kind == Kind::uniform && !(-largest <= a && a <= b && b <= largest))
+      throw BuildError{whose + " is to begin uniform from " + std::to_string(a) + " to " + std::to_string(b) +
+                       ": both bounds must be finite, the lower one first"};
+    if (kind == Kind::normal && !(-largest <= a && a <= largest && 0 <= b && b <= largest))
+      throw BuildError{whose + " is to begin normal with mean " + std::to_string(a) + " and standard deviation " + std::to_string(b) +
+                       ": both must be finite, the latter not negative"};
   }
 };
 

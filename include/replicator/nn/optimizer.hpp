@@ -90,6 +90,11 @@ class AveragingOptimizer {
       throw BuildError{"replica " + std::to_string(replica.id()) + ": minimize at " + Location{where}.text() +
                        " found no trainable variable that this step has read: make one with replica.variable<T>(...) "
                        "or a layer of rp::nn"};
+    for (const auto& variable : variables)
+      if (const auto& declared = replica.graph().variables()[variable.index()]; declared.kind != VariableKind::mirrored)
+        throw BuildError{"replica " + std::to_string(replica.id()) + ": minimize at " + Location{where}.text() + " was given \"" + variable.name() +
+                         "\", declared at " + declared.where.text() + ", which is " + std::string{name_of(declared.kind)} +
+                         ": only mirrored variables can be trained; declare it without VariableKind::replica_local"};
     apply_gradients(replica, variables, variable_gradients(loss, variables, where), where);
   }
 

@@ -2,6 +2,7 @@
 // Stochastic gradient descent with momentum, Nesterov's momentum and weight decay, by PyTorch's formulas.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -24,11 +25,11 @@ struct SgdOptions {
 // m is the variable "<name>/momentum" (mirrored, zero at first), absent without momentum.
 class Sgd {
  public:
-  // Throws BuildError for a negative option, and for nesterov without momentum.
+  // Throws BuildError for an option that is negative or no finite number, and for nesterov without momentum.
   explicit Sgd(SgdOptions options) : options_{std::move(options)} {
-    if (options_.momentum < 0 || options_.weight_decay < 0 ||
-        (options_.learning_rate.constant() && options_.learning_rate.value() < 0))
-      throw BuildError{"sgd: learning_rate, momentum and weight_decay must not be negative"};
+    if (options_.learning_rate.constant()) require_not_negative("learning_rate", options_.learning_rate.value());
+    require_not_negative("momentum", options_.momentum);
+    require_not_negative("weight_decay", options_.weight_decay);
     if (options_.nesterov && options_.momentum == 0)
       throw BuildError{"sgd: nesterov needs a momentum, 0.9 for instance"};
   }
@@ -56,6 +57,11 @@ class Sgd {
                 std::source_location where = std::source_location::current()) const;
 
  private:
+  static void require_not_negative(const char* option, double value) {
+    if (!(value >= 0 && value <= std::numeric_limits<double>::max()))  // a NaN fails every comparison
+      throw BuildError{std::string{"sgd: "} + option + " is " + std::to_string(value) + ": it must be a finite number and must not be negative"};
+  }
+
   using Formula = ExpressionPtr;  // (p, gradient, rate[, m]) -> (p[, m]); one for all variables
 
   Formula formula(DType dtype, double decay) const {
