@@ -142,11 +142,11 @@ TEST_CASE("a plan says what every device executes, on which memory, and for whic
   CHECK(starts == 2);  // the gradient, the exchange at the end
   CHECK(waits == 2);
   const auto& begun = device["instructions"][device["collectives"][1]["asked"].get<std::size_t>()];
-  CHECK(begun["inputs"][0]["memory"] == "has_next");  // the exchange carries no result to other hosts: there are none
+  CHECK(begun["inputs"][0]["memory"] == "upcoming");  // the exchange carries no result to other hosts: there are none
   CHECK(with_lines > 0);
   CHECK_FALSE(memories.contains("other"));
   for (const char* memory :
-       {"arena", "input", "variable", "collective input", "collective output", "result", "has_next"})
+       {"arena", "input", "variable", "collective input", "collective output", "result", "upcoming"})
     CHECK(memories.contains(memory));
 }
 

@@ -135,15 +135,15 @@ class Host {
     return step;
   }
 
-  // One step. `inputs[r]`: the element of this host's replica r; `has_next[r]`: it has another one.
-  StepResults run(HostStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const bool> has_next, std::uint64_t number) {
+  // One step. `inputs[r]`: the element of this host's replica r; `upcoming[r]`: what it has for the next.
+  StepResults run(HostStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const std::uint64_t> upcoming, std::uint64_t number) {
     failure_.answer();
     if (checkpoints_.due(step.ordinal)) save_checkpoint();
     if (job_.size() > 1) job_.set_context("during step", number);
     const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
     tell([&](StepListener& listener) { listener.before(moment); });
-    run_programs(step, moment, has_next);
-    auto results = results_of(step, placement_, has_next);
+    run_programs(step, moment, upcoming);
+    auto results = results_of(step, placement_, upcoming);
     tell([&](StepListener& listener) { listener.after(moment, results); });
     checkpoints_.done(step.ordinal, number + 1, !results.all_have_next);
     return results;
@@ -230,19 +230,19 @@ class Host {
   }
 
   // --- running -------------------------------------------------------------------------------------------------------------
-  void run_programs(HostStep& step, const StepMoment& moment, std::span<const bool> has_next) {
+  void run_programs(HostStep& step, const StepMoment& moment, std::span<const std::uint64_t> upcoming) {
     try {
-      on_devices([&](int device) { run_program(step, moment, has_next, device); });
+      on_devices([&](int device) { run_program(step, moment, upcoming, device); });
     } catch (...) {
       for (const auto& listener : listeners_) listener->failed(moment, failure_.error());
       throw;
     }
   }
-  void run_program(HostStep& step, const StepMoment& moment, std::span<const bool> has_next, int device) {
+  void run_program(HostStep& step, const StepMoment& moment, std::span<const std::uint64_t> upcoming, int device) {
     const auto index = static_cast<std::size_t>(device);
     auto& program = step.programs[index];
     const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
-    for (std::size_t r = 0; r < program.exchange.has_next.size(); ++r) program.exchange.has_next[r] = has_next[first + r];
+    for (std::size_t r = 0; r < program.exchange.upcoming.size(); ++r) program.exchange.upcoming[r] = upcoming[first + r];
     Watch* watch = step.watches.empty() ? nullptr : step.watches[index].get();
     execute(program, moment.inputs.subspan(first, program.replica_ids.size()),
             {.seed = step.seed,

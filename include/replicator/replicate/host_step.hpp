@@ -65,8 +65,8 @@ inline std::vector<AnyArray> own_result(const HostStep& step, std::size_t k, con
 
 }  // namespace detail
 
-// What the step that was just run gave. `has_next[r]`: this host's replica r has input for another one.
-inline StepResults results_of(const HostStep& step, const Placement& placement, std::span<const bool> has_next) {
+// What the step that was just run gave. `upcoming[r]`: what this host's replica r has for the next one.
+inline StepResults results_of(const HostStep& step, const Placement& placement, std::span<const std::uint64_t> upcoming) {
   const auto& first = step.programs[0];
   const int replicas = placement.blocks().replicas();
   StepResults results;
@@ -76,9 +76,11 @@ inline StepResults results_of(const HostStep& step, const Placement& placement, 
     if (uniform) results.values.emplace_back(static_cast<std::size_t>(replicas), first.results[k][0]);
     else results.values.push_back(exchanged ? detail::exchanged_result(first, k, replicas) : detail::own_result(step, k, placement));
   }
-  results.all_have_next = std::all_of(has_next.begin(), has_next.end(), [](bool has) { return has; });
+  results.upcoming.resize(static_cast<std::size_t>(replicas));
   for (int replica = 0; replica < replicas && first.exchange.block != 0; ++replica)
-    results.all_have_next = results.all_have_next && detail::exchanged_block(first, replica)[0] != std::byte{0};
+    std::memcpy(&results.upcoming[static_cast<std::size_t>(replica)], detail::exchanged_block(first, replica), sizeof(std::uint64_t));
+  std::copy(upcoming.begin(), upcoming.end(), results.upcoming.begin() + placement.begin());
+  results.all_have_next = std::find(results.upcoming.begin(), results.upcoming.end(), no_upcoming) == results.upcoming.end();
   return results;
 }
 

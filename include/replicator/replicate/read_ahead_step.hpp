@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a host drives a step: it reads one element ahead, so that all replicas stop together, and compiles programs for each
-// new set of shapes.
+// How a host drives a step: it reads one element ahead, so that all replicas stop together, and all processes know before a step
+// whether they have programs for the shapes of all replicas' elements, or compile them together.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,14 @@
 #include <exception>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <replicator/graph/dot.hpp>
 #include <replicator/replicate/host.hpp>
+#include <replicator/replicate/kept_steps.hpp>
 #include <replicator/replicate/replica_context.hpp>
+#include <replicator/replicate/shape_numbers.hpp>
 
 namespace replicator {
 
@@ -23,7 +24,8 @@ class ReadAheadStep final : public StepDriver {
   // `host` outlives this.
   ReadAheadStep(Host& host, int ordinal, Resumption from, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
       : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs)}, trace_{std::move(trace)}, current_(inputs_.size()),
-        next_(inputs_.size()), has_next_(std::make_unique<bool[]>(inputs_.size())), done_{from_.done}, finished_{from_.finished} {
+        next_(inputs_.size()), shape_numbers_(inputs_.size()), upcoming_(inputs_.size()),
+        key_(static_cast<std::size_t>(host_.deployment().replicas)), done_{from_.done}, finished_{from_.finished} {
     const bool any = host_.failure().told([&] {
       // A step whose input has ended is traced by its last element.
       if (done_ > 0) go_to(static_cast<std::int64_t>(finished_ ? done_ - 1 : done_));
@@ -37,10 +39,10 @@ class ReadAheadStep final : public StepDriver {
   bool finished() const override { return finished_; }
   std::uint64_t steps_done() const override { return done_; }
   std::uint64_t steps_resumed() const override { return from_.done; }
-  std::string explain(const ExplainOptions& options) override { return host_.explain(compiled(), options); }
+  std::string explain(const ExplainOptions& options) override { return host_.explain(latest(), options); }
   std::string dot() override { return replicator::dot(trace_all()); }
-  std::string resolved_dot() override { return host_.resolved_dot(compiled()); }
-  std::string plan_json() override { return host_.plan_json(compiled()); }
+  std::string resolved_dot() override { return host_.resolved_dot(latest()); }
+  std::string plan_json() override { return host_.plan_json(latest()); }
 
   StepResults run() override {
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
@@ -50,10 +52,13 @@ class ReadAheadStep final : public StepDriver {
     }
     auto& step = compiled();
     read_ahead();
-    auto results = host_.run(step, current_, {has_next_.get(), inputs_.size()}, done_);
+    auto results = host_.run(step, current_, upcoming_, done_);
     ++done_;
     finished_ = !results.all_have_next;
     std::swap(current_, next_);
+    // Where a replica has none, this was the last step; or this is a replay, which knows of one replica only.
+    for (std::size_t r = 0; r < key_.size(); ++r)
+      if (results.upcoming[r] != no_upcoming) key_[r] = shapes_of(results.upcoming[r]);
     return results;
   }
 
@@ -83,6 +88,7 @@ class ReadAheadStep final : public StepDriver {
       }
       if (!element) throw no_element(r);
       current_[r] = std::move(*element);
+      shape_numbers_[r](current_[r]);
     }
     return true;
   }
@@ -95,12 +101,12 @@ class ReadAheadStep final : public StepDriver {
   // An error of the input is kept for the step that needs the element.
   void read_ahead() {
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
-      has_next_[r] = true;
+      upcoming_[r] = upcoming_with(0);
       if (input_error_) continue;
       const auto began = trace_input_ ? trace_clock() : 0;
       try {
         auto element = inputs_[r]->next();
-        has_next_[r] = element.has_value();
+        upcoming_[r] = element ? upcoming_with(shape_numbers_[r](*element)) : no_upcoming;
         if (element) next_[r] = std::move(*element);
       } catch (...) {
         input_error_ = std::current_exception();
@@ -108,21 +114,28 @@ class ReadAheadStep final : public StepDriver {
       if (trace_input_) trace_input_->record(host_.placement().begin() + static_cast<int>(r), done_ + 1, began, trace_clock());
     }
   }
-  // The programs for the shapes of the current elements.
+  // The programs for the shapes of the current elements of all replicas. The key is what all processes know: so all have them, or none.
   HostStep& compiled() {
-    Hasher hasher;
-    for (const auto& element : current_)
-      for (const auto& array : element) {
-        hasher.word(static_cast<std::uint64_t>(array.dtype()));
-        hasher.word(array.shape().rank());
-        for (const auto extent : array.shape()) hasher.word(static_cast<std::uint64_t>(extent));
-      }
-    auto& step = plans_[hasher.result()];
-    if (!step) step = host_.compile(host_.failure().told([&] { return trace_all(); }), ordinal_);
-    return *step;
+    if (auto* kept = kept_.find(key_)) return *kept;
+    if (kept_.make_room()) tell_dropped();
+    return kept_.keep(key_, host_.compile(host_.failure().told([&] { return trace_all(); }), ordinal_));
+  }
+  HostStep& latest() const {
+    if (!kept_.latest()) throw nothing_recorded();
+    return *kept_.latest();
+  }
+  void tell_dropped() {
+    if (std::exchange(told_dropped_, true) || host_.job().rank() != 0) return;
+    std::fprintf(stderr,
+                 "replicator: the elements of step %d had more than %zu sets of shapes. Programs are kept for the latest %zu, and compiled again for "
+                 "others: bring elements to fewer shapes, by padding say\n",
+                 ordinal_, KeptSteps::most, KeptSteps::most);
+  }
+  static BuildError nothing_recorded() {
+    return BuildError{"no step was recorded of this replicated step: there is no input to trace it with"};
   }
   std::vector<Graph> trace_all() {
-    if (current_[0].empty()) throw BuildError{"no step was recorded of this replicated step: there is no input to trace it with"};
+    if (current_[0].empty()) throw nothing_recorded();
     std::vector<Graph> graphs;
     graphs.reserve(inputs_.size());
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
@@ -143,8 +156,11 @@ class ReadAheadStep final : public StepDriver {
   std::vector<std::unique_ptr<InputSource>> inputs_;
   Trace trace_;
   std::vector<std::vector<AnyArray>> current_, next_;
-  std::unique_ptr<bool[]> has_next_;
-  std::unordered_map<Digest, std::unique_ptr<HostStep>, DigestHash> plans_;
+  std::vector<ShapeNumbers> shape_numbers_;  // by replica of this host
+  std::vector<std::uint64_t> upcoming_;      // by replica of this host
+  KeptSteps::Key key_;                       // of the current elements
+  KeptSteps kept_;
+  bool told_dropped_ = false;
   std::shared_ptr<InputTrace> trace_input_;  // null: nobody asks
   std::exception_ptr input_error_;
   std::uint64_t done_;

@@ -41,6 +41,7 @@ class Replicator {
   // in turn. Traces step_fn(ReplicaContext&, Tensor<T>...) once for each, one tensor per component of an element,
   // resolves and plans. step_fn returns a tensor, a tuple of tensors, or nothing. Steps of one Replicator share its
   // variables.
+  // Elements may have other shapes from step to step, and on each replica, as long as what replicas contribute and return is of equal shapes.
   // Throws BuildError for every mistake that graphs, shapes and options show; nothing has moved then.
   // A run that is resumed (--resume) makes its checkpointed steps in the order in which they were first made; each goes on where it was.
   template <class InputFn, class StepFn>

@@ -60,13 +60,17 @@ class Step {
   explicit Step(std::unique_ptr<StepDriver> driver, int replicas)
       : driver_{std::move(driver)}, resumed_{driver_->steps_resumed()}, replicas_{replicas} {}
 
-  // Runs one step. Throws BuildError when the input has ended, what the input throws, CommunicationError when a device
+  // Runs one step. Where the elements of any replica have shapes that no step had before, all processes compile programs for them: of the latest
+  // 16 sets of shapes they are kept. Throws BuildError when the input has ended, what the input throws, CommunicationError when a device
   // or host is lost or late.
   Results step() { return unpack(driver_->run(), std::index_sequence_for<A...>{}); }
   // The input of some replica has ended: no replica takes another step.
   bool finished() const { return driver_->finished(); }
   // Those before the run was resumed counted.
   std::uint64_t steps_done() const { return driver_->steps_done(); }
+  // explain, resolved_dot and plan_json tell of the programs of the latest step (before the first: of those for the first elements).
+  // Each may be called by one process alone.
+
   // Of each device of this process's first replica. Per collective: where asked, bytes, schedule and why, bytes against a ring's, predicted and
   // (with --trace or --timing, once steps were timed) measured time. Then the nodes that cost most: operations, bytes, time and,
   // where the machine's figures are given or measured, the share of the roofline. Then memory.

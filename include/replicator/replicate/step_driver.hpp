@@ -22,6 +22,8 @@ using Trace = std::function<void(ReplicaContext&, const std::vector<AnyTensor>&)
 struct StepResults {
   std::vector<std::vector<AnyArray>> values;
   std::vector<int> first;
+  // By replica of all processes: what there is for the next step.
+  std::vector<std::uint64_t> upcoming;
   bool all_have_next = true;
 };
 

@@ -241,7 +241,7 @@ class PlanJson {
     add_place(program.arena.data(), program.arena_bytes, named("arena"));
     add_place(program.step.get(), sizeof(std::uint64_t), named("step"));
     add_place(program.replica_ids.data(), program.replica_ids.size() * sizeof(std::int32_t), named("replica_ids"));
-    add_place(program.exchange.has_next.data(), program.exchange.has_next.size() * sizeof(std::uint64_t), named("has_next"));
+    add_place(program.exchange.upcoming.data(), program.exchange.upcoming.size() * sizeof(std::uint64_t), named("upcoming"));
     for (const auto& one : view_.resolution.classes)
       for (const auto& node : one.graph.nodes())
         if (const auto* constant = node.get<Constant>()) add_place(constant->array->data(), constant->array->size_bytes(), named("constant"));

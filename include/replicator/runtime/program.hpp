@@ -71,13 +71,18 @@ struct CollectiveUse {
   std::uint32_t asked = 0;
 };
 
-// An all_gather over the hosts at the end of a step. A replica's block: has_next (8 bytes), then its small results.
+// What a replica has for the next step: no element, or one whose shapes have a number. 8 bytes, for they travel in every step.
+inline constexpr std::uint64_t no_upcoming = 0;
+constexpr std::uint64_t upcoming_with(std::uint64_t shapes) { return shapes + 1; }
+constexpr std::uint64_t shapes_of(std::uint64_t upcoming) { return upcoming - 1; }
+
+// An all_gather over the hosts at the end of a step. A replica's block: what it has for the next step, then its small results.
 struct ResultExchange {
   static constexpr std::size_t largest_result = 4096;  // bytes; larger ones stay on their host
   std::uint32_t collective = 0;
   std::size_t block = 0;                  // bytes of a replica; 0: a job of one host exchanges nothing
   std::vector<std::size_t> offsets;       // of each result in a block; 0: not exchanged
-  std::vector<std::uint64_t> has_next;    // by replica of the device; set before the step
+  std::vector<std::uint64_t> upcoming;    // by replica of the device; set before the step
 };
 
 // Where a replica finds the result of a collective, until the next step.

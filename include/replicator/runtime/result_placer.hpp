@@ -29,13 +29,13 @@ class ResultPlacer {
     }
   }
 
-  // Each replica's small results, and whether it has input for the next step, go to all hosts. On one host it only makes sure
+  // Each replica's small results, and what it has for the next step, go to all hosts. On one host it only makes sure
   // that every device has come this far before one of them changes a variable: a step that fails changes nothing.
   void exchange() {
     builder_.set_origin(ProgramBuilder::none, ProgramBuilder::none, -1);
     lay_out_block();
     auto& exchange = program_.exchange;
-    exchange.has_next.assign(static_cast<std::size_t>(request_.replicas()), 1);
+    exchange.upcoming.assign(static_cast<std::size_t>(request_.replicas()), upcoming_with(0));
     exchange.collective = collectives_.add({CollectiveKind::all_gather, DType::uint8, Reduction::sum, static_cast<std::int64_t>(exchange.block), 0,
                                             false, "the exchange of the step's results", 0});
     auto& use = program_.collectives[exchange.collective];
@@ -73,7 +73,7 @@ class ResultPlacer {
   }
   void fill_block(std::byte* block, int r) {
     const auto& exchange = program_.exchange;
-    copy(reinterpret_cast<const std::byte*>(&exchange.has_next[static_cast<std::size_t>(r)]), block, sizeof(std::uint64_t));
+    copy(reinterpret_cast<const std::byte*>(&exchange.upcoming[static_cast<std::size_t>(r)]), block, sizeof(std::uint64_t));
     for (std::size_t k = 0; k < program_.results.size(); ++k) {
       if (!exchange.offsets[k]) continue;
       const auto& array = program_.results[k][static_cast<std::size_t>(r)];
