@@ -90,10 +90,10 @@ class StridedCopies final : public Executable {
 
 // Elements are moved as words of their size; `value` is what fills the gaps, in the dtype.
 inline std::unique_ptr<Executable> make_copies(std::vector<StridedCopy> copies, const TensorType& output,
-                                               bool fills = false, double value = 0) {
+                                               bool fills = false, Number value = 0) {
   return visit_dtype(output.dtype, [&]<class T>() -> std::unique_ptr<Executable> {
     return std::make_unique<StridedCopies<T>>(std::move(copies), fills ? output.shape.elements() : 0,
-                                              static_cast<T>(value));
+                                              value.as<T>());
   });
 }
 

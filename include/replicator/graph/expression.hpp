@@ -12,6 +12,7 @@
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/hash.hpp>
+#include <replicator/core/number.hpp>
 
 namespace replicator {
 
@@ -72,9 +73,8 @@ struct Expression {
     return static_cast<std::uint16_t>(code.size() - 1);
   }
   std::uint16_t input(std::uint16_t index) { return append({ScalarOp::input, index, 0, 0, 0}); }
-  std::uint16_t constant(double value) {
-    const auto bits = is_floating(compute) ? std::bit_cast<std::uint64_t>(value)
-                                           : static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+  std::uint16_t constant(Number value) {
+    const auto bits = is_floating(compute) ? std::bit_cast<std::uint64_t>(value.real()) : static_cast<std::uint64_t>(value.whole());
     return append({ScalarOp::constant, 0, 0, 0, bits});
   }
   std::uint16_t apply(ScalarOp op, std::uint16_t a, std::uint16_t b = 0, std::uint16_t c = 0) {

@@ -176,7 +176,7 @@ inline AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Loc
 }
 
 // op(x, scalar)
-inline AnyTensor apply(ScalarOp op, AnyTensor x, double scalar, Location where) {
+inline AnyTensor apply(ScalarOp op, AnyTensor x, Number scalar, Location where) {
   Expression e;
   e.compute = compute_type(x.dtype());
   e.inputs = 1;
@@ -195,7 +195,7 @@ inline AnyTensor constant_node(Graph& graph, AnyArray array, Location where) {
 }
 
 // The value in every element of a tensor of this type.
-inline AnyTensor fill(Graph& graph, TensorType type, double value, Location where) {
+inline AnyTensor fill(Graph& graph, TensorType type, Number value, Location where) {
   Expression e;
   e.compute = compute_type(type.dtype);
   e.outputs = {e.constant(value)};

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <concepts>
-#include <type_traits>
 
 #include <replicator/graph/expression.hpp>
 
@@ -14,7 +13,7 @@ class Symbol {
   Symbol(Expression& expression, std::uint16_t index) : expression_{&expression}, index_{index} {}
   std::uint16_t index() const { return index_; }
   // A number in the same expression.
-  Symbol number(double value) const { return {*expression_, expression_->constant(value)}; }
+  Symbol number(Number value) const { return {*expression_, expression_->constant(value)}; }
 
   // Branching on a value cannot be recorded.
   template <class T>
@@ -39,17 +38,9 @@ class Symbol {
   friend Symbol operator!(Symbol a) { return a.with(ScalarOp::logical_not); }
   friend Symbol operator-(Symbol a) { return a.with(ScalarOp::negate); }
 
-#define REPLICATOR_SCALAR_ON_EITHER_SIDE(op)                                                                  \
-  template <class N>                                                                                          \
-    requires std::is_arithmetic_v<N>                                                                          \
-  friend auto operator op(Symbol a, N b) {                                                                    \
-    return a op a.number(static_cast<double>(b));                                                             \
-  }                                                                                                           \
-  template <class N>                                                                                          \
-    requires std::is_arithmetic_v<N>                                                                          \
-  friend auto operator op(N a, Symbol b) {                                                                    \
-    return b.number(static_cast<double>(a)) op b;                                                             \
-  }
+#define REPLICATOR_SCALAR_ON_EITHER_SIDE(op)                               \
+  friend Symbol operator op(Symbol a, Number b) { return a op a.number(b); } \
+  friend Symbol operator op(Number a, Symbol b) { return b.number(a) op b; }
   REPLICATOR_SCALAR_ON_EITHER_SIDE(+)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(-)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(*)
@@ -74,9 +65,9 @@ class Symbol {
   friend Symbol min(Symbol a, Symbol b) { return a.with(ScalarOp::minimum, b); }
   friend Symbol max(Symbol a, Symbol b) { return a.with(ScalarOp::maximum, b); }
   friend Symbol pow(Symbol a, Symbol b) { return a.with(ScalarOp::power, b); }
-  friend Symbol min(Symbol a, double b) { return min(a, a.number(b)); }
-  friend Symbol max(Symbol a, double b) { return max(a, a.number(b)); }
-  friend Symbol pow(Symbol a, double b) { return pow(a, a.number(b)); }
+  friend Symbol min(Symbol a, Number b) { return min(a, a.number(b)); }
+  friend Symbol max(Symbol a, Number b) { return max(a, a.number(b)); }
+  friend Symbol pow(Symbol a, Number b) { return pow(a, a.number(b)); }
   // a * b + c with one rounding.
   friend Symbol fma(Symbol a, Symbol b, Symbol c) {
     return {*a.expression_, a.expression_->apply(ScalarOp::multiply_add, a.index_, b.index_, c.index_)};
@@ -85,9 +76,9 @@ class Symbol {
   friend Symbol select(Symbol condition, Symbol yes, Symbol no) {
     return {*condition.expression_, condition.expression_->apply(ScalarOp::select, condition.index_, yes.index_, no.index_)};
   }
-  friend Symbol select(Symbol condition, double yes, Symbol no) { return select(condition, no.number(yes), no); }
-  friend Symbol select(Symbol condition, Symbol yes, double no) { return select(condition, yes, yes.number(no)); }
-  friend Symbol select(Symbol condition, double yes, double no) { return select(condition, condition.number(yes), condition.number(no)); }
+  friend Symbol select(Symbol condition, Number yes, Symbol no) { return select(condition, no.number(yes), no); }
+  friend Symbol select(Symbol condition, Symbol yes, Number no) { return select(condition, yes, yes.number(no)); }
+  friend Symbol select(Symbol condition, Number yes, Number no) { return select(condition, condition.number(yes), condition.number(no)); }
 
  private:
   Symbol with(ScalarOp op) const { return {*expression_, expression_->apply(op, index_)}; }

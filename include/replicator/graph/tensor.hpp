@@ -49,13 +49,13 @@ class Tensor {
     return Tensor{apply(op, {a.value.any_, b.value.any_}, a.where)};
   }
   static Tensor scalar_right(ScalarOp op, const located<Tensor>& a, T b) {
-    return Tensor{apply(op, a.value.any_, static_cast<double>(b), a.where)};
+    return Tensor{apply(op, a.value.any_, b, a.where)};
   }
   static Tensor scalar_left(ScalarOp op, T a, const located<Tensor>& b) {
     Expression e;
     e.compute = compute_type(dtype_of<T>);
     e.inputs = 1;
-    const auto scalar = e.constant(static_cast<double>(a));
+    const auto scalar = e.constant(a);
     e.outputs = {e.apply(op, scalar, e.input(0))};
     return Tensor{map_node(b.value.graph(), std::move(e), std::span{&b.value.any_, 1}, dtype_of<T>, b.where)};
   }

@@ -10,6 +10,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/location.hpp>
+#include <replicator/core/number.hpp>
 
 namespace replicator {
 
@@ -26,11 +27,11 @@ constexpr std::string_view name_of(VariableKind kind) {
 struct Initializer {
   enum class Kind : std::uint8_t { constant, uniform, normal, value };
   Kind kind = Kind::constant;
-  double a = 0;  // constant: the value; uniform: lower bound; normal: mean
+  Number a = 0;  // constant: the value; uniform: lower bound; normal: mean
   double b = 0;  // uniform: upper bound; normal: standard deviation
   std::shared_ptr<const AnyArray> array;  // kind value
 
-  static Initializer constant(double value) { return {Kind::constant, value, 0, nullptr}; }
+  static Initializer constant(Number value) { return {Kind::constant, value, 0, nullptr}; }
   static Initializer zeros() { return constant(0); }
   static Initializer ones() { return constant(1); }
   static Initializer uniform(double low, double high) { return {Kind::uniform, low, high, nullptr}; }
@@ -43,11 +44,12 @@ struct Initializer {
   // every comparison). `whose` begins the sentence.
   void require_valid(const std::string& whose) const {
     constexpr double largest = std::numeric_limits<double>::max();
-    if (kind == Kind::uniform && !(-largest <= a && a <= b && b <= largest))
-      throw BuildError{whose + " is to begin uniform from " + std::to_string(a) + " to " + std::to_string(b) +
+    const double low = a.real();
+    if (kind == Kind::uniform && !(-largest <= low && low <= b && b <= largest))
+      throw BuildError{whose + " is to begin uniform from " + std::to_string(low) + " to " + std::to_string(b) +
                        ": both bounds must be finite, the lower one first"};
-    if (kind == Kind::normal && !(-largest <= a && a <= largest && 0 <= b && b <= largest))
-      throw BuildError{whose + " is to begin normal with mean " + std::to_string(a) + " and standard deviation " + std::to_string(b) +
+    if (kind == Kind::normal && !(-largest <= low && low <= largest && 0 <= b && b <= largest))
+      throw BuildError{whose + " is to begin normal with mean " + std::to_string(low) + " and standard deviation " + std::to_string(b) +
                        ": both must be finite, the latter not negative"};
   }
 };

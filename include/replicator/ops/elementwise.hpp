@@ -168,7 +168,7 @@ Tensor<T> constant(Graph& graph, Array<T> values, std::source_location where = s
 }
 template <Element T>
 Tensor<T> full(Graph& graph, Shape shape, T value, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{fill(graph, {dtype_of<T>, shape}, static_cast<double>(value), where)};
+  return Tensor<T>{fill(graph, {dtype_of<T>, shape}, value, where)};
 }
 template <Element T>
 Tensor<T> zeros_like(Tensor<T> x, std::source_location where = std::source_location::current()) {

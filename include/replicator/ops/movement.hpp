@@ -105,7 +105,7 @@ struct Slice {
 struct Pad {
   static constexpr std::string_view name = "pad";
   AxisValues low, high, inner;
-  double value = 0;
+  Number value = 0;
 
   template <class V>
   void describe(V& v) const {
@@ -208,7 +208,7 @@ Tensor<T> pad(Tensor<T> x, AxisValues low, AxisValues high, T value = T{},
               std::source_location where = std::source_location::current()) {
   AxisValues inner(x.shape().rank(), 0);
   return Tensor<T>{compute(
-      x.graph(), Pad{std::move(low), std::move(high), std::move(inner), static_cast<double>(value)}, {x}, where)};
+      x.graph(), Pad{std::move(low), std::move(high), std::move(inner), value}, {x}, where)};
 }
 
 // The tensors one after the other along an axis (-1: the last).

@@ -53,7 +53,7 @@ inline AnyTensor places_in_memory(AnyTensor places, const Shape& x, std::size_t 
   Expression e;
   e.compute = DType::int64;
   e.inputs = 3;
-  const auto row = e.apply(ScalarOp::multiply, e.input(0), e.constant(static_cast<double>(inner)));
+  const auto row = e.apply(ScalarOp::multiply, e.input(0), e.constant(inner));
   e.outputs = {e.apply(ScalarOp::add, e.apply(ScalarOp::add, row, e.input(1)), e.input(2))};
   Graph& graph = places.graph();
   const AnyTensor inputs[] = {reshape(places, Shape{outer, places.shape()[axis], inner}, where),

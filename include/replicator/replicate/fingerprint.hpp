@@ -102,7 +102,8 @@ namespace detail {
 inline std::string text_of(const Initializer& initializer) {
   Hasher hasher;
   hasher.word(static_cast<std::uint64_t>(initializer.kind));
-  hasher.word(std::bit_cast<std::uint64_t>(initializer.a));
+  hasher.word(std::bit_cast<std::uint64_t>(initializer.a.real()));
+  hasher.word(static_cast<std::uint64_t>(initializer.a.whole()));
   hasher.word(std::bit_cast<std::uint64_t>(initializer.b));
   if (initializer.array) hasher.bytes(initializer.array->bytes());
   return hasher.result().text();

@@ -35,10 +35,10 @@ inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t
   visit_dtype(variable.type.dtype, [&]<class T>() {
     const auto values = array.as<T>();
     switch (initializer.kind) {
-      case Initializer::Kind::uniform: return cpu::draw_uniform(values, seed, stream, substream, initializer.a, initializer.b);
-      case Initializer::Kind::normal: return cpu::draw_normal(values, seed, stream, substream, initializer.a, initializer.b);
+      case Initializer::Kind::uniform: return cpu::draw_uniform(values, seed, stream, substream, initializer.a.real(), initializer.b);
+      case Initializer::Kind::normal: return cpu::draw_normal(values, seed, stream, substream, initializer.a.real(), initializer.b);
       default:
-        if (initializer.a != 0 || std::signbit(initializer.a)) std::fill(values.begin(), values.end(), static_cast<T>(initializer.a));
+        if (initializer.a.real() != 0 || std::signbit(initializer.a.real())) std::fill(values.begin(), values.end(), initializer.a.as<T>());
     }
   });
   return array;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A number written in a program, on its way to elements of a type that is not known yet.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include <replicator/core/dtype.hpp>
+
+namespace replicator {
+
+// Integers stay integers, so that no id or hash of 64 bits is rounded; all else is a double. What int64 cannot hold is a double too.
+class Number {
+ public:
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  constexpr Number(T value) {  // NOLINT: implicit on purpose
+    if constexpr (std::is_integral_v<T>) is_whole_ = std::is_signed_v<T> || static_cast<std::uint64_t>(value) <= 0x7FFF'FFFF'FFFF'FFFF;
+    if (is_whole_) whole_ = static_cast<std::int64_t>(value);
+    else real_ = static_cast<double>(value);
+  }
+  constexpr Number(bfloat16 value) : real_{static_cast<double>(static_cast<float>(value))} {}  // NOLINT: implicit on purpose
+
+  constexpr double real() const { return is_whole_ ? static_cast<double>(whole_) : real_; }
+  // Towards zero; what int64 cannot hold becomes its nearest value, NaN 0, as rp::cast does.
+  constexpr std::int64_t whole() const {
+    if (is_whole_) return whole_;
+    if (real_ >= 0x1p63) return std::numeric_limits<std::int64_t>::max();
+    if (real_ <= -0x1p63) return std::numeric_limits<std::int64_t>::min();
+    return real_ == real_ ? static_cast<std::int64_t>(real_) : 0;
+  }
+  // As an element: narrower integers take the low bits, as in expressions.
+  template <Element T>
+  constexpr T as() const {
+    if constexpr (std::is_same_v<T, bool>) return real() != 0;
+    else if constexpr (std::is_integral_v<T>) return static_cast<T>(whole());
+    else return static_cast<T>(real());
+  }
+
+  // 2 and 2.0 are one number: together the two tell all that any element can see.
+  template <class V>
+  void describe(V& v) const {
+    v("real", real());
+    v("whole", whole());
+  }
+  std::string text() const { return is_whole_ ? std::to_string(whole_) : std::to_string(real_); }
+
+  friend constexpr bool operator==(Number a, Number b) { return a.real() == b.real() && a.whole() == b.whole(); }
+
+ private:
+  bool is_whole_ = false;
+  std::int64_t whole_ = 0;
+  double real_ = 0;
+};
+
+}  // namespace replicator
