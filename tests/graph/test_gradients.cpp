@@ -98,6 +98,20 @@ std::vector<AnyArray> draw_inputs(std::size_t count) {
   return inputs;
 }
 
+// Its gradient gives one to each input that is wanted, however many they are.
+struct SumOfMany {
+  static constexpr std::string_view name = "sum_of_many";
+
+  template <class V>
+  void describe(V&) const {}
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const {
+    std::vector<AnyTensor> result;
+    for (std::size_t i = 0; i < at.inputs.size(); ++i) result.push_back(at.wanted[i] ? at.upstream[0] : AnyTensor{});
+    return result;
+  }
+};
+
 }  // namespace
 
 TEST_CASE(
@@ -236,4 +250,15 @@ TEST_CASE(
   CHECK(kinds([](T x) { return all_gather(x); }) == "all_gather:sum reduce_scatter:sum");
   CHECK(kinds([](T x) { return reduce_scatter(x, Reduction::sum); }) == "reduce_scatter:sum all_gather:sum");
   CHECK(kinds([](T x) { return broadcast(x, 1); }) == "broadcast:sum all_reduce:sum");
+}
+
+TEST_CASE("a gradient rule is told of all its inputs which are wanted, of hundreds, too") {
+  Graph graph;
+  std::vector<AnyTensor> inputs, wanted;
+  for (std::uint32_t i = 0; i < 300; ++i) inputs.push_back(test::input(graph, {DType::float64, Shape{}}, i));
+  for (std::size_t i = 0; i < inputs.size(); i += 3) wanted.push_back(inputs[i]);
+  const auto y = graph.tensor(add_compute(graph, SumOfMany{}, inputs, Location{"many.cpp", 1}));
+  const auto found = gradients(y, wanted);
+  const auto one = found[0];
+  for (const auto& each : found) CHECK(each.value() == one.value());  // the upstream itself, not the zeros of what is not reached
 }

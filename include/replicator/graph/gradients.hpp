@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -79,9 +80,9 @@ class Differentiation {
       throw BuildError{"replica " + std::to_string(graph_.replica()) + ": the gradient asked for at " + where_.text() + " passes through " +
                        std::string{operation.name()} + " at " + where.text() +
                        ", which has no gradient rule: give the operation one, or wrap its input in rp::stop_gradient"};
-    bool wanted[64]{};
-    for (std::size_t i = 0; i < inputs.size() && i < 64; ++i) wanted[i] = reaches_[inputs[i].value().node];
-    const GradientContext at{graph_, operation, inputs, outputs, upstream, {wanted, inputs.size()}, where};
+    const auto wanted = std::make_unique<bool[]>(inputs.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) wanted[i] = reaches_[inputs[i].value().node];
+    const GradientContext at{graph_, operation, inputs, outputs, upstream, {wanted.get(), inputs.size()}, where};
     return operation.gradient(at);
   }
 
