@@ -173,6 +173,89 @@ TEST_CASE("the first NaN is found where it is made, with replica, step and line"
   }
 }
 
+TEST_CASE("an infinity is found where it is made") {
+  auto deployment = on_devices(2, 2);
+  deployment.see.find_nan = true;
+  Replicator repl{deployment};
+  auto train = repl.replicate(counting, [](ReplicaContext&, Tensor<float> x) { return sum(exp(x * 60.0f)); });
+  train.step();  // e^60
+  const auto found = error_of([&] { train.step(); });  // replica 1: e^120
+  CHECK_THAT(found, Catch::StartsWith("replica 1, step 1: reduce#") && Catch::Contains(" made the first infinity by ") && Catch::Contains("exp("));
+}
+
+TEST_CASE("a reduction over replicas that makes a NaN or an infinity is found, folded on a device or done between them") {
+  std::source_location where;
+  // Replica r gives scale[r], in step 1 for the first time.
+  const auto found = [&](int devices, std::vector<float> scale, Reduction reduction, auto use) {
+    auto deployment = on_devices(4, devices);
+    deployment.see.find_nan = true;
+    Replicator repl{deployment};
+    auto train = repl.replicate(
+        [&](const InputContext& ctx) {
+          return data::from_generator([factor = scale[static_cast<std::size_t>(ctx.replica())]](std::int64_t i) {
+            return Array<float>{{3}, {0, static_cast<float>(i) * factor, 0}};
+          });
+        },
+        [&](ReplicaContext& replica, Tensor<float> x) {
+          const auto made = x * 1e38f;
+          where = std::source_location::current();
+          const auto total = all_reduce(made, reduction, {.label = "total"});
+          return use(replica, total);
+        });
+    train.step();
+    return error_of([&] { train.step(); });
+  };
+  const auto returned = [](ReplicaContext&, Tensor<float> total) { return total; };
+  const auto assigned = [](ReplicaContext& replica, Tensor<float> total) {
+    replica.variable<float>("w", {3}, Initializer::zeros()).assign(total);
+  };
+  const auto used = [](ReplicaContext&, Tensor<float> total) { return sum(total * total) * 2.0f; };
+  const auto at = [&] { return "step 1: all_reduce \"total\" at test_observe.cpp:" + std::to_string(where.line() + 1); };
+  for (const int devices : {1, 2, 4})
+    for (const auto& text : {found(devices, {1, 1, 1, 1}, Reduction::sum, returned), found(devices, {1, 1, 1, 1}, Reduction::sum, assigned),
+                             found(devices, {1, 1, 1, 1}, Reduction::mean, used)}) {
+      CHECK_THAT(text, Catch::StartsWith("replica ") && Catch::Contains(at() + " made the first infinity: every contribution was finite"));
+    }
+  // Between four devices each sees the whole sum only: infinity and minus infinity.
+  CHECK_THAT(found(4, {3, 3, -3, -3}, Reduction::sum, returned), Catch::Contains(at() + " made the first NaN"));
+  CHECK_THAT(found(2, {3, 3, -3, -3}, Reduction::sum, returned), Catch::Contains(at() + " made the first infinity"));
+  CHECK(found(2, {3, 3, -3, -3}, Reduction::max, returned) == "nothing");
+}
+
+TEST_CASE("a reduction over replicas is not blamed for what it is given") {
+  for (const int devices : {1, 2}) {
+    auto deployment = on_devices(2, devices);
+    deployment.see.find_nan = true;
+    Replicator repl{deployment};
+    auto train = repl.replicate(
+        [](const InputContext& ctx) {
+          return data::from_generator([r = ctx.replica()](std::int64_t i) {
+            return Array<float>{{2}, {1, i == 1 && r == 1 ? std::numeric_limits<float>::infinity() : 0.0f}};
+          });
+        },
+        [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::sum); });
+    train.step();
+    CHECK_THAT(error_of([&] { train.step(); }),
+               Catch::StartsWith(devices == 1 ? "one of the replicas 0 to 1, step 1: a contribution to all_reduce"
+                                              : "replica 1, step 1: a contribution to all_reduce") && Catch::Contains(" at test_observe.cpp:") &&
+                   Catch::EndsWith(" holds an infinity that no kernel of this step made: look at the input and the variables"));
+  }
+}
+
+TEST_CASE("an infinity that was given is spelled with its article") {
+  auto deployment = on_devices(1, 1);
+  deployment.see.find_nan = true;
+  Replicator repl{deployment};
+  auto train = repl.replicate(
+      [](const InputContext&) {
+        return data::from_generator([] { return Array<float>{{1}, {std::numeric_limits<float>::infinity()}}; });
+      },
+      [](ReplicaContext&, Tensor<float> x) {
+        return std::tuple{x + 1.0f, sum(x * 2.0f)};
+      });
+  CHECK_THAT(error_of([&] { train.step(); }), Catch::Contains(", holds an infinity already"));
+}
+
 TEST_CASE("a NaN of the input is not blamed on the kernel") {
   auto deployment = on_devices(1, 1);
   deployment.see.find_nan = true;
