@@ -91,7 +91,7 @@ TEST_CASE("the process that has the replica records it") {
     return run(recording(on_devices(5, 1), 4, 0, 9, file), 3);
   });
   INFO(test::describe(results));
-  for (const auto& result : results) CHECK(result.text == plain);
+  for (const auto& result : results) CHECK_THAT(result.text, Catch::EndsWith(plain));  // behind what process 0 says of the window
   const auto recorded = load_recording(file);
   CHECK(recorded.steps.size() == 3);  // the window was longer
   CHECK(floats(recorded.steps[2].inputs[0]) == Floats{2, 40});
@@ -136,6 +136,33 @@ TEST_CASE("the steps of several replicate calls are kept apart") {
   CHECK(recorded.steps[1].key() == "1.1");
   CHECK(recorded.steps[1].before.empty());
   CHECK(floats(recorded.steps[1].results[0]) == Floats{7, 60});
+}
+
+TEST_CASE("steps that were to be recorded or timed and never came are told at the end") {
+  const TemporaryFolder folder;
+  const auto file = folder.path() + "/r";
+  const auto told = [&](const Deployment& where, int steps) { return test::told(folder, [&] { run(where, steps); }); };
+  CHECK(told(recording(on_devices(2, 2), 1, 100, 110, file), 3) ==
+        "replicator: --record asked for the steps 100 to 109, but the run had the steps 0 to 2, 3 in all: nothing was recorded\n");
+  CHECK_FALSE(std::filesystem::exists(file));
+  CHECK(told(recording(on_devices(2, 2), 1, 1, 5, file), 3) ==
+        "replicator: --record asked for the steps 1 to 4, but the run had the steps 0 to 2, 3 in all: only 2 of the 4 were recorded\n");
+  CHECK(told(recording(on_devices(2, 2), 1, 1, 3, file), 3).empty());
+  CHECK(told(recording(on_devices(2, 1), 0, 0, 1, file), 0) ==
+        "replicator: --record asked for the steps 0 to 0, but the run had no step: nothing was recorded\n");
+
+  auto timed = on_devices(2, 1);
+  timed.see.trace = folder.path() + "/trace.json";
+  CHECK(told(timed, 3).empty());  // the window that is there by default may be cut
+  CHECK(told(timed, 1) == "replicator: --trace-steps asked for the steps 1 to 10, but the run had the steps 0 to 0, 1 in all: nothing was timed\n");
+  timed.see.trace_steps = {2, 5};
+  CHECK(told(timed, 3) ==
+        "replicator: --trace-steps asked for the steps 2 to 4, but the run had the steps 0 to 2, 3 in all: only 1 of the 3 were timed\n");
+  timed.see.trace_steps = {500, 510};
+  timed.see.record = RecordOptions{0, {7, 8}, file};
+  CHECK(told(timed, 2) ==
+        "replicator: --record asked for the steps 7 to 7, but the run had the steps 0 to 1, 2 in all: nothing was recorded\n"
+        "replicator: --trace-steps asked for the steps 500 to 509, but the run had the steps 0 to 1, 2 in all: nothing was timed\n");
 }
 
 TEST_CASE("what cannot be recorded is said at once") {

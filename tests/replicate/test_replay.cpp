@@ -34,23 +34,6 @@ Deployment replaying(const std::string& file) {
   return where;
 }
 
-// What f writes to stderr.
-template <class F>
-std::string told(const TemporaryFolder& folder, F f) {
-  const auto file = folder.path() + "/stderr";
-  std::fflush(stderr);
-  const int kept = ::dup(STDERR_FILENO), to = ::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
-  ::dup2(to, STDERR_FILENO);
-  ::close(to);
-  f();
-  std::fflush(stderr);
-  ::dup2(kept, STDERR_FILENO);
-  ::close(kept);
-  std::vector<std::byte> bytes;
-  io::read_file(file, bytes);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 auto input(const InputContext& ctx) {
   return data::from_generator([replica = ctx.replica()](std::int64_t position) {
     PhiloxStream random{5, static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(replica)};

@@ -26,6 +26,7 @@
 #include <replicator/replicate/host_step.hpp>
 #include <replicator/replicate/input_context.hpp>
 #include <replicator/replicate/memory_limit.hpp>
+#include <replicator/replicate/missed_steps.hpp>
 #include <replicator/replicate/placement.hpp>
 #include <replicator/replicate/replay.hpp>
 #include <replicator/replicate/replica_recorder.hpp>
@@ -287,6 +288,7 @@ class Host {
     if (replay_) listeners_.push_back(replay_);
     if (const auto& record = deployment_.see.record)
       if (auto recorder = ReplicaRecorder::make(*record, deployment_, placement_)) listeners_.push_back(std::move(recorder));
+    if (job_.rank() == 0 && MissedSteps::concerns(deployment_.see)) listeners_.push_back(std::make_shared<MissedSteps>(deployment_.see));
     if (const auto every = deployment_.see.check_drift; every > 0)
       listeners_.push_back(std::make_shared<DriftCheck>(every, job_, deployment_, placement_));
   }

@@ -42,6 +42,7 @@ struct TraceWindow {
   std::uint64_t end = 11;
   bool contains(std::uint64_t step) const { return step >= first && step < end; }
   std::size_t steps() const { return end > first ? static_cast<std::size_t>(end - first) : 0; }
+  friend bool operator==(const TraceWindow&, const TraceWindow&) = default;
 };
 
 // When the elements of this process's replicas were read, in the calling thread; `step` is the one that uses the element.
