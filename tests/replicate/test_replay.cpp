@@ -4,14 +4,9 @@
 
 #include <rapidcheck.h>
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstdio>
 #include <functional>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/nn/nn.hpp>
@@ -24,6 +19,7 @@ using namespace replicator;
 using test::error_of;
 using test::on_devices;
 using test::recording;
+using test::told;
 
 namespace {
 
