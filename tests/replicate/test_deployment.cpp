@@ -4,6 +4,8 @@
 #include <initializer_list>
 #include <vector>
 
+#include <replicator/replicate/require_valid.hpp>
+
 #include "deployments.hpp"
 
 using namespace replicator;
@@ -140,6 +142,39 @@ TEST_CASE("numbers that cannot be are refused in a sentence") {
   CHECK(error_of({"--threads-per-device", "0"}) == must("--threads-per-device", "0", 1));
   CHECK(error_of({"--deadline", "-5"}) == must("--deadline", "-5", 0));
   CHECK(error_of({"--connect-deadline", "0"}) == must("--connect-deadline", "0", 1));
+}
+
+TEST_CASE("a deployment that a program fills in is refused as its flags would be") {
+  const auto refused = [](auto fill) {
+    return test::error_of([&] {
+      Deployment deployment;
+      fill(deployment);
+      require_valid(deployment);
+    });
+  };
+  using D = Deployment;
+  const auto must = [](const std::string& what, const std::string& value, int lowest) {
+    return what + " is \"" + value + "\": it must be a whole number, at least " + std::to_string(lowest);
+  };
+  CHECK(refused([](D&) {}) == "nothing");
+  CHECK(refused([](D& d) { d.replicas = 0; }) == must("--replicas", "0", 1));
+  CHECK(refused([](D& d) { d.logical_devices = 0; }) == must("--logical-devices", "0", 1));
+  CHECK(refused([](D& d) { d.threads_per_device = 0; }) == must("--threads-per-device", "0", 1));
+  CHECK(refused([](D& d) { d.bucket_bytes = -1; }) == must("--bucket-bytes", "-1", 1));
+  CHECK(refused([](D& d) { d.recompute_bytes = -1; }) == must("--recompute-bytes", "-1", 0));
+  CHECK(refused([](D& d) { d.memory_limit = -1; }) == must("--memory-limit", "-1", 0));
+  CHECK(refused([](D& d) { d.deadline = std::chrono::seconds{-1}; }) == must("--deadline", "-1", 0));
+  CHECK(refused([](D& d) { d.connect_deadline = std::chrono::seconds{0}; }) == must("--connect-deadline", "0", 1));
+  CHECK(refused([](D& d) { d.late = std::chrono::milliseconds{-1}; }) == must("Deployment::late", "-1", 0));
+  CHECK(refused([](D& d) { d.input_threads = -1; }) == must("--input-threads", "-1", 0));
+  CHECK(refused([](D& d) { d.checkpoint.keep = 0; }) == must("--keep", "0", 1));
+  CHECK(refused([](D& d) { d.transport = "foo"; }) == error_of({"--transport", "foo"}));
+  CHECK(refused([](D& d) { d.devices[0].index = -3; }) == "--devices has \"cpu:-3\": devices are counted from 0, as in cpu:0");
+  CHECK(refused([](D& d) { d.devices.push_back(d.devices[0]); }) == "--devices names cpu:0 twice");
+  CHECK(refused([](D& d) { d.see.trace_steps = {9, 2}; }) == error_of({"--trace-steps", "9:2"}));
+  CHECK(refused([](D& d) { d.see.trace_steps = {0, 2000}; }) == error_of({"--trace-steps", "0:2000"}));
+  CHECK(refused([](D& d) { d.see.record = RecordOptions{0, {9, 2}, "file"}; }) == error_of({"--record", "replica=0,steps=9:2,file=file"}));
+  CHECK(refused([](D& d) { d.see.record = RecordOptions{-1, {2, 9}, "file"}; }) == must("--record: replica", "-1", 0));
 }
 
 TEST_CASE("a flag without its value says so") { CHECK(error_of({"--replicas"}) == "--replicas needs a value"); }

@@ -77,6 +77,15 @@ const auto endless = [](const InputContext&) {
 
 }  // namespace
 
+TEST_CASE("a deployment that no command line could ask for is refused") {
+  auto where = on_devices(2, 2);
+  where.threads_per_device = 0;
+  CHECK(error_of([&] { Replicator{where}; }) == "--threads-per-device is \"0\": it must be a whole number, at least 1");
+  where = on_devices(2, 2);
+  where.devices[1] = where.devices[0];
+  CHECK(error_of([&] { Replicator{where}; }) == "--devices names cpu:0 twice");
+}
+
 TEST_CASE("more devices than replicas are refused") {
   CHECK(error_of([] { Replicator{on_devices(2, 3)}; }) ==
         "there are 2 replicas for 3 devices on 1 process(es): every device needs at least one replica; raise --replicas or name fewer --devices");

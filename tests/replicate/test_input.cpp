@@ -166,9 +166,11 @@ TEST_CASE("an empty input names its replica") {
         }) == "the input of replica 2 is empty: give it at least one element");
 }
 
-TEST_CASE("a batch that the replicas do not divide is refused") {
+TEST_CASE("a batch that the replicas do not divide, and a replica that does not exist, are refused") {
   Replicator repl{on_devices(3, 1)};
   CHECK(repl.input_context(0).replica_batch(6) == 2);
+  CHECK(error_of([&] { repl.input_context(3); }) ==
+        "the input context of replica 3 was asked for, but there are 3 replicas: name one from 0 to 2");
   const auto refused = [&](std::int64_t batch) {
     return error_of([&] { repl.input_context(0).replica_batch(batch); });
   };

@@ -31,6 +31,7 @@
 #include <replicator/replicate/replay.hpp>
 #include <replicator/replicate/replica_recorder.hpp>
 #include <replicator/replicate/require_devices.hpp>
+#include <replicator/replicate/require_valid.hpp>
 #include <replicator/replicate/step_recorder.hpp>
 #include <replicator/runtime/calibrate.hpp>
 #include <replicator/runtime/device_threads.hpp>
@@ -45,7 +46,7 @@ class Host {
  public:
   explicit Host(Deployment deployment)
       : replay_{deployment.see.replay.empty() ? nullptr : std::make_shared<Replay>(deployment.see.replay)},
-        deployment_{replay_ ? replay_->deployment(std::move(deployment)) : std::move(deployment)},
+        deployment_{valid(replay_ ? replay_->deployment(std::move(deployment)) : std::move(deployment))},
         job_{replay_ ? transport::ProcessEnvironment{}
                      : transport::find_environment({deployment_.job_token_file, deployment_.interface}),
              job_options(deployment_)},
@@ -91,7 +92,13 @@ class Host {
   const VariableStore& variables() const { return variables_; }
   const std::shared_ptr<Replay>& replay() const { return replay_; }  // null where all replicas run
   Failure& failure() { return failure_; }
-  InputContext input_context(int replica) const { return {replica, deployment_.replicas, deployment_.seed, pool_}; }
+  // Throws BuildError for a replica that does not exist.
+  InputContext input_context(int replica) const {
+    if (replica < 0 || replica >= deployment_.replicas)
+      throw BuildError{"the input context of replica " + std::to_string(replica) + " was asked for, but there are " +
+                       std::to_string(deployment_.replicas) + " replicas: name one from 0 to " + std::to_string(deployment_.replicas - 1)};
+    return {replica, deployment_.replicas, deployment_.seed, pool_};
+  }
   // Where the reading of input for these replicas is to be recorded; null where it is not.
   std::shared_ptr<InputTrace> input_trace(std::size_t replicas) { return recorder_.record_input(replicas); }
   // SHA-256 (hexadecimal) over name, type and bytes of every variable in the order of names.
@@ -167,6 +174,10 @@ class Host {
   }
 
  private:
+  static Deployment valid(Deployment deployment) {
+    require_valid(deployment);
+    return deployment;
+  }
   static transport::JobOptions job_options(const Deployment& deployment) {
     transport::JobOptions options;
     options.connect_deadline = deployment.connect_deadline;

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check of deployments that a program has filled in: what their flags would refuse, with the same sentences.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/core/parse.hpp>
+#include <replicator/replicate/deployment.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+inline void require_number(std::string_view flag, std::int64_t value, std::int64_t lowest) {
+  parse_number(flag, std::to_string(value), lowest, std::numeric_limits<std::int64_t>::max());
+}
+inline void require_window(std::string_view flag, const TraceWindow& steps) {
+  parse_steps(flag, std::to_string(steps.first) + ":" + std::to_string(steps.end));
+}
+inline void require_distinct(const std::vector<DeviceName>& devices) {
+  std::set<std::tuple<DeviceKind, int, int>> known;
+  for (const auto& device : devices) {
+    if (device.index < 0 || device.part < 0)
+      throw BuildError{"--devices has \"" + device.text() + "\": devices are counted from 0, as in cpu:0"};
+    if (!known.emplace(device.kind, device.index, device.part).second) throw BuildError{"--devices names " + device.text() + " twice"};
+  }
+}
+
+}  // namespace detail
+
+// Throws BuildError that names the flag of the first value that cannot be. (That devices are there, that there are replicas for
+// them, schedules and files are looked at where they are used.)
+inline void require_valid(const Deployment& deployment) {
+  using detail::require_number;
+  require_number("--replicas", deployment.replicas, 1);
+  detail::require_distinct(deployment.devices);
+  require_number("--logical-devices", deployment.logical_devices, 1);
+  detail::transport_name("--transport", deployment.transport);
+  require_number("--threads-per-device", deployment.threads_per_device, 1);
+  require_number("--bucket-bytes", deployment.bucket_bytes, 1);
+  require_number("--recompute-bytes", deployment.recompute_bytes, 0);
+  require_number("--memory-limit", deployment.memory_limit, 0);
+  require_number("--deadline", deployment.deadline.count(), 0);
+  require_number("--connect-deadline", deployment.connect_deadline.count(), 1);
+  require_number("Deployment::late", deployment.late.count(), 0);
+  require_number("--input-threads", deployment.input_threads, 0);
+  require_number("--keep", deployment.checkpoint.keep, 1);
+  const auto& steps = deployment.see.trace_steps;
+  detail::trace_steps("--trace-steps", std::to_string(steps.first) + ":" + std::to_string(steps.end));
+  if (const auto& record = deployment.see.record) {
+    require_number("--record: replica", record->replica, 0);
+    detail::require_window("--record: steps", record->steps);
+  }
+}
+
+}  // namespace replicator
