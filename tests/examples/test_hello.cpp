@@ -143,7 +143,8 @@ TEST_CASE("processes that were started differently are told in what they differ"
     INFO(test::describe(results));
     for (const auto& result : results)
       CHECK_THAT(result.text,
-                 Catch::Contains("differ in " + flag + ": process 1 has " + second + ", process 0 has " + first));
+                 Catch::Contains("differ in " + flag + ": process 1 (pid ") && Catch::Contains(") has " + second + ", process 0 (pid ") &&
+                     Catch::Contains(") has " + first + ": start the same program"));
   };
   differ("--seed", "0", "1");
   differ("--schedule", "auto", "naive");

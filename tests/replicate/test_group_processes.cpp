@@ -73,7 +73,7 @@ TEST_CASE("processes whose replicas name different groups are told which, before
   });
   INFO(test::describe(results));
   for (const auto& result : results)
-    CHECK_THAT(result.text, Catch::Contains("the processes of this job differ in collective 0: process 1 has "
-                                            "all_reduce at test_group_processes.cpp:") &&
+    CHECK_THAT(result.text, Catch::Contains("the processes of this job differ in collective 0: process 1 (pid ") &&
+                                Catch::Contains(") has all_reduce at test_group_processes.cpp:") &&
                                 Catch::Contains("groups=[0, 1], [2, 3]") && Catch::Contains("groups=[0, 2], [1, 3]"));
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <replicator/collectives/placeholders.hpp>
+#include <replicator/core/kernel_library.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
@@ -92,8 +93,8 @@ TEST_CASE("processes whose replicas ask for different shapes are told which, bef
   });
   INFO(test::describe(results));
   for (const auto& result : results) {
-    CHECK_THAT(result.text, Catch::Contains("the processes of this job differ in collective 0: process 1 has "
-                                            "all_reduce \"loss\" at test_processes.cpp:"));
+    CHECK_THAT(result.text, Catch::Contains("the processes of this job differ in collective 0: process 1 (pid ") &&
+                                Catch::Contains(") has all_reduce \"loss\" at test_processes.cpp:"));
     CHECK_THAT(result.text, Catch::Contains("float32[3]") && Catch::Contains("float32[2]"));
   }
 }
@@ -111,9 +112,26 @@ TEST_CASE("processes of which one alone writes a plan or a timeline are told so,
         std::chrono::seconds{40});
   };
   for (const auto& result : asked([](SeeOptions& see) { see.plan = "plan.json"; }))
-    CHECK_THAT(result.text, Catch::Contains("differ in --trace, --plan and --skew: process 1 has --plan, process 0 has none of them"));
+    CHECK_THAT(result.text, Catch::Contains("differ in --trace, --plan and --skew: process 1 (pid ") && Catch::Contains(") has --plan, process 0 (pid ") &&
+                                Catch::Contains(") has none of them"));
   for (const auto& result : asked([](SeeOptions& see) { see.trace = "trace.json", see.skew = true; }))
-    CHECK_THAT(result.text, Catch::Contains("differ in --trace, --plan and --skew: process 1 has --trace --skew, process 0 has none of them"));
+    CHECK_THAT(result.text, Catch::Contains("differ in --trace, --plan and --skew: process 1 (pid ") && Catch::Contains(") has --trace --skew, process 0 (pid ") &&
+                                Catch::Contains(") has none of them"));
+}
+
+TEST_CASE("processes with different libraries of kernels are told both, and whose they are, before the first step") {
+  const auto results = test::run_as_job(
+      2,
+      [](int rank) {
+        if (rank == 1) kernel_library_slot[static_cast<std::size_t>(DeviceKind::cpu)].store([] { return std::string{"oneDNN 1.0 for an abacus"}; });
+        const Replicator repl{on_devices(2, 1)};
+        return std::string{"no error"};
+      },
+      std::chrono::seconds{40});
+  INFO(test::describe(results));
+  for (const auto& result : results)
+    CHECK_THAT(result.text, Catch::Contains("the processes of this job differ in the library of kernels: process 1 (pid ") &&
+                                Catch::Contains(") has oneDNN 1.0 for an abacus, process 0 (pid ") && Catch::Contains(": give all hosts of a job the same"));
 }
 
 TEST_CASE("processes whose replicas make the inputs of collectives in another order merge them alike") {

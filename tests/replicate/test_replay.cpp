@@ -139,6 +139,13 @@ TEST_CASE("what differs from the recording is named, and the replay fails at its
     CHECK_THAT(text, Catch::Contains("step 1: the variable \"") && Catch::Contains("step 2" + fine));
     CHECK_THAT(error, Catch::Contains("1 of 3 steps"));
   }
+  SECTION("made with another library of kernels") {
+    replay(tampered(folder, [](Recording& recorded) {
+      recorded.kernel_library = "oneDNN 1";
+      recorded.steps[2].results[0].as<float>()[0] = 1;
+    }));
+    CHECK_THAT(error, Catch::Contains("\nIt was recorded with other kernels: oneDNN 1, here "));
+  }
   SECTION("made by another build") {
     replay(tampered(folder, [](Recording& recorded) {
       recorded.program = "other";

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <dnnl.h>
+#include <dnnl_debug.h>
 #include <omp.h>
 
 #include <array>
@@ -19,6 +20,7 @@
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/kernel_library.hpp>
 #include <replicator/core/layout.hpp>
 #include <replicator/graph/kernel.hpp>
 
@@ -83,6 +85,22 @@ inline dnnl_stream_t stream() {
   }();
   return own.get();
 }
+
+// Of the shared library that runs, not of the one that was compiled against, and as the environment has set it:
+// ONEDNN_MAX_CPU_ISA, ONEDNN_CPU_ISA_HINTS and ONEDNN_DEFAULT_FPMATH_MODE choose other kernels, with other bits.
+inline std::string describe_library() {
+  const dnnl_version_t& version = *dnnl_version();
+  dnnl_fpmath_mode_t mode{};
+  require(dnnl_get_default_fpmath_mode(&mode), "dnnl_get_default_fpmath_mode");
+  return "oneDNN " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." + std::to_string(version.patch) + " (" +
+         (version.hash ? version.hash : "no hash") + ") for " + dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa()) + ", " +
+         dnnl_cpu_isa_hints2str(dnnl_get_cpu_isa_hints()) + ", floating-point mode " + dnnl_fpmath_mode2str(mode);
+}
+
+inline const bool library_registered = [] {
+  kernel_library_slot[static_cast<std::size_t>(DeviceKind::cpu)].store(&describe_library);
+  return true;
+}();
 
 // Sets the number of OpenMP threads while it lives. oneDNN fixes the split of the work, and with it the order of
 // additions, when a primitive is *created*: so that happens under the number with which it will run.

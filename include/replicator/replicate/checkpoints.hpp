@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <replicator/collectives/resolve.hpp>
+#include <replicator/core/kernel_library.hpp>
 #include <replicator/replicate/all_variables.hpp>
 #include <replicator/replicate/checkpoint.hpp>
 #include <replicator/replicate/checkpoint_folder.hpp>
@@ -45,6 +46,7 @@ class Checkpoints {
                          {"threads per device", std::to_string(deployment.threads_per_device)},
                          {"kind of devices", std::string{name_of(deployment.devices[0].kind)}},
                          {"instruction set", instruction_set()},
+                         {"library of kernels", kernel_library(deployment.devices[0].kind)},
                          {"program", build_digest().text()}};
   }
 

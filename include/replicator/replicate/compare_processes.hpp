@@ -12,6 +12,7 @@
 
 #include <replicator/collectives/resolve.hpp>
 #include <replicator/core/hash.hpp>
+#include <replicator/core/kernel_library.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/fingerprint.hpp>
 #include <replicator/runtime/variable_store.hpp>
@@ -33,6 +34,8 @@ std::vector<T> unpacked(const std::vector<std::byte>& bytes) {
 // Collective, as is all below. Throws the same BuildError on every process where their programs, arguments or machines differ in what decides bits.
 inline void compare_experiments(transport::Job& job, const Deployment& deployment) {
   if (job.size() == 1) return;
+  const auto kind = deployment.devices[0].kind;
+  const std::string machines = "give all hosts of a job the same kind of processor, libraries and ONEDNN_* variables: each decides bits";
   compare_fingerprints(job, {{"the program", build_digest().text(), {}},
                              {"--replicas", std::to_string(deployment.replicas), {}},
                              {"--logical-devices", std::to_string(deployment.logical_devices), {}},
@@ -46,8 +49,9 @@ inline void compare_experiments(transport::Job& job, const Deployment& deploymen
                              {"--trace, --plan and --skew", deployment.see.gathered(), {}},
                              {"--check-drift", std::to_string(deployment.see.check_drift), {}},
                              {"--checkpoint, --every and --resume", deployment.checkpoint.gathered(), {}},
-                             {"the kind of devices", std::string{name_of(deployment.devices[0].kind)}, {}},
-                             {"the instruction set", instruction_set(), {}}});
+                             {"the kind of devices", std::string{name_of(kind)}, {}},
+                             {"the instruction set", instruction_set(), {}, machines},
+                             {"the library of kernels", kernel_library(kind), {}, machines}});
 }
 
 // Throws the same BuildError on every process where a step's collectives, variables or results differ.

@@ -24,6 +24,7 @@ struct FingerprintField {
   std::string name;   // "collective 3"
   std::string value;  // compared
   std::string where;  // shown: "all_reduce "loss" at gan.cpp:41"
+  std::string mend = "start the same program with the same arguments on every host";
 };
 
 using Fingerprint = std::vector<FingerprintField>;
@@ -39,7 +40,7 @@ inline std::vector<std::byte> pack(const Fingerprint& fields) {
     const auto* data = reinterpret_cast<const std::byte*>(value.data());
     bytes.insert(bytes.end(), data, data + value.size());
   };
-  for (const auto& field : fields) text(field.name), text(field.value), text(field.where);
+  for (const auto& field : fields) text(field.name), text(field.value), text(field.where), text(field.mend);
   return bytes;
 }
 
@@ -62,6 +63,7 @@ inline Fingerprint unpack(const std::vector<std::byte>& bytes, int process) {
     field.name = text();
     field.value = text();
     field.where = text();
+    field.mend = text();
     fields.push_back(std::move(field));
   }
   return fields;
@@ -69,20 +71,19 @@ inline Fingerprint unpack(const std::vector<std::byte>& bytes, int process) {
 
 inline std::string show(const FingerprintField& field) { return field.where.empty() ? field.value : field.where + " with " + field.value; }
 
-inline void require_same(const Fingerprint& mine, const Fingerprint& first, int process) {
-  const std::string who = "process " + std::to_string(process);
+// `who` has `mine`, process 0 has `first`, and is called `zero`.
+inline void require_same(const Fingerprint& mine, const Fingerprint& first, const std::string& who, const std::string& zero) {
   for (std::size_t i = 0; i < mine.size() && i < first.size(); ++i) {
     if (mine[i].name == first[i].name && mine[i].value == first[i].value) continue;
     throw BuildError{"the processes of this job differ in " + first[i].name + ": " + who + " has " +
                      (mine[i].name == first[i].name ? show(mine[i]) : mine[i].name + " (" + show(mine[i]) + ")") +
-                     ", process 0 has " + show(first[i]) +
-                     ": start the same program with the same arguments on every host"};
+                     ", " + zero + " has " + show(first[i]) + ": " + first[i].mend};
   }
   if (mine.size() != first.size()) {
     const bool more = mine.size() > first.size();
     const auto& extra = more ? mine[first.size()] : first[mine.size()];
-    throw BuildError{(more ? who : std::string{"process 0"}) + " has " + extra.name + " (" + show(extra) + "), which " +
-                     (more ? std::string{"process 0"} : who) + " has not: every process must ask for the same"};
+    throw BuildError{(more ? who : zero) + " has " + extra.name + " (" + show(extra) + "), which " +
+                     (more ? zero : who) + " has not: every process must ask for the same"};
   }
 }
 
@@ -94,7 +95,7 @@ inline void compare_fingerprints(transport::Job& job, const Fingerprint& mine) {
   const auto all = job.exchange(detail::pack(mine), "the comparison of fingerprints");
   const auto first = detail::unpack(all[0], 0);
   for (int process = 1; process < job.size(); ++process)
-    detail::require_same(detail::unpack(all[static_cast<std::size_t>(process)], process), first, process);
+    detail::require_same(detail::unpack(all[static_cast<std::size_t>(process)], process), first, job.describe(process), job.describe(0));
 }
 
 namespace detail {

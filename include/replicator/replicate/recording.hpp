@@ -49,7 +49,7 @@ struct Recording {
   int replica = 0, replicas = 1;
   std::uint64_t seed = 0;
   int logical_devices = 1, threads_per_device = 1;
-  std::string device_kind, instruction_set, program;  // where it was made
+  std::string device_kind, instruction_set, kernel_library, program;  // where it was made
   std::vector<RecordedStep> steps;  // in the order in which they were done
 
   // The value of a variable before steps[step], or after it; null where it was not recorded.
@@ -99,6 +99,7 @@ class RecordingReader {
     result.threads_per_device = number<int>("threads_per_device", 1, most_devices);
     result.device_kind = text("device_kind");
     result.instruction_set = text("instruction_set");
+    result.kernel_library = text("kernel_library");
     result.program = text("program");
     result.steps = steps();
     if (!file_.tensors.empty()) throw DataError{path_ + ": its tensor \"" + file_.tensors.begin()->first + "\" belongs to none of its steps"};
@@ -184,6 +185,7 @@ inline void save_recording(const std::string& path, const Recording& recording) 
                                               {"threads_per_device", std::to_string(recording.threads_per_device)},
                                               {"device_kind", recording.device_kind},
                                               {"instruction_set", recording.instruction_set},
+                                              {"kernel_library", recording.kernel_library},
                                               {"program", recording.program}};
   std::string keys;
   for (const auto& step : recording.steps) {

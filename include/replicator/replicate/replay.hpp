@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/kernel_library.hpp>
 #include <replicator/replicate/bit_difference.hpp>
 #include <replicator/replicate/fingerprint.hpp>
 #include <replicator/replicate/input_source.hpp>
@@ -191,6 +192,9 @@ class Replay final : public StepListener {
     if (recording_.instruction_set != instruction_set())
       return "\nIt was recorded on a processor with " + recording_.instruction_set + ", this one has " +
              instruction_set() + ": that alone changes bits";
+    const auto kind = recording_.device_kind == name_of(DeviceKind::cuda) ? DeviceKind::cuda : DeviceKind::cpu;
+    if (const auto here = kernel_library(kind); recording_.kernel_library != here)
+      return "\nIt was recorded with other kernels: " + recording_.kernel_library + ", here " + here + ": that alone may change bits";
     if (recording_.program != build_digest().text()) return "\nIt was recorded by another build of the program: that alone may change bits";
     return {};
   }

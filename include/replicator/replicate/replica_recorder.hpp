@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include <replicator/core/kernel_library.hpp>
 #include <replicator/io/file.hpp>
 #include <replicator/replicate/fingerprint.hpp>
 #include <replicator/replicate/recording.hpp>
@@ -38,6 +39,7 @@ class ReplicaRecorder final : public StepListener {
     recording_.threads_per_device = deployment.threads_per_device;
     recording_.device_kind = name_of(deployment.devices[0].kind);
     recording_.instruction_set = instruction_set();
+    recording_.kernel_library = kernel_library(deployment.devices[0].kind);
     recording_.program = build_digest().text();
   }
   ~ReplicaRecorder() override {
