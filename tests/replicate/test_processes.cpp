@@ -5,6 +5,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -177,9 +178,13 @@ TEST_CASE("a mirrored variable that the replicas of one process assign is refuse
   CHECK_THAT(results[1].text, Catch::Contains("\"w\" is mirrored, but replica 1 assigns it at test_processes.cpp:"));
 }
 
-TEST_CASE("when a process is killed or stopped, the others name it and end within 10 s") {
+TEST_CASE("when a process is killed or stopped, the others name it, the collective, its line and the bytes that had moved, and end within 10 s") {
+  const std::string transport = GENERATE("shared_memory", "ucx");
   for (const int signal : {SIGKILL, SIGSTOP}) {
-    const auto results = run_job(3, 3, 1, [signal](Replicator& repl) {
+    const auto results = test::run_as_job(3, [&](int) {
+      auto deployment = on_devices(3, 1);
+      deployment.transport = transport;
+      Replicator repl{deployment};
       auto train = repl.replicate(
           [signal](const InputContext& ctx) {
             return data::from_generator([signal, replica = ctx.replica()](std::int64_t i) {
@@ -192,14 +197,16 @@ TEST_CASE("when a process is killed or stopped, the others name it and end withi
           });
       for (auto step : train.steps(100)) (void)step;
       return std::string{"no error"};
-    });
-    INFO(test::describe(results));
+    }, std::chrono::seconds{40});
+    INFO(transport << "\n" << test::describe(results));
     for (const int survivor : {0, 2}) {
       const auto& result = results[static_cast<std::size_t>(survivor)];
       CHECK(result.exit_code == 1);
       CHECK_FALSE(result.timed_out);
       CHECK(result.seconds < 10);
-      CHECK_THAT(result.text, Catch::Contains("process 1"));
+      const auto error = result.text.substr(std::min(result.text.find("error: "), result.text.size()));  // behind what stderr was told
+      CHECK_THAT(error, Catch::Contains("process 1") && Catch::Contains("\ncpu:0 of process " + std::to_string(survivor)) &&
+                                  Catch::Contains("all_reduce \"loss\" at test_processes.cpp:") && Catch::Contains(" bytes have moved), that is for replica 1 "));
     }
   }
 }

@@ -95,6 +95,20 @@ class HangReport {
     const std::lock_guard lock{writing_};
     std::fputs(text.c_str(), stderr);
   }
+  // The sentence of an error of communication that has ended a step, with the collective at which this process stood then: that for
+  // which its first waiting device waits, or the oldest under way beside kernels. That is a line of its own: the first is the same on
+  // all processes. As it was where there is no collective, or it is named already.
+  std::string with_place(const std::string& what) const {
+    const std::lock_guard lock{mutex_};
+    for (const auto place : {&HangReport::waiting_text, &HangReport::under_way_text})
+      for (std::size_t device = 0; device < records_.size(); ++device) {
+        const auto [collective, progress] = (this->*place)(device);
+        if (collective.empty()) continue;
+        if (what.find(collective) != std::string::npos) return what;
+        return what + "\n" + devices_[device] + " of " + job_.describe(job_.rank()) + progress;
+      }
+    return what;
+  }
   // A line for each device, and so many of its last collectives.
   std::string text(std::size_t collectives) const {
     const std::lock_guard lock{mutex_};
@@ -158,6 +172,28 @@ class HangReport {
     const auto& instruction = program.code[at.instruction];
     if (!at.waits_since) return text + ": it is at " + instruction_text(*compiled->resolution, program, instruction);
     return text + ": since " + ago(at.waits_since) + " it waits for " + awaited_text(at, program, instruction);
+  }
+  // A collective and what is to be said of it; empty where there is none.
+  struct Place {
+    std::string collective, progress;
+  };
+  Place waiting_text(std::size_t device) const {
+    const auto at = records_[device].position();
+    const auto* compiled = find(at.compiled);
+    if (!compiled || at.instruction == FlightRecord::nothing || !at.waits_since) return {};
+    const auto& program = compiled->programs[device];
+    const auto& instruction = program.code[at.instruction];
+    if (instruction.kind != Instruction::Kind::wait) return {};
+    return {program.collectives[instruction.collective].text, " waited for " + awaited_text(at, program, instruction)};
+  }
+  Place under_way_text(std::size_t device) const {
+    for (const auto& entry : records_[device].last()) {
+      const auto* compiled = entry.finished ? nullptr : find(entry.compiled);
+      if (!compiled) continue;
+      const auto& text = compiled->programs[device].collectives[entry.collective].text;
+      return {text, " computed, with " + text + " under way"};
+    }
+    return {};
   }
   std::string awaited_text(const FlightRecord::Position& at, const Program& program, const Instruction& instruction) const {
     if (instruction.kind == Instruction::Kind::wait)

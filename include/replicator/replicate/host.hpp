@@ -277,6 +277,9 @@ class Host {
             report_hang(error);
             failure_.release(error);
           });
+    } catch (const CommunicationError& error) {
+      failure_.keep(std::make_exception_ptr(CommunicationError{hang_report_.with_place(error.what()), error.culprit()}));
+      failure_.answer();
     } catch (...) {
       failure_.keep(std::current_exception());
       throw;

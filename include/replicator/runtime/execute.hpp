@@ -125,16 +125,24 @@ class Execution {
     const auto now = transport::Clock::now();
     if (!record_) return collective.wait(deadline(now));
     record_->waits(nanoseconds(now));
-    wait_aloud(collective, now);
+    try {
+      wait_aloud(collective, now);
+    } catch (const CommunicationError&) {  // whoever tells it says how far the collective had come
+      misses(collective);
+      throw;
+    }
     record_->waits_no_more();
+  }
+  void misses(const collectives::Collective& collective) const {
+    const auto missing = collective.missing();
+    record_->misses(missing.rank, missing.moved_bytes);
   }
   // Only this thread can see for whom the collective waits: it says so as soon as the wait is a long one.
   void wait_aloud(collectives::Collective& collective, Time begun) {
     const auto end = deadline(begun);
     auto late = late_from(begun);
     for (auto until = begun + soon; !collective.wait_until(std::min({until, late, end}));) {
-      const auto missing = collective.missing();
-      record_->misses(missing.rank, missing.moved_bytes);
+      misses(collective);
       const auto now = transport::Clock::now();
       if (now >= end) return collective.wait(end);
       tell_once(late, now);
