@@ -109,7 +109,7 @@ inline constexpr Flag<D> flags_of[] = {
     {"--timing", "", "times those steps for explain()", [](D& d, Text, Text) { d.see.timing = true; }},
     {"--dot", "FILE", "graphs of replicas for Graphviz; as resolved, in a second file", [](D& d, Text, Text value) { d.see.dot = value; }},
     {"--plan", "FILE", "what each device executes, as JSON", [](D& d, Text, Text value) { d.see.plan = value; }},
-    {"--find-nan", "", "stops at the first kernel that makes a NaN or an infinity, and names it (slow)",
+    {"--find-nan", "", "stops where the first NaN or infinity is made, by a kernel or a sum over replicas (slow)",
      [](D& d, Text, Text) { d.see.find_nan = true; }},
     {"--skew", "", "says at the end which devices came late to which collectives", [](D& d, Text, Text) { d.see.skew = true; }},
     {"--hang-report", "FILE", "where each device stands, when a wait fails or a signal asks, beside stderr",

@@ -18,7 +18,7 @@ struct SeeOptions {
   std::string dot;           // file for the graphs as traced, for Graphviz; as resolved, in <name>.resolved.<extension>; empty: none
   std::string plan;          // file for what every device of all processes executes, as JSON; empty: none
   bool timing = false;       // times steps for explain(), whether or not a trace is written
-  bool find_nan = false;     // looks at all that every kernel writes: the first NaN or infinity ends the step with its node and line
+  bool find_nan = false;     // looks at all that kernels and reductions over replicas write: the first NaN or infinity ends the step with its line
   bool skew = false;         // at the end process 0 says on stderr who came late to which collective, over the last 512 steps
   std::string hang_report;   // file for the newest report of where devices stand (report_on_signal, failed waits); empty: stderr alone
   std::optional<RecordOptions> record;  // what a replica receives in some steps is written to a file
