@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <stdexcept>
@@ -86,6 +87,7 @@ inline std::vector<ProcessResult> run_processes(int count, const std::function<s
   const auto start = Clock::now();
   std::vector<detail::Child> children(static_cast<std::size_t>(count));
   std::vector<ProcessResult> results(children.size());
+  std::fflush(nullptr);  // or each child would say again what Catch2 has said
   for (int rank = 0; rank < count; ++rank) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error{"pipe2 failed"};
