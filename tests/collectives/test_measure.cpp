@@ -96,8 +96,8 @@ TEST_CASE("a partner that does not come is named at the deadline") {
   rt::InProcessGroup group{2};
   std::string text;
   {
-    std::vector<std::jthread> threads;
     std::atomic<bool> measured{false};
+    std::vector<std::jthread> threads;
     threads.emplace_back([&] {
       const auto communicator = rc::make_communicator(rt::InProcess{group, 0}, {2, 2});
       try {

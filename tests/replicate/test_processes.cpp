@@ -28,6 +28,12 @@
 using namespace replicator;
 using test::on_devices;
 
+#if __has_include(<replicator/with/ucx.hpp>)
+constexpr bool built_with_ucx = true;
+#else
+constexpr bool built_with_ucx = false;
+#endif
+
 namespace {
 
 // body(repl) in each process of a job of `count`, with `devices` devices each.
@@ -180,6 +186,7 @@ TEST_CASE("a mirrored variable that the replicas of one process assign is refuse
 
 TEST_CASE("when a process is killed or stopped, the others name it, the collective, its line and the bytes that had moved, and end within 10 s") {
   const std::string transport = GENERATE("shared_memory", "ucx");
+  if (transport == "ucx" && !built_with_ucx) return;
   for (const int signal : {SIGKILL, SIGSTOP}) {
     const auto results = test::run_as_job(3, [&](int) {
       auto deployment = on_devices(3, 1);
