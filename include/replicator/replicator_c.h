@@ -9,8 +9,8 @@
  *   replicator_free(world);
  *
  * Every process of the job makes the same calls in the same order; a call returns when its result is complete here. Who
- * a process is says its environment: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or mpirun where the library was
- * built with PMIx; without any of these it is alone. A world belongs to one thread at a time.
+ * a process is says its environment: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, srun, or mpirun where the library
+ * was built with PMIx; without any of these it is alone. A world belongs to one thread at a time.
  *
  * `count` is of the elements of one block. With one replica for each process (the default) a process contributes 1
  * block (reduce_scatter and all_to_all: one for each process). The output lies apart from the input, or begins where a

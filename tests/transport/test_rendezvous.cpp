@@ -26,7 +26,8 @@ class Variables {
   explicit Variables(const std::map<std::string, std::string>& values) {
     for (const char* name :
          {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "REPLICATOR_JOB", "REPLICATOR_JOB_TOKEN",
-          "REPLICATOR_INTERFACE", "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE"}) {
+          "REPLICATOR_INTERFACE", "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE",
+          "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID"}) {
       before_[name] = transport::detail::variable(name);
       ::unsetenv(name);
     }
@@ -84,6 +85,60 @@ TEST_CASE("a launcher that the program does not know is not taken for many singl
   CHECK_THROWS_WITH(find({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "job"}}),
                     Contains("include <replicator/transport/pmix.hpp>"));
   CHECK(find({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "job"}, {"OMPI_COMM_WORLD_SIZE", "1"}}).world_size == 1);
+}
+
+TEST_CASE("a task of srun is a process of the job without any other variable") {
+  std::map<std::string, std::string> task{{"SLURM_PROCID", "2"},         {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_JOB_ID", "1234"},
+                                          {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_STEP_ID", "5"},        {"SLURM_STEP_NODELIST", "n[07-09,12],x"}};
+  const auto found = find(task);
+  CHECK(found.rank == 2);
+  CHECK(found.world_size == 3);
+  CHECK(found.master_address == "n07");
+  CHECK(found.master_port == 15000 + (1234 * 31 + 5) % 15000);
+  CHECK(found.job_name == "slurm 1234.5");
+
+  SECTION("which keeps to the loopback where all are on one node") {
+    task["SLURM_STEP_NUM_NODES"] = "1";
+    CHECK(find(task).master_address == "127.0.0.1");
+  }
+  SECTION("whose address, port and name of the job may be chosen") {
+    task.insert({{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}, {"REPLICATOR_JOB", "mine"}});
+    CHECK(find(task).master_address == "10.0.0.1");
+    CHECK(find(task).master_port == 29500);
+    CHECK(find(task).job_name == "mine");
+  }
+  SECTION("and may be told that it is alone, or another one") {
+    task.insert({{"WORLD_SIZE", "1"}});
+    CHECK(find(task).world_size == 1);
+  }
+  SECTION("also where srun offers PMIx and the program does not know it") {
+    task.insert({{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.1234.5"}});
+    if (launcher_slot.load() == nullptr) CHECK(find(task).world_size == 3);
+  }
+  SECTION("but not where an mpirun is inside of it") {
+    task.insert({{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "prterun-1"}});
+    if (launcher_slot.load() == nullptr) CHECK_THROWS_WITH(find(task), Contains("started by a PMIx launcher"));
+  }
+  SECTION("and is refused with a sentence where Slurm's variables are not whole") {
+    task.erase("SLURM_JOB_ID");
+    CHECK_THROWS_WITH(find(task), Contains("started by srun, but the variable SLURM_JOB_ID is missing"));
+    task["SLURM_PROCID"] = "3";
+    CHECK_THROWS_WITH(find(task), Contains("the variable SLURM_PROCID is \"3\": it must be a whole number from 0 to 2"));
+  }
+}
+
+TEST_CASE("a batch script of Slurm, and a single task, are jobs of one process") {
+  CHECK(find({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "3"}, {"SLURM_JOB_ID", "7"}}).world_size == 1);
+  CHECK(find({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}).world_size == 1);
+}
+
+TEST_CASE("the first name of a list of nodes is found as Slurm shortens it") {
+  using transport::detail::first_host;
+  CHECK(first_host("node") == "node");
+  CHECK(first_host("a,b[1-2]") == "a");
+  CHECK(first_host("n[3]") == "n3");
+  CHECK(first_host("n[003,007-011]") == "n003");
+  CHECK(first_host("rack[1-2]n[10-19].cluster,m1") == "rack1n10.cluster");
 }
 
 TEST_CASE("garbage on the rendezvous port does not stop the job from starting") {

@@ -47,8 +47,8 @@ struct WorldOptions {
 // CommunicationError there is only this answer.
 class World {
  public:
-  // Meets the other processes: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or a launcher that the program knows (PMIx);
-  // alone without them. Throws BuildError, CommunicationError.
+  // Meets the other processes: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, a launcher that the program knows (PMIx), or
+  // srun; alone without them. Throws BuildError, CommunicationError.
   explicit World(const WorldOptions& options = {}) : World{transport::find_environment(), options} {}
   World(const transport::ProcessEnvironment& environment, const WorldOptions& options)
       : options_{options},

@@ -5,36 +5,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <memory>
-#include <optional>
 #include <replicator/core/error.hpp>
-#include <replicator/core/parse.hpp>
-#include <replicator/transport/file_descriptor.hpp>
+#include <replicator/transport/process_environment.hpp>
+#include <replicator/transport/slurm.hpp>
 #include <string>
-#include <string_view>
 #include <utility>
 
 namespace replicator::transport {
-
-// Which process of how many this is. The default is a job of one process.
-struct ProcessEnvironment {
-  int rank = 0;
-  int world_size = 1;
-  // Where process 0 listens: a name or a numeric address; several, separated by commas, are tried in turn.
-  std::string master_address;
-  std::uint16_t master_port = 0;
-  // Processes that name another job are turned away. Empty is a name too.
-  std::string job_name;
-  // A secret that the processes prove to each other that they have. Empty: whoever comes is believed.
-  std::string job_token;
-  // The network interface, by name or numeric address, to which this process keeps. Empty: any.
-  std::string interface;
-  // Process 0 only: a socket that listens already (a launcher had to publish its port); else Job makes one.
-  std::shared_ptr<FileDescriptor> listener;
-};
 
 // What the user may say about meeting, besides the variables.
 struct RendezvousOptions {
@@ -53,16 +32,6 @@ struct Launcher {
 inline constinit std::atomic<const Launcher*> launcher_slot{nullptr};
 
 namespace detail {
-
-inline std::optional<std::string> variable(const char* name) {
-  const char* text = std::getenv(name);
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  return std::string{text};
-}
-
-inline int number_variable(const std::string& name, std::string_view text, int lowest, int highest) {
-  return static_cast<int>(parse_number("the variable " + name, text, lowest, highest));
-}
 
 inline int required_number(const char* name, int world_size, int lowest, int highest) {
   const auto text = variable(name);
@@ -134,6 +103,7 @@ inline ProcessEnvironment environment_of_launch(const std::string& interface) {
   if (variable("WORLD_SIZE") || variable("RANK")) return environment_from_variables();
   if (const Launcher* launcher = launcher_slot.load(); launcher != nullptr && launcher->present())
     return launcher->join(interface);
+  if (started_by_srun() && (!started_by_pmix() || pmix_is_slurms())) return environment_from_slurm(interface);
   if (launcher_slot.load() == nullptr && started_by_pmix())
     throw BuildError{
         "this process was started by a PMIx launcher (mpirun, prterun, srun), but the program does not know PMIx: "
@@ -144,9 +114,10 @@ inline ProcessEnvironment environment_of_launch(const std::string& interface) {
 
 }  // namespace detail
 
-// The variables where WORLD_SIZE or RANK is set, else the launcher that started this process, else one process. Job
-// token and interface as the options or REPLICATOR_JOB_TOKEN and REPLICATOR_INTERFACE say. Throws BuildError where a
-// launcher started the process but the program does not know it, and for a token that cannot be used.
+// The variables where WORLD_SIZE or RANK is set, else the launcher that started this process, else Slurm's variables of
+// srun, else one process. Job token and interface as the options or REPLICATOR_JOB_TOKEN and REPLICATOR_INTERFACE say.
+// Throws BuildError where a launcher started the process but the program does not know it, and for a token that cannot
+// be used.
 inline ProcessEnvironment find_environment(const RendezvousOptions& options = {}) {
   const auto interface =
       options.interface.empty() ? detail::variable("REPLICATOR_INTERFACE").value_or("") : options.interface;
