@@ -26,6 +26,7 @@
 #include <replicator/graph/gradients.hpp>
 #include <replicator/io/dlpack.hpp>
 #include <replicator/io/safetensors.hpp>
+#include <replicator/io/tensorboard.hpp>
 #include <replicator/models/resnet.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/ops/ops.hpp>

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <replicator/core/array.hpp>
-#include <replicator/core/crc32c.hpp>
 #include <replicator/data/files.hpp>
 #include <replicator/data/table.hpp>
 #include <replicator/io/mapped_file.hpp>
+#include <replicator/io/record.hpp>
 #include <replicator/io/stored.hpp>
 #include <span>
 #include <string>
@@ -20,7 +20,6 @@ namespace replicator::data {
 
 namespace detail {
 
-// Records of length (8 bytes), its check sum (4), content, its check sum (4), all little-endian.
 class RecordFiles {
  public:
   explicit RecordFiles(const std::vector<std::string>& paths) {
@@ -47,10 +46,8 @@ class RecordFiles {
     std::uint64_t size;
   };
 
-  // The stored sum is turned and shifted, so that sums of data with sums in them stay good ones.
   static void check(const std::string& path, std::uint64_t offset, std::span<const std::byte> bytes, const std::byte* stored, const char* what) {
-    const std::uint32_t sum = crc32c(bytes);
-    if ((sum >> 15 | sum << 17) + 0xA282EAD8u != io::load_little<std::uint32_t>(stored))
+    if (io::masked_crc32c(bytes) != io::load_little<std::uint32_t>(stored))
       io::refuse(path, offset,
                  std::string{"TFRecord: "} + what +
                      " does not have the check sum that is stored with it: the file is damaged, or no TFRecord file");
@@ -59,18 +56,18 @@ class RecordFiles {
   void scan(const io::MappedFile& file) {
     const auto bytes = file.bytes();
     for (std::uint64_t at = 0; at < bytes.size();) {
-      if (bytes.size() - at < 16)
+      if (bytes.size() - at < io::record_frame)
         io::refuse(file.path(), at,
                    "TFRecord: " + std::to_string(bytes.size() - at) +
                        " bytes are left, too few for a record: the file was cut short");
       check(file.path(), at, bytes.subspan(at, 8), bytes.data() + at + 8, "the length of the record");
       const auto size = io::load_little<std::uint64_t>(bytes.data() + at);
-      if (size > bytes.size() - at - 16)
+      if (size > bytes.size() - at - io::record_frame)
         io::refuse(file.path(), at,
                    "TFRecord: a record of " + std::to_string(size) + " bytes, but " +
-                       std::to_string(bytes.size() - at - 16) + " are left: the file was cut short");
+                       std::to_string(bytes.size() - at - io::record_frame) + " are left: the file was cut short");
       records_.push_back({static_cast<std::uint32_t>(files_.size() - 1), at + 12, size});
-      at += size + 16;
+      at += size + io::record_frame;
     }
   }
 

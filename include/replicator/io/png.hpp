@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace replicator::io {
@@ -24,6 +25,7 @@ class PngBytes {
   }
   void append(std::span<const std::byte> data) { bytes_.insert(bytes_.end(), data.begin(), data.end()); }
   std::span<const std::byte> view() const { return bytes_; }
+  std::vector<std::byte> bytes() && { return std::move(bytes_); }
 
   // A chunk: length, type, content, CRC-32 of type and content.
   void chunk(std::string_view type, std::span<const std::byte> content) {
@@ -80,16 +82,14 @@ inline PngBytes zlib_stored(std::span<const std::byte> data) {
 
 }  // namespace detail
 
-// `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB); neither extent may be 0.
-// Throws BuildError for another shape, DataError when the file cannot be written.
-inline void write_png(const std::string& path, const Array<std::uint8_t>& pixels) {
+// The bytes of a PNG file. `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB); neither extent may be
+// 0. Throws BuildError for another shape, or a picture of 2 GiB or more.
+inline std::vector<std::byte> encode_png(const Array<std::uint8_t>& pixels) {
   const Shape& shape = pixels.shape();
   const std::int64_t channels = shape.rank() == 3 ? shape[2] : 1;
   if ((shape.rank() != 2 && shape.rank() != 3) || (channels != 1 && channels != 3) || pixels.size() == 0 ||
       shape[0] > 0x7FFFFFFF || shape[1] > 0x7FFFFFFF)
-    throw BuildError{path +
-                     ": a PNG needs pixels of shape [height, width], [height, width, 1] or [height, width, 3], " +
-                     "found " + shape.text()};
+    throw BuildError{"a PNG needs pixels of shape [height, width], [height, width, 1] or [height, width, 3], found " + shape.text()};
   const auto row = static_cast<std::size_t>(shape[1] * channels);
   std::vector<std::byte> lines;
   lines.reserve((row + 1) * static_cast<std::size_t>(shape[0]));
@@ -99,7 +99,7 @@ inline void write_png(const std::string& path, const Array<std::uint8_t>& pixels
     lines.insert(lines.end(), source, source + row);
   }
   const detail::PngBytes stored = detail::zlib_stored(lines);
-  if (stored.view().size() > 0x7FFFFFFF) throw BuildError{path + ": a picture of 2 GiB or more does not fit in a PNG"};
+  if (stored.view().size() > 0x7FFFFFFF) throw BuildError{"a picture of 2 GiB or more does not fit in a PNG"};
 
   detail::PngBytes header;
   header.big_endian(static_cast<std::uint32_t>(shape[1]));
@@ -111,8 +111,19 @@ inline void write_png(const std::string& path, const Array<std::uint8_t>& pixels
   file.chunk("IHDR", header.view());
   file.chunk("IDAT", stored.view());
   file.chunk("IEND", {});
+  return std::move(file).bytes();
+}
+
+// encode_png as a file. Throws what it throws, naming the path, and DataError when the file cannot be written.
+inline void write_png(const std::string& path, const Array<std::uint8_t>& pixels) {
+  std::vector<std::byte> bytes;
+  try {
+    bytes = encode_png(pixels);
+  } catch (const BuildError& error) {
+    throw BuildError{path + ": " + error.what()};
+  }
   FileReplacement out{path};
-  out.write(file.view());
+  out.write(bytes);
   out.commit();
 }
 

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The framing of TFRecord and TensorBoard event files: length (8 bytes), its check sum (4), content, its check sum (4), all
+// little-endian. Source: tensorflow.org/tutorials/load_data/tfrecord ("TFRecords format details").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <replicator/core/crc32c.hpp>
+#include <span>
+#include <vector>
+
+namespace replicator::io {
+
+// What a record has besides its content, in bytes.
+inline constexpr std::size_t record_frame = 16;
+
+// The sum as records store it: turned and shifted, so that sums of data with sums in them stay good ones.
+inline std::uint32_t masked_crc32c(std::span<const std::byte> bytes) {
+  const std::uint32_t sum = crc32c(bytes);
+  return (sum >> 15 | sum << 17) + 0xA282EAD8u;
+}
+
+// `content` as a record.
+inline std::vector<std::byte> framed_record(std::span<const std::byte> content) {
+  std::vector<std::byte> record;
+  record.reserve(content.size() + record_frame);
+  const auto put = [&](std::uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) record.push_back(static_cast<std::byte>(value >> 8 * i));
+  };
+  put(content.size(), 8);
+  put(masked_crc32c(record), 4);
+  record.insert(record.end(), content.begin(), content.end());
+  put(masked_crc32c(content), 4);
+  return record;
+}
+
+}  // namespace replicator::io

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes what TensorBoard shows: `tensorboard --logdir runs`. Source: event.proto, summary.proto and histogram.proto of
+// github.com/tensorflow/tensorboard/tree/master/tensorboard/compat/proto.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <replicator/core/array.hpp>
+#include <replicator/core/error.hpp>
+#include <replicator/io/file.hpp>
+#include <replicator/io/png.hpp>
+#include <replicator/io/protobuf.hpp>
+#include <replicator/io/record.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace replicator::io {
+
+struct TensorBoardOptions {
+  // Of a run that is resumed: what earlier files of the folder say about this step and later ones is forgotten. 0: nothing is.
+  std::int64_t first_step = 0;
+  // Seconds since 1970.
+  std::function<double()> clock = [] { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); };
+};
+
+namespace detail {
+
+// The message tensorboard.HistogramProto: intervals of equal width from the least to the greatest value, closed above.
+inline ProtobufMessage histogram_message(std::span<const float> values, int buckets) {
+  double least = INFINITY, greatest = -INFINITY, sum = 0, squares = 0, count = 0;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
+    sum += value;
+    squares += value * value;
+    count += 1;
+  }
+  if (count == 0) least = greatest = 0;
+  const int used = count == 0 ? 0 : least == greatest ? 1 : buckets;
+  const double width = used > 0 ? (greatest - least) / used : 0;
+  std::vector<double> limits, counts(static_cast<std::size_t>(used));
+  for (int i = 1; i <= used; ++i) limits.push_back(i == used ? greatest : least + width * i);
+  for (const double value : values)
+    if (std::isfinite(value)) counts[static_cast<std::size_t>(std::lower_bound(limits.begin(), limits.end(), value) - limits.begin())] += 1;
+  ProtobufMessage message;
+  const double figures[] = {least, greatest, count, sum, squares};
+  for (int i = 0; i < 5; ++i) message.float64(i + 1, figures[i]);
+  message.float64s(6, limits);
+  message.float64s(7, counts);
+  return message;
+}
+
+inline std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 && name[0] ? name : "localhost";
+}
+
+}  // namespace detail
+
+// One event file of a folder, its own: TensorBoard takes all files of a folder together as one run, and shows what a folder above
+// holds as several. Every call is one record, handed to the system at once: a TensorBoard that is running sees it when it next looks,
+// and a crash of the program can only lose the record it was writing. In a job of several processes process 0 has one, the
+// others none. Tags with a slash are grouped by what is before it: "loss/train". Not for several threads at a time.
+class TensorBoardWriter {
+ public:
+  // Makes the folder where it is missing. Throws DataError where it cannot write there.
+  explicit TensorBoardWriter(const std::string& folder, TensorBoardOptions options = {})
+      : clock_{std::move(options.clock)}, path_{new_path(folder)}, file_{path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create"} {
+    ProtobufMessage version;
+    version.float64(1, clock_());
+    version.string(3, "brain.Event:2");
+    append(version);
+    if (options.first_step <= 0) return;
+    ProtobufMessage start, restart = event(options.first_step);
+    start.int64(1, 1);  // SessionLog.START
+    restart.message(7, start);
+    append(restart);
+  }
+
+  const std::string& path() const { return path_; }
+
+  // Throws DataError, as all below, where it cannot be written.
+  void scalar(std::string_view tag, std::int64_t step, double value) {
+    ProtobufMessage item;
+    item.string(1, tag);
+    item.float32(2, static_cast<float>(value));
+    summary(step, item);
+  }
+
+  // `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB). Throws BuildError for other shapes.
+  void image(std::string_view tag, std::int64_t step, const Array<std::uint8_t>& pixels) {
+    const auto png = encode_png(pixels);
+    ProtobufMessage picture, item;
+    picture.int64(1, pixels.shape()[0]);
+    picture.int64(2, pixels.shape()[1]);
+    picture.int64(3, pixels.shape().rank() == 3 ? pixels.shape()[2] : 1);
+    picture.bytes(4, png);
+    item.string(1, tag);
+    item.message(4, picture);
+    summary(step, item);
+  }
+
+  // How often values lie in each of `buckets` intervals of equal width between the least and the greatest. Those that are not
+  // finite are left out. An array's values: array.any().as<float>(). Throws BuildError unless 0 < buckets <= 2^20.
+  void histogram(std::string_view tag, std::int64_t step, std::span<const float> values, int buckets = 30) {
+    if (buckets < 1 || buckets > 1 << 20)
+      throw BuildError{"a histogram of " + std::to_string(buckets) + " intervals was asked for: take 1 to " + std::to_string(1 << 20)};
+    ProtobufMessage item;
+    item.string(1, tag);
+    item.message(5, detail::histogram_message(values, buckets));
+    summary(step, item);
+  }
+
+ private:
+  // TensorBoard reads files with "tfevents" in their names, in the order of names: so the seconds come first, with all digits. The rest
+  // tells writers of the same second apart.
+  std::string new_path(const std::string& folder) const {
+    std::error_code failed;
+    std::filesystem::create_directories(folder, failed);
+    if (failed) throw DataError{folder + ": cannot make the folder: " + failed.message()};
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%010lld", static_cast<long long>(clock_()));
+    const auto path = folder + "/events.out.tfevents." + seconds + "." + detail::host_name() + "." + std::to_string(::getpid()) + ".";
+    int number = 0;
+    while (std::filesystem::exists(path + std::to_string(number), failed)) ++number;
+    return path + std::to_string(number);
+  }
+
+  ProtobufMessage event(std::int64_t step) const {
+    ProtobufMessage message;
+    message.float64(1, clock_());
+    message.int64(2, step);
+    return message;
+  }
+  void summary(std::int64_t step, const ProtobufMessage& item) {
+    ProtobufMessage values, message = event(step);
+    values.message(1, item);
+    message.message(5, values);
+    append(message);
+  }
+  // Where the disk is full, say, what was half written is taken back: behind it no record could be read.
+  void append(const ProtobufMessage& message) {
+    const auto record = framed_record(message.view());
+    try {
+      detail::write_all(path_, file_.fd(), record);
+    } catch (const DataError&) {
+      (void)!::ftruncate(file_.fd(), size_);
+      throw;
+    }
+    size_ += static_cast<off_t>(record.size());
+  }
+
+  std::function<double()> clock_;
+  std::string path_;
+  detail::File file_;
+  off_t size_ = 0;
+};
+
+}  // namespace replicator::io
