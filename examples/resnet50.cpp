@@ -161,15 +161,17 @@ auto validation_step(const Options& o, std::int64_t classes) {
   };
 }
 
-double validate(rp::Replicator& repl, const Options& o, const rp::data::ImageFolder& folder) {
+// Empty where a signal came in between.
+std::optional<double> validate(rp::Replicator& repl, const Options& o, const rp::data::ImageFolder& folder) {
   auto step = repl.replicate(validation_input(o, folder), validation_step(o, static_cast<std::int64_t>(folder.classes().size())),
                              {.checkpointed = false});
   double right = 0, all = 0;
-  while (!step.finished()) {
+  while (!step.finished() && repl.stop_signal() == 0) {
     const auto [hits, count] = step.step();
     right += static_cast<double>(rp::mean(hits));
     all += static_cast<double>(rp::mean(count));
   }
+  if (repl.stop_signal() != 0) return std::nullopt;
   return right / all;
 }
 
@@ -205,11 +207,11 @@ class Progress {
   template <class F>
   void validation(std::int64_t done, F validate) {
     const auto began = Clock::now();
-    const double top1 = validate();
+    const std::optional<double> top1 = validate();
     start_ += Clock::now() - began;
-    if (!speaks_) return;
+    if (!speaks_ || !top1) return;
     std::printf("%svalidation after step %ld: top-1 %.1f %%\n", terminal_ ? "\r\033[K" : "", static_cast<long>(done),
-                top1 * 100);
+                *top1 * 100);
     std::fflush(stdout);
   }
 
@@ -220,7 +222,17 @@ class Progress {
   Clock::time_point start_{}, shown_{};
 };
 
-void train(rp::Deployment deployment, const Options& o) {
+// The checkpoint is written, where one was asked for, and the exit code is the shell's for this signal.
+int stopped(rp::Replicator& repl, std::int64_t done, const Options& o) {
+  const auto file = repl.save_checkpoint();
+  if (repl.process() == 0)
+    std::cerr << "\nresnet50: stopped by " << rp::signal_name(repl.stop_signal()) << " after step " << done << " of " << o.steps << ": "
+              << (file.empty() ? "nothing is saved without --checkpoint" : file + " has all of it, go on with --resume") << std::endl;
+  return 128 + repl.stop_signal();
+}
+
+int train(rp::Deployment deployment, const Options& o) {
+  const rp::StopOnSignal stop;
   rp::Replicator repl{std::move(deployment)};
   const bool speaks = repl.process() == 0;
   if (!o.save.empty() && speaks) rp::io::require_writable("--save", o.save);
@@ -248,16 +260,18 @@ void train(rp::Deployment deployment, const Options& o) {
     const bool due = done == o.steps || (o.validate_every > 0 && done % o.validate_every == 0);
     if (due && unseen) progress.validation(done, [&] { return validate(repl, o, *unseen); });
   }
+  if (repl.stop_signal() != 0) return stopped(repl, static_cast<std::int64_t>(step.steps_done()), o);
   repl.save_checkpoint();
   if (o.explain && speaks && timed) std::cout << step.explain({.calibrate = true});
   if (!o.save.empty() && speaks) rp::save_weights(repl, o.save);
   const auto digest = repl.digest();
   if (speaks) std::cout << "weights sha256: " << digest << std::endl;
+  return 0;
 }
 
 }  // namespace
 
-// Exit codes: 0 done; 1 failed, with a sentence on stderr; 2 the command line cannot be understood.
+// Exit codes: 0 done; 1 failed, with a sentence on stderr; 2 the command line cannot be understood; 130, 143 stopped by Ctrl-C, SIGTERM.
 int main(int argc, char** argv) {
   Options options;
   CLI::App app{
@@ -277,10 +291,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    train(std::move(deployment), options);
+    return train(std::move(deployment), options);
   } catch (const std::exception& error) {
     std::cerr << "resnet50: " << error.what() << '\n';
     return 1;
   }
-  return 0;
 }

@@ -32,6 +32,7 @@
 #include <replicator/ops/ops.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/replicate/report_on_signal.hpp>
+#include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/replicate/weights.hpp>
 
 // The optional parts that this build has: their folders are on the include path only then. Kernels, transports and the

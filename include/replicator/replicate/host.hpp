@@ -2,6 +2,7 @@
 // This process of the job: its devices, the variables on them, and the steps that are compiled for them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -33,6 +34,7 @@
 #include <replicator/replicate/require_devices.hpp>
 #include <replicator/replicate/require_valid.hpp>
 #include <replicator/replicate/step_recorder.hpp>
+#include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/runtime/calibrate.hpp>
 #include <replicator/runtime/device_threads.hpp>
 #include <replicator/runtime/execute.hpp>
@@ -154,8 +156,12 @@ class Host {
     auto results = results_of(step, placement_, upcoming);
     tell([&](StepListener& listener) { listener.after(moment, results); });
     checkpoints_.done(step.ordinal, number + 1, !results.all_have_next);
+    stop_signal_ = std::max(stop_signal_, results.stop_signal);
     return results;
   }
+
+  // That this job stops for: processes learn of each other's in the step that begins after it came.
+  int stop_signal() const { return job_.size() == 1 ? std::max(stop_signal_, StopOnSignal::received()) : stop_signal_; }
 
   // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.
   std::string resolved_dot(const HostStep& step) const { return dot(step.resolution, placement_.begin()); }
@@ -346,6 +352,7 @@ class Host {
   Failure failure_{job_, placement_, communicators_};
   std::vector<std::shared_ptr<StepListener>> listeners_;
   std::uint32_t next_collective_ = 0;
+  int stop_signal_ = 0;
 };
 
 }  // namespace replicator

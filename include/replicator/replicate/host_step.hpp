@@ -80,6 +80,10 @@ inline StepResults results_of(const HostStep& step, const Placement& placement, 
   for (int replica = 0; replica < replicas && first.exchange.block != 0; ++replica)
     std::memcpy(&results.upcoming[static_cast<std::size_t>(replica)], detail::exchanged_block(first, replica), sizeof(std::uint64_t));
   std::copy(upcoming.begin(), upcoming.end(), results.upcoming.begin() + placement.begin());
+  for (auto& word : results.upcoming) {
+    results.stop_signal = std::max(results.stop_signal, stop_signal_of(word));
+    word = without_stop_signal(word);
+  }
   results.all_have_next = std::find(results.upcoming.begin(), results.upcoming.end(), no_upcoming) == results.upcoming.end();
   return results;
 }

@@ -39,6 +39,7 @@ class ReadAheadStep final : public StepDriver {
   bool finished() const override { return finished_; }
   std::uint64_t steps_done() const override { return done_; }
   std::uint64_t steps_resumed() const override { return from_.done; }
+  int stop_signal() const override { return host_.stop_signal(); }
   std::string explain(const ExplainOptions& options) override { return host_.explain(latest(), options); }
   std::string dot() override { return replicator::dot(trace_all()); }
   std::string resolved_dot() override { return host_.resolved_dot(latest()); }
@@ -100,19 +101,22 @@ class ReadAheadStep final : public StepDriver {
   }
   // An error of the input is kept for the step that needs the element.
   void read_ahead() {
-    for (std::size_t r = 0; r < inputs_.size(); ++r) {
-      upcoming_[r] = upcoming_with(0);
-      if (input_error_) continue;
-      const auto began = trace_input_ ? trace_clock() : 0;
-      try {
-        auto element = inputs_[r]->next();
-        upcoming_[r] = element ? upcoming_with(shape_numbers_[r](*element)) : no_upcoming;
-        if (element) next_[r] = std::move(*element);
-      } catch (...) {
-        input_error_ = std::current_exception();
-      }
-      if (trace_input_) trace_input_->record(host_.placement().begin() + static_cast<int>(r), done_ + 1, began, trace_clock());
+    for (std::size_t r = 0; r < inputs_.size(); ++r) read_ahead(r);
+    const int signal = StopOnSignal::received();
+    for (auto& word : upcoming_) word = with_stop_signal(word, signal);
+  }
+  void read_ahead(std::size_t r) {
+    upcoming_[r] = upcoming_with(0);
+    if (input_error_) return;
+    const auto began = trace_input_ ? trace_clock() : 0;
+    try {
+      auto element = inputs_[r]->next();
+      upcoming_[r] = element ? upcoming_with(shape_numbers_[r](*element)) : no_upcoming;
+      if (element) next_[r] = std::move(*element);
+    } catch (...) {
+      input_error_ = std::current_exception();
     }
+    if (trace_input_) trace_input_->record(host_.placement().begin() + static_cast<int>(r), done_ + 1, began, trace_clock());
   }
   // The programs for the shapes of the current elements of all replicas. The key is what all processes know: so all have them, or none.
   HostStep& compiled() {

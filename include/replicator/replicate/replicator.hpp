@@ -68,6 +68,10 @@ class Replicator {
   // where the run could not be resumed from it.
   std::string save_checkpoint() { return engine_->save_checkpoint(); }
 
+  // The signal that a StopOnSignal of some process has caught, on all processes after the same step; 0 before. What steps there are may
+  // still be done: a step after it, as a last validation, is as good as any.
+  int stop_signal() const { return engine_->stop_signal(); }
+
   std::vector<std::string> variables() const { return engine_->variables(); }
   const VariableDeclaration& declaration(const std::string& name) const { return engine_->declaration(name); }
   // The value of a variable: of a replica-local one, that of this host's replica `local`. Throws BuildError for unknown names.

@@ -83,7 +83,8 @@ class Step {
   std::string plan_json() { return driver_->plan_json(); }
 
   // At most `count` steps, as an input range: each element is run when it is reached. In a run that is resumed, steps that were done
-  // before count as done, so the same program ends after the same steps: see steps_done().
+  // before count as done, so the same program ends after the same steps: see steps_done(). They also end when the processes have agreed to
+  // stop for a signal that a StopOnSignal caught.
   //   for (auto [loss, top1] : train.steps(1000)) ...
   class Steps {
    public:
@@ -106,7 +107,7 @@ class Step {
      private:
       void advance() {
         current_.reset();
-        if (left_-- > 0 && !owner_->finished()) current_.emplace(owner_->step());
+        if (left_-- > 0 && !owner_->finished() && owner_->driver_->stop_signal() == 0) current_.emplace(owner_->step());
       }
       Step* owner_ = nullptr;
       std::int64_t left_ = 0;

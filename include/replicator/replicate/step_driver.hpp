@@ -25,6 +25,7 @@ struct StepResults {
   // By replica of all processes: what there is for the next step.
   std::vector<std::uint64_t> upcoming;
   bool all_have_next = true;
+  int stop_signal = 0;  // that asks some process to stop
 };
 
 class StepDriver {
@@ -39,6 +40,8 @@ class StepDriver {
   virtual std::uint64_t steps_done() const = 0;
   // Of those, by the run that this one resumes.
   virtual std::uint64_t steps_resumed() const = 0;
+  // That the processes have agreed to stop for; 0 where none came.
+  virtual int stop_signal() const = 0;
   virtual std::string explain(const ExplainOptions& options) = 0;
   virtual std::string dot() = 0;
   virtual std::string resolved_dot() = 0;
