@@ -18,7 +18,7 @@ MeanAndVariance<T> cross_replica_moments(Tensor<T> x, const Axes& axes = {}, con
   CollectiveOptions labelled = options;
   if (!options.label.empty()) labelled.label = options.label + "/mean";
   const auto mean = all_reduce(local.mean, Reduction::mean, labelled, where);
-  const Tensor<T> around{detail::map_at(
+  const Tensor<T> around{replicator::detail::map_at(
       x.graph(), dtype_of<T>, where, [](Symbol v, Symbol own, Symbol all) { return v + (own - all) * (own - all); },
       local.variance, local.mean, mean)};
   if (!options.label.empty()) labelled.label = options.label + "/variance";

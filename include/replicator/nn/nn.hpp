@@ -2,6 +2,7 @@
 // All layers, initialisers, optimizers and learning rates.
 #pragma once
 
+#include <replicator/nn/adam.hpp>
 #include <replicator/nn/batch_norm.hpp>
 #include <replicator/nn/conv2d.hpp>
 #include <replicator/nn/conv_transpose2d.hpp>

@@ -81,8 +81,10 @@ REPLICATOR_TEMPLATE Tensor<float> accuracy(Tensor<float>, Tensor<std::int32_t>, 
 REPLICATOR_TEMPLATE Tensor<float> nn::linear(ReplicaContext&, Tensor<float>, std::string_view, const nn::LinearOptions&, std::source_location);
 REPLICATOR_TEMPLATE Tensor<float> nn::conv2d(ReplicaContext&, Tensor<float>, std::string_view, const nn::Conv2dOptions&, std::source_location);
 REPLICATOR_TEMPLATE Tensor<float> nn::batch_norm(ReplicaContext&, Tensor<float>, std::string_view, const nn::BatchNormOptions&, std::source_location);
-REPLICATOR_TEMPLATE void nn::Sgd::minimize(ReplicaContext&, Tensor<float>, std::source_location) const;
-REPLICATOR_TEMPLATE void nn::Sgd::minimize(ReplicaContext&, Tensor<float>, const std::vector<Variable<float>>&, std::source_location) const;
+REPLICATOR_TEMPLATE void nn::Minimizes<nn::Sgd>::minimize(ReplicaContext&, Tensor<float>, std::source_location) const;
+REPLICATOR_TEMPLATE void nn::Minimizes<nn::Sgd>::minimize(ReplicaContext&, Tensor<float>, const std::vector<Variable<float>>&, std::source_location) const;
+REPLICATOR_TEMPLATE void nn::Minimizes<nn::Adam>::minimize(ReplicaContext&, Tensor<float>, std::source_location) const;
+REPLICATOR_TEMPLATE void nn::Minimizes<nn::Adam>::minimize(ReplicaContext&, Tensor<float>, const std::vector<Variable<float>>&, std::source_location) const;
 REPLICATOR_TEMPLATE Tensor<float> models::resnet(ReplicaContext&, Tensor<float>, int, const models::ResNetOptions&, std::source_location);
 
 }  // namespace replicator

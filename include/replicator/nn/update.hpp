@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What optimizers of single elements share: checks of their options, slots, and the one pass over memory that makes the new
+// values of a variable and of its slots. Nothing here is a template, so that an optimizer costs its users no compile time.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/map.hpp>
+#include <replicator/graph/symbol.hpp>
+#include <replicator/replicate/replica_context.hpp>
+
+namespace replicator::nn {
+
+// A variable and its gradient, of any element type.
+struct Trained {
+  std::uint32_t variable;
+  AnyTensor gradient;
+};
+
+template <FloatingElement T>
+std::vector<Trained> trained(const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients) {
+  std::vector<Trained> result;
+  for (std::size_t i = 0; i < variables.size(); ++i) result.push_back({variables[i].index(), gradients[i]});
+  return result;
+}
+
+namespace detail {
+
+[[noreturn]] inline void refuse_option(const char* optimizer, const char* option, double value, const char* rule) {
+  throw BuildError{std::string{optimizer} + ": " + option + " is " + Expression::text_of_number(value) + ": it must " + rule};
+}
+// A NaN fails every comparison.
+inline void require_not_negative(const char* optimizer, const char* option, double value) {
+  if (!(value >= 0 && std::isfinite(value))) refuse_option(optimizer, option, value, "be a finite number and must not be negative");
+}
+inline void require_positive(const char* optimizer, const char* option, double value) {
+  if (!(value > 0 && std::isfinite(value))) refuse_option(optimizer, option, value, "be a finite number above 0");
+}
+inline void require_fraction(const char* optimizer, const char* option, double value) {
+  if (!(value >= 0 && value < 1)) refuse_option(optimizer, option, value, "lie in [0, 1)");
+}
+
+// "<variable>/<name>", zero at first: what an optimizer remembers of a variable, on the variable's logical device.
+inline std::uint32_t declare_slot(Graph& graph, std::uint32_t variable, std::string_view name, TensorType type, Location where) {
+  const VariableDeclaration& owner = graph.variables()[variable];
+  return graph.declare({owner.name + "/" + std::string{name}, type, VariableKind::mirrored, false, Initializer::zeros(), where, owner.device});
+}
+
+// How often the variable was updated, this time included: an int64 scalar, counted in the slot of that name.
+inline AnyTensor count_update(Graph& graph, std::uint32_t variable, std::string_view name, Location where) {
+  const auto slot = declare_slot(graph, variable, name, {DType::int64, {}}, where);
+  const AnyTensor count = apply(ScalarOp::add, graph.read(slot, where), 1, where);
+  graph.assign(slot, count.value(), where);
+  return count;
+}
+
+// Records f(inputs) -> outputs, elementwise, computed in `compute`. f takes and returns a std::vector<Symbol>.
+template <class F>
+ExpressionPtr record_update(DType compute, std::size_t inputs, const F& f) {
+  auto e = std::make_shared<Expression>();
+  e->compute = compute;
+  e->inputs = static_cast<std::uint16_t>(inputs);
+  std::vector<Symbol> symbols;
+  for (std::uint16_t i = 0; i < e->inputs; ++i) symbols.emplace_back(*e, e->input(i));
+  for (const Symbol& output : f(symbols)) e->outputs.push_back(output.index());
+  return e;
+}
+
+// The outputs of the formula of these scalars, computed in double and rounded to `result` once.
+inline std::vector<AnyTensor> scalars_of(Graph& graph, const ExpressionPtr& formula, std::span<const AnyTensor> inputs, DType result,
+                                         Location where) {
+  const std::vector<DType> dtypes(formula->outputs.size(), result);
+  const auto node = add_compute(graph, Map{formula, Shape{}, dtypes}, inputs, where);
+  std::vector<AnyTensor> outputs;
+  for (std::uint32_t o = 0; o < dtypes.size(); ++o) outputs.push_back(graph.tensor(node, o));
+  return outputs;
+}
+
+// One pass: formula is (variable, gradient, scalars..., slots...) -> (variable, slots...). Slots are of the type in which the
+// variable's elements are computed: those of a bfloat16 variable are float32, or small changes would be lost.
+inline void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
+                   const ExpressionPtr& formula, Location where) {
+  const TensorType type = graph.variables()[one.variable].type;
+  const TensorType slot_type{compute_type(type.dtype), type.shape};
+  std::vector<AnyTensor> operands{graph.read(one.variable, where), one.gradient};
+  operands.insert(operands.end(), scalars.begin(), scalars.end());
+  std::vector<std::uint32_t> targets{one.variable};
+  std::vector<DType> dtypes{type.dtype};
+  for (const auto name : slots) {
+    targets.push_back(declare_slot(graph, one.variable, name, slot_type, where));
+    dtypes.push_back(slot_type.dtype);
+    operands.push_back(graph.read(targets.back(), where));
+  }
+  const auto node = add_compute(graph, Map{formula, type.shape, dtypes}, operands, where);
+  for (std::uint32_t o = 0; o < targets.size(); ++o) graph.assign(targets[o], {node, o}, where);
+}
+
+}  // namespace detail
+}  // namespace replicator::nn
