@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times whole training steps of a ResNet on random pictures (no decoding): forward, backward, all-reduce, SGD with momentum.
 //   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] and the flags of a deployment
-// Prints the median seconds of a step, images/s, and how long tracing, initial values, resolving and planning took; then the
+// --steps 0: plans, and runs none. Prints the median seconds of a step, images/s, and how long tracing, initial values, resolving and planning took; then the
 // memory of the plan, what was resident before planning, and the most that was. bench/compare_pytorch runs it beside PyTorch.
 #include <algorithm>
 #include <chrono>
@@ -74,6 +74,8 @@ void run(int argc, char** argv) {
   const auto asked = Clock::now();
   auto train = repl.replicate(input_fn, step_fn);
   const double planned = seconds_since(asked);
+  if (options.steps == 0 && repl.process() == 0) std::printf("planned in %.2f s\n", planned);
+  if (options.steps == 0) return;
   std::vector<double> seconds;
   train.step();
   for (int i = 0; i < options.steps; ++i) {

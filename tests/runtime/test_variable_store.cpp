@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -112,6 +117,35 @@ TEST_CASE("a mirrored variable has a copy for each device, a replica-local one f
   CHECK(store.data("s", 0) != store.data("s", 4));
   CHECK_THROWS(store.value("w", 2));
   CHECK_THROWS(store.value("s", 5));
+}
+
+TEST_CASE("large variables of zeros take no memory until they are written to, and each copy has its own") {
+  const auto resident = [] {
+    long size = 0, pages = 0;
+    std::ifstream{"/proc/self/statm"} >> size >> pages;
+    return pages * ::sysconf(_SC_PAGESIZE);
+  };
+  constexpr std::int64_t count = 8 << 20;  // 32 MiB
+  VariableStore store{7, 2, 1};
+  const auto before = resident();
+  store.declare(declaration("w/momentum", Initializer::zeros(), {count}));
+  CHECK(resident() - before < 16 << 20);
+  store.value("w/momentum", 0).as<float>()[count - 1] = 1;
+  CHECK(store.value("w/momentum", 1).as<float>()[count - 1] == 0);
+  CHECK(resident() - before < 24 << 20);
+}
+
+TEST_CASE("large variables have the first values of small ones, in each copy") {
+  VariableStore store{7, 2, 1};
+  constexpr std::int64_t count = 600'000;  // 2.3 MiB
+  store.declare(declaration("w", Initializer::normal(0, 1), {count}));
+  store.declare(declaration("ones", Initializer::ones(), {count}));
+  store.declare(declaration("negative", Initializer::constant(-0.0), {count}));
+  const auto w = floats(store.value("w", 0)), ones = floats(store.value("ones", 1));
+  CHECK(std::vector<float>(w.begin(), w.begin() + 1000) == initial("w", 7));
+  CHECK(w == floats(store.value("w", 1)));
+  CHECK(std::count(ones.begin(), ones.end(), 1.0f) == count);
+  CHECK(std::signbit(store.value("negative", 1).as<float>()[count - 1]));
 }
 
 TEST_CASE("declaring again finds the variable with its value, another type or kind is refused") {

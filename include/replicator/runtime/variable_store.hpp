@@ -7,16 +7,33 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/hash.hpp>
+#include <replicator/core/pages.hpp>
 #include <replicator/cpu/draw.hpp>
 #include <replicator/graph/variable.hpp>
 
 namespace replicator {
+
+namespace detail {
+
+// Zero-filled. A large one is in pages of its own that nothing has touched: until it is written to, it costs neither time nor memory.
+inline AnyArray untouched_array(const TensorType& type) {
+  if (type.bytes() < huge_page) return AnyArray{type};
+  auto pages = std::make_shared<Pages>(map_pages(type.bytes()));
+  auto* const data = pages->get();
+  return data ? AnyArray::borrow(type, data, std::move(pages)) : AnyArray{type};
+}
+inline bool is_zero(const Initializer& initializer) {
+  return initializer.kind == Initializer::Kind::constant && initializer.a.real() == 0 && !std::signbit(initializer.a.real());
+}
+
+}  // namespace detail
 
 // Throws BuildError where the initializer's array has another type.
 inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed) {
@@ -27,7 +44,7 @@ inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t
                        "), but its first value is " + initializer.array->type().text()};
     return *initializer.array;
   }
-  AnyArray array{variable.type};
+  auto array = detail::untouched_array(variable.type);
   Hasher name;
   name.text(variable.name);
   const auto stream = name.result().low;
@@ -38,7 +55,7 @@ inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t
       case Initializer::Kind::uniform: return cpu::draw_uniform(values, seed, stream, substream, initializer.a.real(), initializer.b);
       case Initializer::Kind::normal: return cpu::draw_normal(values, seed, stream, substream, initializer.a.real(), initializer.b);
       default:
-        if (initializer.a.real() != 0 || std::signbit(initializer.a.real())) std::fill(values.begin(), values.end(), initializer.a.as<T>());
+        if (!detail::is_zero(initializer)) std::fill(values.begin(), values.end(), initializer.a.as<T>());
     }
   });
   return array;
@@ -57,7 +74,8 @@ class VariableStore {
       Entry entry{variable, {}};
       entry.copies.reserve(copies);
       entry.copies.push_back(initial_value(variable, seed_));
-      while (entry.copies.size() < copies) entry.copies.push_back(entry.copies.front());
+      while (entry.copies.size() < copies)
+        entry.copies.push_back(detail::is_zero(variable.initializer) ? initial_value(variable, seed_) : entry.copies.front());
       entries_.emplace(variable.name, std::move(entry));
       return;
     }

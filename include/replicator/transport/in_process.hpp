@@ -75,13 +75,12 @@ class InProcessGroup {
     if (aborted_.load(std::memory_order_acquire)) throw CommunicationError{*error_};
   }
 
-  // Zero-filled. Whoever asks first for a rank's memory makes it: mostly the rank itself, at the same time as the others.
+  // Zero-filled, and touched by nobody yet: pages come when the rank first writes to them. Whoever asks first for a rank's memory makes it.
   std::byte* memory(std::uint32_t id, std::size_t bytes, int rank) {
     Memory& mine = allocation(id, bytes, rank).memory[static_cast<std::size_t>(rank)];
     std::call_once(mine.made, [&] {
       mine.bytes = replicator::detail::map_pages(bytes);
       if (!mine.bytes) throw CommunicationError{"rank " + std::to_string(rank) + ": cannot map " + std::to_string(bytes) + " B for collectives", rank};
-      std::memset(mine.bytes.get(), 0, bytes);
     });
     return mine.bytes.get();
   }
