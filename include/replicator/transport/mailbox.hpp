@@ -55,7 +55,7 @@ class Mailbox {
       at(peer).receiving.push_back(index);
       return {index};
     }
-    check_size(peer, found->data.size(), in.size(), slot.value());
+    check_size(peer, found->bytes, in.size(), slot.value());
     found->receive = index;
     if (found->complete) hand_over(peer, found);
     return {index};
@@ -91,9 +91,10 @@ class Mailbox {
     std::uint64_t slot = 0;
     std::uint64_t bytes = 0;
   };
-  // A message that came before its receive was posted.
+  // A message that came before its receive was posted. Its memory grows with what arrives: nobody has to believe its header.
   struct Aside {
     std::uint64_t slot = 0;
+    std::uint64_t bytes = 0;
     std::vector<std::byte> data;
     bool complete = false;
     std::uint32_t receive = nobody;
@@ -105,6 +106,7 @@ class Mailbox {
     AsideList aside;
     // The message that is coming in: into an operation or aside.
     bool arriving = false;
+    std::uint64_t expected = 0;
     std::span<std::byte> target;
     std::size_t arrived = 0;
     std::uint32_t receive = nobody;
@@ -132,10 +134,12 @@ class Mailbox {
       auto& operation = operations_[peer.sending.front()];
       const Header header{operation.slot, operation.out.size()};
       if (operation.moved == 0) {
-        if (room_in(ring) < sizeof header) return moved;
+        if (sound(p, room_in(ring)) < sizeof header) return moved;
         operation.moved = write_some(ring, std::as_bytes(std::span{&header, 1}));
+        if (operation.moved != sizeof header) damaged(p);
         moved = true;
       }
+      sound(p, room_in(ring));
       const auto n = write_some(ring, operation.out.subspan(operation.moved - sizeof header));
       operation.moved += n;
       moved = moved || n > 0;
@@ -153,15 +157,21 @@ class Mailbox {
     for (;;) {
       if (!peer.arriving) {
         Header header;
-        if (available_in(ring) < sizeof header) return moved;
-        read_some(ring, std::as_writable_bytes(std::span{&header, 1}));
+        if (sound(p, available_in(ring)) < sizeof header) return moved;
+        if (read_some(ring, std::as_writable_bytes(std::span{&header, 1})) != sizeof header) damaged(p);
         begin(static_cast<int>(p), header);
         moved = true;
+      }
+      const auto available = sound(p, available_in(ring));
+      if (peer.receive == nobody) {
+        auto& data = peer.into->data;
+        data.resize(static_cast<std::size_t>(std::min<std::uint64_t>(peer.expected, peer.arrived + available)));
+        peer.target = data;
       }
       const auto n = read_some(ring, peer.target.subspan(peer.arrived));
       peer.arrived += n;
       moved = moved || n > 0;
-      if (peer.arrived < peer.target.size()) return moved;
+      if (peer.arrived < peer.expected) return moved;
       finish(static_cast<int>(p));
     }
   }
@@ -177,10 +187,10 @@ class Mailbox {
       peer.receiving.erase(found);
     } else {
       peer.receive = nobody;
-      peer.aside.push_back({header.slot, std::vector<std::byte>(header.bytes), false, nobody});
+      peer.aside.push_back({header.slot, header.bytes, {}, false, nobody});
       peer.into = std::prev(peer.aside.end());
-      peer.target = peer.into->data;
     }
+    peer.expected = header.bytes;
     peer.arrived = 0;
     peer.arriving = true;
   }
@@ -201,6 +211,17 @@ class Mailbox {
     std::copy(message->data.begin(), message->data.end(), operation.in.begin());
     operation.finished = true;
     at(from).aside.erase(message);
+  }
+
+  // `bytes` of a ring that it holds, or has room for, unless that cannot be.
+  std::size_t sound(std::size_t peer, std::size_t bytes) const {
+    if (bytes > SharedRing::capacity) damaged(peer);
+    return bytes;
+  }
+  [[noreturn]] void damaged(std::size_t peer) const {
+    throw CommunicationError{"the shared memory of rank " + std::to_string(rank_) + " is damaged: the ring that it shares with rank " +
+                                 std::to_string(peer) + " counts more bytes than it can hold; one of them, or somebody else, wrote there by mistake",
+                             -1};
   }
 
   void check_size(int source, std::size_t sent, std::size_t expected, std::uint64_t slot) const {

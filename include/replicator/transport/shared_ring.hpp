@@ -11,27 +11,15 @@
 
 namespace replicator::transport::detail {
 
-// Zero-filled is empty. `written` and `read` count bytes since the start and never wrap.
+// Zero-filled is empty. `written` and `read` count bytes since the start and never wrap. Each side owns one of them, but the other can
+// write both: whatever they are, nothing outside of `data` is touched. A ring that claims to hold, or to have room for, more than its
+// capacity is damaged: whoever uses it looks.
 struct SharedRing {
   static constexpr std::size_t capacity = 65536;
   alignas(64) std::uint64_t written;
   alignas(64) std::uint64_t read;
   alignas(64) std::byte data[capacity];
 };
-
-// Writer's side: takes as many bytes as there is room for.
-inline std::size_t write_some(SharedRing& ring, std::span<const std::byte> bytes) {
-  const std::uint64_t at = std::atomic_ref{ring.written}.load(std::memory_order_relaxed);
-  const std::uint64_t read = std::atomic_ref{ring.read}.load(std::memory_order_acquire);
-  const std::size_t count = std::min(bytes.size(), SharedRing::capacity - static_cast<std::size_t>(at - read));
-  const std::size_t offset = static_cast<std::size_t>(at % SharedRing::capacity);
-  const std::size_t first = std::min(count, SharedRing::capacity - offset);
-  if (count == 0) return 0;
-  std::memcpy(ring.data + offset, bytes.data(), first);
-  std::memcpy(ring.data, bytes.data() + first, count - first);
-  std::atomic_ref{ring.written}.store(at + count, std::memory_order_release);
-  return count;
-}
 
 inline std::size_t room_in(SharedRing& ring) {
   return SharedRing::capacity - static_cast<std::size_t>(std::atomic_ref{ring.written}.load(std::memory_order_relaxed) -
@@ -43,10 +31,23 @@ inline std::size_t available_in(SharedRing& ring) {
                                   std::atomic_ref{ring.read}.load(std::memory_order_relaxed));
 }
 
+// Writer's side: takes as many bytes as there is room for.
+inline std::size_t write_some(SharedRing& ring, std::span<const std::byte> bytes) {
+  const std::uint64_t at = std::atomic_ref{ring.written}.load(std::memory_order_relaxed);
+  const std::size_t count = std::min({bytes.size(), room_in(ring), SharedRing::capacity});
+  const std::size_t offset = static_cast<std::size_t>(at % SharedRing::capacity);
+  const std::size_t first = std::min(count, SharedRing::capacity - offset);
+  if (count == 0) return 0;
+  std::memcpy(ring.data + offset, bytes.data(), first);
+  std::memcpy(ring.data, bytes.data() + first, count - first);
+  std::atomic_ref{ring.written}.store(at + count, std::memory_order_release);
+  return count;
+}
+
 // Reader's side: fills as much of `bytes` as has arrived.
 inline std::size_t read_some(SharedRing& ring, std::span<std::byte> bytes) {
   const std::uint64_t at = std::atomic_ref{ring.read}.load(std::memory_order_relaxed);
-  const std::size_t count = std::min(bytes.size(), available_in(ring));
+  const std::size_t count = std::min({bytes.size(), available_in(ring), SharedRing::capacity});
   const std::size_t offset = static_cast<std::size_t>(at % SharedRing::capacity);
   const std::size_t first = std::min(count, SharedRing::capacity - offset);
   if (count == 0) return 0;
