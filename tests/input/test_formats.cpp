@@ -192,7 +192,8 @@ TEST_CASE("a damaged file is refused by name, place and what was found") {
   refused(good.substr(0, 9), idx, "9", "ends within its header");
   refused(good.substr(0, 15), idx, "12", "the header describes uint8[2, 2], but 3 bytes follow it");
   refused(good + "x", idx, "12", "but 5 bytes follow it");
-  refused(idx_file<std::uint8_t>(8, {0xffffffff, 0xffffffff, 0xffffffff}, {}), idx, "16", "but 0 bytes follow it");
+  refused(idx_file<std::uint8_t>(8, {0xffffffff, 0xffffffff, 0xffffffff}, {}), idx, "16", "more than 2^59 - 1 elements");
+  refused(idx_file<std::uint8_t>(8, {1, 0, 0xffffffff, 0xffffffff}, {}), idx, "20", "more than 2^59 - 1 elements");
 
   const auto npy = [](const std::string& path) { data::npy<float>(path); };
   const auto header = [](const std::string& text, const std::string& data = "") { return npy_file(1, text, data); };

@@ -128,6 +128,10 @@ TEST_CASE("what cannot be an array is refused and given back") {
   refused([](auto& m) { m.tensor.dtype = {2, 32, 4}; },
           "the tensor is float32 x 4; float32, float64, bfloat16, int32, int64, uint8 and bool can be taken: convert it first");
   refused([](auto& m) { m.tensor.rank = 9; }, "the tensor has 9 dimensions; at most 8 are possible");
+  refused([](auto& m) { m.tensor.shape = nullptr; }, "the tensor has 1 dimensions, but no shape");
+  refused([](auto& m) { m.tensor.shape[0] = -3; }, "the tensor has the extent -3 in dimension 0");
+  refused([](auto& m) { m.tensor.shape[0] = std::int64_t{1} << 60; },
+          "a tensor of shape [1152921504606846976] has more than 2^59 - 1 elements: one of these extents must be wrong");
   refused([](auto& m) { m.tensor.data = nullptr; }, "the tensor float32[2] has no memory");
   CHECK(error_of([] { from_dlpack(static_cast<dlpack::Managed*>(nullptr)); }) == "from_dlpack: no tensor was given");
 }

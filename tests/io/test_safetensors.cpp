@@ -137,6 +137,9 @@ TEST_CASE("a file that is not valid safetensors is refused by name and reason") 
   refused(file_of("{\"a\":" + tensor("F32", "[-2]", "[0,8]") + "}", 8), ": byte 37: header of safetensors: expected a number that is not negative");
   refused(file_of("{\"a\":" + tensor("F32", "[4294967296,4294967296,0]", "[0,0]") + "}", 0), "too large");
   refused(file_of("{\"a\":" + tensor("F32", "[99999999999999999999]", "[0,0]") + "}", 0), "too large");
+  refused(file_of("{\"a\":" + tensor("U8", "[1152921504606846976]", "[0,1152921504606846976]") + "}", 0), "too large");
+  refused(file_of("{\"a\":" + tensor("F32", "[02]", "[0,8]") + "}", 8), "zeros in front");
+  refused(file_of("{\"\\u\x10\x11\x12\x13\":" + tensor("F32", "[2]", "[0,8]") + "}", 8), "four hexadecimal digits");
   refused(file_of("{\"a\":" + tensor("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]") + "}", 4), "8 dimensions");
   refused(file_of("{\"a\":" + tensor("BOOL", "[1]", "[0,1]") + "}", 1).substr(0) + "\x02", "holds 2");
   refused(file_of("{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8), "needs dtype, shape and data_offsets");

@@ -318,6 +318,22 @@ TEST_CASE("a file that was cut short, or of which one bit is wrong, is refused b
   CHECK(stopped.error({}) == "nothing");
 }
 
+TEST_CASE("numbers of a checkpoint that cannot be are refused, though its check sum is right") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() + "/a.safetensors";
+  const auto refused = [&](const std::string& key, const std::string& value, const std::string& words) {
+    std::map<std::string, std::string> metadata{{"format", std::string{detail::checkpoint_format}}, {"next", "1"}};
+    metadata[key] = value;
+    metadata["sha256"] = detail::checksum(metadata, {});
+    io::write_safetensors(path, std::vector<io::NamedTensor>{}, metadata);
+    CHECK(error_of([&] { read_checkpoint(path); }) == path + " is no checkpoint: \"" + words + "\" is no number, or one that is too large");
+  };
+  refused("next", "4294967297", "4294967297");
+  refused("next", "-1", "-1");
+  refused("step 2147483648", "1 1", "2147483648");
+  refused("variable w", "mirrored 99999999999", "99999999999");
+}
+
 TEST_CASE("where the newest checkpoint is damaged, the one before is named but not taken") {
   const Stopped stopped;
   test::run({}, kept(on_devices(5, 1), stopped.path(), true), 4);

@@ -23,9 +23,10 @@ struct StoredArray {
 
 // Throws DataError unless the rest of the file, behind its header, is this array.
 inline void require_bytes(const std::string& path, std::span<const std::byte> file, const StoredArray& array) {
+  if (array.shape.too_large()) io::refuse(path, array.begin, "the header describes " + array.shape.too_large_text());
   const std::uint64_t found = file.size() - array.begin;
-  std::uint64_t bytes = 0;
-  if (io::array_bytes(array.shape.begin(), array.shape.end(), io::size_of(array.stored), bytes) && bytes == found) return;
+  const std::uint64_t bytes = static_cast<std::uint64_t>(array.shape.elements()) * io::size_of(array.stored);
+  if (bytes == found) return;
   io::refuse(path, array.begin,
              "the header describes " + std::string{io::name_of(array.stored)} + array.shape.text() + ", but " + std::to_string(found) +
                  " bytes follow it" + (bytes > found ? ": the file was cut short" : ""));

@@ -133,8 +133,14 @@ inline TensorType checked_type(const Tensor& tensor) {
                      "; arrays lie in host memory: copy it there first (in PyTorch: x.cpu())"};
   if (tensor.rank < 0 || tensor.rank > static_cast<std::int32_t>(Shape::max_rank))
     throw BuildError{"from_dlpack: the tensor has " + std::to_string(tensor.rank) + " dimensions; at most 8 are possible"};
+  if (tensor.rank > 0 && !tensor.shape) throw BuildError{"from_dlpack: the tensor has " + std::to_string(tensor.rank) + " dimensions, but no shape"};
   TensorType type{element_type(tensor.dtype), {}};
-  for (std::int32_t axis = 0; axis < tensor.rank; ++axis) type.shape.push_back(tensor.shape[axis]);
+  for (std::int32_t axis = 0; axis < tensor.rank; ++axis) {
+    if (tensor.shape[axis] < 0)
+      throw BuildError{"from_dlpack: the tensor has the extent " + std::to_string(tensor.shape[axis]) + " in dimension " + std::to_string(axis)};
+    type.shape.push_back(tensor.shape[axis]);
+  }
+  if (type.shape.too_large()) throw BuildError{"from_dlpack: " + type.shape.too_large_text()};
   return type;
 }
 
@@ -195,7 +201,7 @@ inline dlpack::Owner<dlpack::Managed> to_dlpack_unversioned(AnyArray array) { re
 // The array in a DLPack tensor, which is taken over whatever happens: its deleter is called with the last use of the memory, or
 // before an error is thrown. The memory is borrowed where it is row-major without gaps, aligned and writable; otherwise copied.
 // Throws BuildError for another major version than 1, a device other than host memory, types that arrays do not have, more than
-// 8 dimensions.
+// 8 dimensions, extents that cannot be. Whether memory is there for all elements cannot be seen: that is believed.
 inline AnyArray from_dlpack(dlpack::ManagedVersioned* managed) {
   dlpack::Owner<dlpack::ManagedVersioned> owner{managed};
   if (!owner) throw BuildError{"from_dlpack: no tensor was given"};

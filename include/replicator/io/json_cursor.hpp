@@ -42,12 +42,10 @@ class JsonCursor : public TextCursor {
 
   double number() {
     space();
+    const auto text = rest().substr(0, number_length());
     double value = 0;
-    const auto text = rest();
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool begins = !text.empty() && (text[0] == '-' || (text[0] >= '0' && text[0] <= '9'));
-    if (!begins || error != std::errc{}) fail("expected a number");
-    take(static_cast<std::size_t>(end - text.data()));
+    if (text.empty() || std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc{}) fail("expected a number");
+    take(text.size());
     return value;
   }
 
@@ -67,6 +65,29 @@ class JsonCursor : public TextCursor {
   }
 
  private:
+  // Of a number as JSON writes it, -0.5e+10: no zeros in front, digits on both sides of a point; 0 where there is none.
+  std::size_t number_length() const {
+    const auto text = rest();
+    std::size_t at = 0;
+    const auto one_of = [&](std::string_view characters) {
+      const bool found = at < text.size() && characters.find(text[at]) != std::string_view::npos;
+      at += found ? 1 : 0;
+      return found;
+    };
+    const auto digits = [&] {
+      const auto first = at;
+      while (one_of("0123456789")) continue;
+      return at - first;
+    };
+    one_of("-");
+    const bool zero = text.substr(at).starts_with('0');
+    const auto whole = digits();
+    if (whole == 0 || (zero && whole > 1)) return 0;
+    if (one_of(".") && digits() == 0) return 0;
+    if (one_of("eE") && (one_of("+-"), digits() == 0)) return 0;
+    return at;
+  }
+
   void escape(std::string& result) {
     if (at_end()) fail("the string does not end");
     const char c = take(1)[0];
@@ -93,9 +114,9 @@ class JsonCursor : public TextCursor {
     if (rest().size() < 4) fail("the string does not end");
     std::uint32_t code = 0;
     for (int i = 0; i < 4; ++i) {
-      const auto digit = std::string_view{"0123456789abcdef"}.find(static_cast<char>(rest()[0] | 0x20));
+      const auto digit = std::string_view{"0123456789abcdefABCDEF"}.find(rest()[0]);
       if (digit == std::string_view::npos) fail("expected four hexadecimal digits");
-      code = code * 16 + static_cast<std::uint32_t>(digit);
+      code = code * 16 + static_cast<std::uint32_t>(digit < 16 ? digit : digit - 6);
       take(1);
     }
     return code;

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <replicator/core/json.hpp>
 #include <replicator/core/shape.hpp>
@@ -92,17 +91,10 @@ class SafetensorsHeaderReader : JsonCursor {
       fail("tensor \"" + name + "\" has dtype \"" + dtype + "\"; F32, F64, BF16, I32, I64, U8 and BOOL can be read");
     type.dtype = static_cast<DType>(index);
     if (shape.size() > Shape::max_rank) fail("tensor \"" + name + "\" has more than 8 dimensions");
-    // The product is bounded with empty extents counted as one, so that no partial product can overflow either.
-    std::uint64_t bytes = size_of(type.dtype);
-    for (const std::uint64_t extent : shape) {
-      if (extent > 1 && bytes > max_integer / extent) fail("the shape of tensor \"" + name + "\" is too large");
-      if (extent > 1) bytes *= extent;
-      type.shape.push_back(static_cast<std::int64_t>(extent));
-    }
+    for (const std::uint64_t extent : shape) type.shape.push_back(static_cast<std::int64_t>(extent));
+    if (type.shape.too_large()) fail("the shape of tensor \"" + name + "\" is too large");
     return type;
   }
-
-  static constexpr std::uint64_t max_integer = std::numeric_limits<std::int64_t>::max();
 };
 
 inline std::string json_entry(const std::string& name, const TensorEntry& entry) {

@@ -118,20 +118,4 @@ U load_big(const std::byte* from) {
   throw DataError{path + ": byte " + std::to_string(offset) + ": " + found};
 }
 
-// The bytes of an array of these extents, or nothing where they are more than 2^63 - 1.
-inline bool array_bytes(const std::int64_t* begin, const std::int64_t* end, std::uint64_t element, std::uint64_t& bytes) {
-  constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  bytes = element;
-  bool empty = false;
-  for (; begin != end; ++begin) {
-    const auto extent = static_cast<std::uint64_t>(*begin);
-    empty = empty || extent == 0;
-    // Empty extents count as one, so that no partial product can overflow either.
-    if (extent > 1 && bytes > most / extent) return false;
-    if (extent > 1) bytes *= extent;
-  }
-  if (empty) bytes = 0;
-  return true;
-}
-
 }  // namespace replicator::io

@@ -44,7 +44,7 @@ class TextCursor {
   void expect(char c) {
     if (!accept(c)) fail(std::string{"expected '"} + c + "'");
   }
-  // From 0 to 2^63 - 1.
+  // From 0 to 2^63 - 1, without zeros in front.
   std::int64_t integer() {
     constexpr auto most = std::numeric_limits<std::int64_t>::max();
     space();
@@ -56,6 +56,7 @@ class TextCursor {
       value = value * 10 + digit;
     }
     if (at_ == start) fail("expected a number that is not negative");
+    if (at_ > start + 1 && text_[start] == '0') fail("a number with zeros in front");
     return value;
   }
   // What was read ended in a brace: nothing may follow it.

@@ -88,10 +88,10 @@ class CheckpointReader {
     if (const auto sum = checksum(file_.metadata, std::move(tensors)); sum != text("sha256"))
       throw DataError{path_ + " is damaged: its content has the SHA-256 " + sum + ", and was written with " + text("sha256")};
     Checkpoint result;
-    result.next_ordinal = static_cast<int>(number(text("next")));
+    result.next_ordinal = number<int>(text("next"));
     for (const auto& [key, value] : file_.metadata) {
       if (key.starts_with("experiment ")) result.experiment[key.substr(11)] = value;
-      if (key.starts_with("step ")) result.steps[static_cast<int>(number(std::string_view{key}.substr(5)))] = step(value);
+      if (key.starts_with("step ")) result.steps[number<int>(std::string_view{key}.substr(5))] = step(value);
       if (key.starts_with("variable ")) result.variables[key.substr(9)] = variable(value);
     }
     result.values = std::move(file_.tensors);
@@ -105,9 +105,10 @@ class CheckpointReader {
     if (found == file_.metadata.end()) throw DataError{path_ + " is no checkpoint: its metadata lacks \"" + key + "\""};
     return found->second;
   }
-  std::uint64_t number(std::string_view digits) const {
-    if (const auto value = whole_number<std::uint64_t>(digits)) return *value;
-    throw DataError{path_ + " is no checkpoint: \"" + std::string{digits} + "\" is no number"};
+  template <class T>
+  T number(std::string_view digits) const {
+    if (const auto value = whole_number<T>(digits)) return *value;
+    throw DataError{path_ + " is no checkpoint: \"" + std::string{digits} + "\" is no number, or one that is too large"};
   }
   static std::string_view next_word(std::string_view& rest) {
     const auto word = rest.substr(0, rest.find(' '));
@@ -116,15 +117,15 @@ class CheckpointReader {
   }
   CheckpointedStep step(std::string_view rest) const {
     CheckpointedStep result;
-    result.done = number(next_word(rest));
-    result.collectives = number(next_word(rest));
+    result.done = number<std::uint64_t>(next_word(rest));
+    result.collectives = number<std::uint64_t>(next_word(rest));
     result.finished = rest == "finished";
     return result;
   }
   CheckpointedVariable variable(std::string_view rest) const {
     CheckpointedVariable result;
     result.kind = next_word(rest) == name_of(VariableKind::mirrored) ? VariableKind::mirrored : VariableKind::replica_local;
-    while (!rest.empty()) result.steps.insert(static_cast<int>(number(next_word(rest))));
+    while (!rest.empty()) result.steps.insert(number<int>(next_word(rest)));
     return result;
   }
 

@@ -43,7 +43,11 @@ class TopologyReader : io::detail::JsonCursor {
     if (seen != 7) fail("a topology needs format, dimensions and reduced_bytes_per_microsecond");
     if (topology.dimensions.empty()) fail("there are no dimensions");
     finish();
-    topology.require();
+    try {
+      topology.require();
+    } catch (const BuildError& error) {
+      fail(error.what());
+    }
     return topology;
   }
 
@@ -86,7 +90,7 @@ class TopologyReader : io::detail::JsonCursor {
 
 }  // namespace detail
 
-// `path` is for errors. Throws DataError that names file and place; BuildError for more ranks than there can be.
+// `path` is for errors. Throws DataError that names file and place.
 inline collectives::Topology parse_topology(std::string_view text, const std::string& path) { return detail::TopologyReader{text, path}.read(); }
 
 // Figures have 10 digits: what is read again is what the file says.
