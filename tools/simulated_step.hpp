@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <initializer_list>
+#include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -18,6 +19,7 @@
 #include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/simulate.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/shape.hpp>
 
 namespace replicator::tools {
 
@@ -44,6 +46,21 @@ Enum by_name(const std::string& name, std::initializer_list<Enum> all) {
   throw DataError{"the plan has the word \"" + name + "\", which this program does not know: it was written by another version"};
 }
 
+// A whole number of the plan or the trace; `what` names it.
+inline std::int64_t whole(const json& number, const char* what, std::int64_t lowest, std::int64_t highest) {
+  const bool fits = number.is_number_integer() && !(number.is_number_unsigned() && number.get<std::uint64_t>() > std::uint64_t{1} << 62);
+  if (!fits || number.get<std::int64_t>() < lowest || number.get<std::int64_t>() > highest)
+    throw DataError{std::string{what} + " is " + number.dump() + ": it must be a whole number from " + std::to_string(lowest) + " to " + std::to_string(highest)};
+  return number.get<std::int64_t>();
+}
+// Bytes or microseconds.
+inline double amount(const json& number, const char* what) {
+  constexpr double most = 1e18;
+  const double value = number.get<double>();
+  if (!(value >= 0) || value > most) throw DataError{std::string{what} + " is " + number.dump() + ": it must be a number from 0 to 1e18"};
+  return value;
+}
+
 // Microseconds of each instruction of the first device: the median over the steps of a trace.
 inline std::vector<double> traced_times(const json& trace, const json& plan, std::size_t instructions) {
   std::vector<std::vector<double>> times(instructions);
@@ -52,11 +69,11 @@ inline std::vector<double> traced_times(const json& trace, const json& plan, std
     if (event.at("ph") != "X" || event.at("pid") != plan.at("processes").at(0).at("process") || event.at("tid") != 0) continue;
     const json& args = event.at("args");
     if (!args.contains("instruction") || args.at("plan") != plan.at("number")) continue;
-    const auto instruction = args.at("instruction").get<std::size_t>();
+    const auto instruction = static_cast<std::size_t>(whole(args.at("instruction"), "an instruction of the trace", 0, std::int64_t{1} << 62));
     if (instruction >= instructions)
       throw DataError{"the trace has instruction " + std::to_string(instruction) + " of the first device, the plan has " +
                       std::to_string(instructions) + ": give the files of one run with --plan and --trace"};
-    times[instruction].push_back(event.at("dur").get<double>());
+    times[instruction].push_back(amount(event.at("dur"), "a duration of the trace"));
     any = true;
   }
   if (!any) throw DataError{"the trace has no instructions of the plan's first device: give the files of one run with --plan and --trace"};
@@ -72,21 +89,22 @@ inline double bytes_touched(const json& instruction) {
   double bytes = 0;
   for (const char* side : {"inputs", "outputs"})
     if (instruction.contains(side))
-      for (const json& operand : instruction.at(side)) bytes += operand.at("bytes").get<double>();
+      for (const json& operand : instruction.at(side)) bytes += amount(operand.at("bytes"), "the size of an operand of the plan");
   return bytes;
 }
 
 inline DeviceStep::Use read_use(const json& use, const json& schedules) {
   using K = CollectiveKind;
   DeviceStep::Use result{use.at("text"), {}};
-  const json& schedule = schedules.at(use.at("schedule").get<std::size_t>());
+  const auto last = static_cast<std::int64_t>(schedules.size()) - 1;
+  const json& schedule = schedules.at(static_cast<std::size_t>(whole(use.at("schedule"), "the schedule of a collective of the plan", 0, last)));
   if (schedule.contains("groups"))
     throw DataError{result.text + " happens inside groups, which cannot be dealt to another number of replicas: simulate a step without them"};
   result.spec.kind = by_name<K>(use.at("kind"), {K::all_reduce, K::all_gather, K::reduce_scatter, K::broadcast, K::all_to_all});
   result.spec.dtype = by_name<DType>(use.at("dtype"), {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8,
                                                        DType::boolean, DType::bfloat16});
-  result.spec.elements = use.at("elements");
-  result.spec.root = schedule.at("root");
+  result.spec.elements = whole(use.at("elements"), "the size of a collective of the plan", 0, Shape::max_elements);
+  result.spec.root = static_cast<int>(whole(schedule.at("root"), "the root of a collective of the plan", 0, std::numeric_limits<int>::max()));
   result.spec.any_order = schedule.at("any_order");
   return result;
 }
@@ -104,22 +122,31 @@ inline DeviceStep read_step(const nlohmann::json& plan, const nlohmann::json& tr
   const auto& instructions = device.at("instructions");
   DeviceStep step;
   step.replicas = static_cast<int>(device.at("replicas").size());
+  if (step.replicas < 1) throw DataError{"the plan has no replica on its first device: give what --plan wrote"};
   for (const auto& use : device.at("collectives")) step.collectives.push_back(detail::read_use(use, process.at("schedules")));
   std::vector<double> times;
   if (!trace.is_null()) times = detail::traced_times(trace, plan, instructions.size());
+  std::vector<int> begun(step.collectives.size());  // 1: started, 2: waited for
   for (std::size_t i = 0; i < instructions.size(); ++i) {
     const std::string what = instructions[i].at("do");
     if (what == "give" || what == "take")
       throw DataError{"a replica of the plan is spread over several devices: that cannot be simulated, only one device for a replica"};
     const bool starts = what == "start";
     if (starts || what == "wait") {
-      step.actions.push_back({starts ? Kind::start : Kind::wait, instructions[i].at("collective").get<int>(), 0});
+      const auto last = static_cast<std::int64_t>(begun.size()) - 1;
+      const auto collective = static_cast<int>(detail::whole(instructions[i].at("collective"), "the collective of an instruction of the plan", 0, last));
+      auto& state = begun[static_cast<std::size_t>(collective)];
+      if (state != (starts ? 0 : 1))
+        throw DataError{"the plan has \"" + what + "\" of collective " + std::to_string(collective) + " out of order: each is started, then waited for, once"};
+      ++state;
+      step.actions.push_back({starts ? Kind::start : Kind::wait, collective, 0});
     } else {
       step.actions.push_back({Kind::compute, 0, times.empty() ? detail::bytes_touched(instructions[i]) : times[i]});
       step.microseconds += step.actions.back().microseconds;
     }
   }
   if (microseconds > 0) {
+    if (!(step.microseconds > 0)) throw DataError{"the plan has no instruction that takes time, to which the time of the step could be dealt"};
     for (auto& action : step.actions) action.microseconds *= microseconds / step.microseconds;
     step.microseconds = microseconds;
   }

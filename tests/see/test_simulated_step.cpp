@@ -53,6 +53,35 @@ TEST_CASE("kernels take the median of their times in a trace, or a part of the s
   CHECK(step.actions[2].microseconds == Approx(25));
 }
 
+TEST_CASE("figures of a plan or a trace that cannot be are refused by what they are") {
+  const auto refused = [](const char* place, const json& value, const std::string& words) {
+    auto plan = small_plan();
+    plan[json::json_pointer{place}] = value;
+    CHECK_THROWS_AS(read_step(plan, nullptr, 1), DataError);
+    CHECK_THROWS_WITH(read_step(plan, nullptr, 1), Catch::Contains(words));
+  };
+  const std::string device = "/processes/0/devices/0";
+  refused((device + "/replicas").c_str(), json::array(), "no replica on its first device");
+  refused((device + "/collectives/0/schedule").c_str(), -1, "the schedule of a collective of the plan is -1");
+  refused((device + "/collectives/0/schedule").c_str(), 1, "from 0 to 0");
+  refused((device + "/collectives/0/elements").c_str(), -1, "the size of a collective of the plan is -1");
+  refused((device + "/collectives/0/elements").c_str(), 1e300, "it must be a whole number");
+  refused("/processes/0/schedules/0/root", std::uint64_t{1} << 63, "the root of a collective of the plan is 9223372036854775808");
+  refused((device + "/instructions/1/collective").c_str(), 1, "the collective of an instruction of the plan is 1");
+  refused((device + "/instructions/3/do").c_str(), "start", "the plan has \"start\" of collective 0 out of order");
+  refused((device + "/instructions/1/do").c_str(), "wait", "the plan has \"wait\" of collective 0 out of order");
+  refused((device + "/instructions/0/inputs/0/bytes").c_str(), -5, "the size of an operand of the plan is -5");
+  refused((device + "/instructions/0/outputs/0/bytes").c_str(), 1e300, "from 0 to 1e18");
+  auto idle = small_plan();
+  for (const int i : {0, 2}) idle["processes"][0]["devices"][0]["instructions"][i] = {{"do", "run"}};
+  CHECK_THROWS_WITH(read_step(idle, nullptr, 1), Catch::Contains("no instruction that takes time"));
+  json trace;
+  trace["traceEvents"] = {event(-1, 1)};
+  CHECK_THROWS_WITH(read_step(small_plan(), trace, 0), Catch::Contains("an instruction of the trace is -1"));
+  trace["traceEvents"] = {event(0, -1)};
+  CHECK_THROWS_WITH(read_step(small_plan(), trace, 0), Catch::Contains("a duration of the trace is -1"));
+}
+
 TEST_CASE("a simulated step ends when its kernels and what they did not hide have ended") {
   const auto step = read_step(small_plan(), nullptr, 1000);
   const collectives::Topology topology{{{1, {}}, {4, {2, 1000}}}, 0};
