@@ -12,6 +12,7 @@
 #include <replicator/collectives/measure_links.hpp>
 #include <replicator/collectives/run.hpp>
 #include <replicator/transport/in_process.hpp>
+#include <replicator/transport/part.hpp>
 #include <span>
 #include <string>
 #include <thread>
@@ -58,10 +59,12 @@ inline std::vector<std::vector<Link>> measure_ranks(const std::vector<std::uniqu
 
 // [process]
 inline std::vector<std::vector<Link>> exchange_links(transport::Job& job, const std::vector<Link>& mine) {
+  static constexpr const char* what = "the exchange of measured links";
   std::vector<std::vector<Link>> all;
-  for (const auto& bytes : job.exchange(std::as_bytes(std::span{mine}), "the exchange of measured links")) {
-    auto& theirs = all.emplace_back(bytes.size() / sizeof(Link));
-    if (!theirs.empty()) std::memcpy(theirs.data(), bytes.data(), theirs.size() * sizeof(Link));
+  for (const auto& bytes : job.exchange(std::as_bytes(std::span{mine}), what)) {
+    transport::require_part(bytes.size() == mine.size() * sizeof(Link), static_cast<int>(all.size()), bytes.size(), what);
+    auto& theirs = all.emplace_back(mine.size());
+    if (!theirs.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
   }
   return all;
 }

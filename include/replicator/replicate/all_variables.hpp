@@ -10,6 +10,7 @@
 #include <replicator/replicate/placement.hpp>
 #include <replicator/runtime/variable_store.hpp>
 #include <replicator/transport/job.hpp>
+#include <replicator/transport/part.hpp>
 
 namespace replicator {
 
@@ -17,7 +18,7 @@ class AllVariables {
  public:
   // Every process calls it: what is replica-local on one is brought to all.
   AllVariables(const VariableStore& variables, transport::Job& job, const Placement& placement) : variables_{variables}, placement_{placement} {
-    if (job.size() > 1) processes_ = job.exchange(own(), "the exchange of replica-local variables");
+    if (job.size() > 1) processes_ = job.exchange(own(), what);
   }
 
   // f(name, declaration, bytes) in the order of names: of a mirrored variable one piece, of a replica-local one those of the
@@ -33,7 +34,9 @@ class AllVariables {
       else
         for (std::size_t process = 0; process < processes_.size(); ++process) {
           const auto bytes = declaration.type.bytes() * static_cast<std::size_t>(placement_.replicas_of(static_cast<int>(process)));
-          pieces.push_back(std::span{processes_[process]}.subspan(position[process], bytes));
+          const std::span all{processes_[process]};
+          transport::require_part(bytes <= all.size() - position[process], static_cast<int>(process), all.size(), what);
+          pieces.push_back(all.subspan(position[process], bytes));
           position[process] += bytes;
         }
       f(name, declaration, pieces);
@@ -41,6 +44,8 @@ class AllVariables {
   }
 
  private:
+  static constexpr const char* what = "the exchange of replica-local variables";
+
   void add_own(std::vector<std::span<const std::byte>>& pieces, const std::string& name) const {
     for (int replica = 0; replica < variables_.copies(name); ++replica) pieces.push_back(variables_.value(name, replica).bytes());
   }

@@ -13,6 +13,7 @@
 #include <replicator/replicate/bit_difference.hpp>
 #include <replicator/replicate/step_listener.hpp>
 #include <replicator/transport/job.hpp>
+#include <replicator/transport/part.hpp>
 
 namespace replicator {
 
@@ -59,8 +60,10 @@ class DriftCheck final : public StepListener {
         mine.push_back(hasher.result());
       }
     std::vector<Copy> copies;
-    const auto all = job_.exchange(std::as_bytes(std::span{mine}), "the check for drift");
-    for (std::size_t process = 0; process < all.size() && !names.empty(); ++process)
+    static constexpr const char* what = "the check for drift";
+    const auto all = job_.exchange(std::as_bytes(std::span{mine}), what);
+    for (std::size_t process = 0; process < all.size() && !names.empty(); ++process) {
+      transport::require_part(all[process].size() % (names.size() * sizeof(Digest)) == 0, static_cast<int>(process), all[process].size(), what);
       for (std::size_t at = 0; at < all[process].size(); at += names.size() * sizeof(Digest)) {
         auto& copy = copies.emplace_back();
         copy.process = static_cast<int>(process);
@@ -68,6 +71,7 @@ class DriftCheck final : public StepListener {
         copy.digests.resize(names.size());
         std::memcpy(copy.digests.data(), all[process].data() + at, names.size() * sizeof(Digest));
       }
+    }
     return copies;
   }
 
@@ -94,7 +98,9 @@ class DriftCheck final : public StepListener {
       mine.assign(bytes.begin(), bytes.end());
       mine.insert(mine.end(), device.begin(), device.end());
     }
-    const auto sent = job_.exchange(mine, "the exchange of a variable that has drifted")[static_cast<std::size_t>(copy.process)];
+    static constexpr const char* what = "the exchange of a variable that has drifted";
+    const auto sent = job_.exchange(mine, what)[static_cast<std::size_t>(copy.process)];
+    transport::require_part(sent.size() >= value.size_bytes(), copy.process, sent.size(), what);
     std::memcpy(value.data(), sent.data(), value.size_bytes());
     std::string device{reinterpret_cast<const char*>(sent.data()) + value.size_bytes(), sent.size() - value.size_bytes()};
     return {job_.size() > 1 ? device + " of process " + std::to_string(copy.process) : device, std::move(value)};

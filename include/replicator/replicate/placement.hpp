@@ -12,6 +12,7 @@
 #include <replicator/collectives/schedule.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/transport/job.hpp>
+#include <replicator/transport/part.hpp>
 
 namespace replicator {
 
@@ -70,10 +71,14 @@ class Placement {
     teams_ = static_cast<int>(deployment.devices.size()) / devices_per_team_;
     const std::uint64_t mine[] = {static_cast<std::uint64_t>(teams_), static_cast<std::uint64_t>(devices_per_team_)};
     std::vector<int> owners;
-    const auto all = job.exchange(std::as_bytes(std::span{mine}), "the exchange of device counts");
+    static constexpr const char* what = "the exchange of device counts";
+    const auto all = job.exchange(std::as_bytes(std::span{mine}), what);
     for (int process = 0; process < job.size(); ++process) {
+      const auto& part = all[static_cast<std::size_t>(process)];
       std::uint64_t theirs[2] = {};
-      std::memcpy(theirs, all[static_cast<std::size_t>(process)].data(), sizeof theirs);
+      transport::require_part(part.size() == sizeof theirs, process, part.size(), what);
+      std::memcpy(theirs, part.data(), sizeof theirs);
+      transport::require_part(theirs[0] >= 1 && theirs[0] <= static_cast<std::uint64_t>(detail::most_devices), process, part.size(), what);
       if (theirs[1] != mine[1])
         throw BuildError{"the processes of this job differ in the devices of a replica: process " + std::to_string(process) + " has " +
                          std::to_string(theirs[1]) + ", process " + std::to_string(job.rank()) + " has " + std::to_string(mine[1]) +

@@ -24,6 +24,7 @@
 #include <replicator/runtime/watches.hpp>
 #include <replicator/transport/clock_offset.hpp>
 #include <replicator/transport/job.hpp>
+#include <replicator/transport/part.hpp>
 
 namespace replicator {
 
@@ -126,10 +127,13 @@ class StepRecorder {
       for (const auto& name : trace->names())
         if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
-    const auto all = job_.exchange(std::as_bytes(std::span{mine}), "the gathering of arrivals");
+    static constexpr const char* what = "the gathering of arrivals";
+    const auto all = job_.exchange(std::as_bytes(std::span{mine}), what);
     if (job_.rank() != 0) return;
     std::vector<Arrival> arrivals;
-    for (const auto& each : all) {
+    for (std::size_t process = 0; process < all.size(); ++process) {
+      const auto& each = all[process];
+      transport::require_part(each.size() % sizeof(Arrival) == 0, static_cast<int>(process), each.size(), what);
       const auto before = arrivals.size();
       arrivals.resize(before + each.size() / sizeof(Arrival));
       if (!each.empty()) std::memcpy(arrivals.data() + before, each.data(), each.size());
@@ -147,11 +151,13 @@ class StepRecorder {
     std::vector<std::byte> bytes(sizeof(std::int64_t) + mine.size());
     std::memcpy(bytes.data(), &trace_.clock.uncertainty, sizeof(std::int64_t));
     std::memcpy(bytes.data() + sizeof(std::int64_t), mine.data(), mine.size());
-    const auto all = job_.exchange(bytes, "the gathering of traces");
+    static constexpr const char* what = "the gathering of traces";
+    const auto all = job_.exchange(bytes, what);
     if (job_.rank() != 0) return;
     std::vector<std::string> events;
     std::vector<std::int64_t> uncertainties;
     for (const auto& each : all) {
+      transport::require_part(each.size() >= sizeof(std::int64_t), static_cast<int>(events.size()), each.size(), what);
       std::memcpy(&uncertainties.emplace_back(), each.data(), sizeof(std::int64_t));
       events.emplace_back(reinterpret_cast<const char*>(each.data()) + sizeof(std::int64_t), each.size() - sizeof(std::int64_t));
     }

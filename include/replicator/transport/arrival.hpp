@@ -180,7 +180,8 @@ class Arrival {
     complaint = printable(refused.sentence, refused.sentence.size());
     if (refused.kind == Refusal::token && (proven_ || addresses_.size() == 1)) throw BuildError{complaint};
     if (refused.kind == Refusal::contradiction && proven_) throw BuildError{complaint};
-    if (refused.kind == Refusal::failure && proven_) throw CommunicationError{complaint, refused.culprit};
+    const bool known = refused.culprit >= 0 && refused.culprit < environment_.world_size;
+    if (refused.kind == Refusal::failure && proven_) throw CommunicationError{complaint, known ? refused.culprit : -1};
   }
 
   void report() {

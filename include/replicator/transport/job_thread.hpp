@@ -68,20 +68,26 @@ inline void Job::listen(Peer& peer, int from, Clock::time_point now) {
 
 inline void Job::handle(int from, detail::FrameKind kind, detail::FrameReader fields) {
   if (kind == detail::FrameKind::abort) {
-    const auto culprit = static_cast<int>(fields.number());
+    const auto blamed = fields.number();
+    const int culprit = blamed < processes_.size() ? static_cast<int>(blamed) : -1;
     const auto message = fields.text();
     is_hub() ? declare(message, culprit) : adopt(message, culprit);
   } else if (kind == detail::FrameKind::gather && is_hub()) {
     auto what = fields.text();
     contribute(from, std::move(what), fields.blob());
   } else if (kind == detail::FrameKind::gathered && !is_hub()) {
-    auto& result = gathered_[fields.number()];
+    const auto number = fields.number();
+    std::vector<detail::Bytes> result;
     for (int r = 0; r < size(); ++r) result.push_back(fields.blob());
+    // Whole, and one that was asked for: else whoever waits would find half of it, or nobody would ever fetch it.
+    if (number >= asked_ || !gathered_.emplace(number, std::move(result)).second)
+      throw CommunicationError{"process 0 sent the result of an exchange that is not going on", 0};
     changed_.notify_all();
   } else if (kind == detail::FrameKind::suspect && is_hub()) {
     auto& peer = peers_.at(std::min(static_cast<std::size_t>(fields.number()), peers_.size() - 1));
+    auto why = fields.text();
     if (peer.suspected == Clock::time_point{}) peer.suspected = Clock::now();
-    if (peer.suspicion.empty()) peer.suspicion = fields.text();
+    if (peer.suspicion.empty()) peer.suspicion = std::move(why);
   } else if (kind == detail::FrameKind::bye && is_hub()) {
     peers_[static_cast<std::size_t>(from)].departed = true;
     check_departures();

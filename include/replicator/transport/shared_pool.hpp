@@ -13,6 +13,7 @@
 #include <replicator/transport/host_identity.hpp>
 #include <replicator/transport/job.hpp>
 #include <replicator/transport/memory_file.hpp>
+#include <replicator/transport/part.hpp>
 #include <replicator/transport/pass_descriptors.hpp>
 #include <replicator/transport/process_table.hpp>
 #include <replicator/transport/shared_ring.hpp>
@@ -48,7 +49,8 @@ class SharedPool {
     std::vector<std::size_t> taken(all.size());
     for (const int owner : process_of_rank) {
       const auto p = static_cast<std::size_t>(owner);
-      files_.emplace_back(std::move(all[p].at(taken[p]++)));
+      require_part(taken[p] < all[p].size(), owner, all[p].size() * sizeof(int), "the exchange of shared memory");
+      files_.emplace_back(std::move(all[p][taken[p]++]));
       heads_.push_back(files_.back().map(0, head_bytes()));
     }
   }

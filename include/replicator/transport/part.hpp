@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process gave to an exchange, before somebody reads it.
+#pragma once
+
+#include <cstddef>
+#include <replicator/core/error.hpp>
+#include <string>
+#include <string_view>
+
+namespace replicator::transport {
+
+// Throws CommunicationError, which blames the process, where the `bytes` that it gave cannot be what `what` asked for.
+inline void require_part(bool sound, int process, std::size_t bytes, std::string_view what) {
+  if (!sound)
+    throw CommunicationError{"process " + std::to_string(process) + " gave " + std::to_string(bytes) + " bytes to " + std::string{what} +
+                                 ", which cannot be: it runs another program, or its memory is damaged",
+                             process};
+}
+
+}  // namespace replicator::transport

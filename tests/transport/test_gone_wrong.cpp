@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process of the job sends that has gone wrong: neither half a result nor another size is taken for what was asked for.
+#include <poll.h>
+
+#include <catch2/catch.hpp>
+
+#include <functional>
+#include <replicator/replicate/placement.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "strangers.hpp"
+
+using namespace replicator;
+using namespace replicator::test;
+using transport::Job;
+
+namespace {
+
+// A job of two with a process 0 that answers a hello with these frames; what `body` throws, or "nothing".
+std::string with_process_0(const std::vector<Bytes>& frames, const std::function<void(Job&)>& body) {
+  const auto listener = transport::detail::listen_on(0);
+  transport::ProcessEnvironment environment;
+  environment.rank = 1;
+  environment.world_size = 2;
+  environment.master_address = "127.0.0.1";
+  environment.master_port = transport::detail::port_of(listener.get());
+  std::jthread process_0{[&] {
+    pollfd event{listener.get(), POLLIN, 0};
+    ::poll(&event, 1, 10000);
+    Link link{FileDescriptor{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}};
+    await_frame(link, FrameKind::hello);
+    send_frame(link, FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").finish());
+    await_frame(link, FrameKind::gather);
+    for (const auto& frame : frames) send_frame(link, frame);
+    await_frame(link, FrameKind::abort);  // until the other one has had enough
+  }};
+  try {
+    Job job{environment, quick_options()};
+    body(job);
+    job.abort("the test is over", 1);
+  } catch (const CommunicationError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+FrameWriter gathered(std::uint64_t number) { return FrameWriter{FrameKind::gathered}.number(number); }
+
+}  // namespace
+
+TEST_CASE("half of an exchange, or one that nobody asked for, is no result: process 0 is left") {
+  const Bytes part(3);
+  const auto exchange = [](Job& job) {
+    const auto all = job.exchange({});
+    CHECK(all.size() == 2);
+  };
+  CHECK(with_process_0({gathered(0).blob(part).blob(part).finish()}, exchange) == "nothing");
+  const auto left = Catch::Contains("process 0 (pid 1 on a) died: its connection closed");
+  CHECK_THAT(with_process_0({gathered(0).blob(part).finish()}, exchange), left);
+  CHECK_THAT(with_process_0({gathered(1).blob(part).blob(part).finish()}, exchange), left);
+  CHECK_THAT(with_process_0({gathered(0).blob(part).blob(part).finish(), gathered(1).blob({}).finish()},
+                            [](Job& job) { job.exchange({}), job.exchange({}); }),
+             left);
+}
+
+TEST_CASE("who is blamed by a number that no process has is nobody") {
+  int culprit = 0;
+  with_process_0({FrameWriter{FrameKind::abort}.number(77).text("a sentence").finish()}, [&](Job& job) {
+    try {
+      job.exchange({});
+    } catch (const CommunicationError& error) {
+      culprit = error.culprit();
+    }
+  });
+  CHECK(culprit == -1);
+}
+
+TEST_CASE("a part of an exchange that has another size is refused by its process") {
+  Deployment four;
+  four.replicas = 4;
+  const auto place = [&](Job& job) { Placement{job, four}; };
+  const auto part = [](std::uint64_t teams) {
+    const std::uint64_t counts[] = {teams, 1};
+    const auto bytes = std::as_bytes(std::span{counts});
+    return Bytes{bytes.begin(), bytes.end()};
+  };
+  CHECK(with_process_0({gathered(0).blob(part(1)).blob(part(1)).finish()}, place) == "nothing");
+  CHECK(with_process_0({gathered(0).blob(Bytes(12)).blob(part(1)).finish()}, place) ==
+        "process 0 gave 12 bytes to the exchange of device counts, which cannot be: it runs another program, or its memory is damaged");
+  CHECK_THAT(with_process_0({gathered(0).blob(part(1)).blob(part(std::uint64_t{1} << 60)).finish()}, place),
+             Catch::StartsWith("process 1 gave 16 bytes"));
+}
