@@ -22,14 +22,32 @@ using namespace replicator;
 
 namespace {
 
+using T = Tensor<float>;
+
+T loss_of(ReplicaContext& replica, T x, T y) {
+  const auto h = tanh(nn::linear(replica, x, "in", {.features = 7}));
+  const auto error = nn::linear(replica, h, "out", {.features = 3}) - y;
+  return mean(error * error);
+}
+
 struct Case {
   const char* name;
-  std::function<void(ReplicaContext&, Tensor<float>)> minimize;
+  std::function<T(ReplicaContext&, T x, T y)> step;
 };
 
 template <class Make>
 Case with(const char* name, Make make) {
-  return {name, [make](ReplicaContext& replica, Tensor<float> loss) { make().minimize(replica, loss); }};
+  return {name, [make](ReplicaContext& replica, T x, T y) {
+            const auto loss = loss_of(replica, x, y);
+            make().minimize(replica, loss);
+            return loss;
+          }};
+}
+
+T in_parts(ReplicaContext& replica, T x, T y) {
+  const auto [loss, variables, gradients] = nn::accumulate(replica, 4, std::tuple{x, y}, [&](T a, T b) { return loss_of(replica, a, b); });
+  nn::wrap_optimizer(nn::sgd({.learning_rate = 0.05})).apply_gradients(replica, variables, gradients);
+  return loss;
 }
 
 std::vector<Case> cases() {
@@ -38,6 +56,13 @@ std::vector<Case> cases() {
       with("sgd", [=] { return nn::sgd({.learning_rate = rate, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01}); }),
       with("adam", [=] { return nn::adam({.learning_rate = rate, .weight_decay = 0.01}); }),
       with("adamw", [=] { return nn::adamw({.learning_rate = rate, .decay_vectors = false}); }),
+      with("rmsprop", [=] { return nn::rmsprop({.learning_rate = rate, .momentum = 0.5, .centered = true}); }),
+      with("clipped", [=] { return nn::clipped(nn::sgd({.learning_rate = rate}), 0.01); }),
+      with("averaged", [=] { return nn::averaged(nn::adamw({.learning_rate = rate}), 0.9); }),
+      with("lars", [=] { return nn::lars({.learning_rate = rate, .weight_decay = 0.01}); }),
+      with("lamb", [=] { return nn::lamb({.learning_rate = rate, .adapt_vectors = true}); }),
+      with("bfloat16", [=] { return nn::wrap_optimizer(nn::sgd({.learning_rate = rate}), nn::Wire::bfloat16); }),
+      {"accumulated", in_parts},
   };
 }
 
@@ -54,13 +79,7 @@ std::string train(const Case& optimizer, const Deployment& where, int steps = 3)
           return std::tuple{std::move(x), std::move(y)};
         });
       },
-      [&](ReplicaContext& replica, Tensor<float> x, Tensor<float> y) {
-        const auto h = tanh(nn::linear(replica, x, "in", {.features = 7}));
-        const auto error = nn::linear(replica, h, "out", {.features = 3}) - y;
-        const auto loss = mean(error * error);
-        optimizer.minimize(replica, loss);
-        return loss;
-      });
+      optimizer.step);
   for (const auto& results : step.steps(steps)) (void)results;
   repl.save_checkpoint();
   return repl.digest();
@@ -101,5 +120,33 @@ TEST_CASE("no two optimizers do the same, and each goes on from a checkpoint wit
     ends.push_back(train(one, kept, 4));
     CHECK(ends.back() == train(one, placed(1), 4));
     for (std::size_t i = 0; i + 1 < ends.size(); ++i) CHECK(ends[i] != ends.back());
+  }
+}
+
+TEST_CASE("a bfloat16 wire rounds what every replica gives and every node of the tree over them, and nothing else") {
+  constexpr int replicas = 5, count = 300;
+  const auto given = [](int replica) {
+    PhiloxStream random{21, 0, static_cast<std::uint32_t>(replica)};
+    Array<float> x{{count}};
+    for (auto& value : x) value = random.uniform() - 0.5f;
+    return x;
+  };
+  const auto sum = [&](auto self, int begin, int end, std::int64_t i) -> bfloat16 {
+    if (end - begin == 1) return bfloat16{given(begin)[i]};
+    const int middle = begin + (end - begin + 1) / 2;
+    return bfloat16{static_cast<float>(self(self, begin, middle, i)) + static_cast<float>(self(self, middle, end, i))};
+  };
+  for (const int devices : {1, 2, 3, 5}) {
+    Replicator repl{test::on_devices(replicas, devices)};
+    auto step = repl.replicate([&](const InputContext& ctx) { return data::from_generator([x = given(ctx.replica())](std::int64_t) { return x; }); },
+                               [](ReplicaContext& replica, T x) {
+                                 const auto loss = replicator::sum(replica.variable<float>("w", {count}, Initializer::zeros()).read() * x);
+                                 nn::wrap_optimizer(nn::sgd({.learning_rate = 1}), nn::Wire::bfloat16).minimize(replica, loss);
+                                 return loss;
+                               });
+    step.step();
+    int wrong = 0;
+    for (std::int64_t i = 0; i < count; ++i) wrong += repl.value("w").as<float>()[static_cast<std::size_t>(i)] != -(static_cast<float>(sum(sum, 0, replicas, i)) / replicas);
+    CHECK(wrong == 0);
   }
 }

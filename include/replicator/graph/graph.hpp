@@ -82,6 +82,10 @@ class Graph {
       const auto& declaration = variables_[variable];
       current_[variable] = Value{add({Read{variable}, {}, {declaration.type}, where, declaration.name, declaration.device}), 0};
       start_[variable] = current_[variable];
+      if (substitute_ && declaration.trainable) {
+        const Value other = substitute_(*this, variable, {*this, *current_[variable]}, where).value();  // may declare variables
+        current_[variable] = other;
+      }
     }
     return {*this, *current_[variable]};
   }
@@ -118,6 +122,10 @@ class Graph {
 
   // What names of variables begin with at this point of the program ("layer1.0."); see ReplicaContext::scope.
   std::string& scope() { return scope_; }
+
+  // What the first read of a trainable variable gives in place of its value at the step's start; null: that value.
+  using Substitute = AnyTensor (*)(Graph&, std::uint32_t variable, AnyTensor value, Location where);
+  Substitute& substitute() { return substitute_; }
 
   // The logical device of the innermost scope; -1 outside of any.
   std::int32_t device() const { return device_; }
@@ -160,6 +168,20 @@ class Graph {
   std::uint32_t collectives_ = 0;
   std::uint32_t regions_ = 0;
   NodeMarks marks_;
+  Substitute substitute_ = nullptr;
+};
+
+// Trainable variables that are read for the first time while it lives are read so.
+class SubstituteScope {
+ public:
+  SubstituteScope(Graph& graph, Graph::Substitute substitute) : graph_{graph}, outer_{graph.substitute()} { graph_.substitute() = substitute; }
+  SubstituteScope(const SubstituteScope&) = delete;
+  SubstituteScope& operator=(const SubstituteScope&) = delete;
+  ~SubstituteScope() { graph_.substitute() = outer_; }
+
+ private:
+  Graph& graph_;
+  Graph::Substitute outer_;
 };
 
 // Nodes made while it lives have these marks.

@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <concepts>
+#include <cstdint>
 #include <numeric>
 #include <source_location>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/graph/gradients.hpp>
+#include <replicator/ops/elementwise.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
 namespace replicator::nn {
@@ -45,11 +48,27 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
   return gradients(loss, values, where);
 }
 
+// What gradients are while they move between replicas.
+enum class Wire : std::uint8_t {
+  whole,     // what they are
+  bfloat16,  // half the bytes of float32: each is rounded before it moves, and the sum at every node of the tree over the replicas;
+             // on every placement alike, so that none changes a bit. The division by the number of replicas is in T again.
+};
+
+namespace detail {
+template <FloatingElement T>
+Tensor<T> mean_by_wire(Tensor<T> gradient, Wire wire, const CollectiveOptions& options, std::source_location where) {
+  if (wire == Wire::whole || std::is_same_v<T, bfloat16>) return all_reduce(gradient, Reduction::mean, options, where);
+  const Tensor<T> sum = cast<T>(all_reduce(cast<bfloat16>(gradient, where), Reduction::sum, options, where), where);
+  return Tensor<T>{apply(ScalarOp::divide, sum.any(), sum.graph().replicas(), where)};
+}
+}  // namespace detail
+
 // The mean over the replicas of each gradient: an all-reduce with the label "<variable>/gradient". They are asked for
 // in the order in which the gradients become ready, the last layer's first, so that buckets fill early.
 template <FloatingElement T>
 std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variables,
-                                          const std::vector<Tensor<T>>& gradients,
+                                          const std::vector<Tensor<T>>& gradients, Wire wire = Wire::whole,
                                           std::source_location where = std::source_location::current()) {
   std::vector<std::size_t> order(gradients.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -58,8 +77,23 @@ std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variab
   });
   std::vector<Tensor<T>> means = gradients;
   for (const auto i : order)
-    means[i] = all_reduce(gradients[i], Reduction::mean, {.label = variables[i].name() + "/gradient"}, where);
+    means[i] = detail::mean_by_wire(gradients[i], wire, {.label = variables[i].name() + "/gradient"}, where);
   return means;
+}
+
+// Throws BuildError where there is none, or one that is not mirrored. `asked` is the name of what asks.
+template <FloatingElement T>
+void require_trainable(const ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::string& asked,
+                       std::source_location where = std::source_location::current()) {
+  if (variables.empty())
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() +
+                     " found no trainable variable that this step has read: make one with replica.variable<T>(...) "
+                     "or a layer of rp::nn"};
+  for (const auto& variable : variables)
+    if (const auto& declared = replica.graph().variables()[variable.index()]; declared.kind != VariableKind::mirrored)
+      throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() + " was given \"" + variable.name() +
+                       "\", declared at " + declared.where.text() + ", which is " + std::string{name_of(declared.kind)} +
+                       ": only mirrored variables can be trained; declare it without VariableKind::replica_local"};
 }
 
 // Any optimizer of a single replica, made to work on all of them: gradients are averaged over the replicas first.
@@ -67,14 +101,14 @@ std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variab
 template <class Optimizer>
 class AveragingOptimizer {
  public:
-  explicit AveragingOptimizer(Optimizer inner) : inner_{std::move(inner)} {}
+  explicit AveragingOptimizer(Optimizer inner, Wire wire = Wire::whole) : inner_{std::move(inner)}, wire_{wire} {}
 
   template <FloatingElement T>
   requires AppliesGradients<Optimizer, T>
   void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
                        const std::vector<Tensor<T>>& gradients,
                        std::source_location where = std::source_location::current()) const {
-    inner_.apply_gradients(replica, variables, mean_over_replicas(variables, gradients, where), where);
+    inner_.apply_gradients(replica, variables, mean_over_replicas(variables, gradients, wire_, where), where);
   }
 
   // Every trainable variable that this step has read, or the given ones: one step towards a smaller mean of the losses.
@@ -86,25 +120,19 @@ class AveragingOptimizer {
   template <FloatingElement T>
   void minimize(ReplicaContext& replica, Tensor<T> loss, const std::vector<Variable<T>>& variables,
                 std::source_location where = std::source_location::current()) const {
-    if (variables.empty())
-      throw BuildError{"replica " + std::to_string(replica.id()) + ": minimize at " + Location{where}.text() +
-                       " found no trainable variable that this step has read: make one with replica.variable<T>(...) "
-                       "or a layer of rp::nn"};
-    for (const auto& variable : variables)
-      if (const auto& declared = replica.graph().variables()[variable.index()]; declared.kind != VariableKind::mirrored)
-        throw BuildError{"replica " + std::to_string(replica.id()) + ": minimize at " + Location{where}.text() + " was given \"" + variable.name() +
-                         "\", declared at " + declared.where.text() + ", which is " + std::string{name_of(declared.kind)} +
-                         ": only mirrored variables can be trained; declare it without VariableKind::replica_local"};
+    require_trainable(replica, variables, "minimize", where);
     apply_gradients(replica, variables, variable_gradients(loss, variables, where), where);
   }
 
  private:
   Optimizer inner_;
+  Wire wire_;
 };
 
+// nn::wrap_optimizer(nn::adamw({.learning_rate = 3e-4}), nn::Wire::bfloat16).minimize(replica, loss);
 template <class Optimizer>
-AveragingOptimizer<Optimizer> wrap_optimizer(Optimizer optimizer) {
-  return AveragingOptimizer<Optimizer>{std::move(optimizer)};
+AveragingOptimizer<Optimizer> wrap_optimizer(Optimizer optimizer, Wire wire = Wire::whole) {
+  return AveragingOptimizer<Optimizer>{std::move(optimizer), wire};
 }
 
 // What an optimizer of a single replica derives from, with itself as the argument, to have `minimize` over all replicas: the step

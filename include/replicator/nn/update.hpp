@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -83,23 +84,43 @@ inline std::vector<AnyTensor> scalars_of(Graph& graph, const ExpressionPtr& form
   return outputs;
 }
 
-// One pass: formula is (variable, gradient, scalars..., slots...) -> (variable, slots...). Slots are of the type in which the
-// variable's elements are computed: those of a bfloat16 variable are float32, or small changes would be lost.
-inline void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
-                   const ExpressionPtr& formula, Location where) {
+// The sum of the squares of all elements, a scalar of the type in which they are computed.
+inline AnyTensor sum_of_squares(AnyTensor x, Location where) {
+  Expression e;
+  e.compute = compute_type(x.dtype());
+  e.inputs = 1;
+  e.outputs = {e.apply(ScalarOp::multiply, e.input(0), e.input(0))};
+  std::vector<std::int64_t> axes(x.shape().rank());
+  std::iota(axes.begin(), axes.end(), std::int64_t{0});
+  return reduce_node(x.graph(), ReduceKind::sum, std::move(e), {&x, 1}, x.shape(), std::move(axes), compute_type(x.dtype()), where);
+}
+
+// One pass: formula is (variable, gradient, scalars..., slots...) -> (value, slots...). Assigns the slots, and gives the value, of type
+// `result`. Slots are of the type in which the variable's elements are computed: those of a bfloat16 variable are float32, or small
+// changes would be lost.
+inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
+                         const ExpressionPtr& formula, DType result, Location where) {
   const TensorType type = graph.variables()[one.variable].type;
   const TensorType slot_type{compute_type(type.dtype), type.shape};
   std::vector<AnyTensor> operands{graph.read(one.variable, where), one.gradient};
   operands.insert(operands.end(), scalars.begin(), scalars.end());
-  std::vector<std::uint32_t> targets{one.variable};
-  std::vector<DType> dtypes{type.dtype};
+  std::vector<std::uint32_t> targets;
+  std::vector<DType> dtypes{result};
   for (const auto name : slots) {
     targets.push_back(declare_slot(graph, one.variable, name, slot_type, where));
     dtypes.push_back(slot_type.dtype);
     operands.push_back(graph.read(targets.back(), where));
   }
   const auto node = add_compute(graph, Map{formula, type.shape, dtypes}, operands, where);
-  for (std::uint32_t o = 0; o < targets.size(); ++o) graph.assign(targets[o], {node, o}, where);
+  for (std::uint32_t i = 0; i < targets.size(); ++i) graph.assign(targets[i], {node, i + 1}, where);
+  return graph.tensor(node, 0);
+}
+
+// The same where the value is the variable's new one.
+inline void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
+                   const ExpressionPtr& formula, Location where) {
+  const DType dtype = graph.variables()[one.variable].type.dtype;
+  graph.assign(one.variable, advance(graph, one, scalars, slots, formula, dtype, where).value(), where);
 }
 
 }  // namespace detail

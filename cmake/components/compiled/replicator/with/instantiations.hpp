@@ -85,6 +85,12 @@ REPLICATOR_TEMPLATE void nn::Minimizes<nn::Sgd>::minimize(ReplicaContext&, Tenso
 REPLICATOR_TEMPLATE void nn::Minimizes<nn::Sgd>::minimize(ReplicaContext&, Tensor<float>, const std::vector<Variable<float>>&, std::source_location) const;
 REPLICATOR_TEMPLATE void nn::Minimizes<nn::Adam>::minimize(ReplicaContext&, Tensor<float>, std::source_location) const;
 REPLICATOR_TEMPLATE void nn::Minimizes<nn::Adam>::minimize(ReplicaContext&, Tensor<float>, const std::vector<Variable<float>>&, std::source_location) const;
+REPLICATOR_TEMPLATE void nn::Minimizes<nn::Rmsprop>::minimize(ReplicaContext&, Tensor<float>, std::source_location) const;
+REPLICATOR_TEMPLATE void nn::Minimizes<nn::Rmsprop>::minimize(ReplicaContext&, Tensor<float>, const std::vector<Variable<float>>&, std::source_location) const;
+REPLICATOR_TEMPLATE void nn::Minimizes<nn::Lars>::minimize(ReplicaContext&, Tensor<float>, std::source_location) const;
+REPLICATOR_TEMPLATE void nn::Minimizes<nn::Lars>::minimize(ReplicaContext&, Tensor<float>, const std::vector<Variable<float>>&, std::source_location) const;
+REPLICATOR_TEMPLATE void nn::Minimizes<nn::Lamb>::minimize(ReplicaContext&, Tensor<float>, std::source_location) const;
+REPLICATOR_TEMPLATE void nn::Minimizes<nn::Lamb>::minimize(ReplicaContext&, Tensor<float>, const std::vector<Variable<float>>&, std::source_location) const;
 REPLICATOR_TEMPLATE Tensor<float> models::resnet(ReplicaContext&, Tensor<float>, int, const models::ResNetOptions&, std::source_location);
 
 }  // namespace replicator
