@@ -8,7 +8,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,22 +23,21 @@
 #include <replicator/replicate/find_topology.hpp>
 #include <replicator/replicate/hang_report.hpp>
 #include <replicator/replicate/host_communicators.hpp>
+#include <replicator/replicate/host_compiler.hpp>
+#include <replicator/replicate/host_devices.hpp>
 #include <replicator/replicate/host_step.hpp>
 #include <replicator/replicate/input_context.hpp>
-#include <replicator/replicate/memory_limit.hpp>
 #include <replicator/replicate/missed_steps.hpp>
 #include <replicator/replicate/placement.hpp>
 #include <replicator/replicate/replay.hpp>
 #include <replicator/replicate/replica_recorder.hpp>
 #include <replicator/replicate/require_devices.hpp>
 #include <replicator/replicate/require_valid.hpp>
-#include <replicator/replicate/step_recorder.hpp>
+#include <replicator/replicate/step_reporter.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/runtime/calibrate.hpp>
-#include <replicator/runtime/device_threads.hpp>
 #include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/explain.hpp>
-#include <replicator/runtime/planner.hpp>
 
 namespace replicator {
 
@@ -55,10 +53,8 @@ class Host {
         placement_{replay_ ? Placement::alone(replay_->replica(), replay_->replicas()) : Placement{job_, deployment_}},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
         variables_{deployment_.seed, placement_.teams(), placement_.end() - placement_.begin()},
-        cache_{deployment_.threads_per_device},
-        threads_{local_devices()},
         pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)},
-        recorder_{deployment_, job_},
+        reporter_{deployment_, job_},
         checkpoints_{deployment_, job_, placement_} {
     cpu::self_test();
     require_devices(deployment_.devices);
@@ -66,7 +62,7 @@ class Host {
     if (!deployment_.topology.empty() && !replay_)
       all_reduce_.topology = find_topology(job_, deployment_.topology, deployment_.transport, placement_.grid());
     checkpoints_.open();
-    recorder_.begin();
+    reporter_.begin();
     if (replay_) communicators_.connect_replay(replay_->replica(), replay_->replicas());
     else communicators_.connect(job_, deployment_, placement_);
     listen();
@@ -77,10 +73,10 @@ class Host {
   ~Host() {
     communicators_.clear();
     if (failure_ || std::uncaught_exceptions() > 0) {
-      recorder_.abandon();
+      reporter_.abandon();
       return;
     }
-    recorder_.finish();
+    reporter_.finish();
     try {
       job_.leave();
     } catch (...) {  // the others have failed: their error is theirs to tell
@@ -102,7 +98,7 @@ class Host {
     return {replica, deployment_.replicas, deployment_.seed, pool_};
   }
   // Where the reading of input for these replicas is to be recorded; null where it is not.
-  std::shared_ptr<InputTrace> input_trace(std::size_t replicas) { return recorder_.record_input(replicas); }
+  std::shared_ptr<InputTrace> input_trace(std::size_t replicas) { return reporter_.record_input(replicas); }
   // SHA-256 (hexadecimal) over name, type and bytes of every variable in the order of names.
   std::string digest() {
     failure_.answer();
@@ -125,23 +121,11 @@ class Host {
   // From the traced graphs of this host's replicas to programs. `ordinal`: which step of the Replicator this is.
   std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal) {
     failure_.answer();
-    auto step = std::make_unique<HostStep>();
-    step->ordinal = ordinal;
-    step->seed = seed_of(ordinal);
-    failure_.told([&] {
-      step->resolution = resolve(traced, resolve_options());
-      checkpoints_.declare(variables_, step->resolution, ordinal);
-    });
-    compare_steps(job_, step->resolution, variables_);
-    failure_.told([&] {
-      lower_classes(*step);
-      make_handoffs(*step);
-    });
-    plan_programs(*step);
-    step->traces = recorder_.record(step->resolution, step->programs);
-    step->watches = recorder_.watches(step->resolution, step->programs, step->traces);
+    auto step = compiler_.compile(traced, ordinal, variables_, checkpoints_);
+    step->traces = reporter_.record(step->resolution, step->programs);
+    step->watches = reporter_.watches(step->resolution, step->programs, step->traces);
     step->listing = hang_report_.list(ordinal, step->resolution, step->programs);
-    failure_.told([&] { recorder_.write_files(traced, step->resolution, view(*step)); });
+    failure_.told([&] { reporter_.write_files(traced, step->resolution, view(*step)); });
     return step;
   }
 
@@ -172,7 +156,7 @@ class Host {
     if (options.calibrate) {
       const cpu::KernelEnvironment environment{deployment_.threads_per_device};
       const auto kind = deployment_.devices[0].kind;
-      const bool measured = calibrate(cache_, kind, options.machine);
+      const bool measured = calibrate(compiler_.cache(), kind, options.machine);
       text += limits_text(kind, options.machine, measured);
     }
     for (int device = 0; device < placement_.devices_per_team(); ++device) text += explain_device(step, static_cast<std::size_t>(device), options);
@@ -191,66 +175,11 @@ class Host {
     options.late = deployment.late;
     return options;
   }
-  int local_devices() const { return static_cast<int>(deployment_.devices.size()); }
-
-  // --- compiling -----------------------------------------------------------------------------------------------------------
-  std::uint64_t seed_of(int ordinal) const {
-    if (ordinal == 0) return deployment_.seed;
-    Hasher hasher;
-    hasher.word(deployment_.seed);
-    hasher.word(static_cast<std::uint64_t>(ordinal));
-    return hasher.result().low;
-  }
-  ResolveOptions resolve_options() {
-    return {deployment_.bucket_bytes,
-            [this](const std::set<Digest>& mine) { return common_to_processes(job_, mine); },
-            placement_.devices_per_team(),
-            {deployment_.recompute_bytes},
-            [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(job_, mine); }};
-  }
-  void lower_classes(HostStep& step) {
-    const cpu::KernelEnvironment environment{deployment_.threads_per_device};
-    for (const auto& one : step.resolution.classes) step.lowered.push_back(lower(one, deployment_.devices[0].kind, cache_));
-  }
-  void make_handoffs(HostStep& step) const {
-    const int devices = placement_.devices_per_team();
-    for (int team = 0; team < placement_.teams(); ++team) {
-      auto& handoffs = step.handoffs.emplace_back();
-      if (devices == 1) continue;
-      const auto first = step.resolution.class_of.begin() + placement_.first_replica(team);
-      const std::vector<std::uint32_t> class_of{first, first + placement_.replicas(team)};
-      handoffs = std::make_unique<Handoffs>(devices, step.resolution.classes, step.lowered, class_of);
-    }
-  }
-  void plan_programs(HostStep& step) {
-    step.programs.resize(static_cast<std::size_t>(local_devices()));
-    on_devices([&](int device) { step.programs[static_cast<std::size_t>(device)] = plan(plan_request(step, device)); });
-    next_collective_ += static_cast<std::uint32_t>(step.resolution.buckets.size()) + 1;  // the exchange of results
-  }
-  PlanRequest plan_request(const HostStep& step, int device) {
-    const int team = placement_.team_of(device);
-    const auto& name = deployment_.devices[static_cast<std::size_t>(device)];
-    return {.resolution = step.resolution,
-            .lowered = step.lowered,
-            .variables = variables_,
-            .communicator = communicators_[device],
-            .handoffs = step.handoffs[static_cast<std::size_t>(team)].get(),
-            .device = placement_.place_of(device),
-            .devices = placement_.devices_per_team(),
-            .copy = team,
-            .first_replica = placement_.begin(),
-            .first_collective = next_collective_,
-            .several_hosts = job_.size() > 1,
-            .kind = name.kind,
-            .index = name.index,
-            .all_reduce = all_reduce_,
-            .memory_limit = memory_limit(deployment_, static_cast<std::size_t>(device))};
-  }
 
   // --- running -------------------------------------------------------------------------------------------------------------
   void run_programs(HostStep& step, const StepMoment& moment, std::span<const std::uint64_t> upcoming) {
     try {
-      on_devices([&](int device) { run_program(step, moment, upcoming, device); });
+      devices_.run([&](int device) { run_program(step, moment, upcoming, device); });
     } catch (...) {
       for (const auto& listener : listeners_) listener->failed(moment, failure_.error());
       throw;
@@ -271,36 +200,6 @@ class Host {
              .watch = watch,
              .record = &hang_report_.record(device),
              .compiled = step.listing.number()});
-  }
-  void on_devices(const std::function<void(int)>& work) {
-    try {
-      threads_.run(
-          [&](int device) {
-            const cpu::KernelEnvironment environment{deployment_.threads_per_device};
-            work(device);
-          },
-          [this](const std::exception_ptr& error) {
-            report_hang(error);
-            failure_.release(error);
-          });
-    } catch (const CommunicationError& error) {
-      failure_.keep(std::make_exception_ptr(CommunicationError{hang_report_.with_place(error.what()), error.culprit()}));
-      failure_.answer();
-    } catch (...) {
-      failure_.keep(std::current_exception());
-      throw;
-    }
-  }
-
-  // In a job of several processes its end is reported by each.
-  void report_hang(const std::exception_ptr& error) {
-    if (!communicators_.in_process()) return;
-    try {
-      std::rethrow_exception(error);
-    } catch (const CommunicationError&) {
-      hang_report_.failed();
-    } catch (...) {
-    }
   }
 
   // --- seeing --------------------------------------------------------------------------------------------------------------
@@ -324,7 +223,7 @@ class Host {
     }
   }
   PlanView view(const HostStep& step) const {
-    return {job_.rank(), placement_.begin(), step.resolution, step.programs, recorder_.devices(), variables_};
+    return {job_.rank(), placement_.begin(), step.resolution, step.programs, reporter_.devices(), variables_};
   }
   static std::string explain_device(const HostStep& step, std::size_t device, const ExplainOptions& options) {
     const auto& program = step.programs[device];
@@ -342,16 +241,15 @@ class Host {
   Placement placement_;
   collectives::AllReducePreference all_reduce_;
   VariableStore variables_;
-  ExecutableCache cache_;
   HangReport hang_report_{job_, placement_, deployment_};
   HostCommunicators communicators_;
-  DeviceThreads threads_;
-  std::shared_ptr<data::WorkerPool> pool_;
-  StepRecorder recorder_;
-  Checkpoints checkpoints_;
   Failure failure_{job_, placement_, communicators_};
+  HostDevices devices_{deployment_, communicators_, hang_report_, failure_};
+  HostCompiler compiler_{deployment_, job_, placement_, all_reduce_, communicators_, devices_, failure_};
+  std::shared_ptr<data::WorkerPool> pool_;
+  StepReporter reporter_;
+  Checkpoints checkpoints_;
   std::vector<std::shared_ptr<StepListener>> listeners_;
-  std::uint32_t next_collective_ = 0;
   int stop_signal_ = 0;
 };
 

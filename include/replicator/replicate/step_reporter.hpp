@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process records about its steps, and what all of them write together when they part.
+// What is reported about steps: their plans and drawings once they are compiled, and when the processes part, timelines and who came late.
 #pragma once
 
 #include <algorithm>
@@ -28,9 +28,9 @@
 
 namespace replicator {
 
-class StepRecorder {
+class StepReporter {
  public:
-  StepRecorder(const Deployment& deployment, transport::Job& job) : options_{deployment.see}, job_{job} {
+  StepReporter(const Deployment& deployment, transport::Job& job) : options_{deployment.see}, job_{job} {
     trace_.process = job.rank();
     trace_.name = job.describe(job.rank());
     for (const auto& device : deployment.devices) trace_.devices.push_back(device.text());

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the traced graphs of this host's replicas to programs of its devices.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include <replicator/collectives/resolve.hpp>
+#include <replicator/core/hash.hpp>
+#include <replicator/cpu/environment.hpp>
+#include <replicator/replicate/checkpoints.hpp>
+#include <replicator/replicate/compare_processes.hpp>
+#include <replicator/replicate/failure.hpp>
+#include <replicator/replicate/host_communicators.hpp>
+#include <replicator/replicate/host_devices.hpp>
+#include <replicator/replicate/host_step.hpp>
+#include <replicator/replicate/memory_limit.hpp>
+#include <replicator/runtime/executable_cache.hpp>
+#include <replicator/runtime/planner.hpp>
+
+namespace replicator {
+
+// All processes of a job compile the same steps, in the same order.
+class HostCompiler {
+ public:
+  // All outlive this.
+  HostCompiler(const Deployment& deployment, transport::Job& job, const Placement& placement,
+               const collectives::AllReducePreference& all_reduce, const HostCommunicators& communicators, HostDevices& devices,
+               Failure& failure)
+      : deployment_{deployment}, job_{job}, placement_{placement}, all_reduce_{all_reduce}, communicators_{communicators}, devices_{devices},
+        failure_{failure}, cache_{deployment.threads_per_device} {}
+
+  // `ordinal`: which step of the Replicator this is. Its variables are declared. Throws BuildError for every mistake that graphs and
+  // processes show when they are compared, and for a step that needs more memory than there is.
+  std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal, VariableStore& variables, Checkpoints& checkpoints) {
+    auto step = std::make_unique<HostStep>();
+    step->ordinal = ordinal;
+    step->seed = seed_of(ordinal);
+    failure_.told([&] {
+      step->resolution = resolve(traced, resolve_options());
+      checkpoints.declare(variables, step->resolution, ordinal);
+    });
+    compare_steps(job_, step->resolution, variables);
+    failure_.told([&] {
+      lower_classes(*step);
+      make_handoffs(*step);
+    });
+    plan_programs(*step, variables);
+    return step;
+  }
+
+  // Of kernels: shared by all steps.
+  ExecutableCache& cache() { return cache_; }
+
+ private:
+  std::uint64_t seed_of(int ordinal) const {
+    if (ordinal == 0) return deployment_.seed;
+    Hasher hasher;
+    hasher.word(deployment_.seed);
+    hasher.word(static_cast<std::uint64_t>(ordinal));
+    return hasher.result().low;
+  }
+  ResolveOptions resolve_options() {
+    return {deployment_.bucket_bytes,
+            [this](const std::set<Digest>& mine) { return common_to_processes(job_, mine); },
+            placement_.devices_per_team(),
+            {deployment_.recompute_bytes},
+            [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(job_, mine); }};
+  }
+  void lower_classes(HostStep& step) {
+    const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+    for (const auto& one : step.resolution.classes) step.lowered.push_back(lower(one, deployment_.devices[0].kind, cache_));
+  }
+  void make_handoffs(HostStep& step) const {
+    const int devices = placement_.devices_per_team();
+    for (int team = 0; team < placement_.teams(); ++team) {
+      auto& handoffs = step.handoffs.emplace_back();
+      if (devices == 1) continue;
+      const auto first = step.resolution.class_of.begin() + placement_.first_replica(team);
+      const std::vector<std::uint32_t> class_of{first, first + placement_.replicas(team)};
+      handoffs = std::make_unique<Handoffs>(devices, step.resolution.classes, step.lowered, class_of);
+    }
+  }
+  void plan_programs(HostStep& step, VariableStore& variables) {
+    step.programs.resize(static_cast<std::size_t>(devices_.count()));
+    devices_.run([&](int device) { step.programs[static_cast<std::size_t>(device)] = plan(plan_request(step, variables, device)); });
+    next_collective_ += static_cast<std::uint32_t>(step.resolution.buckets.size()) + 1;  // the exchange of results
+  }
+  PlanRequest plan_request(const HostStep& step, VariableStore& variables, int device) {
+    const int team = placement_.team_of(device);
+    const auto& name = deployment_.devices[static_cast<std::size_t>(device)];
+    return {.resolution = step.resolution,
+            .lowered = step.lowered,
+            .variables = variables,
+            .communicator = communicators_[device],
+            .handoffs = step.handoffs[static_cast<std::size_t>(team)].get(),
+            .device = placement_.place_of(device),
+            .devices = placement_.devices_per_team(),
+            .copy = team,
+            .first_replica = placement_.begin(),
+            .first_collective = next_collective_,
+            .several_hosts = job_.size() > 1,
+            .kind = name.kind,
+            .index = name.index,
+            .all_reduce = all_reduce_,
+            .memory_limit = memory_limit(deployment_, static_cast<std::size_t>(device))};
+  }
+
+  const Deployment& deployment_;
+  transport::Job& job_;
+  const Placement& placement_;
+  const collectives::AllReducePreference& all_reduce_;
+  const HostCommunicators& communicators_;
+  HostDevices& devices_;
+  Failure& failure_;
+  ExecutableCache cache_;
+  std::uint32_t next_collective_ = 0;  // of all steps
+};
+
+}  // namespace replicator
