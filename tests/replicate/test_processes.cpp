@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -216,6 +217,30 @@ TEST_CASE("when a process is killed or stopped, the others name it, the collecti
                                   Catch::Contains("all_reduce \"loss\" at test_processes.cpp:") && Catch::Contains(" bytes have moved), that is for replica 1 "));
     }
   }
+}
+
+TEST_CASE("more processes than replicas are refused by the first of them, alone") {
+  const auto results = test::run_processes(1, [](int) {
+    test::set_environment(0, 3, test::free_port());
+    return test::error_of([] { Replicator repl{on_devices(2, 1)}; });
+  });
+  CHECK(results[0].text ==
+        "the job has 3 processes, but there are only 2 replica(s), and every process needs one: raise --replicas or start fewer processes");
+  CHECK(results[0].seconds < 10);
+}
+
+TEST_CASE("a process that has finished when another one dies says so, and keeps its own exit code") {
+  const auto results = run_job(2, 2, 1, [](Replicator& repl) {
+    auto train = repl.replicate([](const InputContext&) { return numbers(2); }, [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::sum); });
+    train.step();
+    if (repl.process() == 1) ::_exit(3);
+    return std::string{"finished"};
+  });
+  INFO(test::describe(results));
+  CHECK(results[1].exit_code == 3);
+  CHECK(results[0].exit_code == 0);
+  CHECK_THAT(results[0].text, Catch::Contains("replicator: process 0 (pid ") && Catch::Contains(" had finished when the job failed: process 1 (pid ") &&
+                                  Catch::EndsWith("finished"));
 }
 
 TEST_CASE("when the input of one process fails, the others are told and end") {

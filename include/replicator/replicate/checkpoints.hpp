@@ -66,7 +66,7 @@ class Checkpoints {
     const auto chosen = job_.exchange(std::as_bytes(std::span{newest}), "the choice of a checkpoint")[0];
     newest.assign(reinterpret_cast<const char*>(chosen.data()), chosen.size());
     if (!newest.empty()) read(newest);
-    else if (options_.resume) say("there is no checkpoint in " + folder_.path() + " to resume: this run begins");
+    else if (options_.resume) say("there is no checkpoint in " + folder_.path() + " yet, so there is nothing to --resume: this run begins at step 0");
   }
 
   // The number of the step that the next replicate() makes: in a resumed run checkpointed ones have those that they had.
@@ -148,7 +148,7 @@ class Checkpoints {
     for (const auto& [ordinal, step] : found.steps) read_.insert(ordinal);
     found.experiment = state_.experiment;
     state_ = std::move(found);
-    say("goes on from " + path);
+    say("goes on from " + path + ", in which " + std::to_string(state_.total()) + " steps are done");
   }
   std::string whole_one_before(const std::string& damaged) const {
     for (const auto& file : folder_.newest_first()) {

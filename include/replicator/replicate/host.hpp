@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -47,9 +48,7 @@ class Host {
   explicit Host(Deployment deployment)
       : replay_{deployment.see.replay.empty() ? nullptr : std::make_shared<Replay>(deployment.see.replay)},
         deployment_{valid(replay_ ? replay_->deployment(std::move(deployment)) : std::move(deployment))},
-        job_{replay_ ? transport::ProcessEnvironment{}
-                     : transport::find_environment({deployment_.job_token_file, deployment_.interface}),
-             job_options(deployment_)},
+        job_{replay_ ? transport::ProcessEnvironment{} : processes_of(deployment_), job_options(deployment_)},
         placement_{replay_ ? Placement::alone(replay_->replica(), replay_->replicas()) : Placement{job_, deployment_}},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
         variables_{deployment_.seed, placement_.teams(), placement_.end() - placement_.begin()},
@@ -79,7 +78,8 @@ class Host {
     reporter_.finish();
     try {
       job_.leave();
-    } catch (...) {  // the others have failed: their error is theirs to tell
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "replicator: %s had finished when the job failed: %s\n", job_.describe(job_.rank()).c_str(), error.what());
     }
   }
 
@@ -167,6 +167,14 @@ class Host {
   static Deployment valid(Deployment deployment) {
     require_valid(deployment);
     return deployment;
+  }
+  // Whether each can have a replica is known before any of them is waited for.
+  static transport::ProcessEnvironment processes_of(const Deployment& deployment) {
+    const auto found = transport::find_environment({deployment.job_token_file, deployment.interface});
+    if (deployment.replicas < found.world_size)
+      throw BuildError{"the job has " + std::to_string(found.world_size) + " processes, but there are only " + std::to_string(deployment.replicas) +
+                       " replica(s), and every process needs one: raise --replicas or start fewer processes"};
+    return found;
   }
   static transport::JobOptions job_options(const Deployment& deployment) {
     transport::JobOptions options;
