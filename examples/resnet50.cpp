@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a ResNet on a folder of JPEG pictures:
 //   ./resnet50 --depth 50 --data imagenet --image-size 224 --global-batch 256 --replicas 8 --devices cpu:0-7
-#include <unistd.h>
-
-#include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -29,6 +25,7 @@ struct Options {
   std::string synthetic_dir = "data";
   std::string load;
   std::string save;
+  std::string tensorboard;
   double learning_rate = 0.05;
   std::int64_t warmup_steps = -1;
   double momentum = 0.9;
@@ -77,6 +74,7 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_flag("--cross-replica-batch-norm", o.cross_replica_batch_norm, "Batch statistics over all replicas");
   app.add_option("--load", o.load, "Weights to begin with: a safetensors file with torchvision's names");
   app.add_option("--save", o.save, "Where the weights are written at the end, as such a file");
+  app.add_option("--tensorboard", o.tensorboard, "Folder for the curves of this run: tensorboard --logdir of it or of one above");
   app.add_flag("--explain", o.explain, "Print the collectives of a step, and how and why each is done so; with --timing at the end, beside the times measured");
 }
 
@@ -161,8 +159,8 @@ auto validation_step(const Options& o, std::int64_t classes) {
   };
 }
 
-// Empty where a signal came in between.
-std::optional<double> validate(rp::Replicator& repl, const Options& o, const rp::data::ImageFolder& folder) {
+// As a training loop wants it: the part that was recognised.
+std::vector<double> validate(rp::Replicator& repl, const Options& o, const rp::data::ImageFolder& folder) {
   auto step = repl.replicate(validation_input(o, folder), validation_step(o, static_cast<std::int64_t>(folder.classes().size())),
                              {.checkpointed = false});
   double right = 0, all = 0;
@@ -171,68 +169,12 @@ std::optional<double> validate(rp::Replicator& repl, const Options& o, const rp:
     right += static_cast<double>(rp::mean(hits));
     all += static_cast<double>(rp::mean(count));
   }
-  if (repl.stop_signal() != 0) return std::nullopt;
-  return right / all;
+  return {right / all};
 }
 
-// --- progress ------------------------------------------------------------------------------------------------------
-
-// One line that is written over on a terminal; else about twenty plain lines.
-class Progress {
- public:
-  // `before`: steps that the run did which this one resumes.
-  Progress(std::int64_t steps, std::int64_t batch, std::int64_t before, bool speaks)
-      : steps_{steps}, batch_{batch}, first_{before + 1}, speaks_{speaks}, terminal_{::isatty(1) == 1} {}
-
-  void operator()(std::int64_t done, float loss, float top1) {
-    const auto now = Clock::now();
-    if (done == first_) start_ = now;  // the first step warms up
-    const bool last = done == steps_;
-    const bool due =
-        terminal_ ? now - shown_ > std::chrono::milliseconds{100} : done % std::max<std::int64_t>(1, steps_ / 20) == 0;
-    if (!speaks_ || (!due && !last && done != first_)) return;
-    shown_ = now;
-    const double seconds = std::chrono::duration<double>(now - start_).count();
-    const auto timed = done - first_;
-    const double rate = timed > 0 ? static_cast<double>(timed * batch_) / seconds : 0;
-    const auto left =
-        static_cast<long>(timed > 0 ? seconds / static_cast<double>(timed) * static_cast<double>(steps_ - done) : 0);
-    std::printf("%sstep %ld/%ld  loss %.4f  top-1 %.1f %%  %.1f images/s  %ld:%02ld left%s",
-                terminal_ ? "\r\033[K" : "", static_cast<long>(done), static_cast<long>(steps_),
-                static_cast<double>(loss), static_cast<double>(top1) * 100, rate, left / 60, left % 60,
-                terminal_ && !last ? "" : "\n");
-    std::fflush(stdout);
-  }
-  // The time that it takes does not count.
-  template <class F>
-  void validation(std::int64_t done, F validate) {
-    const auto began = Clock::now();
-    const std::optional<double> top1 = validate();
-    start_ += Clock::now() - began;
-    if (!speaks_ || !top1) return;
-    std::printf("%svalidation after step %ld: top-1 %.1f %%\n", terminal_ ? "\r\033[K" : "", static_cast<long>(done),
-                *top1 * 100);
-    std::fflush(stdout);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  std::int64_t steps_, batch_, first_;
-  bool speaks_, terminal_;
-  Clock::time_point start_{}, shown_{};
-};
-
-// The checkpoint is written, where one was asked for, and the exit code is the shell's for this signal.
-int stopped(rp::Replicator& repl, std::int64_t done, const Options& o) {
-  const auto file = repl.save_checkpoint();
-  if (repl.process() == 0)
-    std::cerr << "\nresnet50: stopped by " << rp::signal_name(repl.stop_signal()) << " after step " << done << " of " << o.steps << ": "
-              << (file.empty() ? "nothing is saved without --checkpoint" : file + " has all of it, go on with --resume") << std::endl;
-  return 128 + repl.stop_signal();
-}
+// --- training ------------------------------------------------------------------------------------------------------
 
 int train(rp::Deployment deployment, const Options& o) {
-  const rp::StopOnSignal stop;
   rp::Replicator repl{std::move(deployment)};
   const bool speaks = repl.process() == 0;
   if (!o.save.empty() && speaks) rp::io::require_writable("--save", o.save);
@@ -253,15 +195,13 @@ int train(rp::Deployment deployment, const Options& o) {
   if (!o.load.empty() && step.steps_done() == 0) rp::load_weights(repl, o.load);
   const bool timed = repl.deployment().see.timing;
   if (o.explain && speaks && !timed) std::cout << step.explain();
-  Progress progress{o.steps, o.global_batch, static_cast<std::int64_t>(step.steps_done()), speaks};
-  for (const auto& [loss, top1] : step.steps(o.steps)) {
-    const auto done = static_cast<std::int64_t>(step.steps_done());
-    progress(done, rp::mean(loss), rp::mean(top1));
-    const bool due = done == o.steps || (o.validate_every > 0 && done % o.validate_every == 0);
-    if (due && unseen) progress.validation(done, [&] { return validate(repl, o, *unseen); });
+  const rp::Figure top1{"top-1", true};
+  rp::TrainLoopOptions options{.steps = o.steps, .batch = o.global_batch, .figures = {{"loss"}, top1}, .validate_every = o.validate_every, .tensorboard = o.tensorboard};
+  if (unseen) {
+    options.validate = [&] { return validate(repl, o, *unseen); };
+    options.validated = {top1};
   }
-  if (repl.stop_signal() != 0) return stopped(repl, static_cast<std::int64_t>(step.steps_done()), o);
-  repl.save_checkpoint();
+  if (const int stopped = rp::TrainLoop{repl, std::move(options)}.run(step)) return stopped;
   if (o.explain && speaks && timed) std::cout << step.explain({.calibrate = true});
   if (!o.save.empty() && speaks) rp::save_weights(repl, o.save);
   const auto digest = repl.digest();

@@ -33,6 +33,7 @@
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/replicate/report_on_signal.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
+#include <replicator/replicate/train_loop.hpp>
 #include <replicator/replicate/weights.hpp>
 
 // The optional parts that this build has: their folders are on the include path only then. Kernels, transports and the

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far a run is: one line that is written over on a terminal, else about twenty plain lines.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace replicator {
+
+// What a step or a validation gave, and how it is shown: "loss 0.6931", "top-1 43.1 %".
+struct Figure {
+  std::string name;
+  bool percent = false;  // of a value from 0 to 1
+
+  std::string text(double value) const {
+    char number[64];
+    std::snprintf(number, sizeof number, percent ? "%.1f %%" : "%.4f", percent ? value * 100 : value);
+    return name + " " + number;
+  }
+};
+
+struct ProgressOptions {
+  std::int64_t steps = 0;           // of the whole run
+  std::int64_t before = 0;          // of those, done by the run that this one resumes
+  std::int64_t batch = 0;           // examples in a step, over all replicas; 0: the rate is one of steps
+  std::string examples = "images";  // what they are
+  bool speaks = true;               // false where another process does
+  std::FILE* out = stdout;
+  bool terminal = ::isatty(::fileno(stdout)) == 1;
+  // Seconds, of a clock that never goes back.
+  std::function<double()> clock = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
+};
+
+class Progress {
+ public:
+  explicit Progress(ProgressOptions options) : o_{std::move(options)} {}
+
+  // Called after every step: "step 40/1000  loss 0.6931  812.5 images/s  0:12 left". `done` steps are done, `figures` is the text in
+  // between. The first step warms up: the rate is that of the others. True where the line was due, whether or not this process speaks.
+  bool operator()(std::int64_t done, const std::string& figures) {
+    const double now = o_.clock();
+    const bool first = done == o_.before + 1, last = done == o_.steps;
+    if (first) start_ = now;
+    const auto timed = done - o_.before - 1;
+    const double seconds = now - start_;
+    rate_ = timed > 0 && seconds > 0 ? static_cast<double>(timed * std::max<std::int64_t>(o_.batch, 1)) / seconds : 0;
+    const bool due = o_.terminal ? now - shown_ > 0.1 : done % std::max<std::int64_t>(1, o_.steps / 20) == 0;
+    if (!due && !first && !last) return false;
+    shown_ = now;
+    const auto left = timed > 0 ? static_cast<std::int64_t>(seconds / static_cast<double>(timed) * static_cast<double>(o_.steps - done)) : 0;
+    char tail[96];
+    std::snprintf(tail, sizeof tail, "/s  %lld:%02lld left", static_cast<long long>(left / 60), static_cast<long long>(left % 60));
+    char speed[64];
+    std::snprintf(speed, sizeof speed, "%.1f ", rate_);
+    write("step " + std::to_string(done) + "/" + std::to_string(o_.steps) + "  " + figures + (figures.empty() ? "" : "  ") + speed + rate_unit() + tail,
+          !o_.terminal || last);
+    return true;
+  }
+  // A line that stays.
+  void say(const std::string& line) { write(line, true); }
+  // Does something whose time does not count.
+  template <class F>
+  auto untimed(F work) {
+    const double began = o_.clock();
+    auto result = work();
+    start_ += o_.clock() - began;
+    return result;
+  }
+
+  // Examples in a second, or steps where no batch was given; 0 before the second step.
+  double rate() const { return rate_; }
+  std::string rate_unit() const { return o_.batch > 0 ? o_.examples : "steps"; }
+
+ private:
+  void write(const std::string& line, bool ends) const {
+    if (!o_.speaks) return;
+    std::fprintf(o_.out, "%s%s%s", o_.terminal ? "\r\033[K" : "", line.c_str(), ends ? "\n" : "");
+    std::fflush(o_.out);
+  }
+
+  ProgressOptions o_;
+  double start_ = 0, shown_ = 0, rate_ = 0;
+};
+
+}  // namespace replicator

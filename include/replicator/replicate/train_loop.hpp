@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop around the steps of a training run. It is made of parts that a program can use by itself: Step::steps, Progress,
+// Replicator::save_checkpoint, StopOnSignal, io::TensorBoardWriter.
+#pragma once
+
+#include <cerrno>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/io/tensorboard.hpp>
+#include <replicator/replicate/progress.hpp>
+#include <replicator/replicate/replicator.hpp>
+#include <replicator/replicate/stop_on_signal.hpp>
+
+namespace replicator {
+
+struct TrainLoopOptions {
+  std::int64_t steps = 1000;        // in all, those of a run that is resumed too; fewer where the input ends before
+  std::int64_t batch = 0;           // examples in a step, over all replicas, for the rate that is shown; 0: steps per second
+  std::string examples = "images";  // what they are
+  // Names for the first results of the step function: means over all replicas, shown and watched. Each at most 4 KiB per replica.
+  std::vector<Figure> figures = {};
+  // Called by all processes after every `validate_every` steps, and after the last one; gives a value for each of `validated`.
+  // What it returns once Replicator::stop_signal() is not 0 is thrown away.
+  std::function<std::vector<double>()> validate = {};
+  std::vector<Figure> validated = {};
+  std::int64_t validate_every = 0;  // 0: only after the last step
+  std::string tensorboard = {};     // folder for event files; empty: none
+  bool stop_on_nan = true;          // a figure that is not finite ends the run
+  bool stop_on_signal = true;       // SIGINT and SIGTERM let the step end and save: see StopOnSignal
+  std::FILE* out = stdout;          // of process 0; the others say nothing
+};
+
+class TrainLoop {
+ public:
+  // Throws BuildError for options that cannot be, DataError where process 0 cannot write into the folder for TensorBoard.
+  TrainLoop(Replicator& repl, TrainLoopOptions options) : repl_{repl}, o_{std::move(options)} {
+    if (o_.steps < 1) throw BuildError{"a training loop of " + std::to_string(o_.steps) + " steps was asked for: it takes at least 1"};
+    if (o_.validated.empty() != !o_.validate)
+      throw BuildError{"a training loop was given " + std::string{o_.validate ? "a validation but no names of what it gives" : "names of what a validation gives, but none"} +
+                       ": set both `validate` and `validated`"};
+    if (o_.stop_on_signal) stop_.emplace();
+  }
+
+  // Shows how far it is, validates, keeps checkpoints as --checkpoint and --every ask and one more at the end. Returns what main may
+  // return: 0 when all steps are done, 128 + the signal where one stopped it after a whole step and its checkpoint.
+  // Throws what Step::step throws; CheckError where a figure is not finite: no checkpoint is written then.
+  template <class... A>
+  int run(Step<A...>& step) {
+    if (o_.figures.size() > sizeof...(A))
+      throw BuildError{"a training loop was given names for " + std::to_string(o_.figures.size()) + " results, but its step has " +
+                       std::to_string(sizeof...(A))};
+    begin(static_cast<std::int64_t>(step.steps_done()));
+    for (const auto& results : step.steps(o_.steps))
+      after_step(static_cast<std::int64_t>(step.steps_done()), means(results, std::index_sequence_for<A...>{}), step.finished());
+    return end(static_cast<std::int64_t>(step.steps_done()));
+  }
+
+  // For more than scalars, while run() is at work: null where there is no folder, and in other processes than 0.
+  io::TensorBoardWriter* tensorboard() { return board_ ? &*board_ : nullptr; }
+
+ private:
+  bool speaks() const { return repl_.process() == 0; }
+
+  template <class Results, std::size_t... I>
+  std::vector<double> means(const Results& results, std::index_sequence<I...>) const {
+    std::vector<double> values;
+    const auto add = [&](const auto& result) {
+      if (values.size() < o_.figures.size()) values.push_back(mean_of(result));
+    };
+    (add(std::get<I>(results)), ...);
+    return values;
+  }
+  // In the order of the replicas.
+  template <class V>
+  static double mean_of(const PerReplica<V>& result) {
+    double sum = 0, count = 0;
+    for (int replica = 0; replica < result.replicas(); ++replica)
+      for (const auto value : result[replica]) {
+        sum += static_cast<double>(value);
+        count += 1;
+      }
+    return count > 0 ? sum / count : 0;
+  }
+
+  void begin(std::int64_t before) {
+    if (!o_.tensorboard.empty() && speaks()) board_.emplace(o_.tensorboard, io::TensorBoardOptions{.first_step = before > 0 ? before + 1 : 0});
+    progress_.emplace(ProgressOptions{.steps = o_.steps, .before = before, .batch = o_.batch, .examples = o_.examples, .speaks = speaks(),
+                                      .out = o_.out, .terminal = ::isatty(::fileno(o_.out)) == 1});
+  }
+  void after_step(std::int64_t done, const std::vector<double>& values, bool finished) {
+    std::string text;
+    for (std::size_t i = 0; i < values.size(); ++i) text += (i > 0 ? "  " : "") + o_.figures[i].text(values[i]);
+    const bool shown = (*progress_)(done, text);
+    tell_board("train/", o_.figures, done, values);
+    if (board_ && shown && progress_->rate() > 0) board_->scalar("speed/" + progress_->rate_unit() + " per second", done, progress_->rate());
+    if (o_.stop_on_nan) require_finite(done, values);
+    const bool due = done == o_.steps || finished || (o_.validate_every > 0 && done % o_.validate_every == 0);
+    if (due && o_.validate && repl_.stop_signal() == 0) validate(done);
+  }
+  void validate(std::int64_t done) {
+    const auto values = progress_->untimed(o_.validate);
+    if (repl_.stop_signal() != 0) return;
+    if (values.size() != o_.validated.size())
+      throw BuildError{"the validation gave " + std::to_string(values.size()) + " values, and has names for " + std::to_string(o_.validated.size())};
+    std::string text = "validation after step " + std::to_string(done) + ":";
+    for (std::size_t i = 0; i < values.size(); ++i) text += (i > 0 ? "  " : " ") + o_.validated[i].text(values[i]);
+    progress_->say(text);
+    tell_board("validation/", o_.validated, done, values);
+  }
+  void tell_board(const char* group, const std::vector<Figure>& names, std::int64_t done, const std::vector<double>& values) {
+    for (std::size_t i = 0; board_ && i < values.size(); ++i) board_->scalar(group + names[i].name, done, values[i]);
+  }
+  void require_finite(std::int64_t done, const std::vector<double>& values) const {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (!std::isfinite(values[i]))
+        throw CheckError{"step " + std::to_string(done) + ": " + o_.figures[i].name + " is " + (std::isnan(values[i]) ? "NaN" : "infinite") +
+                         ": the run ends here, and no checkpoint of this step is written. --find-nan names the line where it begins; a smaller "
+                         "learning rate or a longer warm-up is the usual cure"};
+  }
+  int end(std::int64_t done) {
+    const auto file = repl_.save_checkpoint();
+    const int signal = repl_.stop_signal();
+    if (signal == 0) return 0;
+    if (speaks())
+      std::fprintf(stderr, "\n%s: stopped by %s after step %lld of %lld: %s\n", ::program_invocation_short_name, signal_name(signal).c_str(),
+                   static_cast<long long>(done), static_cast<long long>(o_.steps),
+                   file.empty() ? "nothing is saved without --checkpoint" : (file + " has all of it, go on with --resume").c_str());
+    return 128 + signal;
+  }
+
+  Replicator& repl_;
+  TrainLoopOptions o_;
+  std::optional<StopOnSignal> stop_;
+  std::optional<io::TensorBoardWriter> board_;
+  std::optional<Progress> progress_;
+};
+
+}  // namespace replicator
