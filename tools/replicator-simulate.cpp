@@ -2,6 +2,7 @@
 // How long a step would take on other hosts: simulates what --plan wrote. See docs/simulate.md.
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -55,14 +56,24 @@ rc::Link link_of(const std::string& flag, const std::string& text) {
   return {duration(flag, std::string_view{text}.substr(comma + 1)), bandwidth(flag, std::string_view{text}.substr(0, comma))};
 }
 
-nlohmann::json read(const std::string& path) {
+nlohmann::json read(const std::string& flag, const std::string& path) {
   if (path.empty()) return nullptr;
   std::ifstream file{path};
-  if (!file) throw rp::DataError{"\"" + path + "\" cannot be read"};
+  if (!file) throw rp::DataError{flag + ": \"" + path + "\" cannot be read: name what a run wrote with " + flag};
+  auto content = nlohmann::json::parse(file, nullptr, false);
+  if (content.is_discarded()) throw rp::DataError{flag + ": \"" + path + "\" is no JSON: name what a run wrote with " + flag};
+  return content;
+}
+// What f reads in the file, or an error that names it.
+template <class F>
+auto about(const std::string& flag, const std::string& path, F f) {
   try {
-    return nlohmann::json::parse(file);
+    return f();
+  } catch (const rp::DataError& error) {
+    throw rp::DataError{"\"" + path + "\": " + error.what()};
   } catch (const nlohmann::json::exception& error) {
-    throw rp::DataError{"\"" + path + "\" is no JSON: " + error.what()};
+    const std::string text = error.what();  // "[json.exception.out_of_range.403] key 'traceEvents' not found"
+    throw rp::DataError{"\"" + path + "\" is not what " + flag + " of this version writes: " + text.substr(text.find(' ') + 1)};
   }
 }
 
@@ -105,6 +116,24 @@ std::string name_of(const rc::SimulatedSpan& span, const rp::tools::DeviceStep& 
   const auto& text = step.collectives[static_cast<std::size_t>(span.collective)].text;
   return (span.kind == rc::SimulatedSpan::Kind::reduce ? "reductions of " : "messages of ") + text;
 }
+
+// Says on stderr how long it will take, every few seconds.
+class Progress {
+ public:
+  Progress(int steps, int devices) : steps_{steps}, devices_{devices} {}
+  void done(int steps) {
+    const auto now = Clock::now();
+    if (steps == steps_ || now - told_ < std::chrono::seconds{5}) return;
+    told_ = now;
+    const double each = std::chrono::duration<double>(now - begin_).count() / steps;
+    std::fprintf(stderr, "replicator-simulate: %d of %d steps of %d devices, about %.0f s left\n", steps, steps_, devices_, each * (steps_ - steps));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  int steps_, devices_;
+  Clock::time_point begin_ = Clock::now(), told_ = begin_;
+};
 
 // Where the time went, the largest first.
 void tell_critical_path(const rc::Simulation& simulation, const rp::tools::DeviceStep& step) {
@@ -170,20 +199,26 @@ void write_timeline(const std::string& path, const rc::Simulation& simulation, c
 }
 
 void run(const Options& o) {
-  if (o.trace.empty() && o.step_time.empty())
-    throw rp::BuildError{"nothing says how long kernels take: give --trace FILE of the run that wrote the plan, or --step-time 110ms"};
   const rc::Topology topology{{{o.devices_per_host, link_of("--host-link", o.host_link)}, {o.hosts, link_of("--link", o.link)}},
                               bandwidth("--reduce", o.reduce)};
   const double jitter = quantity("--jitter", o.jitter, {{"%", 0.01}}, "5%");
   topology.require();
-  const auto step = rp::tools::read_step(read(o.plan), read(o.trace), o.step_time.empty() ? 0 : duration("--step-time", o.step_time));
-  const rp::tools::ChosenCollectives chosen{step, topology.ranks(), rc::parse_all_reduce(o.schedule, {o.devices_per_host, o.hosts})};
+  const double step_time = o.step_time.empty() ? 0 : duration("--step-time", o.step_time);
+  const auto schedule = rc::parse_all_reduce(o.schedule, {o.devices_per_host, o.hosts});
+  const auto plan = read("--plan", o.plan), trace = read("--trace", o.trace);
+  about("--plan", o.plan, [&] { return rp::tools::read_step(plan, nullptr, 1); });  // what fails from here on is the trace's
+  if (o.trace.empty() && o.step_time.empty())
+    throw rp::BuildError{"nothing says how long kernels take: give --trace FILE of the run that wrote the plan, or --step-time 110ms"};
+  const auto step = about("--trace", o.trace, [&] { return rp::tools::read_step(plan, trace, step_time); });
+  const rp::tools::ChosenCollectives chosen{step, topology.ranks(), schedule};
+  Progress progress{o.steps, topology.ranks()};
   std::vector<double> times;
   for (int n = 0; n < o.steps; ++n) {
     const bool first = n == 0;
     const rc::SimulationOptions options{jitter, o.seed + static_cast<std::uint64_t>(n), o.kernels_aside, first && !o.timeline.empty(), first};
     const auto simulation = rc::simulate(chosen.uses, {step.actions}, topology, options);
     times.push_back(simulation.time());
+    progress.done(n + 1);
     if (!first) continue;
     std::cout << step.replicas * topology.ranks() << " replicas on " << o.hosts << " host(s) x " << o.devices_per_host << " device(s)\n";
     for (std::size_t c = 0; c < chosen.uses.size(); ++c)
@@ -191,6 +226,7 @@ void run(const Options& o) {
                 << chosen.uses[c].pieces << " piece(s)\n";
     tell_critical_path(simulation, step);
     tell_busiest_links(simulation);
+    std::cout.flush();
     if (!o.timeline.empty()) write_timeline(o.timeline, simulation, step, o.devices_per_host);
   }
   std::sort(times.begin(), times.end());
@@ -222,9 +258,6 @@ int main(int argc, char** argv) {
   } catch (const rp::BuildError& error) {
     std::cerr << "replicator-simulate: " << error.what() << '\n';
     return 2;
-  } catch (const nlohmann::json::exception& error) {
-    std::cerr << "replicator-simulate: the files are not what --plan and --trace of one run of this version wrote: " << error.what() << '\n';
-    return 1;
   } catch (const std::exception& error) {
     std::cerr << "replicator-simulate: " << error.what() << '\n';
     return 1;
