@@ -26,6 +26,7 @@ struct Options {
   std::string load;
   std::string save;
   std::string tensorboard;
+  std::string optimizer = "sgd";
   double learning_rate = 0.05;
   std::int64_t warmup_steps = -1;
   double momentum = 0.9;
@@ -56,11 +57,14 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--validate-every", o.validate_every, "Validate after every so many steps; 0: only at the end")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_option("--optimizer", o.optimizer, "What updates the weights")
+      ->check(CLI::IsMember({"sgd", "adamw", "lars", "lamb"}))
+      ->capture_default_str();
   app.add_option("--learning-rate", o.learning_rate, "Peak of the rate, which rises linearly and falls along a cosine")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--warmup-steps", o.warmup_steps, "Steps in which the rate rises; default: a tenth of all");
-  app.add_option("--momentum", o.momentum, "Nesterov's momentum of SGD; 0 for none")
+  app.add_option("--momentum", o.momentum, "Momentum of SGD (Nesterov's) and LARS; 0 for none")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--weight-decay", o.weight_decay, "Weight decay, not of batch norm and biases")
@@ -135,17 +139,24 @@ rp::models::ResNetOptions network(const rp::ReplicaContext& replica, const Optio
           .logical_devices = replica.logical_devices()};  // --logical-devices 2: each replica in two halves
 }
 
+// Weights of batch norm and biases do not decay.
+void minimize(rp::ReplicaContext& replica, rp::Tensor<float> loss, const rp::nn::Rate& rate, const Options& o) {
+  const double decay = o.weight_decay;
+  if (o.optimizer == "adamw") rp::nn::adamw({.learning_rate = rate, .weight_decay = decay, .decay_vectors = false}).minimize(replica, loss);
+  else if (o.optimizer == "lars") rp::nn::lars({.learning_rate = rate, .momentum = o.momentum, .weight_decay = decay}).minimize(replica, loss);
+  else if (o.optimizer == "lamb") rp::nn::lamb({.learning_rate = rate, .weight_decay = decay}).minimize(replica, loss);
+  else
+    rp::nn::sgd({.learning_rate = rate, .momentum = o.momentum, .nesterov = o.momentum > 0, .weight_decay = decay, .decay_vectors = false})
+        .minimize(replica, loss);
+}
+
 auto train_step(const Options& o, std::int64_t classes) {
   const std::int64_t warmup = o.warmup_steps >= 0 ? std::min(o.warmup_steps, o.steps - 1) : o.steps / 10;
-  const auto optimizer = rp::nn::sgd({.learning_rate = rp::nn::warmup_cosine(o.learning_rate, warmup, o.steps),
-                                      .momentum = o.momentum,
-                                      .nesterov = o.momentum > 0,
-                                      .weight_decay = o.weight_decay,
-                                      .decay_vectors = false});
-  return [&o, classes, optimizer](rp::ReplicaContext& replica, Images images, Labels labels) {
+  const rp::nn::Rate rate = rp::nn::warmup_cosine(o.learning_rate, warmup, o.steps);
+  return [&o, classes, rate](rp::ReplicaContext& replica, Images images, Labels labels) {
     const auto logits = rp::models::resnet(replica, images, o.depth, network(replica, o, classes, true));  // [n, classes]
     const auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels, {.label_smoothing = o.label_smoothing}));
-    optimizer.minimize(replica, loss);
+    minimize(replica, loss, rate, o);
     return std::tuple{loss, rp::accuracy(logits, labels)};
   };
 }

@@ -17,6 +17,7 @@
 #include <replicator/nn/lars.hpp>
 #include <replicator/nn/moving_average.hpp>
 #include <replicator/nn/rmsprop.hpp>
+#include <replicator/nn/sharded.hpp>
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/matmul.hpp>
 
@@ -269,5 +270,7 @@ TEST_CASE("what wrappers and optimizers for large batches cannot do is refused i
   CHECK_THROWS_WITH(nn::accumulate(replica, 0, std::tuple{x}, loss), Contains("asked for 0 parts: there must be at least 1"));
   CHECK_THROWS_WITH(nn::accumulate(replica, 3, std::tuple{x}, loss), Contains("accumulate at ") && Contains("found no trainable variable"));
   const auto local = replica.variable<float>("local", {}, rp::Initializer::ones(), {rp::VariableKind::replica_local});
-  CHECK_THROWS_WITH(nn::clipped(nn::lamb({}), 1).minimize(replica, local.read() * rp::mean(x), {local}), Contains("only mirrored variables can be trained"));
+  const auto product = local.read() * rp::mean(x);
+  CHECK_THROWS_WITH(nn::clipped(nn::lamb({}), 1).minimize(replica, product, {local}), Contains("only mirrored variables can be trained"));
+  CHECK_THROWS_WITH(nn::sharded(nn::rmsprop({})).minimize(replica, product, {local}), Contains("only mirrored variables can be trained"));
 }

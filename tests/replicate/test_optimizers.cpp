@@ -62,12 +62,19 @@ std::vector<Case> cases() {
       with("lars", [=] { return nn::lars({.learning_rate = rate, .weight_decay = 0.01}); }),
       with("lamb", [=] { return nn::lamb({.learning_rate = rate, .adapt_vectors = true}); }),
       with("bfloat16", [=] { return nn::wrap_optimizer(nn::sgd({.learning_rate = rate}), nn::Wire::bfloat16); }),
+      with("sharded", [=] { return nn::sharded(nn::adamw({.learning_rate = rate}), {.least = 1}); }),
+      with("sharded, bfloat16", [=] { return nn::sharded(nn::sgd({.learning_rate = rate, .momentum = 0.5}), {.least = 20, .wire = nn::Wire::bfloat16}); }),
       {"accumulated", in_parts},
   };
 }
 
-// Six replicas of a small network: the digest of all variables after these steps.
-std::string train(const Case& optimizer, const Deployment& where, int steps = 3) {
+struct Outcome {
+  std::string digest;                     // of all variables
+  std::vector<std::vector<float>> weights;  // of the network
+};
+
+// Six replicas of a small network, after these steps.
+Outcome train(const Case& optimizer, const Deployment& where, int steps = 3) {
   Replicator repl{where};
   auto step = repl.replicate(
       [](const InputContext& ctx) {
@@ -82,7 +89,12 @@ std::string train(const Case& optimizer, const Deployment& where, int steps = 3)
       optimizer.step);
   for (const auto& results : step.steps(steps)) (void)results;
   repl.save_checkpoint();
-  return repl.digest();
+  Outcome outcome{repl.digest(), {}};
+  for (const char* name : {"in.weight", "in.bias", "out.weight", "out.bias"}) {
+    const auto values = repl.value(name).as<float>();
+    outcome.weights.emplace_back(values.begin(), values.end());
+  }
+  return outcome;
 }
 
 Deployment placed(int devices, std::int64_t bucket_bytes = 4 << 20) {
@@ -96,7 +108,7 @@ Deployment placed(int devices, std::int64_t bucket_bytes = 4 << 20) {
 TEST_CASE("every optimizer has the same bits on any number of devices, with buckets of any size, in one process and in two") {
   const auto trained = [](int devices, std::int64_t bucket_bytes) {
     std::string digests;
-    for (const auto& one : cases()) digests += std::string{one.name} + " " + train(one, placed(devices, bucket_bytes)) + "\n";
+    for (const auto& one : cases()) digests += std::string{one.name} + " " + train(one, placed(devices, bucket_bytes)).digest + "\n";
     return digests;
   };
   const auto job = test::run_as_job(2, [&](int) { return trained(2, 4 << 20); });
@@ -117,10 +129,43 @@ TEST_CASE("no two optimizers do the same, and each goes on from a checkpoint wit
     kept.checkpoint.folder = folder.path() + "/" + one.name;
     train(one, kept, 2);
     kept.checkpoint.resume = true;
-    ends.push_back(train(one, kept, 4));
-    CHECK(ends.back() == train(one, placed(1), 4));
+    ends.push_back(train(one, kept, 4).digest);
+    CHECK(ends.back() == train(one, placed(1), 4).digest);
     for (std::size_t i = 0; i + 1 < ends.size(); ++i) CHECK(ends[i] != ends.back());
   }
+}
+
+TEST_CASE("a sharded optimizer leaves the bits of the whole one in every variable, on any placement") {
+  const auto compare = [](const char* name, auto make) {
+    INFO(name);
+    const auto whole = train(with("", make), placed(1)).weights;
+    for (const std::int64_t least : {1, 20, 1000})  // all in parts; the matrices alone, which no six can divide; none
+      for (const int devices : {1, 2, 3, 5}) CHECK(train(with("", [=] { return nn::sharded(make(), {.least = least}); }), placed(devices)).weights == whole);
+  };
+  compare("sgd", [] { return nn::sgd({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01}); });
+  compare("adamw", [] { return nn::adamw({.learning_rate = 0.1, .decay_vectors = false}); });
+  compare("rmsprop", [] { return nn::rmsprop({.learning_rate = 0.1, .centered = true}); });
+}
+
+TEST_CASE("the plan says what a sharded optimizer saves on each device") {
+  const auto kilobytes_of_variables = [](int devices, auto optimizer) {
+    Replicator repl{test::on_devices(4, devices)};
+    auto step = repl.replicate([](const InputContext&) { return data::from_generator([](std::int64_t) { return Array<float>{{2, 100}}; }); },
+                               [&](ReplicaContext& replica, T x) {
+                                 const auto w = replica.variable<float>("w", {100, 256}, Initializer::ones());  // 100 KiB
+                                 const auto loss = mean(tanh(matmul(x, w.read())));
+                                 optimizer.minimize(replica, loss);
+                                 return loss;
+                               });
+    step.step();
+    const std::string text = step.explain(), use = "variables ";
+    return std::stod(text.substr(text.find(use, text.find("\nmemory ")) + use.size()));
+  };
+  const auto adam = nn::adam({.learning_rate = 0.1});
+  for (const int devices : {1, 4}) CHECK(kilobytes_of_variables(devices, adam) == Approx(300).epsilon(0.01));
+  CHECK(kilobytes_of_variables(1, nn::sharded(adam)) == Approx(300).epsilon(0.01));
+  CHECK(kilobytes_of_variables(2, nn::sharded(adam)) == Approx(200).epsilon(0.01));
+  CHECK(kilobytes_of_variables(4, nn::sharded(adam)) == Approx(150).epsilon(0.01));
 }
 
 TEST_CASE("a bfloat16 wire rounds what every replica gives and every node of the tree over them, and nothing else") {

@@ -48,7 +48,20 @@ class Adam : public Minimizes<Adam> {
   void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
                        const std::vector<Tensor<T>>& gradients,
                        std::source_location where = std::source_location::current()) const {
-    apply(replica, trained(variables, gradients), compute_type(dtype_of<T>), where);
+    update_elements(replica, trained(variables, gradients), compute_type(dtype_of<T>), where);
+  }
+
+  // The same for variables of one element type, whole or in parts; `compute` is the type in which their elements are computed.
+  void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
+    if (all.empty()) return;
+    static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
+    const AnyTensor counts[] = {replica.step(where), detail::count_update(replica, all[0].variable, "updates", where)};
+    const auto scalars = detail::scalars_of(replica, scalar_formula(), counts, compute, where);
+    const ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+    for (const auto& one : all) {
+      const bool decay = detail::decays(replica, one, options_.decay_vectors);
+      detail::update(replica, one, scalars, slots, decay ? decayed : plain, where);
+    }
   }
 
  private:
@@ -58,18 +71,6 @@ class Adam : public Minimizes<Adam> {
     detail::require_fraction(name, "beta2", options_.beta2);
     detail::require_positive(name, "epsilon", options_.epsilon);
     detail::require_not_negative(name, "weight_decay", options_.weight_decay);
-  }
-
-  void apply(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
-    if (all.empty()) return;
-    static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
-    const AnyTensor counts[] = {replica.step(where), detail::count_update(replica, all[0].variable, "updates", where)};
-    const auto scalars = detail::scalars_of(replica, scalar_formula(), counts, compute, where);
-    const ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
-    for (const auto& one : all) {
-      const bool decay = options_.decay_vectors || one.gradient.shape().rank() > 1;
-      detail::update(replica, one, scalars, slots, decay ? decayed : plain, where);
-    }
   }
 
   // (step, t) -> (what of p is kept, the rate of m without bias, the factor of sqrt(v) without bias)

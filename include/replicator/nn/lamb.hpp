@@ -44,7 +44,7 @@ class Lamb : public Minimizes<Lamb> {
   void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
                        const std::vector<Tensor<T>>& gradients,
                        std::source_location where = std::source_location::current()) const {
-    apply(replica, options_.learning_rate.template in<T>(replica, where), trained(variables, gradients), compute_type(dtype_of<T>), where);
+    apply(replica, options_.learning_rate.in(replica, compute_type(dtype_of<T>), where), trained(variables, gradients), compute_type(dtype_of<T>), where);
   }
 
  private:
@@ -57,7 +57,7 @@ class Lamb : public Minimizes<Lamb> {
     const ExpressionPtr ratio = ratio_formula(), move = move_formula(compute);
     const ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
     for (const auto& one : all) {
-      const bool adapt = options_.adapt_vectors || one.gradient.shape().rank() > 1;
+      const bool adapt = detail::decays(replica, one, options_.adapt_vectors);
       const AnyTensor p = graph.read(one.variable, where);
       const AnyTensor u = detail::advance(graph, one, bias, slots, adapt ? decayed : plain, compute, where);
       AnyTensor own = rate;

@@ -40,7 +40,7 @@ class Lars : public Minimizes<Lars> {
   void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
                        const std::vector<Tensor<T>>& gradients,
                        std::source_location where = std::source_location::current()) const {
-    apply(replica, options_.learning_rate.template in<T>(replica, where), trained(variables, gradients), compute_type(dtype_of<T>), where);
+    apply(replica, options_.learning_rate.in(replica, compute_type(dtype_of<T>), where), trained(variables, gradients), compute_type(dtype_of<T>), where);
   }
 
  private:
@@ -48,7 +48,7 @@ class Lars : public Minimizes<Lars> {
     static constexpr std::string_view slots[] = {"momentum"};
     const ExpressionPtr ratio = ratio_formula(), decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
     for (const auto& one : all) {
-      const bool adapt = options_.adapt_vectors || one.gradient.shape().rank() > 1;
+      const bool adapt = detail::decays(replica, one, options_.adapt_vectors);
       AnyTensor own = rate;
       if (adapt) {
         const AnyTensor p = replica.graph().read(one.variable, where);

@@ -20,5 +20,6 @@
 #include <replicator/nn/optimizer.hpp>
 #include <replicator/nn/rate.hpp>
 #include <replicator/nn/rmsprop.hpp>
+#include <replicator/nn/sharded.hpp>
 #include <replicator/nn/sgd.hpp>
 #include <replicator/nn/spectral_norm.hpp>

@@ -9,12 +9,12 @@
 #include <source_location>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/graph/gradients.hpp>
+#include <replicator/nn/update.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
@@ -56,12 +56,26 @@ enum class Wire : std::uint8_t {
 };
 
 namespace detail {
-template <FloatingElement T>
-Tensor<T> mean_by_wire(Tensor<T> gradient, Wire wire, const CollectiveOptions& options, std::source_location where) {
-  if (wire == Wire::whole || std::is_same_v<T, bfloat16>) return all_reduce(gradient, Reduction::mean, options, where);
-  const Tensor<T> sum = cast<T>(all_reduce(cast<bfloat16>(gradient, where), Reduction::sum, options, where), where);
-  return Tensor<T>{apply(ScalarOp::divide, sum.any(), sum.graph().replicas(), where)};
+
+// The gradients' places in the order in which the step makes them.
+inline std::vector<std::size_t> order_of_making(const std::vector<Trained>& all) {
+  std::vector<std::size_t> order(all.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return all[a].gradient.value() < all[b].gradient.value(); });
+  return order;
 }
+
+// By an all_reduce or a reduce_scatter.
+inline AnyTensor mean_by_wire(CollectiveKind kind, AnyTensor gradient, Wire wire, const std::string& label, Location where) {
+  const DType dtype = gradient.dtype();
+  Graph& graph = gradient.graph();
+  if (wire == Wire::whole || dtype == DType::bfloat16) return placeholder_node(gradient, {kind, Reduction::mean, 0, false, {}}, where, label);
+  const auto same = [](Symbol x) { return x; };
+  const AnyTensor narrow = replicator::detail::map_at(graph, DType::bfloat16, where, same, gradient);
+  const AnyTensor sum = placeholder_node(narrow, {kind, Reduction::sum, 0, false, {}}, where, label);
+  return apply(ScalarOp::divide, replicator::detail::map_at(graph, dtype, where, same, sum), graph.replicas(), where);
+}
+
 }  // namespace detail
 
 // The mean over the replicas of each gradient: an all-reduce with the label "<variable>/gradient". They are asked for
@@ -70,14 +84,9 @@ template <FloatingElement T>
 std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variables,
                                           const std::vector<Tensor<T>>& gradients, Wire wire = Wire::whole,
                                           std::source_location where = std::source_location::current()) {
-  std::vector<std::size_t> order(gradients.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return gradients[a].any().value() < gradients[b].any().value();
-  });
   std::vector<Tensor<T>> means = gradients;
-  for (const auto i : order)
-    means[i] = detail::mean_by_wire(gradients[i], wire, {.label = variables[i].name() + "/gradient"}, where);
+  for (const auto i : detail::order_of_making(trained(variables, gradients)))
+    means[i] = Tensor<T>{detail::mean_by_wire(CollectiveKind::all_reduce, gradients[i], wire, variables[i].name() + "/gradient", where)};
   return means;
 }
 

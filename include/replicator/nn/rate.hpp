@@ -33,10 +33,13 @@ class Rate {
   // The rate in this step, a scalar of T. Computed in double.
   template <FloatingElement T>
   Tensor<T> in(ReplicaContext& replica, std::source_location where = std::source_location::current()) const {
-    if (constant()) return full<T>(replica, {}, static_cast<T>(value_), where);
+    return Tensor<T>{in(replica, dtype_of<T>, where)};
+  }
+  AnyTensor in(ReplicaContext& replica, DType dtype, std::source_location where) const {
+    if (constant()) return fill(replica, {dtype, {}}, value_, where);
     const AnyTensor step = replica.step(where);
     auto expression = replicator::detail::record(formula_, DType::float64, std::make_index_sequence<1>{});
-    return Tensor<T>{map_node(replica, std::move(expression), {&step, 1}, dtype_of<T>, where)};
+    return map_node(replica, std::move(expression), {&step, 1}, dtype, where);
   }
 
  private:

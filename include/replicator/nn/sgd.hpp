@@ -40,20 +40,22 @@ class Sgd : public Minimizes<Sgd> {
   void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
                        const std::vector<Tensor<T>>& gradients,
                        std::source_location where = std::source_location::current()) const {
-    apply(replica, options_.learning_rate.template in<T>(replica, where), trained(variables, gradients), compute_type(dtype_of<T>), where);
+    update_elements(replica, trained(variables, gradients), compute_type(dtype_of<T>), where);
   }
 
- private:
-  void apply(ReplicaContext& replica, AnyTensor rate, const std::vector<Trained>& all, DType compute, Location where) const {
+  // The same for variables of one element type, whole or in parts; `compute` is the type in which their elements are computed.
+  void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
+    const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
     static constexpr std::string_view momentum[] = {"momentum"};
     const std::span<const std::string_view> slots{momentum, options_.momentum > 0 ? 1u : 0u};
     const ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
     for (const auto& one : all) {
-      const bool decay = options_.decay_vectors || one.gradient.shape().rank() > 1;
+      const bool decay = detail::decays(replica, one, options_.decay_vectors);
       detail::update(replica, one, {&rate, 1}, slots, decay ? decayed : plain, where);
     }
   }
 
+ private:
   // (p, gradient, rate[, m]) -> (p[, m])
   ExpressionPtr formula(DType compute, double decay) const {
     const double momentum = options_.momentum;

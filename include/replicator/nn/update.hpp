@@ -15,15 +15,24 @@
 
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/symbol.hpp>
+#include <replicator/nn/shard.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
 namespace replicator::nn {
 
-// A variable and its gradient, of any element type.
+// A variable and its gradient, of any element type. Where it is in parts the gradient is this replica's part of it (nn/shard.hpp), and
+// so are the slots, which are replica-local then.
 struct Trained {
   std::uint32_t variable;
   AnyTensor gradient;
+  bool in_parts = false;
 };
+
+// An optimizer whose new values depend, element by element, on those of the variable, the gradient and what it remembers, and on
+// nothing else. It can be given parts of variables.
+template <class Optimizer>
+concept UpdatesElements = requires(const Optimizer& o, ReplicaContext& replica, const std::vector<Trained>& all, DType compute,
+                                   std::source_location where) { o.update_elements(replica, all, compute, where); };
 
 template <FloatingElement T>
 std::vector<Trained> trained(const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients) {
@@ -49,9 +58,15 @@ inline void require_fraction(const char* optimizer, const char* option, double v
 }
 
 // "<variable>/<name>", zero at first: what an optimizer remembers of a variable, on the variable's logical device.
-inline std::uint32_t declare_slot(Graph& graph, std::uint32_t variable, std::string_view name, TensorType type, Location where) {
+inline std::uint32_t declare_slot(Graph& graph, std::uint32_t variable, std::string_view name, TensorType type, Location where,
+                                  VariableKind kind = VariableKind::mirrored) {
   const VariableDeclaration& owner = graph.variables()[variable];
-  return graph.declare({owner.name + "/" + std::string{name}, type, VariableKind::mirrored, false, Initializer::zeros(), where, owner.device});
+  return graph.declare({owner.name + "/" + std::string{name}, type, kind, false, Initializer::zeros(), where, owner.device});
+}
+
+// Are its weights to decay? `vectors`: also those of rank 0 and 1.
+inline bool decays(const Graph& graph, const Trained& one, bool vectors) {
+  return vectors || graph.variables()[one.variable].type.shape.rank() > 1;
 }
 
 // How often the variable was updated, this time included: an int64 scalar, counted in the slot of that name.
@@ -100,18 +115,19 @@ inline AnyTensor sum_of_squares(AnyTensor x, Location where) {
 // changes would be lost.
 inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
                          const ExpressionPtr& formula, DType result, Location where) {
-  const TensorType type = graph.variables()[one.variable].type;
-  const TensorType slot_type{compute_type(type.dtype), type.shape};
-  std::vector<AnyTensor> operands{graph.read(one.variable, where), one.gradient};
+  const AnyTensor whole = graph.read(one.variable, where);
+  std::vector<AnyTensor> operands{one.in_parts ? own_part(whole, where) : whole, one.gradient};
+  const TensorType slot_type{compute_type(whole.dtype()), operands[0].shape()};
+  const VariableKind kind = one.in_parts ? VariableKind::replica_local : VariableKind::mirrored;
   operands.insert(operands.end(), scalars.begin(), scalars.end());
   std::vector<std::uint32_t> targets;
   std::vector<DType> dtypes{result};
   for (const auto name : slots) {
-    targets.push_back(declare_slot(graph, one.variable, name, slot_type, where));
+    targets.push_back(declare_slot(graph, one.variable, name, slot_type, where, kind));
     dtypes.push_back(slot_type.dtype);
     operands.push_back(graph.read(targets.back(), where));
   }
-  const auto node = add_compute(graph, Map{formula, type.shape, dtypes}, operands, where);
+  const auto node = add_compute(graph, Map{formula, slot_type.shape, dtypes}, operands, where);
   for (std::uint32_t i = 0; i < targets.size(); ++i) graph.assign(targets[i], {node, i + 1}, where);
   return graph.tensor(node, 0);
 }
@@ -119,8 +135,9 @@ inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTe
 // The same where the value is the variable's new one.
 inline void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
                    const ExpressionPtr& formula, Location where) {
-  const DType dtype = graph.variables()[one.variable].type.dtype;
-  graph.assign(one.variable, advance(graph, one, scalars, slots, formula, dtype, where).value(), where);
+  const TensorType type = graph.variables()[one.variable].type;
+  const AnyTensor value = advance(graph, one, scalars, slots, formula, type.dtype, where);
+  graph.assign(one.variable, (one.in_parts ? joined(value, type.shape, graph.variables()[one.variable].name + "/value", where) : value).value(), where);
 }
 
 }  // namespace detail
