@@ -2,10 +2,14 @@
 // Graphs and plans as other programs read them.
 #include <catch2/catch.hpp>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -19,8 +23,10 @@
 #include <replicator/core/json.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/nn/sgd.hpp>
+#include <replicator/ops/convolution.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
+#include <replicator/ops/movement.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
 
@@ -57,6 +63,45 @@ Tensor<float> train_step(ReplicaContext& replica, Tensor<float> x) {
   const auto loss = mean(tanh(x * w.read()));
   nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
   return loss;
+}
+
+// The keys of each object, by the keys of the two objects around it: "graphs.nodes".
+void collect_keys(const json& value, const std::string& name, const std::string& around, std::map<std::string, std::set<std::string>>& found) {
+  if (value.is_array())
+    for (const auto& each : value) collect_keys(each, name, around, found);
+  if (!value.is_object()) return;
+  auto& keys = found[around.empty() ? name : around + "." + name];
+  for (const auto& [key, member] : value.items()) {
+    keys.insert(key);
+    collect_keys(member, key, name, found);
+  }
+}
+
+// From the tables of docs/plan.md: a heading names objects, the first cell of a row keys that they have.
+struct Documented {
+  std::vector<std::string> objects;
+  std::set<std::string> keys;
+};
+std::vector<Documented> documented_keys() {
+  const char* scripts = std::getenv("REPLICATOR_SCRIPTS");
+  if (!scripts) throw std::runtime_error{"REPLICATOR_SCRIPTS is not set: run this by ctest"};
+  std::ifstream page{std::string{scripts} + "/../docs/plan.md"};
+  const auto quoted = [](const std::string& text) {
+    std::vector<std::string> words;
+    for (auto begin = text.find('`'); begin != std::string::npos; begin = text.find('`', begin)) {
+      const auto end = text.find('`', begin + 1);
+      words.push_back(text.substr(begin + 1, end - begin - 1));
+      begin = end + 1;
+    }
+    return words;
+  };
+  std::vector<Documented> result;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("## ")) result.push_back({quoted(line), {}});
+    if (!line.starts_with("| `")) continue;
+    for (const auto& key : quoted(line.substr(0, line.find('|', 1)))) result.back().keys.insert(key);
+  }
+  return result;
 }
 
 }  // namespace
@@ -148,6 +193,42 @@ TEST_CASE("a plan says what every device executes, on which memory, and for whic
   for (const char* memory :
        {"arena", "input", "variable", "collective input", "collective output", "result", "upcoming"})
     CHECK(memories.contains(memory));
+}
+
+TEST_CASE("docs/plan.md names every key of a plan, and no other") {
+  std::map<std::string, std::set<std::string>> found;
+  const auto planned = [&](Deployment deployment, auto step_fn) {
+    Replicator repl{std::move(deployment)};
+    auto step = repl.replicate(ones, step_fn);
+    collect_keys(json::parse(step.plan_json()), "plan", "", found);
+  };
+  auto three = on_devices(12, 3);  // four replicas each: sums of their own
+  three.schedule = "owner_computes";
+  planned(three, train_step);
+  auto in_halves = on_devices(2, 2);
+  in_halves.logical_devices = 2;
+  planned(in_halves, [](ReplicaContext& replica, Tensor<float> x) {
+    const auto first = [&] {
+      const auto here = replica.logical_device(0);
+      return tanh(x);
+    }();
+    const auto there = replica.logical_device(1);
+    return sum(first);
+  });
+  planned(on_devices(4, 2), [](ReplicaContext& replica, Tensor<float> x) {
+    const auto kernel = replica.variable<float>("kernel", {16, 16, 3, 3}, Initializer::ones());
+    const auto image = reshape(x, {1, 1, 1, 2}) * replica.variable<float>("image", {1, 16, 8, 2}, Initializer::ones()).read();
+    return all_reduce(sum(convolution(image, kernel.read(), {.padding = {1, 1}})), Reduction::sum, {.group = group_columns(4, 2)});
+  });
+  for (const auto& [objects, keys] : documented_keys()) {
+    std::set<std::string> there;
+    for (const auto& object : objects) there.merge(std::exchange(found[object], {}));
+    if (objects[0] == "schedules.programs") there.insert("peer");  // only where ranks cannot load
+    INFO(objects[0]);
+    CHECK(there == keys);
+  }
+  for (const auto& [object, keys] : found)
+    if (!keys.empty()) FAIL_CHECK("docs/plan.md does not name the object " << object);
 }
 
 TEST_CASE("process 0 writes graphs and the plan of all processes to files") {

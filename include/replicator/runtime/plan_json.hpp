@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <map>
+#include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <replicator/collectives/schedule_json.hpp>
 #include <replicator/runtime/instruction_text.hpp>
+#include <replicator/runtime/plan_places.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
 namespace replicator {
@@ -57,12 +56,6 @@ class PlanJson {
   }
 
  private:
-  // Memory that a pointer may lie in.
-  struct Place {
-    std::size_t bytes;
-    std::function<void(JsonWriter&)> describe;
-  };
-
   void add_graph(std::uint32_t c) {
     const auto& one = view_.resolution.classes[c];
     json_.object([&] {
@@ -121,7 +114,7 @@ class PlanJson {
   }
 
   void add_device(const Program& program, const std::string& name) {
-    find_places(program);
+    places_.emplace(program, view_.resolution, view_.variables);
     json_.object([&] {
       json_.member("device", name);
       json_.member("rank", program.communicator->rank());
@@ -217,75 +210,19 @@ class PlanJson {
   }
   void add_operand(const Program& program, std::uint32_t pointer) {
     const auto patch = std::find_if(program.patches.begin(), program.patches.end(), [&](const auto& each) { return each.pointer == pointer; });
-    const std::byte* address = program.pointers[pointer];
-    auto found = places_.upper_bound(address);
     if (patch != program.patches.end()) {
       json_.member("memory", "input");
       json_.member("replica", program.replica_ids[patch->replica]);
       json_.member("element", patch->element);
-    } else if (found != places_.begin() && address < (--found)->first + std::max<std::size_t>(found->second.bytes, 1)) {
-      found->second.describe(json_);
-      json_.member("offset", address - found->first);
     } else {
-      json_.member("memory", "other");  // not this process's to name
+      places_->describe(program.pointers[pointer], json_);
     }
     json_.member("bytes", program.pointer_bytes[pointer]);
   }
 
-  void add_place(const void* begin, std::size_t bytes, std::function<void(JsonWriter&)> describe) {
-    if (bytes) places_[static_cast<const std::byte*>(begin)] = {bytes, std::move(describe)};
-  }
-  void find_places(const Program& program) {
-    places_.clear();
-    const auto named = [](std::string memory) { return [memory](JsonWriter& json) { json.member("memory", memory); }; };
-    add_place(program.arena.data(), program.arena_bytes, named("arena"));
-    add_place(program.step.get(), sizeof(std::uint64_t), named("step"));
-    add_place(program.replica_ids.data(), program.replica_ids.size() * sizeof(std::int32_t), named("replica_ids"));
-    add_place(program.exchange.upcoming.data(), program.exchange.upcoming.size() * sizeof(std::uint64_t), named("upcoming"));
-    for (const auto& one : view_.resolution.classes)
-      for (const auto& node : one.graph.nodes())
-        if (const auto* constant = node.get<Constant>()) add_place(constant->array->data(), constant->array->size_bytes(), named("constant"));
-    for (std::size_t k = 0; k < program.results.size(); ++k)
-      for (const auto& array : program.results[k])
-        add_place(array.data(), array.size_bytes(), [k](JsonWriter& json) {
-          json.member("memory", "result");
-          json.member("result", k);
-        });
-    for (const auto& name : view_.variables.names())
-      for (int copy = 0; copy < view_.variables.copies(name); ++copy) {
-        const auto& array = view_.variables.value(name, copy);
-        add_place(array.data(), array.size_bytes(), [name, copy](JsonWriter& json) {
-          json.member("memory", "variable");
-          json.member("variable", name);
-          json.member("copy", copy);
-        });
-      }
-    for (std::uint32_t c = 0; c < program.collectives.size(); ++c) find_places_of_collective(program, c);
-    for (std::uint32_t place = 0; program.handoffs && place < program.handoffs->size(); ++place)
-      add_place(program.handoffs->data(place), program.handoffs->bytes(place), [place](JsonWriter& json) {
-        json.member("memory", "handoff");
-        json.member("place", place);
-      });
-  }
-  void find_places_of_collective(const Program& program, std::uint32_t index) {
-    const auto& use = program.collectives[index];
-    const auto block = static_cast<std::size_t>(use.spec.elements) * size_of(use.spec.dtype);
-    const auto describe = [index](const char* memory, int input) {
-      return [=](JsonWriter& json) {
-        json.member("memory", memory);
-        json.member("collective", index);
-        if (input >= 0) json.member("input", input);
-      };
-    };
-    for (int i = 0; i < use.collective->inputs(); ++i)
-      add_place(use.collective->input(i), block * static_cast<std::size_t>(use.schedule.input_blocks()), describe("collective input", i));
-    const auto blocks = static_cast<std::size_t>(use.schedule.output_blocks(program.communicator->rank()));
-    add_place(use.collective->output(), block * blocks, describe("collective output", -1));
-  }
-
   const PlanView& view_;
   JsonWriter json_;
-  std::map<const std::byte*, Place> places_;
+  std::optional<PlanPlaces> places_;  // of the device
   std::vector<std::string> schedules_;
 };
 
