@@ -29,6 +29,11 @@ inline AnyArray untouched_array(const TensorType& type) {
   auto* const data = pages->get();
   return data ? AnyArray::borrow(type, data, std::move(pages)) : AnyArray{type};
 }
+inline AnyArray copy_of(const AnyArray& array) {
+  auto copy = untouched_array(array.type());
+  std::memcpy(copy.data(), array.data(), array.size_bytes());
+  return copy;
+}
 inline bool is_zero(const Initializer& initializer) {
   return initializer.kind == Initializer::Kind::constant && initializer.a.real() == 0 && !std::signbit(initializer.a.real());
 }
@@ -75,7 +80,7 @@ class VariableStore {
       entry.copies.reserve(copies);
       entry.copies.push_back(initial_value(variable, seed_));
       while (entry.copies.size() < copies)
-        entry.copies.push_back(detail::is_zero(variable.initializer) ? initial_value(variable, seed_) : entry.copies.front());
+        entry.copies.push_back(detail::is_zero(variable.initializer) ? initial_value(variable, seed_) : detail::copy_of(entry.copies.front()));
       entries_.emplace(variable.name, std::move(entry));
       return;
     }
