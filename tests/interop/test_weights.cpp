@@ -100,3 +100,47 @@ TEST_CASE("a file that does not fit is refused with all names, and nothing is se
   load_weights(repl, path, {.strict = false});
   CHECK(repl.value("fc.bias").as<float>()[3] == 4);
 }
+
+TEST_CASE("the variables of a scope are saved and loaded without its name, and the others left alone") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/w.safetensors";
+  io::write_safetensors(path, tensors());
+  Replicator repl{on_devices(2, 1)};
+  auto step = repl.replicate(
+      [](const InputContext&) { return std::vector<Array<float>>(1, Array<float>{{2, 3}}); },
+      [](ReplicaContext& replica, Tensor<float> x) {
+        const auto other = nn::linear(replica, x, "fc", {.features = 2});
+        const auto scope = replica.scope("teacher");
+        return mean(other + nn::linear(replica, x, "fc", {.features = 2}));
+      });
+  const float before = repl.value("fc.weight").as<float>()[5];
+  load_weights(repl, path, {.scope = "teacher"});
+  CHECK(repl.value("teacher.fc.weight").as<float>()[5] == 6);
+  CHECK(repl.value("fc.weight").as<float>()[5] == before);
+  const std::string other = folder.path() + "/again.safetensors";
+  save_weights(repl, other, {.scope = "teacher"});
+  const auto saved = io::read_safetensors(other).tensors;
+  CHECK(saved.size() == 2);
+  CHECK(saved.at("fc.bias").as<float>()[1] == 8);
+  CHECK_THAT(error_of([&] { load_weights(repl, path, {.scope = "pupil"}); }), Contains("2 unexpected: fc.bias, fc.weight"));
+}
+
+TEST_CASE("what was averaged is saved as its average where that is asked for") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/w.safetensors";
+  Replicator repl{on_devices(2, 1)};
+  auto step = repl.replicate(
+      [](const InputContext&) { return std::vector<Array<float>>(4, Array<float>{{2, 3}, {1, 2, 3, 4, 5, 6}}); },
+      [](ReplicaContext& replica, Tensor<float> x) {
+        const auto loss = mean(nn::linear(replica, x, "fc", {.features = 2}));
+        nn::averaged(nn::sgd({.learning_rate = 1}), 0.5).minimize(replica, loss);
+        return loss;
+      });
+  for (auto it : step.steps(2)) (void)it;
+  const float average = repl.value("fc.weight/average").as<float>()[0];
+  CHECK(average != repl.value("fc.weight").as<float>()[0]);
+  save_weights(repl, path, {.averages = true});
+  const auto saved = io::read_safetensors(path).tensors;
+  CHECK(saved.size() == 2);
+  CHECK(saved.at("fc.weight").as<float>()[0] == average);
+}

@@ -184,3 +184,20 @@ TEST_CASE("a loss that is no number, no variable, or options that cannot be are 
                         Contains("only mirrored variables can be trained"));
   CHECK_THROWS_WITH(nn::sgd({.nesterov = true}), Contains("nesterov needs a momentum"));
 }
+
+TEST_CASE("a step with two networks trains the one whose scope is named") {
+  rp::Graph graph;
+  rp::ReplicaContext replica{graph};
+  const auto layer = [&](const char* scope_name) {
+    const auto scope = replica.scope(scope_name);
+    return replica.variable<float>("w", {1}, rp::Initializer::ones()).read();
+  };
+  rp::Tensor<float> total = layer("generator") + layer("generator_too");
+  total = total + layer("discriminator");
+  CHECK(replica.trainable_variables<float>().size() == 3);
+  const auto chosen = replica.trainable_variables<float>("generator");
+  REQUIRE(chosen.size() == 1);
+  CHECK(chosen[0].name() == "generator.w");
+  nn::sgd({}).minimize(replica, rp::sum(total), chosen);
+  CHECK(placeholders(graph) == std::vector<std::string>{"generator.w/gradient"});
+}

@@ -40,13 +40,16 @@ class ReplicaContext {
                                       std::move(initializer), where})};
   }
 
-  // The trainable variables of element type T that this step has read so far, in the order of declaration.
+  // The trainable variables of element type T that this step has read so far, in the order of declaration: all, or those below a
+  // scope ("generator": generator.linear.weight, ...), so that a step with two networks can train one of them.
   template <FloatingElement T>
-  std::vector<Variable<T>> trainable_variables() {
+  std::vector<Variable<T>> trainable_variables(std::string_view scope = {}) {
+    const std::string start = scope.empty() ? std::string{} : std::string{scope} + ".";
     std::vector<Variable<T>> result;
     for (std::uint32_t i = 0; i < graph_->variables().size(); ++i) {
       const auto& declaration = graph_->variables()[i];
-      if (declaration.trainable && declaration.type.dtype == dtype_of<T> && graph_->start_value(i)) result.emplace_back(*graph_, i);
+      const bool chosen = declaration.trainable && declaration.type.dtype == dtype_of<T> && declaration.name.starts_with(start);
+      if (chosen && graph_->start_value(i)) result.emplace_back(*graph_, i);
     }
     return result;
   }

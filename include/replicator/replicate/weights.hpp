@@ -2,6 +2,7 @@
 // The variables of a Replicator from and to safetensors files.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <set>
 #include <string>
@@ -15,16 +16,24 @@
 namespace replicator {
 
 struct LoadOptions {
-  bool strict = true;  // false: variables that the file lacks keep their values, tensors without a variable are passed over
+  bool strict = true;      // false: variables that the file lacks keep their values, tensors without a variable are passed over
+  std::string scope = {};  // only the variables below it ("classifier"), whose names in the file are without it
+};
+struct SaveOptions {
+  std::string scope = {};  // as for loading
+  bool averages = false;   // of what nn::averaged has averaged its moving average, under the variable's own name
 };
 
 namespace detail {
 
-// The network's own variables; those of optimizers have a slash in their names.
-inline std::vector<std::string> weight_names(const Replicator& repl) {
+// What the names of a scope begin with.
+inline std::string scope_start(const std::string& scope) { return scope.empty() ? scope : scope + "."; }
+
+// The network's own variables below a scope, named without it; those of optimizers have a slash in their names.
+inline std::vector<std::string> weight_names(const Replicator& repl, const std::string& start) {
   std::vector<std::string> names;
-  for (auto& name : repl.variables())
-    if (name.find('/') == std::string::npos) names.push_back(std::move(name));
+  for (const auto& name : repl.variables())
+    if (name.starts_with(start) && name.find('/') == std::string::npos) names.push_back(name.substr(start.size()));
   return names;
 }
 
@@ -48,12 +57,13 @@ inline void load_weights(Replicator& repl, const std::string& path, const LoadOp
   const auto file = io::read_safetensors(path);
   std::vector<std::string> missing, unexpected, others;
   std::vector<std::pair<const std::string*, const AnyArray*>> fitting;
-  const auto names = detail::weight_names(repl);
+  const auto start = detail::scope_start(options.scope);
+  const auto names = detail::weight_names(repl, start);
   for (const auto& name : names) {
     const auto found = file.tensors.find(name);
     if (found == file.tensors.end()) {
       if (options.strict && !name.ends_with("num_batches_tracked")) missing.push_back(name);
-    } else if (const auto& type = repl.declaration(name).type; found->second.type() != type) {
+    } else if (const auto& type = repl.declaration(start + name).type; found->second.type() != type) {
       others.push_back(name + " (" + found->second.type().text() + " in the file, " + type.text() + " here)");
     } else {
       fitting.emplace_back(&name, &found->second);
@@ -69,15 +79,19 @@ inline void load_weights(Replicator& repl, const std::string& path, const LoadOp
   if (!found.empty())
     throw DataError{path + " does not hold the weights of this network: " + found +
                     ". Was it saved by another depth, number of classes or model? Parts of a file are loaded with {.strict = false}"};
-  for (const auto& [name, tensor] : fitting) repl.set(*name, *tensor);
+  for (const auto& [name, tensor] : fitting) repl.set(start + *name, *tensor);
 }
 
 // Writes the same variables; of replica-local ones (the running statistics of batch norm) those of this host's first replica.
 // One process of a job is enough: replica 0 is that of process 0. Throws DataError when the file cannot be written.
-inline void save_weights(const Replicator& repl, const std::string& path) {
+inline void save_weights(const Replicator& repl, const std::string& path, const SaveOptions& options = {}) {
   std::vector<io::NamedTensor> tensors;
-  for (const auto& name : detail::weight_names(repl)) {
-    const AnyArray& value = repl.value(name);
+  const auto start = detail::scope_start(options.scope);
+  const auto all = repl.variables();
+  for (const auto& name : detail::weight_names(repl, start)) {
+    const auto average = start + name + "/average";
+    const bool averaged = options.averages && std::find(all.begin(), all.end(), average) != all.end();
+    const AnyArray& value = repl.value(averaged ? average : start + name);
     tensors.push_back({name, value.type(), value.data()});
   }
   io::write_safetensors(path, std::move(tensors), {{"format", "pt"}});
