@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <cmath>
+
+#include <replicator/cpu/gather.hpp>
 #include <replicator/graph/optimise.hpp>
 #include <replicator/nn/batch_norm.hpp>
+#include <replicator/nn/conditional_batch_norm.hpp>
 
 #include "../support/differences.hpp"
 
@@ -155,4 +159,53 @@ TEST_CASE("batch norm refuses what it cannot normalise, at the user's line") {
             ": training needs more than one element for each channel, found float32[1, 3, 1, 1]");
   const rp::Tensor<float> three{input(graph, {rp::DType::float32, {4, 3, 1}}, 0)};
   CHECK_THAT(error_of([&] { rp::nn::batch_norm(replica, three, "bn"); }), Contains("x must be [N, C] or [N, C, H, W]"));
+}
+
+TEST_CASE("batch norm that tracks nothing normalises by the batch, in evaluation too") {
+  const rp::Array<float> x{{2, 1, 1, 2}, {1, 2, 3, 6}};  // mean 3, variance 3.5
+  rp::Graph graph;
+  rp::ReplicaContext replica{graph};
+  const auto y = rp::nn::batch_norm(replica, input(graph, x, 0), "bn", {.training = false, .epsilon = 0.5, .track = false});
+  CHECK(graph.variables().size() == 2);
+  EvaluateOptions options;
+  options.variables = {{"bn.weight", rp::Array<float>{{1}, {2}}.any()}, {"bn.bias", rp::Array<float>{{1}, {1}}.any()}};
+  const auto found = doubles(evaluate(y, std::vector{x.any()}, options));
+  const std::vector<double> expected{-1, 0, 1, 4};
+  for (std::size_t i = 0; i < 4; ++i) CHECK(found[i] == Approx(expected[i]));
+}
+
+TEST_CASE("conditional batch norm normalises by the whole batch and scales each example by its class") {
+  const rp::Array<float> x{{3, 2, 1, 2}, {1, 2, 0, 0, 3, 6, 0, 8, 3, 3, 8, 8}};  // channel 0: mean 3, variance 7 / 3; channel 1: 4, 16
+  const rp::Array<std::int32_t> labels{{3}, {1, 0, 1}};
+  rp::Graph graph;
+  rp::ReplicaContext replica{graph};
+  const auto y = rp::nn::conditional_batch_norm(replica, input(graph, x, 0), input(graph, labels, 1), "bn", {.classes = 2, .epsilon = 0});
+  std::vector<std::string> names;
+  for (const auto& variable : graph.variables()) names.push_back(variable.name + variable.type.shape.text());
+  CHECK(names == std::vector<std::string>{"bn.gain.weight[2, 2]", "bn.bias.weight[2, 2]"});
+  EvaluateOptions options;
+  options.variables = {{"bn.gain.weight", rp::Array<float>{{2, 2}, {1, 2, 3, 4}}.any()},
+                       {"bn.bias.weight", rp::Array<float>{{2, 2}, {10, 20, 30, 40}}.any()}};
+  const auto found = doubles(evaluate(y, std::vector{x.any(), labels.any()}, options));
+  const double s = std::sqrt(7.0 / 3);
+  const std::vector<double> expected{30 - 6 / s, 30 - 3 / s, 36, 36, 10, 10 + 3 / s, 18, 22, 30, 30, 44, 44};
+  for (std::size_t i = 0; i < expected.size(); ++i) CHECK(found[i] == Approx(expected[i]));
+}
+
+TEST_CASE("conditional batch norm across replicas asks for the moments of all, and refuses labels that do not fit") {
+  rp::Graph graph{0, 2};
+  rp::ReplicaContext replica{graph};
+  const rp::Tensor<float> x{input(graph, {rp::DType::float32, {1, 3, 1, 1}}, 0)};
+  const rp::Tensor<std::int32_t> one{input(graph, {rp::DType::int32, {1}}, 1)}, two{input(graph, {rp::DType::int32, {2}}, 2)};
+  rp::nn::conditional_batch_norm(replica, x, one, "bn", {.classes = 2, .across_replicas = true});
+  std::vector<std::string> labels;
+  for (const auto& node : graph.nodes())
+    if (node.get<rp::Placeholder>()) labels.push_back(node.label);
+  CHECK(labels == std::vector<std::string>{"bn.moments/mean", "bn.moments/variance"});
+  const auto refused = [&](rp::Tensor<std::int32_t> y, rp::nn::ConditionalBatchNormOptions options) {
+    return error_of([&] { rp::nn::conditional_batch_norm(replica, x, y, "bn", options); });
+  };
+  CHECK_THAT(refused(two, {.classes = 2, .across_replicas = true}), Contains("labels [N]") && Contains("int32[2]"));
+  CHECK_THAT(refused(one, {.across_replicas = true}), Contains("0 classes"));
+  CHECK_THAT(refused(one, {.classes = 2}), Contains("more than one element for each channel"));
 }

@@ -4,6 +4,7 @@
 #include <replicator/graph/optimise.hpp>
 #include <replicator/nn/conv2d.hpp>
 #include <replicator/nn/conv_transpose2d.hpp>
+#include <replicator/nn/embedding.hpp>
 #include <replicator/nn/linear.hpp>
 
 #include "../support/differences.hpp"
@@ -164,19 +165,23 @@ TEST_CASE("a weight used twice in a step is normalised once") {
   CHECK(kernels(2) == kernels(1));
 }
 
-TEST_CASE("linear and convolution layers keep the weight as weight_orig and u as weight_u, as PyTorch does") {
+TEST_CASE("linear, convolution and embedding layers keep the weight as weight_orig and u as weight_u, as PyTorch does") {
   Graph graph;
   ReplicaContext replica{graph};
   const Tensor<float> x{input(graph, {DType::float32, {2, 4, 5, 5}}, 0)};
   nn::conv2d(replica, x, "conv", {.features = 6, .kernel = {3, 3}, .spectral_norm = nn::SpectralNormOptions{}});
   nn::conv_transpose2d(replica, x, "up", {.features = 6, .bias = false, .spectral_norm = nn::SpectralNormOptions{}});
   nn::linear(replica, reshape(x, {2, 100}), "fc", {.features = 3, .spectral_norm = nn::SpectralNormOptions{}});
+  const Tensor<std::int32_t> labels{input(graph, {DType::int32, {2}}, 1)};
+  const auto rows = nn::embedding(replica, labels, "rows", {.entries = 7, .features = 4, .spectral_norm = nn::SpectralNormOptions{}});
+  CHECK(rows.shape() == Shape{2, 4});
   std::vector<std::string> names;
   for (const auto& variable : graph.variables())
     names.push_back(variable.name + variable.type.shape.text() + (variable.trainable ? "" : " not trained"));
   CHECK(names == std::vector<std::string>{"conv.weight_orig[6, 4, 3, 3]", "conv.weight_u[6] not trained",
                                           "conv.bias[6]", "up.weight_orig[4, 6, 1, 1]", "up.weight_u[6] not trained",
-                                          "fc.weight_orig[3, 100]", "fc.weight_u[3] not trained", "fc.bias[3]"});
+                                          "fc.weight_orig[3, 100]", "fc.weight_u[3] not trained", "fc.bias[3]",
+                                          "rows.weight_orig[7, 4]", "rows.weight_u[7] not trained"});
 }
 
 TEST_CASE("spectral norm refuses what is no weight, at the user's line") {

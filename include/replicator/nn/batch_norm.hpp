@@ -18,6 +18,7 @@ struct BatchNormOptions {
   double momentum = 0.1;         // the part of the new batch in the running statistics
   double epsilon = 1e-5;
   Initializer gain = Initializer::ones();
+  bool track = true;  // false: without running statistics; the batch's are used, training or not
 };
 
 namespace detail {
@@ -36,6 +37,14 @@ RunningStatistics<T> running_statistics(ReplicaContext& replica, std::int64_t ch
           replica.variable<T>("running_var", {channels}, Initializer::ones(), local, where),
           replica.variable<std::int64_t>("num_batches_tracked", {}, Initializer::zeros(),
                                          {VariableKind::mirrored, false}, where)};
+}
+
+// Over all axes but the channels, kept as 1, of one replica's batch or of all.
+template <FloatingElement T>
+MeanAndVariance<T> batch_moments(ReplicaContext& replica, Tensor<T> x, bool across_replicas, std::source_location where) {
+  const Axes axes = (x.shape().rank() == 4 ? Axes{0, 2, 3} : Axes{0}).kept();
+  if (!across_replicas) return moments(x, axes, where);
+  return cross_replica_moments(x, axes, {.label = replica.graph().scope() + "moments"}, where);
 }
 
 // running += momentum (batch - running); the variance is divided by one less than the number of elements, as in
@@ -60,7 +69,7 @@ void track(const RunningStatistics<T>& running, const MeanAndVariance<T>& batch,
 
 // Batch normalisation of [N, C, H, W] or [N, C] over all axes but the channels (axis 1). Same shape.
 // Variables: <name>.weight, <name>.bias (mirrored), <name>.running_mean, <name>.running_var (replica-local), all [C],
-// and <name>.num_batches_tracked. Of bfloat16 all is computed in float32, the variables are float32.
+// and <name>.num_batches_tracked; the last three only where they are tracked. Of bfloat16 all is computed in float32, the variables are float32.
 // Throws BuildError for another rank, and for one element per channel while training.
 // Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template <FloatingElement T>
@@ -75,21 +84,19 @@ Tensor<T> batch_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name
   if ((rank != 2 && rank != 4) || x.shape().elements() == 0) fail("x must be [N, C] or [N, C, H, W] and not empty");
   const auto channels = x.shape()[1];
   const auto elements = x.shape().elements() / channels * (options.across_replicas ? replica.count() : 1);
-  if (options.training && elements < 2) fail("training needs more than one element for each channel");
+  if ((options.training || !options.track) && elements < 2) fail("training needs more than one element for each channel");
 
   const auto scope = replica.scope(name);
   const Shape broadcast = rank == 4 ? Shape{1, channels, 1, 1} : Shape{1, channels};
   const auto shaped = [&](const Variable<T>& v) { return Tensor<T>{reshape(v.read(where), broadcast, where)}; };
   const auto gamma = shaped(replica.variable<T>("weight", {channels}, options.gain, {}, where));
   const auto beta = shaped(replica.variable<T>("bias", {channels}, Initializer::zeros(), {}, where));
+  if (!options.track) return normalise(x, detail::batch_moments(replica, x, options.across_replicas, where), gamma, beta, options.epsilon, where);
   const auto running = detail::running_statistics<T>(replica, channels, where);
   if (!options.training)
     return normalise(x, {shaped(running.mean), shaped(running.variance)}, gamma, beta, options.epsilon, where);
 
-  const Axes axes = (rank == 4 ? Axes{0, 2, 3} : Axes{0}).kept();
-  const std::string label = options.across_replicas ? replica.graph().scope() + "moments" : std::string{};
-  const auto batch =
-      options.across_replicas ? cross_replica_moments(x, axes, {.label = label}, where) : moments(x, axes, where);
+  const auto batch = detail::batch_moments(replica, x, options.across_replicas, where);
   detail::track(running, batch, static_cast<double>(elements), options.momentum, where);
   return normalise(x, batch, gamma, beta, options.epsilon, where);
 }

@@ -7,7 +7,7 @@
 #include <source_location>
 #include <string_view>
 
-#include <replicator/graph/variable.hpp>
+#include <replicator/nn/spectral_norm.hpp>
 #include <replicator/ops/gather.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
@@ -17,10 +17,11 @@ struct EmbeddingOptions {
   std::int64_t entries = 0;                     // rows of the table; must be given
   std::int64_t features = 0;                    // columns; must be given
   std::optional<Initializer> initializer = {};  // of the weight; normal with deviation 1 unless given
+  std::optional<SpectralNormOptions> spectral_norm = {};  // the weight is then <name>.weight_orig and <name>.weight_u
 };
 
 // The rows of a table at the indices: [I...] of int32 or int64 -> [I..., features].
-// Variable: <name>.weight [entries, features].
+// Variable: <name>.weight [entries, features]; of bfloat16 it is float32.
 // Throws BuildError unless entries and features are at least 1; an index outside of [0, entries) throws DataError in
 // the step.
 template <FloatingElement T = float, IndexElement I>
@@ -31,9 +32,9 @@ Tensor<T> embedding(ReplicaContext& replica, Tensor<I> indices, std::string_view
                      Location{where}.text() + ": entries and features must be at least 1, found " +
                      std::to_string(options.entries) + " and " + std::to_string(options.features)};
   const auto scope = replica.scope(name);
-  const auto weight = replica.variable<T>("weight", {options.entries, options.features},
-                                          options.initializer.value_or(Initializer::normal(0, 1)), {}, where);
-  return gather(weight.read(where), indices, 0, where);
+  const auto weight = detail::layer_weight<T>(replica, {options.entries, options.features},
+                                              options.initializer.value_or(Initializer::normal(0, 1)), options.spectral_norm, 0, where);
+  return gather(weight, indices, 0, where);
 }
 
 }  // namespace replicator::nn

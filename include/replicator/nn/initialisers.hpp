@@ -26,9 +26,9 @@ inline Initializer inverse_root_uniform(std::int64_t fan) {
   return Initializer::uniform(-bound, bound);
 }
 
-// Uniform with variance 2 / (fan_in + fan_out). Source: Glorot and Bengio, 2010.
-inline Initializer glorot_uniform(const Shape& weight) {
-  const double bound = std::sqrt(6.0 / static_cast<double>(fan_in(weight) + fan_out(weight)));
+// Uniform with variance gain^2 2 / (fan_in + fan_out). Source: Glorot and Bengio, 2010.
+inline Initializer glorot_uniform(const Shape& weight, double gain = 1) {
+  const double bound = gain * std::sqrt(6.0 / static_cast<double>(fan_in(weight) + fan_out(weight)));
   return Initializer::uniform(-bound, bound);
 }
 
