@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <replicator/io/picture_grid.hpp>
 #include <replicator/io/png.hpp>
 #include <vector>
 
@@ -62,4 +63,21 @@ TEST_CASE("a PNG larger than one stored block keeps every pixel") {
       same = same && lines[y * 751 + 1 + x] == pixels[static_cast<std::int64_t>(y * 750 + x)];
   }
   CHECK(same);
+}
+
+TEST_CASE("a grid of pictures has them row after row between white margins, and clips what is too bright or dark") {
+  // Three pictures of 1x2 pixels, two in a row.
+  const Array<float> pictures{{3, 1, 1, 2}, {-1, 1, 0, 5, -7, 0.5f}};
+  const auto grid = io::picture_grid(pictures, {.columns = 2, .low = -1, .high = 1, .margin = 1});
+  CHECK(grid.shape() == Shape{5, 7, 1});
+  const std::vector<int> expected{255, 255, 255, 255, 255, 255, 255,  //
+                                  255, 0,   255, 255, 128, 255, 255,  //
+                                  255, 255, 255, 255, 255, 255, 255,  //
+                                  255, 0,   191, 255, 255, 255, 255,  //
+                                  255, 255, 255, 255, 255, 255, 255};
+  CHECK(std::vector<int>(grid.begin(), grid.end()) == expected);
+  const auto coloured = io::picture_grid(Array<float>{{1, 3, 1, 1}, {0, 0.2f, 1}}, {.columns = 1, .margin = 0});
+  CHECK(std::vector<int>(coloured.begin(), coloured.end()) == std::vector<int>{0, 51, 255});
+  CHECK_THROWS_AS(io::picture_grid(Array<float>{Shape{1, 2, 4, 4}}), BuildError);
+  CHECK_THROWS_AS(io::picture_grid(pictures, {.columns = 0}), BuildError);
 }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// How sure a classifier is of each picture, and how evenly its classes are met.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <replicator/core/array.hpp>
+
+namespace replicator::metrics {
+
+// exp(mean over the examples of KL(p(class | example) || p(class))) of probabilities [N, C], whose rows sum to one: from 1 (all
+// alike, or never sure) to C (always sure, all classes equally often). Throws BuildError for another rank, or no examples.
+// With Inception v3 it is the Inception score. Source: Salimans et al., "Improved techniques for training GANs", 2016.
+inline double inception_score(const Array<float>& probabilities) {
+  const Shape& shape = probabilities.shape();
+  if (shape.rank() != 2 || shape.elements() == 0)
+    throw BuildError{"inception_score: the probabilities must be [N, C] and not empty, found " + shape.text()};
+  const auto count = static_cast<std::size_t>(shape[0]), classes = static_cast<std::size_t>(shape[1]);
+  std::vector<double> marginal(classes);
+  for (std::size_t n = 0; n < count; ++n)
+    for (std::size_t c = 0; c < classes; ++c) marginal[c] += static_cast<double>(probabilities.data()[n * classes + c]) / static_cast<double>(count);
+  double divergence = 0;
+  for (std::size_t n = 0; n < count; ++n)
+    for (std::size_t c = 0; c < classes; ++c)
+      if (const auto p = static_cast<double>(probabilities.data()[n * classes + c]); p > 0) divergence += p * std::log(p / marginal[c]);
+  return std::exp(divergence / static_cast<double>(count));
+}
+
+}  // namespace replicator::metrics
