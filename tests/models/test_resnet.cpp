@@ -161,3 +161,15 @@ TEST_CASE("ResNets refuse depths and images that they cannot take, at the user's
                     Contains("conv2d \"conv1\" at test_resnet.cpp:") && Contains("found float32[2, 3, 224]"));
   CHECK_THROWS_WITH((Traced{18, {1, 3, 32, 32}}), Contains("training needs more than one element"));
 }
+
+TEST_CASE("a ResNet gives what its last layer receives beside its logits, from the same variables") {
+  rp::Graph graph;
+  rp::ReplicaContext replica{graph};
+  const rp::Tensor<float> x{graph.tensor(graph.add({rp::Input{rp::Input::Source::element, 0}, {}, {{rp::DType::float32, {2, 3, 32, 32}}}, {}, {}}))};
+  const auto outputs = rp::models::resnet_outputs(replica, x, 18, {.classes = 10, .cifar_stem = true});
+  CHECK(outputs.features.shape() == rp::Shape{2, 512});
+  CHECK(outputs.logits.shape() == rp::Shape{2, 10});
+  const Traced plain{18, {2, 3, 32, 32}, {.classes = 10, .cifar_stem = true}};
+  CHECK(names(graph) == names(plain.graph));
+  CHECK(graph.nodes().size() == plain.graph.nodes().size());
+}

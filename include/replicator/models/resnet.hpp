@@ -57,7 +57,8 @@ class ResNetBuilder {
   ResNetBuilder(ReplicaContext& replica, const ResNetOptions& options, std::source_location where)
       : replica_{replica}, options_{options}, where_{where} {}
 
-  Tensor<T> network(Tensor<T> images, const ResNetLayout& layout) {
+  // [N, C, H, W] -> [N, features]
+  Tensor<T> features(Tensor<T> images, const ResNetLayout& layout) {
     Tensor<T> x = stem(images);
     for (std::size_t stage = 0; stage < 4; ++stage) {
       const auto here = place(static_cast<int>(stage));
@@ -69,7 +70,11 @@ class ResNetBuilder {
       }
     }
     const auto here = place(3);
-    return nn::linear(replica_, global_average_pool(x, where_), "fc", {.features = options_.classes}, where_);
+    return global_average_pool(x, where_);
+  }
+  Tensor<T> logits(Tensor<T> features) {
+    const auto here = place(3);
+    return nn::linear(replica_, features, "fc", {.features = options_.classes}, where_);
   }
 
  private:
@@ -132,7 +137,23 @@ class ResNetBuilder {
 template <FloatingElement T>
 Tensor<T> resnet(ReplicaContext& replica, Tensor<T> images, int depth, const ResNetOptions& options = {},
                  std::source_location where = std::source_location::current()) {
-  return detail::ResNetBuilder<T>{replica, options, where}.network(images, detail::resnet_layout(depth));
+  detail::ResNetBuilder<T> builder{replica, options, where};
+  return builder.logits(builder.features(images, detail::resnet_layout(depth)));
+}
+
+template <FloatingElement T>
+struct ResNetOutputs {
+  Tensor<T> features;  // what the last layer receives: [N, 512], of bottleneck networks [N, 2048]
+  Tensor<T> logits;    // [N, classes]
+};
+
+// The same network, with what its last layer receives.
+template <FloatingElement T>
+ResNetOutputs<T> resnet_outputs(ReplicaContext& replica, Tensor<T> images, int depth, const ResNetOptions& options = {},
+                                std::source_location where = std::source_location::current()) {
+  detail::ResNetBuilder<T> builder{replica, options, where};
+  const auto features = builder.features(images, detail::resnet_layout(depth));
+  return {features, builder.logits(features)};
 }
 
 template <FloatingElement T>
