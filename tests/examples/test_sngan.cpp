@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The generative adversarial network on tiny pictures: one sha256 of all weights wherever its replicas are.
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include <unistd.h>
+
+#include <replicator/data/synthetic.hpp>
+#include <replicator/io/safetensors.hpp>
+
+#include "../support/programs.hpp"
+
+using namespace replicator;
+
+namespace {
+
+struct Pictures {
+  std::filesystem::path folder = std::filesystem::temp_directory_path() / ("replicator_sngan_" + std::to_string(::getpid()));
+  Pictures() { data::write_synthetic(folder.string(), {.classes = 2, .train = 16, .val = 16, .size = 16, .seed = 1}); }
+  Pictures(const Pictures&) = delete;
+  Pictures& operator=(const Pictures&) = delete;
+  ~Pictures() { std::filesystem::remove_all(folder); }
+};
+
+std::string program(const char* name) {
+  const char* examples = std::getenv("REPLICATOR_EXAMPLES");
+  if (!examples) throw std::runtime_error{"REPLICATOR_EXAMPLES is not set: run this by ctest"};
+  return std::string{examples} + "/" + name + " ";
+}
+
+test::ProgramResult run(const Pictures& pictures, const std::string& flags) {
+  return test::run_program(program("sngan") + "--replicas 4 --global-batch 8 --image-size 16 --latent 8 --generator-channels 8 " +
+                           "--discriminator-channels 8 --n-dis 2 --sample-columns 3 --seed 7 --data " + pictures.folder.string() +
+                           " --samples " + (pictures.folder / "samples").string() + " " + flags);
+}
+
+std::string weights(const Pictures& pictures, const std::string& flags) {
+  const auto result = run(pictures, flags);
+  INFO(flags + "\n" + result.text);
+  CHECK(result.exit_code == 0);
+  const auto found = test::line_of(result.text, "weights sha256: ");
+  CHECK(found.size() == 64);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("sngan prints one sha256 for one device and two, with and without a gradient penalty, draws a grid and saves the generator") {
+  const Pictures pictures;
+  const auto saved = (pictures.folder / "generator.safetensors").string();
+  const auto serial = weights(pictures, "--steps 2 --serial --save " + saved);
+  CHECK(io::read_safetensors(saved).tensors.contains("block1.norm1.gain.weight"));
+  CHECK(weights(pictures, "--steps 2 --devices cpu:0-1") == serial);
+  const auto grid = pictures.folder / "samples" / "step-00000002.png";
+  CHECK(std::filesystem::file_size(grid) > (2 * 18 + 2) * (3 * 18 + 2) * 3);
+  const auto penalised = weights(pictures, "--steps 2 --penalty 1 --serial");
+  CHECK(weights(pictures, "--steps 2 --penalty 1 --devices cpu:0-1") == penalised);
+  CHECK(penalised != serial);
+}
+
+TEST_CASE("sngan that is resumed prints the sha256 of the run that was never stopped") {
+  const Pictures pictures;
+  const auto kept = "--checkpoint " + (pictures.folder / "kept").string() + " ";
+  const auto whole = weights(pictures, "--serial --steps 3");
+  weights(pictures, "--serial --steps 1 " + kept);
+  CHECK(weights(pictures, "--devices cpu:0-1 --resume --steps 3 " + kept) == whole);
+}
+
+TEST_CASE("sngan judges samples by a classifier that resnet50 has saved, beside held-out pictures and noise") {
+  const Pictures pictures;
+  const auto file = (pictures.folder / "classifier.safetensors").string();
+  const auto trained = test::run_program(program("resnet50") + "--depth 18 --image-size 16 --replicas 2 --global-batch 8 --steps 1 --serial --data " +
+                                         pictures.folder.string() + " --save " + file);
+  INFO(trained.text);
+  REQUIRE(trained.exit_code == 0);
+  const auto result = run(pictures, "--serial --steps 1 --score-pictures 16 --classifier " + file);
+  INFO(result.text);
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.text, Catch::Contains("Frechet distance on our own classifier's features, 16 pictures each: samples ") &&
+                              Catch::Contains("held-out real pictures ") && Catch::Contains("noise "));
+}
