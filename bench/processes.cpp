@@ -4,7 +4,7 @@
 // WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 //
 //   processes [collective=all_reduce] [smallest=4] [largest=268435456] [samples=15]
-//             [buffers=transport] or world: raw buffers, copied in and out    [window=...] the bytes that it moves at once
+//             [buffers=transport] or world: anywhere; allocated: by World::allocate    [window=...] the bytes that a World moves at once
 //             [order=tree] or any: the ring
 //             [transport=shared_memory] or ucx, where built with it
 #include <chrono>
@@ -15,6 +15,7 @@
 #include <replicator/collectives/host_transport.hpp>
 #include <replicator/collectives/ring.hpp>
 #include <replicator/collectives/world.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,7 +101,12 @@ class InTransport {
 // Buffers of the caller's.
 class Raw {
  public:
-  Raw(const rc::WorldOptions& options, bool any_order) : any_order_{any_order}, world_{options} {}
+  // `allocated`: elements of a buffer that the world allocates; 0: it is the program's own memory.
+  Raw(const rc::WorldOptions& options, bool any_order, std::int64_t allocated) : any_order_{any_order}, world_{options} {
+    if (allocated == 0) return;
+    shared_input_ = world_.allocate<float>(allocated);
+    shared_output_ = world_.allocate<float>(allocated);
+  }
 
   int rank() const { return world_.rank(); }
   int size() const { return world_.size(); }
@@ -114,23 +120,28 @@ class Raw {
   void prepare(const std::string& collective, const processes::Lengths& lengths) {
     kind_ = kind_of(collective);
     block_ = lengths.block;
+    in_ = shared_input_.data();
+    out_ = shared_output_.data();
+    if (in_) return;
     input_.assign(static_cast<std::size_t>(lengths.input), 0);
     output_.assign(static_cast<std::size_t>(lengths.output), 0);
+    in_ = input_.data();
+    out_ = output_.data();
   }
-  float* input() { return input_.data(); }
-  const float* output() const { return output_.data(); }
+  float* input() { return in_; }
+  const float* output() const { return out_; }
   void call() {
     switch (kind_) {
       case rc::Kind::all_reduce:
-        return world_.all_reduce(input_.data(), output_.data(), block_, rc::Reduction::sum, any_order_);
+        return world_.all_reduce(in_, out_, block_, rc::Reduction::sum, any_order_);
       case rc::Kind::reduce_scatter:
-        return world_.reduce_scatter(input_.data(), output_.data(), block_);
+        return world_.reduce_scatter(in_, out_, block_);
       case rc::Kind::all_gather:
-        return world_.all_gather(input_.data(), output_.data(), block_);
+        return world_.all_gather(in_, out_, block_);
       case rc::Kind::broadcast:
-        return world_.broadcast(input_.data(), output_.data(), block_);
+        return world_.broadcast(in_, out_, block_);
       case rc::Kind::all_to_all:
-        return world_.all_to_all(input_.data(), output_.data(), block_);
+        return world_.all_to_all(in_, out_, block_);
     }
   }
   void finish() { world_.finish(); }
@@ -141,6 +152,9 @@ class Raw {
   rc::Kind kind_ = rc::Kind::all_reduce;
   std::int64_t block_ = 0;
   std::vector<float> input_, output_;
+  std::span<float> shared_input_, shared_output_;
+  float* in_ = nullptr;
+  float* out_ = nullptr;
 };
 
 template <class System>
@@ -159,8 +173,9 @@ int main(int argc, char** argv) {
     rc::WorldOptions world;
     world.transport = transport;
     world.window = std::stoul(option(argc, argv, "window", std::to_string(world.window)));
-    if (option(argc, argv, "buffers", "transport") == "world")
-      run(Raw{world, any_order}, options);
+    const std::string buffers = option(argc, argv, "buffers", "transport");
+    if (buffers != "transport")
+      run(Raw{world, any_order, buffers == "allocated" ? options.largest / 4 : 0}, options);
     else
       run(InTransport{transport, any_order}, options);
   } catch (const std::exception& error) {

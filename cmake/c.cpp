@@ -164,6 +164,13 @@ int replicator_local_replicas(const replicator_world* world) {
   return ask(world, [](const World& w) { return w.local_replicas(); });
 }
 
+int replicator_allocate(replicator_world* world, size_t bytes, void** memory) {
+  return call(world, [&](World& w) {
+    if (!memory) throw BuildError{"replicator_allocate: memory is a null pointer"};
+    *memory = w.allocate_bytes(bytes);
+  });
+}
+
 int replicator_all_reduce(replicator_world* world, const void* input, void* output, int64_t count, int dtype,
                           int reduction) {
   return call(world, [&](World& w) {

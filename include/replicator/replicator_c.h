@@ -87,6 +87,10 @@ REPLICATOR_API int replicator_replicas(const replicator_world* world);
 REPLICATOR_API int replicator_first_replica(const replicator_world* world);
 REPLICATOR_API int replicator_local_replicas(const replicator_world* world);
 
+/* Memory in which the other processes read and write: calls on it copy nothing. Zero at first, aligned to 64 bytes; it lives
+   until replicator_finish. Every process asks for as many bytes, and then passes the same places of the same allocations. */
+REPLICATOR_API int replicator_allocate(replicator_world* world, size_t bytes, void** memory);
+
 /* input: a block for each replica here; output: 1 block, the reduction over all replicas. */
 REPLICATOR_API int replicator_all_reduce(replicator_world* world, const void* input, void* output, int64_t count,
                                          int dtype, int reduction);

@@ -90,6 +90,19 @@ TEST_CASE("mistakes in C are a status and a sentence, and the world goes on") {
   CHECK(std::string{replicator_last_error(nullptr)} == "the handle is a null pointer");
 }
 
+TEST_CASE("memory that a world allocates is zero and can be reduced in place") {
+  Alone alone;
+  void* memory = nullptr;
+  REQUIRE(replicator_allocate(alone.world, 64, &memory) == REPLICATOR_OK);
+  auto* values = static_cast<float*>(memory);
+  CHECK(values[15] == 0);
+  values[15] = 3;
+  CHECK(replicator_all_reduce(alone.world, values, values, 16, REPLICATOR_FLOAT32, REPLICATOR_MEAN) == REPLICATOR_OK);
+  CHECK(values[15] == 3);
+  CHECK(replicator_allocate(alone.world, 64, nullptr) == REPLICATOR_MISTAKE);
+  CHECK(alone.error() == "replicator_allocate: memory is a null pointer");
+}
+
 TEST_CASE("a world that cannot begin is a handle that says why") {
   replicator_options options{};
   replicator_world* world = nullptr;

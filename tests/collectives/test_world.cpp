@@ -196,6 +196,48 @@ TEST_CASE("raw collectives of more than a window have the reference's bits") {
       "good");
 }
 
+TEST_CASE("buffers that the world allocates are reduced and gathered where they lie") {
+  const auto body = [](int rank) -> std::string {
+    rc::WorldOptions options;
+    options.deadline = std::chrono::seconds{20};
+    rc::World world{options};
+    constexpr std::int64_t n = 200003;
+    const auto values = world.allocate<float>(n), all = world.allocate<float>(n * world.size());
+    const Values input = leaf(rank, n), sum = fold({0, world.size()}, n);
+    for (int step = 0; step < 3; ++step) {  // the same memory is written again as soon as a call is over
+      std::copy(input.begin(), input.end(), values.begin());
+      world.all_gather(values.data(), all.data(), n);
+      world.all_reduce(values.data(), values.data(), n);
+      require_equal("all_reduce", n, values.data(), sum);
+      for (int r = 0; r < world.size(); ++r) require_equal("all_gather", n, all.data() + r * n, leaf(r, n));
+      world.all_reduce(input.data(), values.data() + 1, 1000);
+      require_equal("all_reduce into the middle", 1000, values.data() + 1, {sum.begin(), sum.begin() + 1000});
+    }
+    world.finish();
+    return "good";
+  };
+  for (const int count : {1, 2, 3}) check_job(count, body, "good");
+}
+
+TEST_CASE("processes whose buffers lie at other places of allocated memory, or that allocate otherwise, are told") {
+  const auto places = [](int rank) -> std::string {
+    rc::World world{small_window()};
+    const auto values = world.allocate<float>(64);
+    return message_of([&] { world.all_reduce(values.data() + 16 * rank, values.data() + 16 * rank, 16); });
+  };
+  const auto results = run_as_job(2, places);
+  INFO(describe(results));
+  for (const auto& result : results) {
+    CHECK(result.text.find("float32[16], its input at byte 0 of allocation 1, its output at byte 0 of allocation 1") != std::string::npos);
+    CHECK(result.text.find("float32[16], its input at byte 64 of allocation 1") != std::string::npos);
+  }
+  const auto sizes = [](int rank) -> std::string {
+    rc::World world{small_window()};
+    return message_of([&] { world.allocate<float>(64 + rank); }).find("allocate 260 bytes") == std::string::npos ? "not told" : "told";
+  };
+  check_job(2, sizes, "told");
+}
+
 TEST_CASE("raw collectives take every element type and reduction, and any order") {
   const auto body = [](int rank) -> std::string {
     rc::World world{small_window()};

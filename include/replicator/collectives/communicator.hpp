@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <replicator/collectives/caller_buffers.hpp>
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/collectives/schedule.hpp>
 #include <replicator/core/dtype.hpp>
 #include <replicator/transport/transport.hpp>
 #include <string>
+#include <vector>
 
 namespace replicator::collectives {
 
@@ -46,6 +48,9 @@ class Collective {
   virtual std::size_t bytes() const = 0;
   // The inputs are written: begin a step.
   virtual void start() = 0;
+  // Begins a step on memory of the caller's, who leaves it alone until the step is finished. False where the output is
+  // left in output() all the same, because peers read it there, or it comes as a message.
+  virtual bool start_on(const CallerBuffers& buffers) = 0;
   // Does what can be done now, without blocking. True when finished: the output is valid until the next start().
   virtual bool advance() = 0;
   // Until finished. Throws CommunicationError at the deadline, naming the collective, the missing rank, its replicas
@@ -72,6 +77,9 @@ class Communicator {
   virtual std::unique_ptr<Collective> prepare(const CollectiveSpec& spec, const Schedule& schedule) = 0;
   // Makes progress; throws CommunicationError once the job has been aborted.
   virtual void check() = 0;
+  // Collective: memory of this size on every rank, zero-filled and aligned to 64 bytes, that all ranks read and write; its
+  // addresses here, by rank. Lives as long as the communicator. Empty where ranks do not reach each other's memory.
+  virtual std::vector<std::byte*> allocate(std::size_t) { return {}; }
 };
 
 }  // namespace replicator::collectives

@@ -37,6 +37,7 @@ class OwningCommunicator final : public Communicator {
     return communicator_->prepare(spec, schedule);
   }
   void check() override { communicator_->check(); }
+  std::vector<std::byte*> allocate(std::size_t bytes) override { return communicator_->allocate(bytes); }
 
  private:
   std::unique_ptr<Endpoint> endpoint_;

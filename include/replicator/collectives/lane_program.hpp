@@ -10,8 +10,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <replicator/collectives/caller_buffers.hpp>
 #include <replicator/collectives/layout.hpp>
+#include <replicator/collectives/place.hpp>
+#include <replicator/collectives/prepared.hpp>
 #include <replicator/collectives/rank_view.hpp>
+#include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,12 +34,17 @@ struct Line {
   bool root;
   bool posted = false;
   bool told;  // a peer waits for it
-  bool push;  // store into all outputs
+  bool push;     // store into all outputs
+  bool fetched;  // a copy whose source comes by itself: only its wait is left
   int peer;
+  Place dst_at, left_at, right_at;
+  std::int64_t whole;  // elements, where the caller's buffers have all
+  // Of this step, see aim().
   std::byte* dst;
   const std::byte* left;
   const std::byte* right;
   std::int64_t elements;
+  std::size_t pushed_at;  // in push_bases
   std::uint64_t slot_ordinal;
   std::size_t first_wait;
   std::size_t waits;
@@ -80,7 +90,7 @@ class LaneProgram {
   // outputs of all.
   LaneProgram(const Schedule& schedule, const Layout& layout, int rank, std::byte* own,
               std::vector<const std::byte*> bases, bool pushing)
-      : layout_{layout}, words_{schedule}, me_{rank}, own_{own}, bases_{std::move(bases)}, pushing_{pushing} {
+      : layout_{layout}, words_{schedule}, me_{rank}, own_{own}, bases_{std::move(bases)}, pushing_{pushing}, input_blocks_{schedule.input_blocks()} {
     const auto& mine = schedule.programs[static_cast<std::size_t>(me_)];
     channels_ = mine.size();
     progress.assign(channels_ * static_cast<std::size_t>(layout.pieces()), 0);
@@ -88,9 +98,34 @@ class LaneProgram {
     const auto [outputs, inputs] = readers_of(schedule, me_, pushing_);
     for (const int reader : outputs) readers.push_back({words_of(reader) + Words::finished, 1, reader});
     for (const int reader : inputs) input_readers.push_back({words_of(reader) + Words::finished, 1, reader});
+    find_exposed(schedule);
+    aim({});
   }
   LaneProgram(const LaneProgram&) = delete;
   LaneProgram& operator=(const LaneProgram&) = delete;
+
+  // Resolves the addresses of all lines, for this step and those after it.
+  void aim(const CallerBuffers& buffers) {
+    for (Line& line : lines) {
+      const Place& first = line.action == Action::send ? line.left_at : line.dst_at;
+      line.elements = buffers.clipped(first.first, line.whole);
+      line.dst = line.dst_at.target(buffers, own_);
+      if (line.action != Action::recv) line.left = address(line.left_at, buffers);
+      if (line.action == Action::reduce) line.right = address(line.right_at, buffers);
+      line.pushed_at = buffers.outputs.empty() ? line.dst_at.region : line.dst_at.inside(buffers);
+      if (!line.fetched) continue;
+      // It has been stored into the region, unless peers reach the caller's buffer.
+      line.left = own_ + line.dst_at.region;
+      if (!buffers.output || !buffers.outputs.empty()) line.elements = 0;
+    }
+  }
+
+  // Copies to the region what peers read of the caller's input.
+  void expose(const CallerBuffers& buffers) {
+    if (!buffers.input || !buffers.inputs.empty()) return;
+    for (const auto& [place, elements] : exposed_)
+      Arithmetic::copy(own_ + place.region, place.source(buffers, own_), layout_.bytes(buffers.clipped(place.first, elements)));
+  }
 
   std::uint64_t stride() const { return words_.stride(); }
   std::byte* own_words() const { return own_ + layout_.end(); }
@@ -137,24 +172,48 @@ class LaneProgram {
     line.told = told;
     // In "direct" everyone computes the root, and nobody waits for it.
     line.push = pushing_ && i.root && i.action == Action::reduce && told;
+    line.fetched = pushing_ && fetches_output(i);
     line.peer = i.peer;
-    line.elements = at.elements;
+    line.whole = at.elements;
     line.slot_ordinal = ordinal;
     line.first_wait = waits.size();
-    if (writes) line.dst = own_ + at.offset;
-    if (i.action != Action::recv) line.left = source(i.left, piece);
-    if (i.action == Action::reduce) line.right = source(i.right, piece);
+    if (writes) line.dst_at = place(i.dst, piece);
+    if (i.action != Action::recv) line.left_at = source(i.left, piece);
+    if (i.action == Action::reduce) line.right_at = source(i.right, piece);
     for (const Dependency& d : i.after) add_wait(d, piece);
     line.waits = waits.size() - line.first_wait;
-    // A copy whose source comes by itself: only its wait is left.
-    if (pushing_ && fetches_output(i)) line.elements = 0;
     return line;
   }
 
-  const std::byte* source(const Operand& operand, int piece) {
+  Place place(const Operand& operand, int piece) const { return {layout_, input_blocks_, operand, piece}; }
+
+  Place source(const Operand& operand, int piece) {
     if (operand.rank != me_ && operand.buffer == Buffer::input)
       waits.push_back({words_of(operand.rank) + Words::started, 1, operand.rank});
-    return bases_[static_cast<std::size_t>(operand.rank)] + layout_.locate(operand, piece).offset;
+    return place(operand, piece);
+  }
+
+  const std::byte* address(const Place& at, const CallerBuffers& buffers) const {
+    if (at.rank == me_) return at.source(buffers, own_);
+    const auto rank = static_cast<std::size_t>(at.rank);
+    if (at.buffer == Buffer::input && !buffers.inputs.empty()) return buffers.inputs[rank] + at.inside(buffers);
+    return bases_[rank] + at.region;
+  }
+
+  // What other ranks load of this one's inputs, each once.
+  void find_exposed(const Schedule& schedule) {
+    std::set<std::tuple<int, int, int>> seen;
+    const auto add = [&](const Operand& o) {
+      if (o.rank != me_ || o.buffer != Buffer::input || !seen.insert({o.index, o.chunk, o.count}).second) return;
+      for (int piece = 0; piece < layout_.pieces(); ++piece) exposed_.push_back({place(o, piece), layout_.locate(o, piece).elements});
+    };
+    for (int rank = 0; rank < schedule.ranks(); ++rank)
+      for (const Channel& channel : schedule.programs[static_cast<std::size_t>(rank)])
+        for (const Instruction& i : channel) {
+          if (rank == me_) continue;
+          if (i.action != Action::recv) add(i.left);
+          if (i.action == Action::reduce) add(i.right);
+        }
   }
 
   void add_wait(const Dependency& d, int piece) {
@@ -170,7 +229,9 @@ class LaneProgram {
   std::byte* own_;
   std::vector<const std::byte*> bases_;
   bool pushing_;
+  int input_blocks_;
   std::size_t channels_ = 0;
+  std::vector<std::pair<Place, std::int64_t>> exposed_;
 };
 
 }  // namespace replicator::collectives::detail

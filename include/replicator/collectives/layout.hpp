@@ -49,16 +49,21 @@ class Layout {
   }
 
   int pieces() const { return pieces_; }
+  std::int64_t elements() const { return elements_; }
   std::size_t bytes(std::int64_t elements) const { return static_cast<std::size_t>(elements) * size_; }
   std::size_t input(int index) const { return input_bytes_ * static_cast<std::size_t>(index); }
   std::size_t output() const { return output_; }
   std::size_t end() const { return end_; }
 
+  // The first element of the operand in its block.
+  std::int64_t first(const Operand& operand, int piece) const { return begin(piece, operand.chunk % chunks_); }
+  // Which block of its buffer it is a part of.
+  std::int64_t block(const Operand& operand) const { return operand.chunk / chunks_; }
+
   Extent locate(const Operand& operand, int piece) const {
-    const int chunk = operand.chunk % chunks_;
-    const std::int64_t from = begin(piece, chunk);
-    const std::int64_t count = begin(piece, chunk + operand.count) - from;
-    const std::size_t inside = bytes(operand.chunk / chunks_ * elements_ + from);
+    const std::int64_t from = first(operand, piece);
+    const std::int64_t count = begin(piece, operand.chunk % chunks_ + operand.count) - from;
+    const std::size_t inside = bytes(block(operand) * elements_ + from);
     if (operand.buffer == Buffer::input) return {input(operand.index) + inside, count};
     if (operand.buffer == Buffer::output) return {output_ + inside, count};
     const std::size_t slot = static_cast<std::size_t>(piece) * slots_ + static_cast<std::size_t>(operand.index);

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <replicator/collectives/place.hpp>
 #include <replicator/collectives/prepared.hpp>
 #include <vector>
 
@@ -56,19 +57,25 @@ class Mailbox final : public Prepared<T> {
     const int me = transport.rank();
     for (const Channel& channel : schedule.programs[static_cast<std::size_t>(me)])
       for (const Instruction& i : channel) lines_.push_back(resolve(i, me));
+    aim({});
   }
 
-  void start() override {
+  void start() override { start_on({}); }
+
+  bool start_on(const CallerBuffers& buffers) override {
     this->require_idle(running_);
+    if (aimed_ || buffers.input || buffers.output) aim(buffers);
     std::byte* box = this->region_.data + this->layout_.end() + step_ % 2 * box_bytes_;
     ++step_;
-    for (int index = 0; index < this->inputs_ && input_bytes_ != 0; ++index)
+    if (buffers.input) this->pack(box + header, input_bytes_, buffers);
+    for (int index = 0; !buffers.input && index < this->inputs_ && input_bytes_ != 0; ++index)
       std::memcpy(box + header + static_cast<std::size_t>(index) * input_bytes_, this->input(index), input_bytes_);
     publish(box, step_);
     this->transport_.notify();
     arrived_ = 0;
     this->moved_ = 0;
     running_ = true;
+    return buffers.output != nullptr;
   }
 
   bool advance() override {
@@ -94,33 +101,52 @@ class Mailbox final : public Prepared<T> {
     bool root;
     bool left_in_box;
     bool right_in_box;
+    Place dst_at, left_at, right_at;
+    std::int64_t whole;      // elements, where the caller's buffers have all
+    const std::byte* boxed;  // of a remote operand
+    const std::byte* boxed_right;
+    // Of this step.
     std::byte* dst;
     const std::byte* left;
     const std::byte* right;
     std::int64_t elements;
   };
 
+  void aim(const CallerBuffers& buffers) {
+    aimed_ = buffers.input || buffers.output;
+    std::byte* const own = this->region_.data;
+    for (Line& line : lines_) {
+      line.elements = buffers.clipped(line.dst_at.first, line.whole);
+      line.dst = line.dst_at.target(buffers, own);
+      line.left = line.left_in_box ? line.boxed : line.left_at.source(buffers, own);
+      line.right = line.right_in_box ? line.boxed_right : line.right_at.source(buffers, own);
+    }
+  }
+
   static std::size_t box_bytes(const CollectiveSpec& spec, const Schedule& schedule) {
     return (header + payload_bytes(spec, schedule) + 127) / 128 * 128;
   }
 
   Line resolve(const Instruction& i, int me) const {
-    const auto dst = this->layout_.locate(i.dst, 0);
     const Operand& right = i.action == Action::reduce ? i.right : i.left;
-    return {i.action,
-            i.root,
-            i.left.rank != me,
-            right.rank != me,
-            this->region_.data + dst.offset,
-            address(i.left, me),
-            address(right, me),
-            dst.elements};
+    const auto place = [this](const Operand& operand) { return Place{this->layout_, this->input_blocks_, operand, 0}; };
+    Line line{};
+    line.action = i.action;
+    line.root = i.root;
+    line.left_in_box = i.left.rank != me;
+    line.right_in_box = right.rank != me;
+    line.dst_at = place(i.dst);
+    line.left_at = place(i.left);
+    line.right_at = place(right);
+    line.whole = this->layout_.locate(i.dst, 0).elements;
+    if (line.left_in_box) line.boxed = in_box(i.left);
+    if (line.right_in_box) line.boxed_right = in_box(right);
+    return line;
   }
 
-  // Of a remote input: in the first of the two mailboxes.
-  const std::byte* address(const Operand& operand, int me) const {
+  // In the first of the two mailboxes.
+  const std::byte* in_box(const Operand& operand) const {
     const auto at = this->layout_.locate(operand, 0);
-    if (operand.rank == me) return this->region_.data + at.offset;
     const std::size_t inside = at.offset - this->layout_.input(operand.index);
     return boxes_[static_cast<std::size_t>(operand.rank)] + header +
            static_cast<std::size_t>(operand.index) * input_bytes_ + inside;
@@ -130,6 +156,7 @@ class Mailbox final : public Prepared<T> {
 
   std::size_t box_bytes_;
   std::size_t input_bytes_;
+  bool aimed_ = false;  // at buffers of the caller's
   std::vector<const std::byte*> boxes_;  // [rank]
   std::vector<Line> lines_;
   std::uint64_t step_ = 0;

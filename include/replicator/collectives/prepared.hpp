@@ -36,13 +36,18 @@ struct Arithmetic {
         replicas{schedule.groups.size(0)},
         combine{reduces(schedule.kind) ? combine_function(spec.dtype, spec.reduction) : nullptr} {}
 
+  // In place there is nothing to do.
+  static void copy(std::byte* dst, const std::byte* from, std::size_t bytes) {
+    if (dst != from) std::memcpy(dst, from, bytes);
+  }
+
   void run(Action action, std::byte* dst, const std::byte* left, const std::byte* right, std::int64_t elements,
            bool root) const {
     if (elements == 0) return;
     if (action == Action::reduce)
       combine(dst, left, right, elements);
     else
-      std::memcpy(dst, left, static_cast<std::size_t>(elements) * size_of(dtype));
+      copy(dst, left, static_cast<std::size_t>(elements) * size_of(dtype));
     if (root) finish_root(dtype, reduction, dst, elements, replicas);
   }
 };
@@ -72,10 +77,21 @@ class Prepared : public Collective {
         arithmetic_{spec, schedule},
         name_{spec.name.empty() ? std::string{name_of(spec.kind)} : spec.name},
         inputs_{static_cast<int>(schedule.inputs(transport.rank()).size())},
+        input_blocks_{schedule.input_blocks()},
         region_{transport.allocate(layout_.end() + more)} {}
 
   // A rank that this one waits for, or -1.
   virtual int missing_rank() const = 0;
+
+  // Copies the caller's inputs, so many bytes from one to the next, their blocks as long as were prepared.
+  void pack(std::byte* to, std::size_t input_bytes, const CallerBuffers& buffers) const {
+    const std::size_t room = layout_.bytes(layout_.elements()), bytes = layout_.bytes(buffers.clipped(0, layout_.elements()));
+    if (bytes == 0) return;
+    const std::byte* from = buffers.input;
+    for (int index = 0; index < inputs_; ++index)
+      for (int block = 0; block < input_blocks_; ++block, from += buffers.stride)
+        std::memcpy(to + static_cast<std::size_t>(index) * input_bytes + static_cast<std::size_t>(block) * room, from, bytes);
+  }
 
   void require_idle(bool running) const {
     if (running) throw BuildError{name_ + " was started while its last step is under way: wait() for it first"};
@@ -99,6 +115,7 @@ class Prepared : public Collective {
   Arithmetic arithmetic_;
   std::string name_;
   int inputs_;
+  int input_blocks_;
   transport::Region region_;
   std::uint64_t moved_ = 0;  // bytes written in this step
 };

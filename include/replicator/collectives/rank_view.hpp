@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <replicator/collectives/schedule.hpp>
+#include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -79,6 +81,36 @@ inline std::vector<std::vector<std::size_t>> known_at_end(const Schedule& schedu
       open.insert(open.end(), channel[count].after.begin(), channel[count].after.end());
   }
   return known;
+}
+
+// Whether some rank loads what another has written to its output; not counting what comes by itself, see can_push.
+inline bool loads_outputs(const Schedule& schedule, bool pushing) {
+  for (int rank = 0; rank < schedule.ranks(); ++rank)
+    for (const Channel& channel : schedule.programs[static_cast<std::size_t>(rank)])
+      for (const Instruction& i : channel) {
+        if (pushing && fetches_output(i)) continue;
+        if (i.action != Action::recv && i.left.rank != rank && i.left.buffer == Buffer::output) return true;
+        if (i.action == Action::reduce && i.right.rank != rank && i.right.buffer == Buffer::output) return true;
+      }
+  return false;
+}
+
+// Whether an output may be written over an input that peers read: in an all_reduce whatever overwrites a value holds that
+// value, so it has been read, if it is read once.
+inline bool reads_inputs_once(const Schedule& schedule) {
+  if (schedule.kind != Kind::all_reduce) return false;
+  std::set<std::tuple<int, int, int>> seen;
+  const auto again = [&](const Operand& o) {
+    if (o.buffer != Buffer::input) return false;
+    bool found = false;
+    for (int chunk = o.chunk; chunk < o.chunk + o.count; ++chunk) found = !seen.insert({o.rank, o.index, chunk}).second || found;
+    return found;
+  };
+  for (const auto& program : schedule.programs)
+    for (const Channel& channel : program)
+      for (const Instruction& i : channel)
+        if ((i.action != Action::recv && again(i.left)) || (i.action == Action::reduce && again(i.right))) return false;
+  return true;
 }
 
 struct Readers {

@@ -45,6 +45,13 @@ struct RawCall {
     return result + " of " + std::string{replicator::name_of(dtype)} + "[" + std::to_string(count) + "]";
   }
 
+  // Whether input and output of this rank share bytes. A broadcast's input is looked at where the root is only.
+  bool overlaps(const ReplicaBlocks& blocks, int rank) const {
+    if (kind == Kind::broadcast && blocks.rank_of(root) != rank) return false;
+    const std::int64_t bytes = static_cast<std::int64_t>(block()), apart = distance();
+    return apart < input_count(blocks, rank) * bytes && -apart < output_blocks(blocks, rank) * bytes;
+  }
+
   // Throws BuildError for what this process alone can know to be wrong.
   void require_valid(const ReplicaBlocks& blocks, int rank) const {
     if (count < 0) refuse("a count may not be negative");
@@ -62,13 +69,18 @@ struct RawCall {
 
   // What is written must have been read: true where buffers share whole blocks, as the blocks move in equal slices.
   void require_in_place_or_apart(const ReplicaBlocks& blocks, int rank) const {
-    const std::int64_t inputs = kind == Kind::broadcast ? 1 : blocks.count(rank) * input_blocks(blocks);
-    const auto bytes = static_cast<std::int64_t>(block());
-    const auto distance = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(output) -
-                                                    reinterpret_cast<std::uintptr_t>(input));
-    if (distance >= inputs * bytes || -distance >= output_blocks(blocks, rank) * bytes || distance % bytes == 0) return;
-    refuse("input and output overlap, the output beginning " + std::to_string(distance) + " bytes after the input: " +
+    if (!overlaps(blocks, rank) || distance() % static_cast<std::int64_t>(block()) == 0) return;
+    refuse("input and output overlap, the output beginning " + std::to_string(distance()) + " bytes after the input: " +
            "let them be apart, or the output begin where a block of the input does");
+  }
+
+  // Blocks of the whole input here.
+  std::int64_t input_count(const ReplicaBlocks& blocks, int rank) const {
+    return kind == Kind::broadcast ? 1 : blocks.count(rank) * input_blocks(blocks);
+  }
+  // From the beginning of the input to that of the output.
+  std::int64_t distance() const {
+    return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(output) - reinterpret_cast<std::uintptr_t>(input));
   }
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs collectives on buffers that lie anywhere, of any length, in memory that stays bounded: a call is cut into slices,
-// the same part of every block at once, and each slice goes through a collective prepared for its size.
+// the same part of every block at once, and each slice goes through a collective prepared for its size. What a rank
+// computes by itself it reads and writes in the caller's buffers; copied is what peers read and what comes from them, and
+// not even that where the buffers were allocated here.
 //
 //   block: | window | window | ... | 2^k | 2^j | rest |       a slice has at most 64 KiB more room than it needs
 //
@@ -17,6 +19,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <replicator/collectives/caller_buffers.hpp>
 #include <replicator/collectives/communicator.hpp>
 #include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/local_fold.hpp>
@@ -35,7 +38,30 @@ class RawRunner {
         window_{window},
         fold_{communicator.blocks().replicas(), communicator.blocks().begin(communicator.rank()),
               communicator.blocks().end(communicator.rank())},
-        temporaries_(static_cast<std::size_t>(fold_.temporaries())) {}
+        temporaries_(static_cast<std::size_t>(fold_.temporaries())) {
+    const ReplicaBlocks& blocks = communicator.blocks();
+    for (int rank = 0; rank < blocks.ranks(); ++rank)
+      alike_ = alike_ && blocks.count(rank) == blocks.count(0) &&
+               maximal_subtrees(blocks.replicas(), blocks.begin(rank), blocks.end(rank)).size() == static_cast<std::size_t>(blocks.count(rank));
+  }
+
+  // Memory that peers reach, see Communicator::allocate; null where there is none.
+  std::byte* allocate(std::size_t bytes) {
+    auto by_rank = communicator_.allocate(bytes);
+    if (by_rank.empty()) return nullptr;
+    std::byte* const mine = by_rank[static_cast<std::size_t>(communicator_.rank())];
+    allocations_.push_back({std::move(by_rank), mine, bytes});
+    return mine;
+  }
+  // Where in that memory a buffer lies: its allocation, counted from 1, and its byte there; 0 and 0 elsewhere. To be equal
+  // on all ranks.
+  std::pair<std::size_t, std::size_t> place_of(const std::byte* buffer) const {
+    for (std::size_t k = 0; k < allocations_.size(); ++k) {
+      const auto offset = reinterpret_cast<std::uintptr_t>(buffer) - reinterpret_cast<std::uintptr_t>(allocations_[k].data);
+      if (offset < allocations_[k].bytes) return {k + 1, offset};
+    }
+    return {0, 0};
+  }
 
   // The call must be valid. Throws CommunicationError at the deadline of a slice, or when the job is aborted; nothing
   // may be run afterwards.
@@ -59,6 +85,12 @@ class RawRunner {
   struct Flight {
     Collective* collective;
     Slice slice;
+    bool delivered;  // its output comes to the caller's buffer by itself
+  };
+  struct Allocation {
+    std::vector<std::byte*> by_rank;
+    std::byte* data;
+    std::size_t bytes;
   };
   // What a prepared collective can be used for.
   struct Use {
@@ -90,9 +122,9 @@ class RawRunner {
 
   void begin(const RawCall& call, const Slice& slice, transport::Clock::duration deadline) {
     Collective& collective = idle(call, slice.room, deadline);
-    copy_in(call, slice, collective);
-    collective.start();
-    flights_.push_back({&collective, slice});
+    const CallerBuffers buffers = caller_buffers(call, slice);
+    if (!buffers.input) copy_in(call, slice, collective);
+    flights_.push_back({&collective, slice, collective.start_on(buffers)});
     for (const Flight& flight : flights_) flight.collective->advance();
   }
 
@@ -100,7 +132,7 @@ class RawRunner {
     const Flight flight = flights_.front();
     flight.collective->wait(deadline == deadline.zero() ? transport::Clock::time_point::max()
                                                         : transport::Clock::now() + deadline);
-    copy_out(call, flight.slice, *flight.collective);
+    if (!flight.delivered) copy_out(call, flight.slice, *flight.collective);
     flights_.pop_front();
   }
 
@@ -119,10 +151,49 @@ class RawRunner {
     }
   }
 
-  // What moves without being reduced moves as words.
+  // What moves without being reduced moves as bytes.
   static Use use(const RawCall& call, std::size_t room) {
     if (reduces(call.kind)) return {call.kind, call.dtype, call.reduction, call.any_order, 0, room};
-    return {call.kind, DType::int64, Reduction::sum, false, call.kind == Kind::broadcast ? call.root : 0, room};
+    return {call.kind, DType::uint8, Reduction::sum, false, call.kind == Kind::broadcast ? call.root : 0, room};
+  }
+
+  // What of the call's buffers its collectives may work on.
+  CallerBuffers caller_buffers(const RawCall& call, const Slice& slice) const {
+    const std::size_t element = reduces(call.kind) ? size_of(call.dtype) : 1;
+    const auto aligned = [element](const std::byte* buffer) { return reinterpret_cast<std::uintptr_t>(buffer) % element == 0; };
+    CallerBuffers result;
+    result.stride = call.block();
+    result.elements = static_cast<std::int64_t>(slice.bytes / element);
+    result.in_place = call.overlaps(communicator_.blocks(), communicator_.rank());
+    if (works_on_input(call, result.in_place) && aligned(call.input)) {
+      result.input = call.input + slice.begin;
+      if (alike_ && call.kind != Kind::broadcast) result.inputs = reached<const std::byte*>(call.input, slice.begin);
+    }
+    if (aligned(call.output)) {
+      result.output = call.output + slice.begin;
+      result.outputs = reached<std::byte*>(call.output, slice.begin);
+    }
+    return result;
+  }
+
+  bool works_on_input(const RawCall& call, bool in_place) const {
+    const ReplicaBlocks& blocks = communicator_.blocks();
+    const int here = blocks.count(communicator_.rank());
+    // Partials of several replicas are folded first.
+    if (reduces(call.kind) && fold_.partials().size() != static_cast<std::size_t>(here)) return false;
+    if (call.kind == Kind::broadcast)
+      return here == 1 && blocks.rank_of(call.root) == communicator_.rank() && (!in_place || call.input == call.output);
+    return !in_place || call.kind == Kind::all_reduce;
+  }
+
+  // That place of a buffer on every rank, where it lies in memory that was allocated here.
+  template <class Pointer>
+  std::vector<Pointer> reached(const std::byte* buffer, std::size_t begin) const {
+    const auto [allocation, offset] = place_of(buffer);
+    std::vector<Pointer> result;
+    if (allocation > 0)
+      for (std::byte* memory : allocations_[allocation - 1].by_rank) result.push_back(memory + offset + begin);
+    return result;
   }
 
   std::unique_ptr<Collective> prepare(const RawCall& call, std::size_t room) {
@@ -193,6 +264,8 @@ class RawRunner {
   std::uint32_t next_id_ = 0;
   std::map<Use, std::vector<std::unique_ptr<Collective>>> prepared_;
   std::deque<Flight> flights_;
+  std::vector<Allocation> allocations_;
+  bool alike_ = true;  // all ranks have as many replicas, and fold none of them
 };
 
 }  // namespace replicator::collectives

@@ -13,6 +13,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace replicator::collectives {
 
@@ -49,6 +50,16 @@ class TransportCommunicator final : public Communicator {
   }
 
   void check() override { transport_.progress(); }
+
+  std::vector<std::byte*> allocate([[maybe_unused]] std::size_t bytes) override {
+    std::vector<std::byte*> by_rank;
+    if constexpr (transport::PeerWritable<Wire>) {
+      const transport::Region region = transport_.allocate(bytes);
+      for (int rank = 0; rank < size(); ++rank)
+        by_rank.push_back(rank == transport_.rank() ? region.data : transport_.writable_peer(region, rank));
+    }
+    return by_rank;
+  }
 
  private:
   void require_fit(const CollectiveSpec& spec, const Schedule& schedule) const {

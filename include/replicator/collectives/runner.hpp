@@ -31,24 +31,40 @@ class Runner final : public Prepared<T> {
       : Base{transport, spec, schedule, pieces, readable ? Words{schedule}.bytes(pieces) : 0},
         id_{spec.id},
         me_{transport.rank()},
-        program_{schedule, this->layout_, me_, this->region_.data, bases(), writable && can_push(schedule)} {
+        program_{schedule, this->layout_, me_, this->region_.data, bases(), writable && can_push(schedule)},
+        to_caller_{!loads_outputs(schedule, writable && can_push(schedule))},
+        inputs_once_{reads_inputs_once(schedule)} {
     if constexpr (writable)
       for (int k = 1; k < schedule.ranks(); ++k)
         peers_.push_back(transport.writable_peer(this->region_, (me_ + k) % schedule.ranks()));
+    targets_ = peers_;
   }
 
   void start() override {
     this->require_idle(running_);
-    base_ = step_++ * program_.stride();
-    for (Lane& lane : program_.lanes) lane.next = lane.begin;
-    cleared_ = program_.readers.empty() || step_ == 1;
-    done_ = false;
-    this->moved_ = 0;
-    running_ = true;
-    if constexpr (readable) {
-      publish(program_.own_words() + Words::started, base_ + 1);
-      this->transport_.notify();
+    if (aimed_) aim({});
+    aimed_ = false;
+    begin();
+  }
+
+  bool start_on(const CallerBuffers& buffers) override {
+    this->require_idle(running_);
+    CallerBuffers mine = buffers;
+    // Messages that are on their way when the job ends must not meet memory that the caller has given back.
+    if (!readable && mine.input) {
+      this->pack(this->region_.data + this->layout_.input(0), this->layout_.input(1), mine);
+      mine.input = nullptr;
     }
+    // Peers look for it in the region.
+    if (!readable || !to_caller_) mine.output = nullptr;
+    if (!mine.output || targets_.empty()) mine.outputs.clear();
+    // A peer may want to read a value that has been overwritten.
+    if (mine.in_place && !inputs_once_) mine.inputs.clear();
+    aim(mine);
+    aimed_ = true;
+    program_.expose(mine);
+    begin();
+    return mine.output != nullptr;
   }
 
   bool advance() override {
@@ -70,6 +86,25 @@ class Runner final : public Prepared<T> {
   }
 
  private:
+  void begin() {
+    base_ = step_++ * program_.stride();
+    for (Lane& lane : program_.lanes) lane.next = lane.begin;
+    cleared_ = program_.readers.empty() || step_ == 1;
+    done_ = false;
+    this->moved_ = 0;
+    running_ = true;
+    if constexpr (readable) {
+      publish(program_.own_words() + Words::started, base_ + 1);
+      this->transport_.notify();
+    }
+  }
+
+  void aim(const CallerBuffers& buffers) {
+    program_.aim(buffers);
+    for (std::size_t k = 0; k < targets_.size(); ++k)
+      targets_[k] = buffers.outputs.empty() ? peers_[k] : buffers.outputs[(static_cast<std::size_t>(me_) + k + 1) % buffers.outputs.size()];
+  }
+
   std::vector<const std::byte*> bases() {
     std::vector<const std::byte*> result(static_cast<std::size_t>(this->blocks_.ranks()), nullptr);
     if constexpr (readable)
@@ -148,12 +183,11 @@ class Runner final : public Prepared<T> {
   void push(const Line& line) {
     const std::size_t size = size_of(this->arithmetic_.dtype);
     const std::size_t total = static_cast<std::size_t>(line.elements) * size;
-    const std::ptrdiff_t place = line.dst - this->region_.data;
     for (std::size_t at = 0; at < total; at += push_tile_bytes) {
       const std::size_t bytes = std::min(push_tile_bytes, total - at);
       this->arithmetic_.run(line.action, line.dst + at, line.left + at, line.right + at,
                             static_cast<std::int64_t>(bytes / size), line.root);
-      for (std::byte* peer : peers_) push_copy(peer + place + at, line.dst + at, bytes);
+      for (std::byte* peer : targets_) push_copy(peer + line.pushed_at + at, line.dst + at, bytes);
     }
   }
 
@@ -175,7 +209,11 @@ class Runner final : public Prepared<T> {
   std::uint32_t id_;
   int me_;
   LaneProgram program_;
-  std::vector<std::byte*> peers_;  // the regions of the others, to store into
+  bool to_caller_;                   // nobody reads the output here
+  bool inputs_once_;
+  std::vector<std::byte*> peers_;    // the regions of the others, to store into
+  std::vector<std::byte*> targets_;  // those, or the others' buffers
+  bool aimed_ = false;               // at buffers of the caller's
   std::uint64_t step_ = 0;
   std::uint64_t base_ = 0;
   bool cleared_ = true;

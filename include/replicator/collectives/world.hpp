@@ -16,10 +16,13 @@
 #include <replicator/collectives/raw_runner.hpp>
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/pages.hpp>
 #include <replicator/transport/job.hpp>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace replicator::collectives {
@@ -97,6 +100,31 @@ class World {
   void all_to_all(const void* input, void* output, std::int64_t count, DType dtype) {
     run({Kind::all_to_all, dtype, Reduction::sum, false, 0, count, bytes(input), bytes(output)});
   }
+  // Memory in which peers read and write: calls on it copy nothing. `count` elements, zero at first, aligned to 64 bytes;
+  // it lives until finish(). Every process calls it with the same count, and then passes the same places of the same
+  // allocations, for inputs and for outputs; that is compared as the call is. Between machines it is memory as any other.
+  template <Element T>
+  std::span<T> allocate(std::int64_t count) {
+    if (count < 0) throw BuildError{"allocate of " + std::to_string(count) + " elements: a count may not be negative"};
+    return {reinterpret_cast<T*>(allocate_bytes(static_cast<std::size_t>(count) * sizeof(T))), static_cast<std::size_t>(count)};
+  }
+  // The same without a type.
+  std::byte* allocate_bytes(std::size_t bytes) {
+    std::byte* memory = nullptr;
+    guarded("allocate", [&] {
+      fatal_ = true;
+      if (job_.size() > 1) job_.barrier("allocate " + std::to_string(bytes) + " bytes");
+      memory = runner_->allocate(bytes);
+      if (!memory) {
+        pages_.push_back(replicator::detail::map_pages(bytes));
+        memory = pages_.back().get();
+      }
+      if (!memory) throw BuildError{"there is no memory for " + std::to_string(bytes) + " bytes"};
+      fatal_ = false;
+    });
+    return memory;
+  }
+
   // Returns when every process has called it.
   void barrier() {
     guarded("barrier", [&] { job_.barrier(); });
@@ -131,6 +159,7 @@ class World {
       finished_ = true;
       runner_.reset();
       communicator_.reset();
+      pages_.clear();
       job_.leave();
     });
   }
@@ -151,7 +180,8 @@ class World {
    private:
     unsigned saved_;
   };
-  using Signature = std::tuple<Kind, DType, Reduction, bool, int, std::int64_t>;
+  using Place = std::pair<std::size_t, std::size_t>;
+  using Signature = std::tuple<Kind, DType, Reduction, bool, int, std::int64_t, Place, Place>;
   static constexpr std::size_t most_known = 65536;
 
   static transport::JobOptions job_options(const WorldOptions& options) {
@@ -178,10 +208,16 @@ class World {
     job_.set_context("during call", ++calls_, name_of(call.kind));
     if (!options_.compare_calls) return;
     if (known_.size() == most_known) known_.clear();
-    if (known_.insert({call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count}).second)
-      job_.barrier(call.text());
+    // Only the root looks at a broadcast's input.
+    const Place input = call.kind == Kind::broadcast ? Place{} : runner_->place_of(call.input), output = runner_->place_of(call.output);
+    if (known_.insert({call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count, input, output}).second)
+      job_.barrier(call.text() + words("input", input) + words("output", output));
   }
 
+  static std::string words(const char* what, const Place& place) {
+    if (place.first == 0) return {};
+    return std::string{", its "} + what + " at byte " + std::to_string(place.second) + " of allocation " + std::to_string(place.first);
+  }
   static std::string words(const char* what) { return what; }
   static std::string words(const RawCall& call) { return call.text(); }
 
@@ -213,6 +249,7 @@ class World {
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<RawRunner> runner_;
   std::set<Signature> known_;
+  std::vector<replicator::detail::Pages> pages_;
   std::uint64_t calls_ = 0;
   bool fatal_ = false;  // the others are on their way
   bool finished_ = false;

@@ -23,6 +23,7 @@ class ReplayCollective final : public collectives::Collective {
   std::byte* output() override { return memory_.get() + layout_.output(); }
   std::size_t bytes() const override { return layout_.end(); }
   void start() override {}
+  bool start_on(const collectives::CallerBuffers&) override { return false; }
   bool advance() override { return true; }
   void wait(transport::Clock::time_point) override {}
   bool wait_until(transport::Clock::time_point) override { return true; }
