@@ -297,6 +297,26 @@ TEST_CASE("a JPEG that claims a monstrous size is refused") {
   CHECK_THROWS_WITH(data::read_jpeg(folder.write("a.jpg", bytes)), Contains("a.jpg") && Contains("178 million"));
 }
 
+TEST_CASE("a progressive JPEG of thousands of scans is refused before it takes hours") {
+  const std::vector<unsigned char> pixels(8 * 8 * 3, 7);
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  const data::detail::TurboHandle handle{tjInitCompress()};
+  REQUIRE(tjCompress2(handle.get(), pixels.data(), 8, 0, 8, TJPF_RGB, &bytes, &size, TJSAMP_444, 90, TJFLAG_PROGRESSIVE) == 0);
+  const std::string file{reinterpret_cast<const char*>(bytes), size};
+  tjFree(bytes);
+  const auto first = file.find("\xff\xda"), second = file.find("\xff\xda", first + 2);
+  REQUIRE(second != std::string::npos);
+  // The first scan of colours again and again, with the tables that lie between it and the next one.
+  std::string many = file.substr(0, second);
+  for (int scan = 0; scan < 3000; ++scan) many += file.substr(first, second - first);
+  many += file.substr(second);
+  const TemporaryFolder folder;
+  const auto path = folder.write("many.jpg", many);
+  CHECK_THROWS_WITH(data::read_jpeg(path), Contains(path) && Contains("more than 500 scans"));
+  CHECK(data::read_jpeg(folder.write("few.jpg", file)).shape() == Shape{8, 8, 3});
+}
+
 TEST_CASE("damaged JPEG bytes never do worse than throw, and leave the decoder fit for the next file") {
   const TemporaryFolder folder;
   const auto good = data::encode_jpeg(picture(48, 48));

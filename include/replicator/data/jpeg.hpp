@@ -57,14 +57,15 @@ class JpegDecoder {
   std::int64_t height() const { return height_; }
 
   // Decodes what was opened at 1/shrink of its size (rounded up), shrink being 1, 2, 4 or 8. Grey and CMYK pictures
-  // become RGB. Throws DataError for a picture that is damaged or cut short.
+  // become RGB. Throws DataError for a picture that is damaged or cut short, or progressive in more than 500 scans: each goes over the
+  // whole picture, so that a small file could take hours.
   void decode(int shrink, Picture& picture) {
     const tjscalingfactor factor{1, shrink};
     picture.resize(TJSCALED(height_, factor), TJSCALED(width_, factor));
     const bool cmyk = colours_ == TJCS_CMYK || colours_ == TJCS_YCCK;
     const int status =
         tjDecompress2(handle_.get(), data(), size(), picture.bytes.data(), static_cast<int>(picture.width), 0,
-                      static_cast<int>(picture.height), cmyk ? TJPF_CMYK : TJPF_RGBX, 0);
+                      static_cast<int>(picture.height), cmyk ? TJPF_CMYK : TJPF_RGBX, TJFLAG_LIMITSCANS);
     if (status != 0 && !harmless()) refuse("is damaged or cut short: ");
     if (cmyk) cmyk_to_rgb(picture);
   }
