@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A newcomer and somebody in place of process 0 who says what he likes. First byte: with a job token or without.
+// covers: transport/arrival.hpp transport/acquaintance.hpp transport/proof.hpp
+#include "strangers.hpp"
+
+namespace replicator::fuzz {
+
+using namespace transport::detail;
+
+void one(Bytes input) {
+  transport::cryptography_slot.store(&guessable);
+  Input in{input};
+  const auto environment = environment_of_newcomer(in.number<std::uint8_t>() & 1);
+  answerer().answer(text_of(in.rest()));
+  documented<CommunicationError, BuildError>("", [&] {
+    const auto meeting = Arrival{environment, hasty_options()}.arrive();
+    require(meeting.links.size() == 1 && meeting.processes.size() == 2, "a meeting of nobody");
+  });
+}
+
+std::vector<std::string> seeds() {
+  const auto text = [](const transport::detail::Bytes& frame) { return std::string{text_of(frame)}; };
+  const auto challenge = text(FrameWriter{FrameKind::challenge}.blob(transport::detail::Bytes(32)).finish());
+  const auto proof = text(FrameWriter{FrameKind::proof}.blob(transport::detail::Bytes(32)).finish());
+  return {std::string(1, '\0') + text(FrameWriter{FrameKind::heartbeat}.finish()) + welcome(), "\1" + challenge + proof + welcome(),
+          std::string(1, '\0') + text(refusal(Refusal::failure, 1, "a sentence")), "\1" + text(refusal(Refusal::token, 0, "a sentence")),
+          "0SSH-2.0-OpenSSH"};
+}
+
+}  // namespace replicator::fuzz

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job that has begun, and a process in it gone wrong. First byte: whether it is process 0.
+// covers: transport/job_thread.hpp transport/job_inline.hpp transport/link.hpp transport/frame.hpp
+#include <replicator/transport/job.hpp>
+
+#include "strangers.hpp"
+
+namespace replicator::fuzz {
+
+using namespace transport::detail;
+
+namespace {
+
+void take_part(const transport::ProcessEnvironment& environment) {
+  documented<CommunicationError, BuildError>("", [&] {
+    auto options = hasty_options();
+    options.connect_deadline = std::chrono::milliseconds{50};
+    transport::Job job{environment, options};
+    for (int n = 0; n < 2; ++n) require(job.exchange({}, "what").size() == 2, "an exchange of another number of processes");
+    job.leave();
+  });
+}
+
+}  // namespace
+
+void one(Bytes input) {
+  Input in{input};
+  if (in.number<std::uint8_t>() & 1) {
+    answerer().answer(welcome() + std::string{text_of(in.rest())});
+    return take_part(environment_of_newcomer(false));
+  }
+  const auto environment = environment_of_first(false);
+  const auto other = stranger(*environment.listener, hello(false) + std::string{text_of(in.rest())});
+  take_part(environment);
+}
+
+std::vector<std::string> seeds() {
+  const auto frame = [](FrameWriter writer) { return std::string{text_of(writer.finish())}; };
+  const auto gather = frame(FrameWriter{FrameKind::gather}.text("what").blob({}));
+  const auto gathered = [&](std::uint64_t number) { return frame(FrameWriter{FrameKind::gathered}.number(number).blob({}).blob({})); };
+  const std::string hub(1, '\0');
+  return {hub + frame(FrameWriter{FrameKind::heartbeat}) + gather + gather + frame(FrameWriter{FrameKind::bye}),
+          hub + frame(FrameWriter{FrameKind::suspect}.number(0).text("why")),
+          hub + frame(FrameWriter{FrameKind::abort}.number(1).text("a sentence")),
+          "\1" + gathered(0) + gathered(1) + frame(FrameWriter{FrameKind::farewell}),
+          "\1" + frame(FrameWriter{FrameKind::abort}.number(0).text("a sentence"))};
+}
+
+}  // namespace replicator::fuzz
