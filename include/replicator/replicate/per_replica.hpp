@@ -42,8 +42,12 @@ class PerReplica {
   int replicas_;
 };
 
-// Writes the values that are here, one behind the other in the order of the replicas, into memory of the caller's: for `first()`
+// Copies the values that are here, one behind the other in the order of the replicas, into memory of the caller's: for `first()`
 // and the replicas behind it. Throws BuildError unless `out` has exactly as many elements.
+// A copy, because a step has no business in memory that others read: devices write results while the step may still fail or wait
+// for a peer, and a step that fails must leave what the last one gave; programs, of which there is one for each set of shapes,
+// have the addresses of their buffers fixed when they are planned; and memory of GPUs is not the caller's. So a result is written
+// into the program's own array, copied out of it once the whole step has succeeded, and here a second time.
 template <Element T>
 void copy_to(const PerReplica<Array<T>>& values, std::span<T> out) {
   std::size_t count = 0;
