@@ -101,7 +101,7 @@ inline AnyTensor at_root(AnyTensor a, const Placeholder& p, Location where) {
   return map_node(a.graph(), std::move(e), operands, a.shape(), a.dtype(), where);
 }
 
-// The first replica (of its group) that attains the extremum receives the whole gradient.
+// The first replica (of its group) whose x attains the extremum y receives the whole gradient, `sum`. All of one shape.
 inline AnyTensor extremum_gradient(const Groups& groups, AnyTensor x, AnyTensor y, AnyTensor sum, Location where) {
   Graph& graph = x.graph();
   Expression e;  // x == y ? id : replicas
@@ -130,11 +130,11 @@ inline AnyTensor placeholder_gradient(const Placeholder& p, AnyTensor x, AnyTens
     case CollectiveKind::all_gather:
       return reshape(placeholder_node(u, {CollectiveKind::reduce_scatter, Reduction::sum, 0, p.any_order, p.groups}, where), x.shape(), where);
     case CollectiveKind::reduce_scatter: {
-      if (p.reduction == Reduction::min || p.reduction == Reduction::max)
-        throw BuildError{"the gradient of reduce_scatter(" + std::string{name_of(p.reduction)} + ") asked for at " + where.text() +
-                         " is not defined here: use all_reduce and a slice"};
-      const AnyTensor gathered = placeholder_node(u, {CollectiveKind::all_gather, Reduction::sum, 0, p.any_order, p.groups}, where);
-      return p.reduction == Reduction::sum ? gathered : apply(ScalarOp::divide, gathered, members_of(p, x.graph()), where);
+      const Placeholder gather{CollectiveKind::all_gather, Reduction::sum, 0, p.any_order, p.groups};
+      const AnyTensor gathered = placeholder_node(u, gather, where);
+      if (p.reduction == Reduction::sum) return gathered;
+      if (p.reduction == Reduction::mean) return apply(ScalarOp::divide, gathered, members_of(p, x.graph()), where);
+      return extremum_gradient(p.groups, x, placeholder_node(y, gather, where), gathered, where);
     }
     case CollectiveKind::broadcast:
       return at_root(placeholder_node(u, sum, where), p, where);
