@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <tuple>
@@ -109,6 +110,20 @@ TEST_CASE("inside groups each group maps all thunks") {
   for (int r = 0; r < 4; ++r) {
     CHECK(sum[r][0] == static_cast<float>(6 * (1 + r % 2)));
     CHECK(all[r][4] == static_cast<float>(3 * (1 + r % 2)));
+  }
+}
+
+TEST_CASE("a NaN of one thunk is the minimum and the maximum of all, wherever it is") {
+  for (int at = 0; at < 4; ++at) {
+    Replicator repl{test::on_devices(2, 1)};
+    auto step = repl.replicate(ones, [at](ReplicaContext& replica, T x) {
+      std::vector<std::function<T()>> thunks;
+      for (int i = 0; i < 4; ++i) thunks.push_back([x, i, at] { return log(x * (i == at ? -1.0f : 1.0f + static_cast<float>(i))); });
+      return std::tuple{map_reduce(replica, thunks, Reduction::min), map_reduce(replica, thunks, Reduction::max)};
+    });
+    const auto [least, most] = step.step();
+    CHECK(std::isnan(least[1].item()));
+    CHECK(std::isnan(most[1].item()));
   }
 }
 

@@ -68,11 +68,24 @@ MappedThunks run_thunks(Graph& graph, const Thunks& thunks, std::string_view nam
   return result;
 }
 
+// The smaller (larger) of each pair, or the NaN among them, as all_reduce has it.
+inline AnyTensor extremum(ScalarOp op, AnyTensor a, AnyTensor b, Location where) {
+  Expression e;  // b is a NaN ? b : op(a, b)
+  e.compute = compute_type(a.dtype());
+  e.inputs = 2;
+  const auto left = e.input(0), right = e.input(1);
+  e.outputs = {e.apply(ScalarOp::select, e.apply(ScalarOp::equal, right, right), e.apply(op, left, right), right)};
+  const AnyTensor operands[] = {a, b};
+  return map_node(a.graph(), std::move(e), operands, a.dtype(), where);
+}
+
 // T over the replica's own results.
 inline AnyTensor fold_thunks(const std::vector<AnyTensor>& results, collectives::TreeNode node, Reduction reduction, Location where) {
   if (node.leaf()) return results[static_cast<std::size_t>(node.begin)];
-  const ScalarOp op = reduction == Reduction::min ? ScalarOp::minimum : reduction == Reduction::max ? ScalarOp::maximum : ScalarOp::add;
-  return apply(op, {fold_thunks(results, node.left(), reduction, where), fold_thunks(results, node.right(), reduction, where)}, where);
+  const AnyTensor left = fold_thunks(results, node.left(), reduction, where), right = fold_thunks(results, node.right(), reduction, where);
+  if (reduction == Reduction::min) return extremum(ScalarOp::minimum, left, right, where);
+  if (reduction == Reduction::max) return extremum(ScalarOp::maximum, left, right, where);
+  return apply(ScalarOp::add, {left, right}, where);
 }
 
 // Zeros that depend on x: gradients ask for the same collectives as where x is used. No pass can know that no id is -1.
