@@ -130,8 +130,7 @@ auto map_reduce(Graph& graph, const Thunks& thunks, Reduction reduction, const C
     using T = typename detail::ThunkTensor<Thunks>::element_type;
     const auto mapped = detail::run_thunks(graph, thunks, "map_reduce", options, where);
     const bool adds = reduction == Reduction::sum || reduction == Reduction::mean;
-    if (reduction == Reduction::mean && !is_floating(dtype_of<T>))
-      throw BuildError{mapped.where + ": cannot take the mean of " + mapped.type.text() + ": cast it with rp::cast"};
+    detail::require_reducible(mapped.type, reduction, mapped.where);
     // What is added for a replica without thunks is nothing; a minimum may be taken twice.
     const AnyTensor local = !mapped.own.empty() ? detail::fold_thunks(mapped.own, {0, static_cast<int>(mapped.own.size())}, reduction, where)
                             : adds              ? detail::nothing_of(mapped.first, where)

@@ -24,7 +24,9 @@ struct CollectiveOptions {
   Groups group = {};
 };
 
-// The sum (mean, min, max) over the replicas, on every replica. Same shape. Throws BuildError for bool, and for the mean of integers.
+// The sum (mean, min, max) over the replicas, on every replica. Same shape. Sums of integers wrap: of uint8 beyond 255. A minimum or
+// maximum of bool is a logical and, or; where one of them is a NaN, the result is. The gradient of an extremum goes to the first
+// replica that attains it. Throws BuildError for the sum of bool and the mean of bool and of integers.
 template <Element T>
 Tensor<T> all_reduce(Tensor<T> x, Reduction reduction, const CollectiveOptions& options = {},
                      std::source_location where = std::source_location::current()) {
@@ -37,14 +39,15 @@ Tensor<T> all_gather(Tensor<T> x, const CollectiveOptions& options = {}, std::so
   return Tensor<T>{placeholder_node(x, {CollectiveKind::all_gather, Reduction::sum, 0, false, options.group}, where, options.label)};
 }
 
-// Replica i's part of the reduction, split along axis 0: [replicas * n, ...] -> [n, ...]. Throws BuildError where it cannot be split.
+// Replica i's part of the reduction, split along axis 0: [replicas * n, ...] -> [n, ...]; else as all_reduce. Throws BuildError where
+// it cannot be split, and as all_reduce does.
 template <Element T>
 Tensor<T> reduce_scatter(Tensor<T> x, Reduction reduction, const CollectiveOptions& options = {},
                          std::source_location where = std::source_location::current()) {
   return Tensor<T>{placeholder_node(x, {CollectiveKind::reduce_scatter, reduction, 0, options.any_order, options.group}, where, options.label)};
 }
 
-// The root replica's value, on every replica.
+// The root replica's value, on every replica. Throws BuildError where there is no such replica.
 template <Element T>
 Tensor<T> broadcast(Tensor<T> x, int root, const CollectiveOptions& options = {}, std::source_location where = std::source_location::current()) {
   return Tensor<T>{placeholder_node(x, {CollectiveKind::broadcast, Reduction::sum, root, false, options.group}, where, options.label)};

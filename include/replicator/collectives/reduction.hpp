@@ -19,10 +19,7 @@ using replicator::Reduction;
 
 // Throws BuildError for a sum or mean of bool and a mean of integers.
 inline void require_reducible(DType dtype, Reduction reduction) {
-  const bool adds = reduction == Reduction::sum || reduction == Reduction::mean;
-  if ((dtype == DType::boolean && adds) || (!is_floating(dtype) && reduction == Reduction::mean))
-    throw BuildError{std::string{name_of(reduction)} + " of " + std::string{replicator::name_of(dtype)} +
-                     " over replicas is not defined: cast to a floating type first, or take min or max"};
+  if (const auto fault = reduction_fault(dtype, reduction, replicator::name_of(dtype)); !fault.empty()) throw BuildError{fault};
 }
 
 // dst = combine(left, right) over `elements` elements; dst may be `left` or `right`, or else overlap neither.

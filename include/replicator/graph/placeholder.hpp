@@ -30,6 +30,10 @@ inline Shape collective_shape(const Placeholder& p, const Shape& input, int memb
   return shape;
 }
 
+inline void require_reducible(const TensorType& type, Reduction reduction, const std::string& where) {
+  if (const auto fault = reduction_fault(type.dtype, reduction, type.text()); !fault.empty()) throw BuildError{where + ": " + fault};
+}
+
 inline void require_groups(const Placeholder& p, int replicas, const std::string& where) {
   const std::string asked = where + ": asked for the groups " + p.groups.text();
   const std::string fault = p.groups.fault(replicas);
@@ -49,15 +53,13 @@ inline int members_of(const Placeholder& placeholder, const Graph& graph) {
   return placeholder.groups.everybody() ? graph.replicas() : placeholder.groups.size(placeholder.groups.group_of(graph.replica()));
 }
 
-// Throws BuildError for integers averaged, groups that are no partition of the replicas, a root that does not exist, or an extent
-// that cannot be split.
+// Throws BuildError for bools added or integers averaged, groups that are no partition of the replicas, a root that does not
+// exist, or an extent that cannot be split.
 inline AnyTensor placeholder_node(AnyTensor x, Placeholder placeholder, Location where, std::string label = {}) {
   Graph& graph = x.graph();
   const std::string what = "replica " + std::to_string(graph.replica()) + ": " + std::string{name_of(placeholder.kind)} + " at " + where.text();
   const bool reduces = placeholder.kind == CollectiveKind::all_reduce || placeholder.kind == CollectiveKind::reduce_scatter;
-  if (reduces && (x.dtype() == DType::boolean || (placeholder.reduction == Reduction::mean && !is_floating(x.dtype()))))
-    throw BuildError{what + ": cannot take the " + std::string{name_of(placeholder.reduction)} + " of " + x.type().text() +
-                     ": cast it with rp::cast"};
+  if (reduces) detail::require_reducible(x.type(), placeholder.reduction, what);
   detail::require_groups(placeholder, graph.replicas(), what);
   if (placeholder.groups.everybody()) placeholder.groups = {};
   for (int group = 0; group < std::max(1, placeholder.groups.count()); ++group) {
