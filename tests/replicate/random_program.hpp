@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include <replicator/collectives/exchange.hpp>
+#include <replicator/collectives/map_over_replicas.hpp>
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
@@ -32,7 +34,7 @@ inline constexpr const char* random_instruction_names[] = {
     "combine",  "with_vector", "total",        "mean",           "maximum",   "normal",
     "dropout",  "all_reduce",  "all_gather",   "reduce_scatter", "broadcast", "own_constant",
     "gradient", "matmul",      "assign_local", "assign_mirrored", "all_to_all", "group_reduce", "group_broadcast",
-    "group_gather", "group_scatter", "group_exchange", "recompute", "copy_to_local"};
+    "group_gather", "group_scatter", "group_exchange", "recompute", "copy_to_local", "map_reduce", "map_gather"};
 inline constexpr unsigned random_instructions = std::size(random_instruction_names);
 
 inline std::string text_of(const RandomProgram& program) {
@@ -116,7 +118,7 @@ class RandomTrace {
       case 8:
         return push(0, all_gather(pick(1, i.a).value), true);
       case 9:
-        return reduce_and_scatter(pick(0, i.a).value, reduction);
+        return push(1, tame(reduce_scatter(pick(0, i.a).value, reduction)), false);
       case 10:
         return push(s, broadcast(a.value, static_cast<int>(i.c) % replica_.count()), true);
       case 11:
@@ -143,8 +145,12 @@ class RandomTrace {
         return push(0, all_to_all(pick(0, i.a).value, 0, 0, {.group = grid(i.b)}), false);
       case 22:
         return push(s, recomputed(a.value, b.value), false);
-      default:
+      case 23:
         return local_[s].assign(a.value);
+      case 24:
+        return push(s, tame(map_reduce(replica_, thunks(a.value, 1 + i.b % 7), reduction)), true);
+      default:
+        return push(rows, map_gather(replica_, thunks(v.value, rows ? 2 : 2 * static_cast<unsigned>(replica_.count()))), true);
     }
   }
   // Replica r in group r % count: groups of several sizes, none of them in one block.
@@ -165,17 +171,19 @@ class RandomTrace {
     if (!groups.equal_sizes() && reduction == Reduction::mean) reduction = Reduction::sum;
     push(shape, tame(all_reduce(x, reduction, {.group = groups})), false);
   }
+  // All of them use x, and random numbers.
+  std::vector<std::function<T()>> thunks(T x, unsigned count) {
+    std::vector<std::function<T()>> all;
+    for (unsigned i = 0; i < count; ++i)
+      all.push_back([this, x, i] { return tame(x * (0.25f * static_cast<float>(i) - 1) + normal<float>(replica_, x.shape())); });
+    return all;
+  }
   // With random numbers, a collective and a variable inside.
   T recomputed(T a, T b) {
     return recompute([&](T p, T q) {
       const T noise = normal<float>(replica_, p.shape());
       return tame(tame(p * noise) + all_reduce(tame(p + q), Reduction::mean) * local_[3].read());
     })(a, b);
-  }
-  // A minimum or maximum that is scattered has no gradient.
-  void reduce_and_scatter(T x, Reduction reduction) {
-    const bool differentiable = reduction == Reduction::sum || reduction == Reduction::mean;
-    push(1, tame(reduce_scatter(differentiable ? x : stop_gradient(x), reduction)), false);
   }
   T mirrored_start(std::size_t shape) const { return pool_[shape].front().value; }
   T outer(T v) const {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_to_all and collectives inside groups between processes: the bits of one process.
+// all_to_all, collectives inside groups, and thunks dealt over replicas between processes: the bits of one process.
 #include <catch2/catch.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include <replicator/collectives/exchange.hpp>
+#include <replicator/collectives/map_over_replicas.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/random.hpp>
@@ -40,6 +43,9 @@ std::string train(int replicas, int devices, const std::string& transport) {
     y = all_to_all(y) + all_to_all(y * 0.5f, 0, 0, dealt);
     y = all_reduce(y, Reduction::mean, dealt) + all_reduce(y, Reduction::sum, uneven) + broadcast(y, 1, uneven);
     y = y + sum(all_gather(reduce_scatter(y, Reduction::sum, dealt), dealt));
+    std::vector<std::function<T()>> thunks;
+    for (int i = 0; i < 4; ++i) thunks.push_back([y, i] { return tanh(y) * static_cast<float>(i); });
+    y = y + map_reduce(replica, thunks, Reduction::mean, dealt) + mean(map_gather(replica, thunks));
     state.assign(state.read() * 0.5f + y);
     return std::tuple{mean(y), all_reduce(sum(x), Reduction::sum, uneven)};
   });
@@ -51,7 +57,7 @@ std::string train(int replicas, int devices, const std::string& transport) {
 
 }  // namespace
 
-TEST_CASE("all_to_all and groups have the bits of one process on several, whatever moves the bytes") {
+TEST_CASE("all_to_all, groups and dealt thunks have the bits of one process on several, whatever moves the bytes") {
   const auto alone = test::run_processes(1, [](int) { return train(6, 1, "auto"); });
   REQUIRE(alone[0].exit_code == 0);
   for (const auto& [processes, devices, transport] :
