@@ -2,6 +2,9 @@
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 
+#include <limits>
+#include <vector>
+
 #include <replicator/cpu/matmul.hpp>
 
 #include "../support/differences.hpp"
@@ -11,13 +14,14 @@ using namespace replicator;
 using namespace replicator::test;
 
 TEST_CASE("the loops compute products of matrices as defined, batches broadcast") {
-  REQUIRE(rc::check("float32, float64, int32", [] {
+  REQUIRE(rc::check("float32, float64, int32, int64", [] {
     const auto c = draw_matmul(*rc::gen::element<std::int64_t>(5, 70));
     RC_LOG(c.text());
     const EvaluateOptions options{.threads = *rc::gen::inRange(1, 4)};
     RC_ASSERT(matmul_error<float>(c, options) < 1e-5);
     RC_ASSERT(matmul_error<double>(c, options) < 1e-13);
     RC_ASSERT(matmul_error<std::int32_t>(c, options) == 0);
+    RC_ASSERT(matmul_error<std::int64_t>(c, options) == 0);
   }));
 }
 
@@ -62,6 +66,15 @@ TEST_CASE("rows of a batch times one matrix are one product, forwards and for th
   CHECK(matmul_batch({}, {4, 1, 2, 5}, {4, 3, 5, 6}).rank == 2);
 }
 
+TEST_CASE("products of int64 are exact where double is not, and wrap") {
+  Graph graph;
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max(), large = (std::int64_t{1} << 53) + 1;
+  const Array<std::int64_t> a{{2, 2}, {1, 0, 1, 1}}, b{{2, 2}, {large, most, -3, 1}};
+  const auto y = evaluate(matmul(input(graph, a, 0), input(graph, b, 1)), std::vector{a.any(), b.any()});
+  const auto found = y.as<std::int64_t>();
+  CHECK(std::vector(found.begin(), found.end()) == std::vector<std::int64_t>{large, most, large - 3, std::numeric_limits<std::int64_t>::min()});
+}
+
 TEST_CASE("a product with an empty inner extent is zero") { CHECK(matmul_error<float>({{}, {2, 0}, {0, 3}}) == 0); }
 
 TEST_CASE("a product of empty batches, or without rows, is empty") {
@@ -83,4 +96,7 @@ TEST_CASE("matmul says which extents do not fit, and where") {
                     Contains("found float32[7, 2, 3] and float32[3]: both must be matrices"));
   CHECK_THROWS_WITH(matmul(matrix({7, 2, 3}), matrix({6, 3, 5})),
                     Contains("found float32[7, 2, 3] and float32[6, 3, 5], whose axes before the last two"));
+  const Tensor<std::uint8_t> image{input(graph, {DType::uint8, {2, 2}}, 0)};
+  CHECK_THROWS_WITH(matmul(image, image), Contains("found uint8[2, 2] and uint8[2, 2]: both must be float32, float64, bfloat16, int32 or int64; cast "
+                                                   "with rp::cast to one that holds the sums"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices as plain loops: the reference, and what float64 and int32 run on.
+// Products of matrices as plain loops: the reference, and what float64, int32 and int64 run on.
 #pragma once
 
 #include <algorithm>
@@ -91,8 +91,10 @@ inline std::unique_ptr<Executable> make_matmul_loops(const KernelRequest& reques
       return std::make_unique<MatmulLoops<float>>(extents, op, batch, request.threads);
     case DType::float64:
       return std::make_unique<MatmulLoops<double>>(extents, op, batch, request.threads);
-    case DType::int32:
-      return std::make_unique<MatmulLoops<std::int32_t>>(extents, op, batch, request.threads);
+    case DType::int32:  // unsigned: sums that are too large wrap
+      return std::make_unique<MatmulLoops<std::uint32_t>>(extents, op, batch, request.threads);
+    case DType::int64:
+      return std::make_unique<MatmulLoops<std::uint64_t>>(extents, op, batch, request.threads);
     case DType::bfloat16:
       return in_float32(request, &make_matmul_loops);
     default:

@@ -116,6 +116,7 @@ inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
     case DType::float32: return std::make_unique<MatmulExecutable<float>>(op, extents, batch);
     case DType::float64: return std::make_unique<MatmulExecutable<double>>(op, extents, batch);
     case DType::int32: return std::make_unique<MatmulExecutable<std::int32_t>>(op, extents, batch);
+    case DType::int64: return std::make_unique<MatmulExecutable<std::int64_t>>(op, extents, batch);
     default: return nullptr;
   }
 }

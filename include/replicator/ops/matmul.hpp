@@ -129,8 +129,9 @@ inline std::vector<TensorType> Matmul::infer_shape(std::span<const TensorType> i
   if (a.shape.rank() < 2 || b.shape.rank() < 2)
     throw BuildError{"found " + a.text() + " and " + b.text() +
                      ": both must be matrices or batches of them; make a vector a row or a column with rp::reshape"};
-  if (a.dtype != b.dtype || !(is_floating(a.dtype) || a.dtype == DType::int32))
-    throw BuildError{"found " + a.text() + " and " + b.text() + ": both must be float32, float64, bfloat16 or int32"};
+  if (a.dtype != b.dtype || !(is_floating(a.dtype) || a.dtype == DType::int32 || a.dtype == DType::int64))
+    throw BuildError{"found " + a.text() + " and " + b.text() +
+                     ": both must be float32, float64, bfloat16, int32 or int64; cast with rp::cast to one that holds the sums"};
   const auto batch = broadcast(detail::batch_axes(a.shape), detail::batch_axes(b.shape));
   if (!batch)
     throw BuildError{"found " + a.text() + " and " + b.text() +
@@ -178,7 +179,7 @@ struct MatmulOptions {
 };
 
 // op(a) op(b): [.., M, K] [.., K, N] -> [.., M, N]; the axes in front broadcast as NumPy does. Transposes are of the
-// last two axes. Throws BuildError where the extents do not fit.
+// last two axes. Sums of int32 and int64 wrap. Throws BuildError where the extents do not fit, and for uint8 and bool.
 template <Element T>
 Tensor<T> matmul(Tensor<T> a, Tensor<T> b, MatmulOptions options,
                  std::source_location where = std::source_location::current()) {
