@@ -214,6 +214,16 @@ TEST_CASE("the global average is the mean over both spatial axes") {
           Approx(std::accumulate(x.data() + 20 * i, x.data() + 20 * (i + 1), 0.0) / 20));
 }
 
+TEST_CASE("the maxima of integers and bools are exact") {
+  Graph graph;
+  const PoolingOptions pairs{.window = {1, 2}};
+  const auto pooled = [&](const auto& x) { return doubles(evaluate(max_pool(input(graph, x, 0), pairs), std::vector{x.any()})); };
+  CHECK(pooled(Array<std::uint8_t>{{1, 1, 1, 4}, {3, 255, 0, 0}}) == std::vector<double>{255, 0});
+  CHECK(pooled(Array<bool>{{1, 1, 1, 4}, {false, true, false, false}}) == std::vector<double>{1, 0});
+  constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max(), least = std::numeric_limits<std::int32_t>::min();
+  CHECK(pooled(Array<std::int32_t>{{1, 1, 1, 4}, {most, most - 1, least, least + 1}}) == std::vector<double>{most, least + 1.0});
+}
+
 TEST_CASE("pooling says which extents do not fit") {
   Graph graph;
   const auto x = Tensor<float>{input(graph, {DType::float32, {1, 1, 4, 4}}, 0)};

@@ -122,6 +122,24 @@ TEST_CASE("nearest copies, whatever the value; bilinear has PyTorch's weights wi
         std::vector<double>{1, 1, 1.125, 1.375, 1.625, 1.875, 2, 2});
 }
 
+TEST_CASE("integers and bools are repeated as they are") {
+  Graph graph;
+  const Array<std::int64_t> x{{1, 2, 1, 2}, {std::int64_t{1} << 53, -1, 3, 4}};
+  const Array<std::uint8_t> image{{1, 1, 2, 1}, {255, 7}};
+  const auto y = evaluate(upsample(input(graph, x, 0), {1, 2}), std::vector{x.any()});
+  const auto found = y.as<std::int64_t>();
+  CHECK(y.shape() == Shape{1, 2, 1, 4});
+  CHECK(std::vector(found.begin(), found.end()) == std::vector<std::int64_t>{x[0], x[0], -1, -1, 3, 3, 4, 4});
+  const auto enlarged = evaluate(upsample(input(graph, image, 0), {2, 2}), std::vector{image.any()});
+  CHECK(doubles(enlarged) == std::vector<double>{255, 255, 255, 255, 7, 7, 7, 7});
+  using Catch::Matchers::Contains;
+  CHECK_THROWS_WITH(upsample(input(graph, image, 0), {2, 2}, Interpolation::bilinear),
+                    Contains("upsample at test_upsample.cpp:") && Contains("asked for bilinear interpolation of uint8[1, 1, 2, 1]: cast it to a "
+                                                                           "floating type with rp::cast, or take the nearest"));
+  CHECK_THROWS_WITH(upsample(input(graph, image, 0), {0, 2}), Contains("asked for the factors 0 and 2: both must be at least 1"));
+  CHECK_THROWS_WITH(upsample(Tensor<bool>{input(graph, {DType::boolean, {2}}, 0)}, {1, 1}), Contains("x must be [N, C, H, W], found bool[2]"));
+}
+
 TEST_CASE("upsample says what does not fit, and where") {
   Graph graph;
   const auto flat = Tensor<float>{input(graph, {DType::float32, {2, 3}}, 0)};

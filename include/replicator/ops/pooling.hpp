@@ -10,9 +10,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <replicator/graph/tensor.hpp>
+#include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/window.hpp>
 
 namespace replicator {
@@ -50,7 +52,7 @@ inline void require_pooled(const TensorType& x, const PoolingOptions& o, const T
     throw BuildError{"x " + x.text() + " is pooled to " + shape.text() + ", found " + y.text()};
 }
 inline void require_floating(const TensorType& x) {
-  if (!is_floating(x.dtype)) throw BuildError{"x must be of a floating type, found " + x.text()};
+  if (!is_floating(x.dtype)) throw BuildError{"x must be of a floating type, found " + x.text() + ": cast it with rp::cast"};
 }
 inline PoolingOptions with_stride(PoolingOptions o) {
   for (std::size_t i = 0; i < 2; ++i)
@@ -159,11 +161,19 @@ inline std::vector<AnyTensor> AveragePool::gradient(const GradientContext& at) c
 }
 
 // x [N, C, H, W] -> [N, C, OH, OW], OH = (H + padding - window) / stride + 1: the maximum of each window, padding
-// aside.
-template <FloatingElement T>
+// aside. Of bool, uint8 and int32 too, by way of a floating type that holds all their values.
+template <Element T>
 Tensor<T> max_pool(Tensor<T> x, PoolingOptions options, std::source_location where = std::source_location::current()) {
-  options.count_include_pad = false;
-  return Tensor<T>{compute(x.graph(), MaxPool{detail::with_stride(options)}, {x}, where)};
+  static_assert(!std::is_same_v<T, std::int64_t>,
+                "replicator: max_pool takes no int64, for which no floating type is wide enough: cast to rp::Tensor<double> "
+                "where the values are below 2^53, or to std::int32_t");
+  if constexpr (FloatingElement<T>) {
+    options.count_include_pad = false;
+    return Tensor<T>{compute(x.graph(), MaxPool{detail::with_stride(options)}, {x}, where)};
+  } else if constexpr (!std::is_same_v<T, std::int64_t>) {
+    using Wide = std::conditional_t<std::is_same_v<T, std::int32_t>, double, float>;
+    return cast<T>(max_pool(cast<Wide>(x, where), options, where), where);
+  }
 }
 
 // The same with the mean of each window.

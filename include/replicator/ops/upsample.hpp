@@ -6,7 +6,9 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <replicator/graph/tensor.hpp>
@@ -34,12 +36,15 @@ struct UpsampleOptions {
 };
 
 namespace detail {
+inline void require_factors(const Extents2d& factors, const std::string& what = {}) {
+  if (factors[0] < 1 || factors[1] < 1)
+    throw BuildError{what + "asked for the factors " + std::to_string(factors[0]) + " and " + std::to_string(factors[1]) +
+                     ": both must be at least 1"};
+}
 inline void require_upsampling(const TensorType& x, const Extents2d& factors) {
   if (x.shape.rank() != 4 || !is_floating(x.dtype))
     throw BuildError{"x must be [N, C, H, W] of a floating type, found " + x.text()};
-  if (factors[0] < 1 || factors[1] < 1)
-    throw BuildError{"asked for the factors " + std::to_string(factors[0]) + " and " + std::to_string(factors[1]) +
-                     ": both must be at least 1"};
+  require_factors(factors);
 }
 }  // namespace detail
 
@@ -87,12 +92,38 @@ inline std::vector<AnyTensor> Upsample::gradient(const GradientContext& at) cons
   return {compute(at.graph, UpsampleTranspose{options}, {at.upstream[0]}, at.where)};
 }
 
-// x [N, C, H, W] -> [N, C, H factors[0], W factors[1]]. Throws BuildError where x is no batch of images or a factor
-// less than 1.
-template <FloatingElement T>
+namespace detail {
+// Every pixel repeated: [N, C, H, 1, W, 1] broadcast to [N, C, H, f, W, g].
+template <Element T>
+Tensor<T> repeat_pixels(Tensor<T> x, const Extents2d& factors, Location where) {
+  const Shape s = x.shape();
+  Expression e;
+  e.compute = compute_type(dtype_of<T>);
+  e.inputs = 1;
+  e.outputs = {e.input(0)};
+  const AnyTensor apart = reshape(x, Shape{s[0], s[1], s[2], 1, s[3], 1}, where);
+  const AnyTensor repeated =
+      map_node(x.graph(), std::move(e), {&apart, 1}, Shape{s[0], s[1], s[2], factors[0], s[3], factors[1]}, dtype_of<T>, where);
+  return Tensor<T>{reshape(repeated, Shape{s[0], s[1], s[2] * factors[0], s[3] * factors[1]}, where)};
+}
+}  // namespace detail
+
+// x [N, C, H, W] -> [N, C, H factors[0], W factors[1]]; integers and bool are repeated only. Throws BuildError where x is no batch
+// of images, a factor less than 1, or lines are to be drawn between integers.
+template <Element T>
 Tensor<T> upsample(Tensor<T> x, Extents2d factors, Interpolation interpolation = Interpolation::nearest,
                    std::source_location where = std::source_location::current()) {
-  return Tensor<T>{compute(x.graph(), Upsample{{factors, interpolation}}, {x}, where)};
+  if constexpr (FloatingElement<T>) {
+    return Tensor<T>{compute(x.graph(), Upsample{{factors, interpolation}}, {x}, where)};
+  } else {
+    const std::string what = "upsample at " + Location{where}.text() + ": ";
+    if (interpolation != Interpolation::nearest)
+      throw BuildError{what + "asked for " + std::string{name_of(interpolation)} + " interpolation of " + x.any().type().text() +
+                       ": cast it to a floating type with rp::cast, or take the nearest"};
+    if (x.shape().rank() != 4) throw BuildError{what + "x must be [N, C, H, W], found " + x.any().type().text()};
+    detail::require_factors(factors, what);
+    return detail::repeat_pixels(x, factors, where);
+  }
 }
 
 }  // namespace replicator
