@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <replicator/cpu/matmul.hpp>
+#include <replicator/nn/initialisers.hpp>
 #include <replicator/nn/linear.hpp>
 
 #include "../support/evaluate.hpp"
@@ -19,6 +20,28 @@ TEST_CASE("linear takes the last axis of any batch to its features") {
                                               {"fc.bias", Array<double>{{2}, {100, 200}}.any()}}};
   CHECK(doubles(evaluate(y, std::vector{x.any()}, options)) ==
         std::vector<double>{101, 206, 104, 215, 107, 224, 110, 233});
+}
+
+TEST_CASE("initialisers have the variances of their papers, for the fans of matrices and of convolutions") {
+  const Shape matrix{10, 6}, kernel{8, 4, 3, 3};
+  CHECK((nn::fan_in(matrix) == 6 && nn::fan_out(matrix) == 10));
+  CHECK((nn::fan_in(kernel) == 36 && nn::fan_out(kernel) == 72));
+  const auto glorot = nn::glorot_uniform(matrix);
+  CHECK((glorot.kind == Initializer::Kind::uniform && glorot.a.real() == -glorot.b));
+  CHECK(nn::glorot_uniform(matrix, 3).b == Approx(3 * glorot.b));
+  CHECK(glorot.b * glorot.b / 3 == Approx(2.0 / 16));  // the variance of a uniform distribution in +-b
+  CHECK(nn::he_normal(36).b * nn::he_normal(36).b == Approx(2.0 / 36));
+  CHECK(nn::inverse_root_uniform(36).b == Approx(1.0 / 6));
+}
+
+TEST_CASE("weights without axes or without elements have fans and initialisers, too") {
+  CHECK((nn::fan_in({}) == 1 && nn::fan_out({}) == 1));
+  CHECK((nn::fan_in({5}) == 1 && nn::fan_out({5}) == 5));
+  CHECK((nn::fan_in({0, 3}) == 3 && nn::fan_out({0, 3}) == 0));
+  CHECK((nn::fan_in({3, 0}) == 0 && nn::fan_out({3, 0}) == 3));
+  for (const Shape& shape : {Shape{0, 0}, Shape{0, 3}, Shape{3, 0}, Shape{}})
+    for (const auto& initializer : {nn::glorot_uniform(shape), nn::he_normal(nn::fan_in(shape)), nn::inverse_root_uniform(nn::fan_out(shape))})
+      CHECK_NOTHROW(initializer.require_valid("the weight"));
 }
 
 TEST_CASE("linear refuses vectors and no features") {

@@ -2,7 +2,9 @@
 // First values of weights, whose shapes are [outputs, inputs] or [outputs, inputs / groups, height, width].
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include <replicator/core/shape.hpp>
@@ -10,25 +12,35 @@
 
 namespace replicator::nn {
 
-// How many weights reach one output, and how many outputs one input reaches.
-inline std::int64_t fan_in(const Shape& weight) { return weight.elements() / weight[0]; }
-inline std::int64_t fan_out(const Shape& weight) { return weight.elements() / weight[1]; }
-
-// Normal with variance 2 / fan: keeps the variance of activations (fan_in) or of gradients (fan_out) through ReLUs.
-// Source: He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015.
-inline Initializer he_normal(std::int64_t fan) {
-  return Initializer::normal(0, std::sqrt(2.0 / static_cast<double>(fan)));
+// How many weights reach one output, and how many outputs one input reaches; 1 of a weight that has no such axes. Without
+// outputs or inputs one of them is 0.
+inline std::int64_t fan_in(const Shape& weight) {
+  std::int64_t fan = 1;
+  for (std::size_t axis = 1; axis < weight.rank(); ++axis) fan *= weight[axis];
+  return fan;
+}
+inline std::int64_t fan_out(const Shape& weight) {
+  std::int64_t fan = 1;
+  for (std::size_t axis = 0; axis < weight.rank(); ++axis) fan *= axis == 1 ? 1 : weight[axis];
+  return fan;
 }
 
-// Uniform in +-1 / sqrt(fan_in): what PyTorch gives the weights and biases of linear and convolution layers.
+// Normal with variance 2 / fan: keeps the variance of activations (fan_in) or of gradients (fan_out) through ReLUs.
+// A fan of 0 counts as 1. Source: He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015.
+inline Initializer he_normal(std::int64_t fan) {
+  return Initializer::normal(0, std::sqrt(2.0 / static_cast<double>(std::max<std::int64_t>(fan, 1))));
+}
+
+// Uniform in +-1 / sqrt(fan_in): what PyTorch gives the weights and biases of linear and convolution layers. A fan of 0 counts as 1.
 inline Initializer inverse_root_uniform(std::int64_t fan) {
-  const double bound = 1 / std::sqrt(static_cast<double>(fan));
+  const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(fan, 1)));
   return Initializer::uniform(-bound, bound);
 }
 
-// Uniform with variance gain^2 2 / (fan_in + fan_out). Source: Glorot and Bengio, 2010.
+// Uniform with variance gain^2 2 / (fan_in + fan_out): with a gain of 1 keeps the variance of activations and gradients through
+// tanh. Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
 inline Initializer glorot_uniform(const Shape& weight, double gain = 1) {
-  const double bound = gain * std::sqrt(6.0 / static_cast<double>(fan_in(weight) + fan_out(weight)));
+  const double bound = gain * std::sqrt(6.0 / static_cast<double>(std::max<std::int64_t>(fan_in(weight) + fan_out(weight), 1)));
   return Initializer::uniform(-bound, bound);
 }
 
