@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise operations. Shapes broadcast as NumPy's do; everything throws BuildError with the user's line.
+// Elementwise operations. Shapes broadcast as NumPy's do; where they cannot, BuildError is thrown with the user's line.
+//
+// Arithmetic on integers wraps, that of uint8 and bool is done in int32 and cut to 8 bits (to "not zero") at the end. Division of
+// integers truncates towards zero; x / 0 is 0, and the lowest int32 or int64 by -1 is itself: nothing stops a step. Floating
+// arithmetic follows IEEE 754: a NaN operand gives a NaN unless said otherwise. bfloat16 is computed in float32 and rounded once.
 #pragma once
 
 #include <functional>
@@ -71,72 +75,87 @@ struct map : Tensor<T> {
 template <class F, Element T, class... More>
 map(F, Tensor<T>, More...) -> map<F, T, Tensor<typename More::element_type>...>;
 
+// |x|; of the lowest integer itself. Its derivative at 0 is 0.
 template <Element T>
 Tensor<T> abs(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(ScalarOp::absolute, x, where);
 }
+// -1, 0 or 1; 0 of a NaN. Its derivative is 0.
 template <Element T>
 Tensor<T> sign(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(ScalarOp::sign, x, where);
 }
+// The square root; NaN below 0. Its derivative at 0 is infinite.
 template <FloatingElement T>
 Tensor<T> sqrt(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(ScalarOp::square_root, x, where);
 }
+// e^x
 template <FloatingElement T>
 Tensor<T> exp(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(ScalarOp::exponential, x, where);
 }
+// The natural logarithm; minus infinity at 0, NaN below.
 template <FloatingElement T>
 Tensor<T> log(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(ScalarOp::logarithm, x, where);
 }
+// The hyperbolic tangent, in [-1, 1].
 template <FloatingElement T>
 Tensor<T> tanh(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(ScalarOp::hyperbolic_tangent, x, where);
 }
+// The sine of x in radians; NaN beyond 2^30.
 template <FloatingElement T>
 Tensor<T> sin(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(ScalarOp::sine, x, where);
 }
+// The cosine of x in radians; NaN beyond 2^30.
 template <FloatingElement T>
 Tensor<T> cos(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(ScalarOp::cosine, x, where);
 }
+// The largest whole number that is not above x. Its derivative is 0.
 template <FloatingElement T>
 Tensor<T> floor(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(ScalarOp::floor, x, where);
 }
-// max(x, 0); its derivative at 0 is 0.
+// max(x, 0), a NaN stays; its derivative at 0 is 0.
 template <Element T>
 Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(ScalarOp::rectify, x, where);
 }
 
-// Ties: the gradient goes to the left operand.
+// b < a ? b : a. So a NaN in a stays and one in b is passed over (reductions differ: there a NaN wins), and of equal values the
+// left one is taken, which receives the gradient.
 template <Element T>
 Tensor<T> minimum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(ScalarOp::minimum, {a.any(), b.any()}, where)};
 }
+// a < b ? b : a; NaN and ties as for minimum.
 template <Element T>
 Tensor<T> maximum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(ScalarOp::maximum, {a.any(), b.any()}, where)};
 }
+// a^exponent, as C's pow: NaN for a negative a and an exponent that is not whole, 1 for the exponent 0.
 template <FloatingElement T>
 Tensor<T> pow(Tensor<T> a, double exponent, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(ScalarOp::power, a.any(), exponent, where)};
 }
 
+// a < b. The other comparisons are made of this and `equal`: greater is less(b, a). Inside rp::map all of < <= > >= == && || ! can be
+// written. False where an operand is a NaN.
 template <Element T>
 Tensor<bool> less(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
   return detail::compare(ScalarOp::less, a, b, where);
 }
+// a == b; a NaN equals nothing, -0 equals 0.
 template <Element T>
 Tensor<bool> equal(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
   return detail::compare(ScalarOp::equal, a, b, where);
 }
 
-// condition ? yes : no, element by element, broadcast.
+// condition ? yes : no, element by element, all three broadcast. Each receives the gradient where it was taken.
 template <Element T>
 Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, Tensor<T> no, std::source_location where = std::source_location::current()) {
   Expression e;
@@ -147,7 +166,8 @@ Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, Tensor<T> no, std::sourc
   return Tensor<T>{map_node(yes.graph(), std::move(e), operands, dtype_of<T>, where)};
 }
 
-// Floating to integer truncates, and saturates where the integer ends (NaN: 0); to bool: not zero.
+// The same values as another type. Floating to integer truncates, and saturates where the integer ends (NaN: 0); integers lose
+// their high bits; to bool: not zero. Gradients flow between floating types only.
 template <Element To, Element From>
 Tensor<To> cast(Tensor<From> x, std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<To, From>) return x;
@@ -166,10 +186,12 @@ template <Element T>
 Tensor<T> constant(Graph& graph, Array<T> values, std::source_location where = std::source_location::current()) {
   return Tensor<T>{constant_node(graph, std::move(values).any(), where)};
 }
+// `value` in every element. Makes no array: it is computed where it is needed.
 template <Element T>
 Tensor<T> full(Graph& graph, Shape shape, T value, std::source_location where = std::source_location::current()) {
   return Tensor<T>{fill(graph, {dtype_of<T>, shape}, value, where)};
 }
+// Zeros of x's shape and type; no gradient flows back to x.
 template <Element T>
 Tensor<T> zeros_like(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return full<T>(x.graph(), x.shape(), T{}, where);
