@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <cstdio>
 #include <string>
 
 #include <replicator/collectives/cost.hpp>
@@ -63,6 +65,35 @@ TEST_CASE("explain has measured times once steps were timed, and shares of the r
   CHECK_THAT(timed, Catch::Contains(", measured ") && Catch::Contains("by measured time") && !Catch::Contains("roofline"));
   CHECK_THAT(train.explain({.machine = {.flops = 1e12, .memory_bytes = 1e12}}), Catch::Contains("of the roofline (memory)"));
   CHECK_THAT(train.explain({.calibrate = true}), Catch::StartsWith("limits of a cpu device, measured: ") && Catch::Contains("FLOP/s, ") && Catch::Contains("of the roofline ("));
+}
+
+TEST_CASE("a node's share of the roofline is the time that arithmetic or memory alone would take, over the time it took") {
+  auto deployment = on_devices(2, 2);
+  deployment.see.timing = true;
+  Replicator repl{deployment};
+  auto train = repl.replicate(rows, train_step);
+  for (auto loss : train.steps(4)) (void)loss;
+  // [32, 64] by [64, 128], or its gradient by the weight: as many operations and bytes.
+  constexpr double operations = 2.0 * 32 * 64 * 128, bytes = 4.0 * (32 * 64 + 64 * 128 + 32 * 128);
+  // Figures of a machine so slow that no digit is lost.
+  const auto check = [&](double flops, double memory_bytes, const std::string& bound) {
+    const auto text = train.explain({.nodes = 100, .machine = {.flops = flops, .memory_bytes = memory_bytes}});
+    INFO(text);
+    const std::string before = ": 1 run(s), 524 kFLOP, 57.3 kB, ";
+    const auto at = text.find(before);
+    REQUIRE(at != std::string::npos);
+    char unit = 0, seconds[8] = {};
+    double time = 0, percent = 0;
+    REQUIRE(std::sscanf(text.c_str() + at + before.size(), "%lf %c%7[s], %lf %%", &time, &unit, seconds, &percent) == 4);
+    const double took = time * (unit == 'u' ? 1e-6 : 1e-3);
+    CHECK(percent == Approx(100 * std::max(operations / flops, bytes / memory_bytes) / took).epsilon(0.01));
+    const std::string line = text.substr(at, text.find('\n', at) - at);
+    CHECK_THAT(line, Catch::EndsWith(" % of the roofline (" + bound + ")"));
+  };
+  check(1e6, 1e12, "arithmetic");
+  check(1e12, 1e6, "memory");
+  check(1e6, 0.9e6 * bytes / operations, "memory");
+  check(1e6, 1.1e6 * bytes / operations, "arithmetic");
 }
 
 TEST_CASE("operations are counted from shapes and expressions") {
