@@ -11,14 +11,14 @@ void one(Bytes input) {
   documented<DataError>("a.topology", [&] {
     const auto topology = parse_topology(text, "a.topology");
     require(topology.ranks() >= 1 && topology.distance(0, topology.ranks() - 1) < static_cast<int>(topology.dimensions.size()), "no ranks");
-    const auto written = text_of(topology);
-    require(text_of(parse_topology(written, "a.topology")) == written, "a topology that is another one when it is read again");
+    const auto written = replicator::text_of(topology);
+    require(replicator::text_of(parse_topology(written, "a.topology")) == written, "a topology that is another one when it is read again");
   });
 }
 
 std::vector<std::string> seeds() {
-  return {text_of(collectives::Topology{{{4, {0.5, 50000}}, {3, {20, 1200}}}, 9000}),
-          text_of(collectives::Topology{{{16777216, {1e-9, 1e300}}}, 1})};
+  return {replicator::text_of(collectives::Topology{{{4, {0.5, 50000}}, {3, {20, 1200}}}, 9000}),
+          replicator::text_of(collectives::Topology{{{16777216, {1e-9, 1e300}}}, 1})};
 }
 
 }  // namespace replicator::fuzz
