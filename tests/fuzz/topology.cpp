@@ -12,7 +12,9 @@ void one(Bytes input) {
     const auto topology = parse_topology(text, "a.topology");
     require(topology.ranks() >= 1 && topology.distance(0, topology.ranks() - 1) < static_cast<int>(topology.dimensions.size()), "no ranks");
     const auto written = replicator::text_of(topology);
-    require(replicator::text_of(parse_topology(written, "a.topology")) == written, "a topology that is another one when it is read again");
+    std::string again;
+    const bool read = documented<DataError>("", [&] { again = replicator::text_of(parse_topology(written, "a.topology")); });
+    require(read && again == written, "a topology that is another one, or none, when it is read again");
   });
 }
 

@@ -74,6 +74,7 @@ TEST_CASE("a damaged topology is refused with the file, the place and what is wr
   refused(replaced(good, "\"microseconds\":1.5", "\"micros\":1.5"), "a dimension has no \"micros\"");
   refused(replaced(good, "\"size\":2", "\"size\":16777216"), "there are at most 16777216 ranks");
   for (const char* number : {"01.5", "1.", ".5", "-inf", "1e", "1x"}) refused(replaced(good, "1.5", number), "expected");
+  refused(replaced(good, "1.5", "1.7976931348623157e308"), "\"microseconds\" must be more than 0, and at most 1e300");
   refused(replaced(good, "1.5", "-1"), "\"microseconds\" must be more than 0");
   refused(replaced(good, "1.5", "1e999"), "expected a number");
   refused(replaced(good, "1.5", "nan"), "expected a number");

@@ -9,7 +9,6 @@
 // Dimensions of one are left out. See docs/hosts.md.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <replicator/collectives/topology.hpp>
 #include <replicator/core/json.hpp>
@@ -66,8 +65,9 @@ class TopologyReader : io::detail::JsonCursor {
     if (found != topology_format) fail("the format is \"" + found + "\", not \"" + std::string{topology_format} + "\"");
   }
   double positive(const std::string& key) {
+    constexpr double most = 1e300;  // what is rounded to 10 digits is then finite too
     const double value = number();
-    if (!(value > 0) || !std::isfinite(value)) fail("\"" + key + "\" must be more than 0");
+    if (!(value > 0) || value > most) fail("\"" + key + "\" must be more than 0, and at most 1e300");
     return value;
   }
   collectives::Topology::Dimension dimension() {
