@@ -26,6 +26,7 @@ using T = Tensor<float>;
 
 T loss_of(ReplicaContext& replica, T x, T y) {
   const auto h = tanh(nn::linear(replica, x, "in", {.features = 7}));
+  const auto last = replica.logical_device(replica.logical_devices() - 1);
   const auto error = nn::linear(replica, h, "out", {.features = 3}) - y;
   return mean(error * error);
 }
@@ -105,10 +106,12 @@ Deployment placed(int devices, std::int64_t bucket_bytes = 4 << 20) {
 
 }  // namespace
 
-TEST_CASE("every optimizer has the same bits on any number of devices, with buckets of any size, in one process and in two") {
-  const auto trained = [](int devices, std::int64_t bucket_bytes) {
+TEST_CASE("every optimizer has the same bits on any number of devices, with replicas on one or two each, with buckets of any size, in one process and in two") {
+  const auto trained = [](int devices, std::int64_t bucket_bytes, int logical_devices = 1) {
+    auto where = placed(devices, bucket_bytes);
+    where.logical_devices = logical_devices;
     std::string digests;
-    for (const auto& one : cases()) digests += std::string{one.name} + " " + train(one, placed(devices, bucket_bytes)).digest + "\n";
+    for (const auto& one : cases()) digests += std::string{one.name} + " " + train(one, where).digest + "\n";
     return digests;
   };
   const auto job = test::run_as_job(2, [&](int) { return trained(2, 4 << 20); });
@@ -118,6 +121,7 @@ TEST_CASE("every optimizer has the same bits on any number of devices, with buck
   CHECK(trained(2, 1) == alone);
   CHECK(trained(3, 64) == alone);
   CHECK(trained(5, 4 << 20) == alone);
+  CHECK(trained(4, 4 << 20, 2) == alone);
 }
 
 TEST_CASE("no two optimizers do the same, and each goes on from a checkpoint with the bits of a run that never stopped") {
