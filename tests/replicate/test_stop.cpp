@@ -79,6 +79,7 @@ TEST_CASE("a signal ends steps() after the step at work, and the input has not e
     CHECK(next[0].item() == 12);
   }
   CHECK(StopOnSignal::received() == 0);
+  CHECK(steps_and_signal(repl, train) == "5 steps, signal " + std::to_string(SIGTERM));  // it stays
 }
 
 TEST_CASE("all processes stop after the same step, whichever was signalled") {

@@ -43,7 +43,7 @@ class Engine {
   // replicas in order.
   virtual std::string digest() = 0;
   virtual std::string save_checkpoint() = 0;
-  virtual int stop_signal() const = 0;
+  virtual int stop_signal() = 0;
   virtual std::vector<std::string> variables() const = 0;
   virtual const VariableDeclaration& declaration(const std::string& name) const = 0;
   virtual const AnyArray& value(const std::string& name, int local_replica) const = 0;

@@ -145,7 +145,11 @@ class Host {
   }
 
   // That this job stops for: processes learn of each other's in the step that begins after it came.
-  int stop_signal() const { return job_.size() == 1 ? std::max(stop_signal_, StopOnSignal::received()) : stop_signal_; }
+  // It stays.
+  int stop_signal() {
+    if (job_.size() == 1) stop_signal_ = std::max(stop_signal_, StopOnSignal::received());
+    return stop_signal_;
+  }
 
   // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.
   std::string resolved_dot(const HostStep& step) const { return dot(step.resolution, placement_.begin()); }

@@ -35,7 +35,7 @@ class HostEngine final : public Engine {
 
   std::string digest() override { return host_.digest(); }
   std::string save_checkpoint() override { return host_.save_checkpoint(); }
-  int stop_signal() const override { return host_.stop_signal(); }
+  int stop_signal() override { return host_.stop_signal(); }
   std::vector<std::string> variables() const override { return host_.variables().names(); }
   const VariableDeclaration& declaration(const std::string& name) const override { return host_.variables().declaration(name); }
   const AnyArray& value(const std::string& name, int local_replica) const override { return host_.variables().value(name, local_replica); }

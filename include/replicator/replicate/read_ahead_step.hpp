@@ -39,7 +39,7 @@ class ReadAheadStep final : public StepDriver {
   bool finished() const override { return finished_; }
   std::uint64_t steps_done() const override { return done_; }
   std::uint64_t steps_resumed() const override { return from_.done; }
-  int stop_signal() const override { return host_.stop_signal(); }
+  int stop_signal() override { return host_.stop_signal(); }
   std::string explain(const ExplainOptions& options) override { return host_.explain(latest(), options); }
   std::string dot() override { return replicator::dot(trace_all()); }
   std::string resolved_dot() override { return host_.resolved_dot(latest()); }

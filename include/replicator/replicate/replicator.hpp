@@ -68,8 +68,8 @@ class Replicator {
   // where the run could not be resumed from it.
   std::string save_checkpoint() { return engine_->save_checkpoint(); }
 
-  // The signal that a StopOnSignal of some process has caught, on all processes after the same step; 0 before. What steps there are may
-  // still be done: a step after it, as a last validation, is as good as any.
+  // The signal that a StopOnSignal of some process has caught, on all processes after the same step; 0 before. It stays, so a Replicator's
+  // steps() are at their end; a step() after it, as of a last validation, is as good as any.
   int stop_signal() const { return engine_->stop_signal(); }
 
   std::vector<std::string> variables() const { return engine_->variables(); }

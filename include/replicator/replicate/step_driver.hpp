@@ -41,7 +41,7 @@ class StepDriver {
   // Of those, by the run that this one resumes.
   virtual std::uint64_t steps_resumed() const = 0;
   // That the processes have agreed to stop for; 0 where none came.
-  virtual int stop_signal() const = 0;
+  virtual int stop_signal() = 0;
   virtual std::string explain(const ExplainOptions& options) = 0;
   virtual std::string dot() = 0;
   virtual std::string resolved_dot() = 0;
