@@ -117,6 +117,14 @@ TEST_CASE("of what is in rp::recompute only the arguments and the results are ke
   CHECK(count<Matmul>(condense(marked, everything)) == count<Matmul>(condense(plain, everything)) + layers);
 }
 
+TEST_CASE("what a region returns is kept though it could be computed from what the region computes again") {
+  const int layers = 6;
+  const auto two = [](Tensor<float> x, Tensor<float> w) { return normalised_layer(normalised_layer(x, w), w); };
+  const auto kept = bytes_kept(condense(chain(layers, recompute(two)), everything));
+  CHECK(kept >= (layers - 1) * value);  // the last one is fused into the loss
+  CHECK(kept <= layers * (value + 2 * small));
+}
+
 TEST_CASE("what is computed again stands right before the first later use of it") {
   const auto two = [](Tensor<float> x, Tensor<float> w) { return smooth_layer(smooth_layer(x, w), w); };
   const Graph graph = condense(chain(3, recompute(two)), everything);

@@ -38,9 +38,9 @@ Tensor<float> block(ReplicaContext& replica, Tensor<float> x, std::int64_t i) {
   return relu(nn::batch_norm(replica, nn::conv2d(replica, x, "conv", {.features = channels, .padding = {}, .bias = false}), "norm"));
 }
 template <class Block>
-auto step_of(Block apply) {
-  return [apply](ReplicaContext& replica, Tensor<float> x) {
-    for (std::int64_t i = 0; i < blocks; ++i) x = apply(replica, x, i);
+auto step_of(Block apply, std::int64_t count = blocks) {
+  return [apply, count](ReplicaContext& replica, Tensor<float> x) {
+    for (std::int64_t i = 0; i < count; ++i) x = apply(replica, x, i);
     const auto loss = mean(x * x);
     nn::sgd({.learning_rate = 0.1f, .momentum = 0.9f}).minimize(replica, loss);
     return loss;
@@ -48,12 +48,16 @@ auto step_of(Block apply) {
 }
 const auto plain = step_of(&block);
 // Two blocks at once are forgotten.
-const auto marked = step_of([](ReplicaContext& replica, Tensor<float> x, std::int64_t i) {
-  return i % 2 ? x : recompute([&](Tensor<float> y) {
-    y = block(replica, y, i);
-    return i + 1 < blocks ? block(replica, y, i + 1) : y;
-  })(x);
-});
+auto pairs_forgotten(std::int64_t count) {
+  const auto two = [count](ReplicaContext& replica, Tensor<float> x, std::int64_t i) {
+    return i % 2 ? x : recompute([&](Tensor<float> y) {
+      y = block(replica, y, i);
+      return i + 1 < count ? block(replica, y, i + 1) : y;
+    })(x);
+  };
+  return step_of(two, count);
+}
+const auto marked = pairs_forgotten(blocks);
 
 struct Outcome {
   std::string digest;
@@ -90,6 +94,19 @@ TEST_CASE("batch norm and ReLU computed again save the ReLU's output of every bl
   INFO(all.explanation << less.explanation);
   CHECK(said(all.explanation, use) == Approx((2 * blocks - 1) * value_bytes).epsilon(0.02));
   CHECK(said(less.explanation, use) == Approx(blocks * value_bytes).epsilon(0.03));
+}
+
+TEST_CASE("the plan of a step whose blocks are marked with recompute keeps what is between them only, and needs less memory in all") {
+  constexpr std::int64_t many = 16;
+  const auto all = train(test::on_devices(1, 1), 0, step_of(&block, many)), marks = train(test::on_devices(1, 1), 0, pairs_forgotten(many));
+  CHECK(marks.digest == all.digest);
+  const std::string use = "activations kept for the backward pass";
+  INFO(all.explanation << marks.explanation);
+  CHECK(said(all.explanation, use) == Approx(many * value_bytes).epsilon(0.03));
+  // What is between the pairs, and two values of the last one, whose derivatives come at once.
+  CHECK(said(marks.explanation, use) == Approx((many / 2 - 1 + 2) * value_bytes).epsilon(0.03));
+  // What is computed again counts while it is there: of one pair at a time.
+  CHECK(said(marks.explanation, "\nmemory") < said(all.explanation, "\nmemory") - 4 * value_bytes);
 }
 
 TEST_CASE("with recomputation or without, marked or not, on any placement, the variables are the same") {

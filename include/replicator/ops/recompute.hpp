@@ -50,8 +50,8 @@ class Recomputed {
 
 // A function like f, of tensors, whose inner values are not kept for the backward pass but computed again when that needs
 // them, from f's arguments: memory for the price of a second forward pass of f. The bits stay the same, those of random
-// numbers too. What f returns is kept, as are results of its collectives and small results of its reductions; within
-// another rp::recompute it does nothing of its own.
+// numbers too. What f returns is kept, as are results of its collectives, small results of its reductions and values of less
+// than Deployment::recompute_bytes; within another rp::recompute it does nothing of its own.
 //   x = rp::recompute([&](auto x) { return block(replica, x); })(x);
 // Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost", 2016.
 template <class F>

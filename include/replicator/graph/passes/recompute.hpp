@@ -80,7 +80,7 @@ class Recomputation {
     if (fate.is_result) fate.until = always;
     find_sources(index, fate);
     const bool worth = fate.late && !fate.is_result && bytes({index, 0}) >= options_.smallest;
-    fate.again = worth && (cheap(fate) || inner(index));
+    fate.again = worth && (inner(index) || (cheap(fate) && sources_stay(fate)));
   }
 
   // Elementwise: from which large values it can be computed when it is needed for the last time.
@@ -113,6 +113,13 @@ class Recomputation {
     if (!fate.elementwise || fate.sources.size() > options_.most_large_inputs) return false;
     if (fate.instructions > largest_fused_expression || fate.sources.size() + fate.small_inputs > most_fused_inputs) return false;
     return std::all_of(fate.sources.begin(), fate.sources.end(), [&](Value source) { return fates_[source.node].until >= fate.until; });
+  }
+
+  // What a region computes again is there from its own derivatives on only: for a use before those it would be computed, and
+  // kept, too early; of a chain of regions all would be.
+  bool sources_stay(const Fate& fate) const {
+    return std::none_of(fate.sources.begin(), fate.sources.end(),
+                        [&](Value source) { return fates_[source.node].again && graph_.node(source).marks.region != 0; });
   }
 
   // Of a region, and only its own nodes use it before the derivatives.
