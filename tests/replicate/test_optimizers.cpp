@@ -195,7 +195,8 @@ TEST_CASE("a bfloat16 wire rounds what every replica gives and every node of the
                                });
     step.step();
     int wrong = 0;
-    for (std::int64_t i = 0; i < count; ++i) wrong += repl.value("w").as<float>()[static_cast<std::size_t>(i)] != -(static_cast<float>(sum(sum, 0, replicas, i)) / replicas);
+    for (std::int64_t i = 0; i < count; ++i)
+      wrong += repl.value("w").as<float>()[static_cast<std::size_t>(i)] != -(static_cast<float>(sum(sum, 0, replicas, i)) / replicas);
     CHECK(wrong == 0);
   }
 }

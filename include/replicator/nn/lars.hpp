@@ -40,7 +40,8 @@ class Lars : public Minimizes<Lars> {
   void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
                        const std::vector<Tensor<T>>& gradients,
                        std::source_location where = std::source_location::current()) const {
-    apply(replica, options_.learning_rate.in(replica, compute_type(dtype_of<T>), where), trained(variables, gradients), compute_type(dtype_of<T>), where);
+    const DType compute = compute_type(dtype_of<T>);
+    apply(replica, options_.learning_rate.in(replica, compute, where), trained(variables, gradients), compute, where);
   }
 
  private:

@@ -100,7 +100,8 @@ void require_trainable(const ReplicaContext& replica, const std::vector<Variable
                      "or a layer of rp::nn"};
   for (const auto& variable : variables)
     if (const auto& declared = replica.graph().variables()[variable.index()]; declared.kind != VariableKind::mirrored)
-      throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() + " was given \"" + variable.name() +
+      throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() + " was given \"" +
+                       variable.name() +
                        "\", declared at " + declared.where.text() + ", which is " + std::string{name_of(declared.kind)} +
                        ": only mirrored variables can be trained; declare it without VariableKind::replica_local"};
 }

@@ -137,7 +137,8 @@ inline void update(Graph& graph, const Trained& one, std::span<const AnyTensor> 
                    const ExpressionPtr& formula, Location where) {
   const TensorType type = graph.variables()[one.variable].type;
   const AnyTensor value = advance(graph, one, scalars, slots, formula, type.dtype, where);
-  graph.assign(one.variable, (one.in_parts ? joined(value, type.shape, graph.variables()[one.variable].name + "/value", where) : value).value(), where);
+  const AnyTensor whole = one.in_parts ? joined(value, type.shape, graph.variables()[one.variable].name + "/value", where) : value;
+  graph.assign(one.variable, whole.value(), where);
 }
 
 }  // namespace detail
