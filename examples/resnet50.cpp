@@ -207,7 +207,11 @@ int train(rp::Deployment deployment, const Options& o) {
   const bool timed = repl.deployment().see.timing;
   if (o.explain && speaks && !timed) std::cout << step.explain();
   const rp::Figure top1{"top-1", true};
-  rp::TrainLoopOptions options{.steps = o.steps, .batch = o.global_batch, .figures = {{"loss"}, top1}, .validate_every = o.validate_every, .tensorboard = o.tensorboard};
+  rp::TrainLoopOptions options{.steps = o.steps,
+                               .batch = o.global_batch,
+                               .figures = {{"loss"}, top1},
+                               .validate_every = o.validate_every,
+                               .tensorboard = o.tensorboard};
   if (unseen) {
     options.validate = [&] { return validate(repl, o, *unseen); };
     options.validated = {top1};

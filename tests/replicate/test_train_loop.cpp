@@ -147,7 +147,9 @@ TEST_CASE("a signal ends the loop after the step, which is saved; resumed, it en
     CHECK(step.steps_done() == 4);
     CHECK(validations == 0);
   }
-  const auto board = [&](const std::string& name) { return TrainLoopOptions{.steps = 9, .figures = {{"level"}, {"x"}}, .tensorboard = name, .out = out.file()}; };
+  const auto board = [&](const std::string& name) {
+    return TrainLoopOptions{.steps = 9, .figures = {{"level"}, {"x"}}, .tensorboard = name, .out = out.file()};
+  };
   const auto resumed = run(kept(3, true), board(folder.path() + "/board"));
   CHECK(resumed == run(on_devices(4, 1), board(folder.path() + "/whole")));
   CHECK_THAT(out.text(), Contains("step 4/9") && Contains("step 5/9"));
@@ -188,7 +190,8 @@ TEST_CASE("an input that ends before ends the loop, after a last validation") {
   int validations = 0;
   Replicator repl{on_devices(2, 1)};
   auto step = repl.replicate(positions(nothing, 3), walk);
-  CHECK(TrainLoop{repl, {.steps = 100, .validate = [&] { return ++validations, std::vector<double>{1}; }, .validated = {{"v"}}, .out = out.file()}}.run(step) == 0);
+  const auto validate = [&] { return ++validations, std::vector<double>{1}; };
+  CHECK(TrainLoop{repl, {.steps = 100, .validate = validate, .validated = {{"v"}}, .out = out.file()}}.run(step) == 0);
   CHECK(step.steps_done() == 3);
   CHECK(validations == 1);
 }

@@ -59,8 +59,8 @@ class Progress {
     std::snprintf(tail, sizeof tail, "/s  %lld:%02lld left", static_cast<long long>(left / 60), static_cast<long long>(left % 60));
     char speed[64];
     std::snprintf(speed, sizeof speed, "%.1f ", rate_);
-    write("step " + std::to_string(done) + "/" + std::to_string(o_.steps) + "  " + figures + (figures.empty() ? "" : "  ") + speed + rate_unit() + tail,
-          !o_.terminal || last);
+    const auto place = "step " + std::to_string(done) + "/" + std::to_string(o_.steps) + "  ";
+    write(place + figures + (figures.empty() ? "" : "  ") + speed + rate_unit() + tail, !o_.terminal || last);
     return true;
   }
   // A line that stays.

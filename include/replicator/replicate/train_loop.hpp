@@ -47,7 +47,8 @@ class TrainLoop {
   TrainLoop(Replicator& repl, TrainLoopOptions options) : repl_{repl}, o_{std::move(options)} {
     if (o_.steps < 1) throw BuildError{"a training loop of " + std::to_string(o_.steps) + " steps was asked for: it takes at least 1"};
     if (o_.validated.empty() != !o_.validate)
-      throw BuildError{"a training loop was given " + std::string{o_.validate ? "a validation but no names of what it gives" : "names of what a validation gives, but none"} +
+      throw BuildError{std::string{"a training loop was given "} +
+                       (o_.validate ? "a validation but no names of what it gives" : "names of what a validation gives, but none") +
                        ": set both `validate` and `validated`"};
     if (o_.stop_on_signal) stop_.emplace();
   }

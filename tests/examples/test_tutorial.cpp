@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The programs that docs/ explains: they print the same wherever their replicas are, and docs/ shows them as they are.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "../support/programs.hpp"
+
+using namespace replicator;
+
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (!value) throw std::runtime_error{std::string{name} + " is not set: run this by ctest"};
+  return value;
+}
+std::string run(const std::string& program_and_flags) {
+  const auto result = test::run_program(variable("REPLICATOR_EXAMPLES") + "/" + program_and_flags);
+  INFO(program_and_flags << "\n" << result.text);
+  CHECK(result.exit_code == 0);
+  return result.text;
+}
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream stream{file};
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+const std::filesystem::path& root() {
+  static const std::filesystem::path path = variable("REPLICATOR_SCRIPTS") + "/..";
+  return path;
+}
+
+// The blocks of a document in this language, without the indentation that all lines of a block share.
+std::vector<std::string> blocks(const std::string& document, const std::string& language) {
+  std::vector<std::string> found;
+  const std::string begin = "\n```" + language + "\n", end = "```\n";
+  for (auto at = document.find(begin); at != std::string::npos; at = document.find(begin, at)) {
+    at += begin.size();
+    const auto stop = document.find("\n" + end, at);
+    found.push_back(document.substr(at, stop + 1 - at));
+    at = stop;
+  }
+  return found;
+}
+// The file's lines from every one on, with as much indentation less as that one has: where the block stands there.
+bool shows(const std::string& source, const std::string& block) {
+  const auto first = block.substr(0, block.find('\n') + 1);
+  for (auto at = source.find(first); at != std::string::npos; at = source.find(first, at + 1)) {
+    const auto line = at == 0 ? 0 : source.rfind('\n', at - 1) + 1;
+    const std::string indentation(at - line, ' ');
+    if (source.compare(line, at - line, indentation) != 0) continue;
+    std::string expected;
+    std::istringstream lines{block};
+    for (std::string each; std::getline(lines, each);) expected += (each.empty() ? "" : indentation) + each + "\n";
+    if (source.compare(line, expected.size(), expected) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("the documents show programs of examples/ as they are") {
+  std::vector<std::string> sources;
+  for (const auto* folder : {"examples", "examples/custom"})
+    for (const auto& entry : std::filesystem::directory_iterator{root() / folder})
+      if (entry.path().extension() == ".cpp") sources.push_back(text_of(entry.path()));
+  for (const auto* document : {"tutorial.md", "extending.md", "coming_from.md"}) {
+    const auto found = blocks(text_of(root() / "docs" / document), "cpp");
+    CHECK(found.size() > 0);
+    for (const auto& block : found) {
+      INFO(document << " shows what no program of examples/ has:\n" << block);
+      CHECK(std::any_of(sources.begin(), sources.end(), [&](const std::string& source) { return shows(source, block); }));
+    }
+  }
+}
+
+TEST_CASE("the tutorial prints what its document says, on any number of devices") {
+  const auto serial = run("tutorial --serial");
+  for (const char* devices : {"cpu:0-1", "cpu:0-3"}) CHECK(run(std::string{"tutorial --devices "} + devices) == serial);
+  const auto quoted = blocks(text_of(root() / "docs" / "tutorial.md"), "text");
+  CHECK(quoted.size() > 5);
+  for (const auto& block : quoted) {
+    INFO(block);
+    CHECK(serial.find(block) != std::string::npos);
+  }
+}
+
+TEST_CASE("every program of examples/custom prints the same on one device and on two") {
+  for (const char* program : {"own_operation", "own_optimizer", "contrastive", "data_source"}) {
+    const auto command = std::string{"custom/"} + program + " --replicas 4 --devices ";
+    const auto serial = run(command + "cpu:0");
+    CHECK(test::line_of(serial, "digest: ").size() == 64);
+    CHECK(run(command + "cpu:0-1") == serial);
+  }
+  const auto serial = run("custom/two_devices --replicas 2");
+  CHECK(test::line_of(serial, "digest: ").size() == 64);
+  for (const char* flags : {"--devices cpu:0-1", "--logical-devices 2 --devices cpu:0-1", "--logical-devices 2 --devices cpu:0-3"})
+    CHECK(run(std::string{"custom/two_devices --replicas 2 "} + flags) == serial);
+}
+
+TEST_CASE("an algorithm of one's own is proved, its planted mistake is named, and its bits are the library's") {
+  const auto text = run("custom/own_collective");
+  CHECK_THAT(text, Catch::Contains("recursive_doubling on 8 ranks is proved\nwithout one dependency: rank 5") &&
+                       Catch::EndsWith("the bits of the library's own: yes\n"));
+  const auto quoted = blocks(text_of(root() / "docs" / "extending.md"), "text");
+  CHECK(quoted.size() == 2);
+  for (const auto& block : quoted) CHECK_THAT(text, Catch::Contains(block));
+}
+
+TEST_CASE("programs of examples/custom have less than 100 lines") {
+  for (const auto& entry : std::filesystem::directory_iterator{root() / "examples" / "custom"}) {
+    const auto text = text_of(entry.path());
+    INFO(entry.path().string());
+    CHECK(std::count(text.begin(), text.end(), '\n') < 100);
+  }
+}
