@@ -104,6 +104,23 @@ class Checkpoints {
     for (const auto& name : names) state_.variables[name].steps.insert(ordinal);
   }
 
+  // What is known at this moment of how far the experiment is; its values are those that no variable has been given yet.
+  struct Memory {
+    Checkpoint state;
+    std::string path;
+    std::set<int> read, declared, due;
+    std::map<int, std::weak_ptr<const int>> lives;
+  };
+  Memory memory() const { return {state_, path_, read_, declared_, due_, lives_}; }
+  void recall(const Memory& memory) {
+    state_ = memory.state;
+    path_ = memory.path;
+    read_ = memory.read;
+    declared_ = memory.declared;
+    due_ = memory.due;
+    lives_ = memory.lives;
+  }
+
   // A checkpoint is to be written before this step is done once more.
   bool due(int ordinal) const { return due_.contains(ordinal); }
   void done(int ordinal, std::uint64_t steps, bool finished) {

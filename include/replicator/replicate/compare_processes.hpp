@@ -47,6 +47,7 @@ inline void compare_experiments(transport::Job& job, const Deployment& deploymen
                              {"--topology", deployment.topology.empty() ? "no file" : "a file", {}},
                              {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},
                              {"--trace, --plan and --skew", deployment.see.gathered(), {}},
+                             {"--elastic", deployment.elastic ? "given" : "not given", {}},
                              {"--check-drift", std::to_string(deployment.see.check_drift), {}},
                              {"--checkpoint, --every and --resume", deployment.checkpoint.gathered(), {}},
                              {"the kind of devices", std::string{name_of(kind)}, {}},

@@ -84,6 +84,8 @@ inline constexpr Flag<D> flags_of[] = {
      [](D& d, Text flag, Text value) { d.deadline = std::chrono::seconds{parse_number(flag, value, 0)}; }},
     {"--connect-deadline", "SECONDS", "how long the processes of a job look for each other (60)",
      [](D& d, Text flag, Text value) { d.connect_deadline = std::chrono::seconds{parse_number(flag, value, 1)}; }},
+    {"--elastic", "", "when a process dies or stops the others take over its replicas and do the step again, with the same bits",
+     [](D& d, Text, Text) { d.elastic = true; }},
     {"--job-token-file", "FILE", "a secret: only processes that have it meet (the variable REPLICATOR_JOB_TOKEN, if set)",
      [](D& d, Text, Text value) { d.job_token_file = value; }},
     {"--interface", "NAME", "of the network, or an address of this machine, to keep to (REPLICATOR_INTERFACE, if set)",

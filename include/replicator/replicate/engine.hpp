@@ -36,8 +36,8 @@ class Engine {
 
   // The number of the step that is made next.
   virtual int next_ordinal(bool checkpointed) const = 0;
-  // A step of this Replicator with that number, by the inputs of this host's replicas.
-  virtual std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) = 0;
+  // A step of this Replicator with that number. `inputs` is called once, and again where this host is given other replicas.
+  virtual std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) = 0;
 
   // SHA-256 over name, type and bytes of every variable in the order of names: mirrored ones once, replica-local ones of all
   // replicas in order.

@@ -34,6 +34,7 @@
 #include <replicator/replicate/replica_recorder.hpp>
 #include <replicator/replicate/require_devices.hpp>
 #include <replicator/replicate/require_valid.hpp>
+#include <replicator/replicate/snapshot.hpp>
 #include <replicator/replicate/step_reporter.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/runtime/calibrate.hpp>
@@ -45,10 +46,14 @@ namespace replicator {
 // In a job of several processes the constructor, compile, run, digest and save_checkpoint are called by all at the same time.
 class Host {
  public:
-  explicit Host(Deployment deployment)
+  // Meets the other processes, and reads a checkpoint where one is to be resumed.
+  explicit Host(Deployment deployment) : Host{std::move(deployment), nullptr} { open_checkpoints(); }
+  // Of a job that has met already. Its checkpoints are not read.
+  Host(Deployment deployment, std::shared_ptr<transport::Job> job)
       : replay_{deployment.see.replay.empty() ? nullptr : std::make_shared<Replay>(deployment.see.replay)},
         deployment_{valid(replay_ ? replay_->deployment(std::move(deployment)) : std::move(deployment))},
-        job_{replay_ ? transport::ProcessEnvironment{} : processes_of(deployment_), job_options(deployment_)},
+        shared_job_{job ? std::move(job) : meet()},
+        job_{*shared_job_},
         placement_{replay_ ? Placement::alone(replay_->replica(), replay_->replicas()) : Placement{job_, deployment_}},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
         variables_{deployment_.seed, placement_.teams(), placement_.end() - placement_.begin()},
@@ -60,7 +65,6 @@ class Host {
     compare_experiments(job_, deployment_);
     if (!deployment_.topology.empty() && !replay_)
       all_reduce_.topology = find_topology(job_, deployment_.topology, deployment_.transport, placement_.grid());
-    checkpoints_.open();
     reporter_.begin();
     if (replay_) communicators_.connect_replay(replay_->replica(), replay_->replicas());
     else communicators_.connect(job_, deployment_, placement_);
@@ -70,18 +74,41 @@ class Host {
   Host& operator=(const Host&) = delete;
   // Parts from the other processes, where nothing has failed.
   ~Host() {
+    if (parted_) return;
     communicators_.clear();
     if (failure_ || std::uncaught_exceptions() > 0) {
       reporter_.abandon();
       return;
     }
-    reporter_.finish();
     try {
-      job_.leave();
+      part();
     } catch (const std::exception& error) {
       std::fprintf(stderr, "replicator: %s had finished when the job failed: %s\n", job_.describe(job_.rank()).c_str(), error.what());
     }
   }
+  // Nothing that it compiled may be there any more. Throws CommunicationError where another process fails meanwhile.
+  void part() {
+    communicators_.clear();
+    reporter_.finish();
+    job_.leave();
+    parted_ = true;
+  }
+  // Whether each process can have a replica is known before any of them is waited for. Throws BuildError.
+  static transport::ProcessEnvironment environment(const Deployment& deployment) {
+    const auto found = transport::find_environment({deployment.job_token_file, deployment.interface});
+    if (deployment.replicas < found.world_size)
+      throw BuildError{"the job has " + std::to_string(found.world_size) + " processes, but there are only " + std::to_string(deployment.replicas) +
+                       " replica(s), and every process needs one: raise --replicas or start fewer processes"};
+    return found;
+  }
+  static transport::JobOptions job_options(const Deployment& deployment) {
+    transport::JobOptions options;
+    options.connect_deadline = deployment.connect_deadline;
+    options.exchange_deadline = deployment.deadline;
+    options.late = deployment.late;
+    return options;
+  }
+  void open_checkpoints() { checkpoints_.open(); }
 
   const Deployment& deployment() const { return deployment_; }
   const transport::Job& job() const { return job_; }
@@ -116,6 +143,18 @@ class Host {
   std::string save_checkpoint() {
     failure_.answer();
     return failure_.told([&] { return checkpoints_.save(variables_); });
+  }
+
+  // Every process calls it: keeps there what this moment is made of, what is replica-local of all replicas.
+  void remember(Snapshot& snapshot) {
+    failure_.answer();
+    snapshot.take(variables_, job_, placement_);
+    snapshot.checkpoints = checkpoints_.memory();
+  }
+  // Before any step is compiled: goes on from there.
+  void recall(const Snapshot& snapshot) {
+    snapshot.give(variables_, placement_);
+    checkpoints_.recall(snapshot.checkpoints);
   }
 
   // From the traced graphs of this host's replicas to programs. `ordinal`: which step of the Replicator this is.
@@ -172,20 +211,8 @@ class Host {
     require_valid(deployment);
     return deployment;
   }
-  // Whether each can have a replica is known before any of them is waited for.
-  static transport::ProcessEnvironment processes_of(const Deployment& deployment) {
-    const auto found = transport::find_environment({deployment.job_token_file, deployment.interface});
-    if (deployment.replicas < found.world_size)
-      throw BuildError{"the job has " + std::to_string(found.world_size) + " processes, but there are only " + std::to_string(deployment.replicas) +
-                       " replica(s), and every process needs one: raise --replicas or start fewer processes"};
-    return found;
-  }
-  static transport::JobOptions job_options(const Deployment& deployment) {
-    transport::JobOptions options;
-    options.connect_deadline = deployment.connect_deadline;
-    options.exchange_deadline = deployment.deadline;
-    options.late = deployment.late;
-    return options;
+  std::shared_ptr<transport::Job> meet() const {
+    return std::make_shared<transport::Job>(replay_ ? transport::ProcessEnvironment{} : environment(deployment_), job_options(deployment_));
   }
 
   // --- running -------------------------------------------------------------------------------------------------------------
@@ -249,7 +276,8 @@ class Host {
 
   std::shared_ptr<Replay> replay_;  // null where all replicas run
   Deployment deployment_;
-  transport::Job job_;
+  std::shared_ptr<transport::Job> shared_job_;
+  transport::Job& job_;
   Placement placement_;
   collectives::AllReducePreference all_reduce_;
   VariableStore variables_;
@@ -263,6 +291,7 @@ class Host {
   Checkpoints checkpoints_;
   std::vector<std::shared_ptr<StepListener>> listeners_;
   int stop_signal_ = 0;
+  bool parted_ = false;
 };
 
 }  // namespace replicator

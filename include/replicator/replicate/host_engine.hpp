@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/replicate/elastic_engine.hpp>
 #include <replicator/replicate/engine.hpp>
 #include <replicator/replicate/host.hpp>
 #include <replicator/replicate/read_ahead_step.hpp>
@@ -29,8 +30,9 @@ class HostEngine final : public Engine {
     return host_.replay() ? host_.replay()->input(ordinal, components) : nullptr;
   }
   int next_ordinal(bool checkpointed) const override { return host_.checkpoints().next_ordinal(checkpointed); }
-  std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) override {
-    return std::make_unique<ReadAheadStep>(host_, ordinal, host_.checkpoints().begin(ordinal, checkpointed), std::move(inputs), std::move(trace));
+  std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
+    auto made = inputs();
+    return std::make_unique<ReadAheadStep>(host_, ordinal, host_.checkpoints().begin(ordinal, checkpointed), std::move(made), std::move(trace));
   }
 
   std::string digest() override { return host_.digest(); }
@@ -46,7 +48,10 @@ class HostEngine final : public Engine {
 };
 
 inline const bool host_engine_registered = [] {
-  engine_slot.store([](Deployment deployment) -> std::unique_ptr<Engine> { return std::make_unique<HostEngine>(std::move(deployment)); });
+  engine_slot.store([](Deployment deployment) -> std::unique_ptr<Engine> {
+    if (deployment.elastic && deployment.see.replay.empty()) return std::make_unique<ElasticEngine>(std::move(deployment));
+    return std::make_unique<HostEngine>(std::move(deployment));
+  });
   return true;
 }();
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -26,6 +27,9 @@ class InputSource {
   // Of a recorded input, which may be empty: the step that its first element is for.
   virtual std::optional<std::uint64_t> recorded_from() const { return std::nullopt; }
 };
+
+// Those of this host's replicas, as they are now.
+using MakeInputs = std::function<std::vector<std::unique_ptr<InputSource>>()>;
 
 namespace detail {
 

@@ -52,7 +52,12 @@ class Replicator {
     if constexpr (per_replica) {
       using Range = std::remove_cvref_t<std::invoke_result_t<InputFn&, const InputContext&>>;
       data::require_input<Range>();
-      if constexpr (data::Input<Range>) return replicate_range<Range>(input_fn, std::move(step_fn), options);
+      if constexpr (data::Input<Range>)
+        return replicate_range<Range>(
+            [input_fn = std::make_shared<InputFn>(std::move(input_fn))] {
+              return [input_fn](const InputContext& context) { return (*input_fn)(context); };
+            },
+            std::move(step_fn), options);
     } else if constexpr (per_host) {
       using Range = std::remove_cvref_t<std::invoke_result_t<InputFn&, const HostContext&>>;
       data::require_input<Range>();
@@ -82,20 +87,25 @@ class Replicator {
  private:
   template <class InputFn, class StepFn>
   auto replicate_dealt(InputFn& input_fn, StepFn step_fn, ReplicateOptions options) {
-    const int first = engine_->first_replica(), end = engine_->end_replica();
-    const auto dealt = [&] {
-      return data::deal(input_fn(HostContext{process(), processes(), first, end, engine_->input_context(first)}),
+    const auto dealt = [engine = engine_.get(), input_fn = std::make_shared<InputFn>(std::move(input_fn))] {
+      const int first = engine->first_replica(), end = engine->end_replica();
+      return data::deal((*input_fn)(HostContext{engine->process(), engine->processes(), first, end, engine->input_context(first)}),
                         end - first);
     };
-    decltype(dealt()) hands;  // filled when the first one is asked for: a replay asks for none
-    const auto hand_of = [&](const InputContext& context) {
-      if (hands.empty()) hands = dealt();
-      return std::move(hands[static_cast<std::size_t>(context.replica() - first)]);
-    };
-    return replicate_range<typename decltype(hands)::value_type>(hand_of, std::move(step_fn), options);
+    using Hands = decltype(dealt());
+    return replicate_range<typename Hands::value_type>(
+        [engine = engine_.get(), dealt] {
+          // Filled when the first one is asked for: a replay asks for none.
+          return [engine, dealt, hands = Hands{}](const InputContext& context) mutable {
+            if (hands.empty()) hands = dealt();
+            return std::move(hands[static_cast<std::size_t>(context.replica() - engine->first_replica())]);
+          };
+        },
+        std::move(step_fn), options);
   }
-  template <class Range, class InputFn, class StepFn>
-  auto replicate_range(InputFn& input_fn, StepFn step_fn, ReplicateOptions options) {
+  // `begin()` gives what gives each of this host's replicas its range.
+  template <class Range, class Begin, class StepFn>
+  auto replicate_range(Begin begin, StepFn step_fn, ReplicateOptions options) {
     using Types = detail::InputTypes<data::InputValue<Range>>;
     constexpr bool fits = Types::template accepts<StepFn, ReplicaContext>;
     static_assert(fits,
@@ -107,33 +117,33 @@ class Replicator {
       static_assert(detail::StepResult<Plain>::valid, "replicator: step_fn must return a rp::Tensor, a std::tuple of them, or void");
       if constexpr (detail::StepResult<Plain>::valid) {
         const int ordinal = engine_->next_ordinal(options.checkpointed);
-        auto inputs = make_inputs<Range>(input_fn, ordinal);
         Trace trace = [step_fn = std::move(step_fn)](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
           if constexpr (std::is_void_v<Plain>) Types::call(step_fn, context, x);
           else
             for (const auto& tensor : detail::StepResult<Plain>::tensors(Types::call(step_fn, context, x)))
               context.graph().results().push_back(tensor.value());
         };
-        return make_step<Plain>(ordinal, options, std::move(inputs), std::move(trace));
+        return make_step<Plain>(ordinal, options, make_inputs<Range>(std::move(begin), ordinal), std::move(trace));
       }
     }
   }
-  template <class Range, class InputFn>
-  std::vector<std::unique_ptr<InputSource>> make_inputs(InputFn& input_fn, int ordinal) {
-    std::vector<std::unique_ptr<InputSource>> inputs;
-    const auto components = detail::InputTypes<data::InputValue<Range>>::dtypes();
-    if (auto recorded = engine_->recorded_input(ordinal, components)) {
-      inputs.push_back(std::move(recorded));
+  template <class Range, class Begin>
+  MakeInputs make_inputs(Begin begin, int ordinal) {
+    return [engine = engine_.get(), begin = std::move(begin), ordinal] {
+      std::vector<std::unique_ptr<InputSource>> inputs;
+      const auto components = detail::InputTypes<data::InputValue<Range>>::dtypes();
+      if (auto recorded = engine->recorded_input(ordinal, components)) {
+        inputs.push_back(std::move(recorded));
+        return inputs;
+      }
+      auto range_of = begin();
+      for (int replica = engine->first_replica(); replica < engine->end_replica(); ++replica)
+        inputs.push_back(std::make_unique<detail::RangeSource<Range>>(range_of(engine->input_context(replica))));
       return inputs;
-    }
-    for (int replica = engine_->first_replica(); replica < engine_->end_replica(); ++replica) {
-      const InputContext context = engine_->input_context(replica);
-      inputs.push_back(std::make_unique<detail::RangeSource<Range>>(input_fn(context)));
-    }
-    return inputs;
+    };
   }
   template <class Result>
-  auto make_step(int ordinal, ReplicateOptions options, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace) {
+  auto make_step(int ordinal, ReplicateOptions options, MakeInputs inputs, Trace trace) {
     auto driver = engine_->drive(ordinal, options.checkpointed, std::move(inputs), std::move(trace));
     return wrap(std::move(driver), std::type_identity<typename detail::StepResult<Result>::Arrays>{});
   }

@@ -60,6 +60,18 @@ class Arrival {
                              0};
   }
 
+  // One attempt at the first address, which waits options.dead_after for an answer: empty where nobody receives this process.
+  std::optional<Meeting> knock() {
+    const auto until = MeetingClock::now() + options_.connect_deadline;
+    silence_ = options_.dead_after;
+    Link link{connect_to(addresses_[0], environment_.master_port, std::chrono::milliseconds{attempt_ms}, attempts_[0].last, from_),
+              longest_frame()};
+    if (!link.open()) return {};
+    say_hello(link);
+    if (!listen(link, until, attempts_[0])) return {};
+    return std::move(meeting_);
+  }
+
  private:
   struct Attempt {
     std::string last = "not tried";
@@ -92,7 +104,8 @@ class Arrival {
   bool listen(Link& link, MeetingClock::time_point until, Attempt& attempt) {
     const auto answerer = address_of_peer(link.descriptor()).with_port();
     const bool only = addresses_.size() == 1;
-    auto patience = only ? until + options_.dead_after : MeetingClock::now() + std::chrono::milliseconds{attempt_ms};
+    auto patience = only && !silence_ ? until + options_.dead_after
+                                      : MeetingClock::now() + silence_.value_or(std::chrono::milliseconds{attempt_ms});
     for (;;) {
       pollfd event{link.descriptor(), POLLIN, 0};
       ::poll(&event, 1, remaining_ms(patience, 200));
@@ -210,6 +223,7 @@ class Arrival {
   Introduction introduction_;
   std::optional<Nonce> challenge_;
   bool proven_ = false;  // there is no token, or process 0 has it
+  std::optional<std::chrono::milliseconds> silence_;  // that is borne before the first answer
   Meeting meeting_;
 };
 

@@ -28,6 +28,7 @@ enum class FrameKind : std::uint32_t {
   abort,      // culprit, sentence
   bye,        // nothing: this process is done
   farewell,   // nothing: all processes are done
+  left_out,   // token, rank of the sender: its job goes on without the process that receives this
 };
 
 // The first word makes foreign connections visible; it changes whenever the frames do.

@@ -41,6 +41,8 @@ class Job {
   // options.connect_deadline has passed; BuildError when the processes contradict each other,
   // or do not have the same job token.
   explicit Job(const ProcessEnvironment& environment = {}, const JobOptions& options = {});
+  // Of processes that have met already.
+  Job(detail::Meeting meeting, int rank, const std::string& interface, const JobOptions& options);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   // Leaves in good order, or, while an exception unwinds, says that this process failed. Never throws.
@@ -56,6 +58,8 @@ class Job {
   std::string describe(int rank) const { return detail::describe_process(rank, process(rank)); }
   // The name of the network interface to which this process keeps; empty: any.
   const std::string& interface() const noexcept { return interface_; }
+  // By which the others reach this process, as far as its own connections show; empty in a job of one.
+  std::string address();
   const JobOptions& options() const noexcept { return options_; }
 
   // All-gather: result[p] is what process p gave. Every process calls it in the same order; `what` must be the same

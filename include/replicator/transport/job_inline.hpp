@@ -15,12 +15,12 @@
 namespace replicator::transport {
 
 inline Job::Job(const ProcessEnvironment& environment, const JobOptions& options)
-    : options_{options}, rank_{environment.rank} {
-  auto meeting = detail::meet(environment, options);
-  token_ = meeting.token;
-  processes_ = std::move(meeting.processes);
+    : Job{detail::meet(environment, options), environment.rank, environment.interface, options} {}
+
+inline Job::Job(detail::Meeting meeting, int rank, const std::string& interface, const JobOptions& options)
+    : options_{options}, rank_{rank}, token_{meeting.token}, processes_{std::move(meeting.processes)} {
   if (size() == 1) return;
-  if (!environment.interface.empty()) interface_ = detail::addresses_of(environment.interface).front().interface;
+  if (!interface.empty()) interface_ = detail::addresses_of(interface).front().interface;
   wakeup_ = FileDescriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   const auto now = Clock::now();
   for (auto& link : meeting.links) {
@@ -34,6 +34,17 @@ inline Job::Job(const ProcessEnvironment& environment, const JobOptions& options
   pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for the program's threads
   thread_ = std::thread{[this] { run(); }};
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+inline std::string Job::address() {
+  const Lock lock{mutex_};
+  std::string found;
+  for (const auto& peer : peers_) {
+    if (!peer.link.open()) continue;
+    found = detail::address_of(peer.link.descriptor()).text();
+    if (!detail::loopback_address(found)) break;  // processes of this machine may have come by that
+  }
+  return found;
 }
 
 inline Job::~Job() {

@@ -19,6 +19,7 @@
 #include <replicator/transport/link.hpp>
 #include <replicator/transport/proof.hpp>
 #include <replicator/transport/rendezvous.hpp>
+#include <replicator/transport/roll.hpp>
 #include <replicator/transport/tcp.hpp>
 #include <string>
 #include <type_traits>
@@ -37,9 +38,11 @@ namespace replicator::transport::detail {
 //   process 0  proof, then, when all are here, welcome
 class Reception {
  public:
-  Reception(const ProcessEnvironment& environment, const JobOptions& options)
+  // `roll`: where the job begins again, who is still waited for; it outlives this.
+  Reception(const ProcessEnvironment& environment, const JobOptions& options, Roll* roll = nullptr)
       : environment_{environment},
         options_{options},
+        roll_{roll},
         here_(static_cast<std::size_t>(environment.world_size)),
         report_{options.report_after} {
     if (!environment_.listener)
@@ -47,21 +50,21 @@ class Reception {
           listen_on(environment_.master_port, listening_address(environment_.interface, environment_.master_address)));
     meeting_.processes.resize(here_.size());
     meeting_.links.resize(here_.size());
-    here_[0] = true;
-    meeting_.processes[0] = this_process();
+    here_[own()] = true;
+    meeting_.processes[own()] = this_process();
   }
 
   Meeting receive() {
     warn_if_open();
     const auto until = MeetingClock::now() + options_.connect_deadline;
-    while (std::find(here_.begin(), here_.end(), false) != here_.end()) {
-      if (MeetingClock::now() >= until) fail<CommunicationError>(Refusal::failure, missing_sentence(), first_missing());
+    do {
+      const bool late = MeetingClock::now() >= until;
+      if (late && !roll_) fail<CommunicationError>(Refusal::failure, missing_sentence(), first_missing());
+      if (roll_) roll_->strike(here_, late);
       report_.look([this] { return waiting_sentence(); });
-      wait(until);
-      admit();
-      forget_lost();
-      hear_newcomers();
-    }
+      listen_for(until);
+    } while (!complete());
+    if (roll_) part_from_missing();
     return welcome();
   }
 
@@ -77,6 +80,36 @@ class Reception {
   static constexpr std::size_t most_newcomers = 128;
   static constexpr std::uint64_t longest_hello = 65536;
   static constexpr std::size_t most_remembered = 4;
+
+  std::size_t own() const { return static_cast<std::size_t>(environment_.rank); }
+  bool complete() const {
+    if (roll_ && roll_->told()) return true;
+    for (std::size_t r = 0; r < here_.size(); ++r)
+      if (!here_[r] && !(roll_ && roll_->gone(r))) return false;
+    return true;
+  }
+  void listen_for(MeetingClock::time_point until) {
+    wait(until);
+    admit();
+    forget_lost();
+    hear_newcomers();
+  }
+
+  // Those who are missing are told; whoever is told by another part of the job itself must not go on.
+  void part_from_missing() {
+    try {
+      if (!roll_->told()) roll_->part_from_missing(here_);
+      listen_for(MeetingClock::now());
+      roll_->settle(here_);
+    } catch (const CommunicationError& error) {
+      fail<CommunicationError>(Refusal::failure, error.what(), error.culprit());
+    }
+    for (std::size_t r = 0; r < here_.size(); ++r) {
+      if (here_[r]) continue;
+      meeting_.processes[r] = {};
+      meeting_.links[r].close();
+    }
+  }
 
   void wait(MeetingClock::time_point until) {
     std::vector<pollfd> events{{environment_.listener->get(), POLLIN, 0}};
@@ -102,8 +135,8 @@ class Reception {
   void forget_lost() {
     FrameKind kind{};
     Bytes fields;
-    for (std::size_t r = 1; r < here_.size(); ++r)
-      if (here_[r] && (!meeting_.links[r].pump_in() || meeting_.links[r].next(kind, fields))) {
+    for (std::size_t r = 0; r < here_.size(); ++r)
+      if (here_[r] && r != own() && (!meeting_.links[r].pump_in() || meeting_.links[r].next(kind, fields))) {
         here_[r] = false;
         meeting_.links[r].close();
       }
@@ -125,6 +158,8 @@ class Reception {
           greet(newcomer, reader);
         else if (kind == FrameKind::proof && newcomer.challenge)
           examine(newcomer, reader);
+        else if (kind == FrameKind::left_out && roll_)
+          roll_->hear(reader), newcomer.link.close();
         else
           drop(newcomer);
       }
@@ -208,8 +243,14 @@ class Reception {
     const auto world = newcomer.introduction.world_size;
     const auto rank = newcomer.introduction.rank;
     auto& info = newcomer.introduction.info;
+    if (roll_ && rank < here_.size() && roll_->gone(rank)) {
+      newcomer.link.push(refusal(Refusal::failure, static_cast<int>(rank), left_out_sentence(static_cast<int>(rank), info)));
+      newcomer.link.pump_out();
+      newcomer.link.shut_output();
+      return newcomer.link.close();
+    }
     meeting_.links.push_back(std::move(newcomer.link));  // so that fail() tells this one too
-    if (world != here_.size() || rank == 0 || rank >= world)
+    if (world != here_.size() || rank == own() || rank >= world)
       fail<BuildError>(Refusal::contradiction,
                        "process " + std::to_string(rank) + " (pid " + std::to_string(info.pid) + " on " + info.host +
                            ") was started with WORLD_SIZE=" + std::to_string(world) + ", process 0 with WORLD_SIZE=" +
@@ -302,6 +343,7 @@ class Reception {
 
   ProcessEnvironment environment_;
   JobOptions options_;
+  Roll* roll_;  // null where the job meets for the first time
   std::vector<bool> here_;
   Meeting meeting_;
   std::vector<Newcomer> newcomers_;  // the oldest first

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// How what is left of a job meets again after it has lost processes.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <replicator/core/error.hpp>
+#include <replicator/transport/acquaintance.hpp>
+#include <replicator/transport/arrival.hpp>
+#include <replicator/transport/job.hpp>
+#include <replicator/transport/reception.hpp>
+#include <replicator/transport/rendezvous.hpp>
+#include <replicator/transport/roll.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace replicator::transport::detail {
+
+// From its beginning on every process listens at a port of its own, its refuge. When the job has failed, the lowest process that lives
+// receives the others there, as process 0 did at first (token proofs included). Processes keep the numbers they had at
+// first; their ranks in what is left follow the same order.
+//
+//   0 x   1 <-- 2,3      process 0 is dead: nobody listens, so 2 and 3 knock at 1, which waits until it knows of all
+class Regroup {
+ public:
+  // Collective over the processes of the job, which has just met. Throws CommunicationError.
+  Regroup(Job& job, const ProcessEnvironment& environment, const JobOptions& options)
+      : environment_{environment}, options_{options}, roll_{open(job)} {
+    for (int process = 0; process < job.size(); ++process) members_.push_back(process);
+  }
+
+  // The processes of the job at hand lost the one of this rank: those that are left meet. Throws CommunicationError, with this
+  // process as culprit, where the others go on without it.
+  Meeting without(int rank) {
+    roll_.lose(members_.at(static_cast<std::size_t>(rank)));
+    auto meeting = meet();
+    members_.clear();
+    for (std::size_t r = 0; r < meeting.processes.size(); ++r)
+      if (meeting.processes[r].pid != 0) members_.push_back(static_cast<int>(r));
+    return compacted(std::move(meeting));
+  }
+  // Of this process, in the latest meeting.
+  int rank() const { return static_cast<int>(std::find(members_.begin(), members_.end(), environment_.rank) - members_.begin()); }
+
+ private:
+  // A process that is late may be left out; longer than a process that is stopped is waited for before another one is tried.
+  static constexpr std::chrono::milliseconds patience{8000};
+
+  Roll open(Job& job) {
+    environment_.listener = std::make_shared<FileDescriptor>(
+        listen_on(0, listening_address(environment_.interface, environment_.master_address)));
+    if (environment_.job_name.empty()) environment_.job_name = "elastic " + std::to_string(job.token());
+    options_.connect_deadline = patience;
+    options_.report_after = std::chrono::milliseconds{0};
+    const std::string mine = std::to_string(port_of(environment_.listener->get())) + ":" + job.address();
+    std::vector<Refuge> refuges;
+    for (const auto& bytes : job.exchange(std::as_bytes(std::span{mine}), "where processes are found again")) {
+      const std::string text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+      const auto colon = std::min(text.find(':'), text.size());
+      auto& refuge = refuges.emplace_back();
+      std::from_chars(text.data(), text.data() + colon, refuge.port);
+      refuge.address = text.substr(std::min(colon + 1, text.size()));
+    }
+    require_reachable(refuges);
+    return {environment_.rank, job.token(), std::move(refuges)};
+  }
+
+  // Somebody's loopback address says nothing to other machines: who cannot be reached there is not dead.
+  static void require_reachable(const std::vector<Refuge>& refuges) {
+    const auto loopback = [](const Refuge& refuge) { return loopback_address(refuge.address).has_value(); };
+    const auto known_here = static_cast<std::size_t>(std::count_if(refuges.begin(), refuges.end(), loopback));
+    if (known_here != 0 && known_here != refuges.size())
+      throw BuildError{"--elastic: " + std::to_string(known_here) + " of " + std::to_string(refuges.size()) +
+                       " processes came to process 0 by a loopback address, where the others cannot find them: name a MASTER_ADDR that all "
+                       "machines know, or choose an interface with --interface"};
+  }
+
+  Meeting meet() {
+    for (int process = 0; process < environment_.rank; ++process) {
+      if (roll_.gone(static_cast<std::size_t>(process))) continue;
+      auto there = environment_;
+      there.master_address = roll_.refuge(process).address;
+      there.master_port = roll_.refuge(process).port;
+      there.listener.reset();
+      if (auto meeting = Arrival{there, options_}.knock()) {
+        std::vector<bool> here;
+        for (const auto& one : meeting->processes) here.push_back(one.pid != 0);
+        roll_.settle(here);
+        return std::move(*meeting);
+      }
+      roll_.lose(process);
+    }
+    return Reception{environment_, options_, &roll_}.receive();
+  }
+
+  // By rank.
+  Meeting compacted(Meeting meeting) const {
+    Meeting result;
+    result.token = meeting.token;
+    const bool receives = meeting.links.size() == meeting.processes.size();
+    for (const int member : members_) {
+      const auto index = static_cast<std::size_t>(member);
+      result.processes.push_back(std::move(meeting.processes[index]));
+      if (receives) result.links.push_back(std::move(meeting.links[index]));
+    }
+    if (!receives) result.links = std::move(meeting.links);
+    return result;
+  }
+
+  ProcessEnvironment environment_;
+  JobOptions options_;
+  Roll roll_;
+  std::vector<int> members_;  // of the job at hand, by rank
+};
+
+}  // namespace replicator::transport::detail
