@@ -64,6 +64,12 @@ TEST_CASE("half of an exchange, or one that nobody asked for, is no result: proc
              left);
 }
 
+TEST_CASE("a farewell to a process that has not left ends its waits") {
+  CHECK_THAT(with_process_0({gathered(0).blob({}).blob({}).finish(), FrameWriter{FrameKind::farewell}.finish()},
+                            [](Job& job) { job.exchange({}), job.exchange({}); }),
+             Catch::Contains("process 0 (pid 1 on a) died: its connection closed"));
+}
+
 TEST_CASE("who is blamed by a number that no process has is nobody") {
   int culprit = 0;
   with_process_0({FrameWriter{FrameKind::abort}.number(77).text("a sentence").finish()}, [&](Job& job) {

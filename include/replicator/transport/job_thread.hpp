@@ -92,6 +92,8 @@ inline void Job::handle(int from, detail::FrameKind kind, detail::FrameReader fi
     peers_[static_cast<std::size_t>(from)].departed = true;
     check_departures();
   } else if (kind == detail::FrameKind::farewell && !is_hub()) {
+    // Who is parted from is not watched any more: a wait that still goes on would have no end.
+    if (!leaving_) throw CommunicationError{"process 0 took leave of a process that has not left", 0};
     farewell_ = true;
     changed_.notify_all();
   }
