@@ -24,12 +24,6 @@ void one(Bytes input) {
     const auto read = io::detail::SafetensorsHeaderReader{header, path}.read();
     std::uint64_t bytes = 0;
     for (const auto& [name, entry] : read.tensors) bytes = bytes > entry.end ? bytes : entry.end;
-#ifdef REPLICATOR_FUZZ_PLANT
-    // The planted bug: who thinks that bfloat16 comes in vectors reads behind a table.
-    const std::vector<int> table(4);
-    for (const auto& [name, entry] : read.tensors)
-      if (entry.type.dtype == DType::bfloat16 && entry.type.shape.rank() > 1) require(table.data()[4] == 0, "planted");
-#endif
     static_cast<void>(io::detail::checked_order(path, read, bytes));
   });
 }
