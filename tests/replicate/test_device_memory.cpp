@@ -7,12 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/cpu/kernels.hpp>
-#include <replicator/data/generator.hpp>
 #include <replicator/graph/layout_copy.hpp>
-#include <replicator/nn/nn.hpp>
-#include <replicator/replicate/host_engine.hpp>
-#include <replicator/replicate/replicator.hpp>
+#include <replicator/replicator.hpp>
 
 #include "pretend_device.hpp"
 #include "run_random.hpp"

@@ -6,13 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
-#include <replicator/cpu/kernels.hpp>
-#include <replicator/data/generator.hpp>
-#include <replicator/ops/elementwise.hpp>
-#include <replicator/ops/observe.hpp>
-#include <replicator/replicate/host_engine.hpp>
-#include <replicator/replicate/replicator.hpp>
+#include <replicator/replicator.hpp>
 
 #include "deployments.hpp"
 

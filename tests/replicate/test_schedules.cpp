@@ -6,14 +6,9 @@
 #include <string>
 #include <tuple>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/core/philox.hpp>
-#include <replicator/cpu/kernels.hpp>
-#include <replicator/data/generator.hpp>
-#include <replicator/ops/reduce.hpp>
-#include <replicator/replicate/host_engine.hpp>
-#include <replicator/replicate/replicator.hpp>
 #include <replicator/replicate/topology_file.hpp>
+#include <replicator/replicator.hpp>
 
 #include "deployments.hpp"
 
