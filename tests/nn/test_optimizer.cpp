@@ -157,8 +157,9 @@ TEST_CASE("wrap_optimizer averages the gradients for an optimizer that knows not
 TEST_CASE("first values that cannot be drawn are refused with the variable and its line") {
   Problem problem{{2}};
   const auto declared = [&](rp::Initializer initializer) { problem.replica.variable<float>("v", {3}, initializer); };
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const auto& bad : {rp::Initializer::normal(0, -1), rp::Initializer::normal(nan, 1), rp::Initializer::normal(0, nan), nn::he_normal(0)})
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  for (const auto& bad :
+       {rp::Initializer::normal(0, -1), rp::Initializer::normal(nan, 1), rp::Initializer::normal(0, nan), rp::Initializer::normal(0, infinity)})
     CHECK_THROWS_WITH(declared(bad), Contains("the variable \"v\" at test_optimizer.cpp:") && Contains(" is to begin normal with mean "));
   for (const auto& bad : {rp::Initializer::uniform(1, -1), rp::Initializer::uniform(nan, 1), rp::Initializer::uniform(0, nan)})
     CHECK_THROWS_WITH(declared(bad), Contains("the variable \"v\" at test_optimizer.cpp:") && Contains("the lower one first"));
