@@ -215,9 +215,11 @@ TEST_CASE("the global average is the mean over both spatial axes") {
 }
 
 TEST_CASE("the maxima of integers and bools are exact") {
-  Graph graph;
   const PoolingOptions pairs{.window = {1, 2}};
-  const auto pooled = [&](const auto& x) { return doubles(evaluate(max_pool(input(graph, x, 0), pairs), std::vector{x.any()})); };
+  const auto pooled = [&](const auto& x) {
+    Graph graph;
+    return doubles(evaluate(max_pool(input(graph, x, 0), pairs), std::vector{x.any()}));
+  };
   CHECK(pooled(Array<std::uint8_t>{{1, 1, 1, 4}, {3, 255, 0, 0}}) == std::vector<double>{255, 0});
   CHECK(pooled(Array<bool>{{1, 1, 1, 4}, {false, true, false, false}}) == std::vector<double>{1, 0});
   constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max(), least = std::numeric_limits<std::int32_t>::min();

@@ -99,6 +99,27 @@ TEST_CASE("a replica calls only its own thunks, and the first where it has none"
   CHECK(calls(0, 1, 6) == 6);
 }
 
+TEST_CASE("a replica may use a collective's result for the next one while others do not, on logical devices too") {
+  for (const int logical : {1, 2})
+    for (int teams = 1; teams <= 3; ++teams) {
+      INFO(teams << " devices for each of " << logical << " logical devices");
+      auto where = test::on_devices(3, teams * logical);
+      where.logical_devices = logical;
+      Replicator repl{where};
+      auto step = repl.replicate(ones, [](ReplicaContext& replica, T x) {
+        const auto last = replica.logical_device(replica.logical_devices() - 1);
+        const auto own = x * static_cast<float>(replica.id() + 1);  // 1, 2, 3
+        const auto six = all_reduce(own, Reduction::sum);
+        return std::tuple{six, all_reduce(replica.id() == 1 ? six * own : own, Reduction::sum)};
+      });
+      const auto [first, second] = step.step();
+      for (int r = 0; r < 3; ++r) {
+        CHECK(first[r][0] == 6);
+        CHECK(second[r][0] == 1 + 12 + 3);
+      }
+    }
+}
+
 TEST_CASE("inside groups each group maps all thunks") {
   Replicator repl{test::on_devices(4, 3)};
   auto step = repl.replicate(ones, [](ReplicaContext& replica, T x) {

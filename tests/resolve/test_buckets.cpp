@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "graphs.hpp"
@@ -97,6 +98,32 @@ TEST_CASE("what is computed from a collective's result waits for it in another b
   });
   auto found = members(resolved(graphs, 1 << 20));
   CHECK(found == Members{{0, 2}, {1}});
+}
+
+TEST_CASE("where one replica needs a collective's result for the next and others do not, all do the next one later") {
+  const auto graphs = traced(3, [](ReplicaContext& replica, Tensor<float> x) {
+    const auto y = all_reduce(x, Reduction::sum);
+    const auto z = all_reduce(replica.id() == 1 ? y * x : x * 2.0f, Reduction::sum);
+    all_reduce(replica.id() == 2 ? z * x : x * 3.0f, Reduction::sum);
+  });
+  const auto all = resolved(graphs, 1 << 20);
+  CHECK(members(all) == Members{{0}, {1}, {2}});
+  for (std::uint32_t k = 0; k < 3; ++k) CHECK(all.collectives[k].segment == k);
+  for (const auto& one : all.classes)
+    for (std::uint32_t k = 0; k < 3; ++k) CHECK(one.segment[one.collective[k]] == k);
+
+  int asked = 0;
+  ResolveOptions options{1 << 20};
+  options.latest_of_processes = [&](std::vector<std::uint32_t>& segments) {  // another process does the first one two segments later
+    ++asked;
+    const bool same = segments[0] == 2;
+    segments[0] = 2;
+    return same;
+  };
+  const auto part = resolve(std::span{graphs}.first(1), options);
+  CHECK(asked == 2);
+  CHECK(part.collectives[0].segment == 2);
+  CHECK(part.collectives[1].segment == 0);
 }
 
 TEST_CASE(

@@ -76,9 +76,9 @@ TEST_CASE("figures of a plan or a trace that cannot be are refused by what they 
   for (const int i : {0, 2}) idle["processes"][0]["devices"][0]["instructions"][i] = {{"do", "run"}};
   CHECK_THROWS_WITH(read_step(idle, nullptr, 1), Catch::Contains("no instruction that takes time"));
   json trace;
-  trace["traceEvents"] = {event(-1, 1)};
+  trace["traceEvents"] = json::array({event(-1, 1)});
   CHECK_THROWS_WITH(read_step(small_plan(), trace, 0), Catch::Contains("an instruction of the trace is -1"));
-  trace["traceEvents"] = {event(0, -1)};
+  trace["traceEvents"] = json::array({event(0, -1)});
   CHECK_THROWS_WITH(read_step(small_plan(), trace, 0), Catch::Contains("a duration of the trace is -1"));
 }
 

@@ -40,6 +40,7 @@ struct GraphClass {
   Graph graph;
   Uniformity uniformity;
   std::vector<std::uint32_t> collective;  // ordinal -> node
+  std::vector<std::uint32_t> segment = {};  // of each node: see segments_of
 };
 
 struct ResolveOptions {
@@ -50,6 +51,8 @@ struct ResolveOptions {
   passes::RecomputeOptions recompute = {};
   // Where replicas live in several processes: of the orders in which they make the inputs of collectives, that of process 0.
   std::function<std::vector<std::uint32_t>(const std::vector<std::uint32_t>&)> order_of_processes = {};
+  // Where replicas live in several processes: raises each number to the largest that a process has; true where all have the same.
+  std::function<bool(std::vector<std::uint32_t>&)> latest_of_processes = {};
 };
 
 // The graphs of all local replicas, made one with each other: what a plan is made from.
@@ -70,29 +73,34 @@ inline bool mergeable(const ResolvedCollective& a, const ResolvedCollective& b) 
 }
 
 // How many collectives and ways from device to device lie on the longest way to each node: its segment. What a node needs
-// from elsewhere is of an earlier segment.
-inline std::vector<std::uint32_t> segments_of(const Graph& graph) {
+// from elsewhere is of an earlier segment. No collective is earlier than `earliest` says of its ordinal.
+inline std::vector<std::uint32_t> segments_of(const Graph& graph, std::span<const std::uint32_t> earliest) {
   std::vector<std::uint32_t> segment(graph.nodes().size());
-  for (std::uint32_t i = 0; i < graph.nodes().size(); ++i)
+  for (std::uint32_t i = 0; i < graph.nodes().size(); ++i) {
     for (const auto input : graph.node(i).inputs) {
       const auto& from = graph.node(input);
       const bool elsewhere = from.device != graph.node(i).device && !from.leaf();
       segment[i] = std::max(segment[i], segment[input.node] + (elsewhere || from.get<Placeholder>() ? 1 : 0));
     }
+    if (const auto* placeholder = graph.node(i).get<Placeholder>()) segment[i] = std::max(segment[i], earliest[placeholder->ordinal]);
+  }
   return segment;
 }
 
-// A bucket is waited for as a whole, so its members must be ready alike in every graph.
-inline void require_equal_segments(const Resolution& resolution) {
-  for (const auto& one : resolution.classes) {
-    const auto segment = segments_of(one.graph);
-    for (std::size_t k = 0; k < resolution.collectives.size(); ++k)
-      if (segment[one.collective[k]] != resolution.collectives[k].segment)
-        throw BuildError{"replica " + std::to_string(one.graph.replica()) + ": " + resolution.collectives[k].text + " comes after " +
-                         std::to_string(segment[one.collective[k]]) + " collectives and copies between logical devices, in replica " +
-                         std::to_string(resolution.classes[0].graph.replica()) + " after " + std::to_string(resolution.collectives[k].segment) +
-                         ": replicas must ask for the same collectives of the same values"};
-  }
+// All replicas do a collective in one segment, since a bucket is waited for as a whole: in the latest that one of their graphs has
+// it in. Graphs differ in this where thunks were dealt over the replicas, say. Gives the segments, by ordinal.
+inline std::vector<std::uint32_t> find_segments(std::vector<GraphClass>& classes, const ResolveOptions& options) {
+  std::vector<std::uint32_t> latest(classes[0].collective.size()), before;
+  do {
+    do {
+      before = latest;
+      for (auto& one : classes) {
+        one.segment = segments_of(one.graph, before);
+        for (std::size_t k = 0; k < latest.size(); ++k) latest[k] = std::max(latest[k], one.segment[one.collective[k]]);
+      }
+    } while (latest != before);
+  } while (options.latest_of_processes && !options.latest_of_processes(latest));
+  return latest;
 }
 
 // Members begin at multiples of 16 elements, so that each has cache lines of its own.
@@ -178,13 +186,12 @@ inline Resolution resolve(std::span<const Graph> traced, const ResolveOptions& o
   }
   detail::find_uniform(result.classes, options);
   const auto& first = result.classes[0];
-  const auto segment = detail::segments_of(first.graph);
+  const auto segment = detail::find_segments(result.classes, options);
   for (const auto index : first.collective) {
     const auto& node = first.graph.node(index);
     const auto& type = first.graph.type(node.inputs[0]);
-    result.collectives.push_back({*node.get<Placeholder>(), type, describe_placeholder(node), node.device, segment[index]});
+    result.collectives.push_back({*node.get<Placeholder>(), type, describe_placeholder(node), node.device, segment[result.collectives.size()]});
   }
-  detail::require_equal_segments(result);
   result.bucket_of.resize(result.collectives.size());
   result.member_of.resize(result.collectives.size());
   const auto order = detail::order_of_inputs(result);

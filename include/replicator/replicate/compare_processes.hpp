@@ -91,4 +91,21 @@ inline std::vector<std::uint32_t> order_of_first_process(transport::Job& job, co
   return first.size() == mine.size() ? first : mine;
 }
 
+// Raises each number to the largest that a process has. True where all have the same, or other numbers of collectives: that the comparison of
+// the steps is about to say.
+inline bool latest_of_processes(transport::Job& job, std::vector<std::uint32_t>& mine) {
+  if (job.size() == 1) return true;
+  std::vector<std::vector<std::uint32_t>> all;
+  for (const auto& bytes : job.exchange(std::as_bytes(std::span{mine}), "the exchange of the segments of collectives"))
+    all.push_back(detail::unpacked<std::uint32_t>(bytes));
+  bool same = true;
+  for (const auto& theirs : all) {
+    if (theirs.size() != all[0].size()) return true;
+    same &= theirs == all[0];
+  }
+  for (const auto& theirs : all)
+    for (std::size_t k = 0; k < mine.size(); ++k) mine[k] = std::max(mine[k], theirs[k]);
+  return same;
+}
+
 }  // namespace replicator

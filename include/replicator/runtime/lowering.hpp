@@ -53,7 +53,7 @@ namespace detail {
 class Lowering {
  public:
   Lowering(const GraphClass& source, DeviceKind kind, ExecutableCache& cache)
-      : source_{source}, graph_{source.graph}, kind_{kind}, cache_{cache}, segments_{segments_of(source.graph)} {}
+      : source_{source}, graph_{source.graph}, kind_{kind}, cache_{cache} {}
 
   LoweredGraph run() && {
     require_resolved();
@@ -86,7 +86,7 @@ class Lowering {
       native_[index] = {{in_layout(node.inputs[0], Layout{}, index), Layout{}}};
       return;
     }
-    LoweredNode lowered{index, nullptr, {}, {}, source_.uniformity.uniform[index], segments_[index], device_of(index), false};
+    LoweredNode lowered{index, nullptr, {}, {}, source_.uniformity.uniform[index], source_.segment[index], device_of(index), false};
     std::vector<Layout> given(node.outputs.size());
     if (compute) {
       lowered.executable = &choose(node, compute->operation);
@@ -146,7 +146,7 @@ class Lowering {
     const auto& type = graph_.type(value);
     const auto& executable = cache_.get(kind_, LayoutCopy{layout}, {&type, 1}, {&type, 1}, {&native.layout, 1}, graph_.node(user).where.text());
     const bool uniform = source_.uniformity.uniform[value.node];
-    const auto segment = segments_[value.node] + (graph_.node(value).get<Placeholder>() ? 1 : 0);
+    const auto segment = source_.segment[value.node] + (graph_.node(value).get<Placeholder>() ? 1 : 0);
     const auto device = lowered_.values[native.value].device;
     const auto copy = add_value(value, layout, uniform, device);
     lowered_.values[copy].copied = true;
@@ -159,7 +159,6 @@ class Lowering {
   const Graph& graph_;
   DeviceKind kind_;
   ExecutableCache& cache_;
-  std::vector<std::uint32_t> segments_;
   LoweredGraph lowered_;
   std::vector<std::vector<Native>> native_;
   std::map<Value, std::vector<std::pair<Layout, std::uint32_t>>> copies_;
