@@ -33,7 +33,7 @@ using AdamwOptions = AdamOptionsOf<true>;  // learning_rate weight_decay p is ta
 //   p -= learning_rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon)
 // m and v are the variables "<name>/first_moment" and "<name>/second_moment" (mirrored, zero at first; float32 for bfloat16 ones). t
 // is counted once for all variables that are updated together, in "<name of the first one>/updates".
-class Adam : public Minimizes<Adam> {
+class Adam : public UpdatesVariables<Adam> {
  public:
   // Throw BuildError for options that are not finite or not in the ranges above, and for a negative rate or decay.
   explicit Adam(AdamOptions options) : Adam{"adam", std::move(options)} {}
@@ -43,15 +43,8 @@ class Adam : public Minimizes<Adam> {
     decoupled_ = true;
   }
 
-  // Without communication, as Sgd::apply_gradients.
-  template <FloatingElement T>
-  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
-                       const std::vector<Tensor<T>>& gradients,
-                       std::source_location where = std::source_location::current()) const {
-    update_elements(replica, trained(variables, gradients), compute_type(dtype_of<T>), where);
-  }
-
-  // The same for variables of one element type, whole or in parts; `compute` is the type in which their elements are computed.
+  // Without communication, as apply_gradients, for variables of one element type, whole or in parts; `compute` is the
+  // type in which their elements are computed.
   void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
     if (all.empty()) return;
     static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
@@ -66,7 +59,7 @@ class Adam : public Minimizes<Adam> {
 
  private:
   Adam(const char* name, AdamOptions options) : options_{std::move(options)} {
-    if (options_.learning_rate.constant()) detail::require_not_negative(name, "learning_rate", options_.learning_rate.value());
+    detail::require_rate(name, options_.learning_rate);
     detail::require_fraction(name, "beta1", options_.beta1);
     detail::require_fraction(name, "beta2", options_.beta2);
     detail::require_positive(name, "epsilon", options_.epsilon);

@@ -28,28 +28,21 @@ struct LambOptions {
 //   u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) + weight_decay p
 //   p -= learning_rate |p| / |u| u, with 1 for the quotient where either norm is 0
 // m, v and t are kept as Adam keeps them.
-class Lamb : public Minimizes<Lamb> {
+class Lamb : public UpdatesVariables<Lamb> {
  public:
   // Throws BuildError for options that are not finite or not in the ranges above, and for a negative rate or decay.
   explicit Lamb(LambOptions options) : options_{std::move(options)} {
-    if (options_.learning_rate.constant()) detail::require_not_negative("lamb", "learning_rate", options_.learning_rate.value());
+    detail::require_rate("lamb", options_.learning_rate);
     detail::require_fraction("lamb", "beta1", options_.beta1);
     detail::require_fraction("lamb", "beta2", options_.beta2);
     detail::require_positive("lamb", "epsilon", options_.epsilon);
     detail::require_not_negative("lamb", "weight_decay", options_.weight_decay);
   }
 
-  // Without communication, as Sgd::apply_gradients.
-  template <FloatingElement T>
-  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
-                       const std::vector<Tensor<T>>& gradients,
-                       std::source_location where = std::source_location::current()) const {
-    const DType compute = compute_type(dtype_of<T>);
-    apply(replica, options_.learning_rate.in(replica, compute, where), trained(variables, gradients), compute, where);
-  }
-
- private:
-  void apply(ReplicaContext& replica, AnyTensor rate, const std::vector<Trained>& all, DType compute, Location where) const {
+  // Without communication, as apply_gradients, for variables of one element type; `compute` is the type in
+  // which their elements are computed.
+  void update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
+    const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
     if (all.empty()) return;
     static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
     Graph& graph = replica.graph();
@@ -72,6 +65,7 @@ class Lamb : public Minimizes<Lamb> {
     }
   }
 
+ private:
   // t -> (the factor of m without bias, that of sqrt(v))
   ExpressionPtr bias_formula() const {
     return detail::record_update(DType::float64, 1, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {

@@ -25,27 +25,20 @@ struct LarsOptions {
 // ratio = trust |p| / (|gradient| + weight_decay |p|), or 1 where either norm is 0
 // m = momentum m + learning_rate ratio (gradient + weight_decay p);  p -= m
 // m is the variable "<name>/momentum" (mirrored, zero at first; float32 for bfloat16 variables).
-class Lars : public Minimizes<Lars> {
+class Lars : public UpdatesVariables<Lars> {
  public:
   // Throws BuildError for options that are not finite, negative, or not in the ranges above.
   explicit Lars(LarsOptions options) : options_{std::move(options)} {
-    if (options_.learning_rate.constant()) detail::require_not_negative("lars", "learning_rate", options_.learning_rate.value());
+    detail::require_rate("lars", options_.learning_rate);
     detail::require_not_negative("lars", "momentum", options_.momentum);
     detail::require_not_negative("lars", "weight_decay", options_.weight_decay);
     detail::require_positive("lars", "trust", options_.trust);
   }
 
-  // Without communication, as Sgd::apply_gradients.
-  template <FloatingElement T>
-  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
-                       const std::vector<Tensor<T>>& gradients,
-                       std::source_location where = std::source_location::current()) const {
-    const DType compute = compute_type(dtype_of<T>);
-    apply(replica, options_.learning_rate.in(replica, compute, where), trained(variables, gradients), compute, where);
-  }
-
- private:
-  void apply(ReplicaContext& replica, AnyTensor rate, const std::vector<Trained>& all, DType compute, Location where) const {
+  // Without communication, as apply_gradients, for variables of one element type; `compute` is the type in
+  // which their elements are computed.
+  void update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
+    const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
     static constexpr std::string_view slots[] = {"momentum"};
     const ExpressionPtr ratio = ratio_formula(), decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
     for (const auto& one : all) {
@@ -60,6 +53,7 @@ class Lars : public Minimizes<Lars> {
     }
   }
 
+ private:
   // (rate, squares of p, squares of the gradient) -> the variable's own rate
   ExpressionPtr ratio_formula() const {
     return detail::record_update(DType::float64, 3, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {

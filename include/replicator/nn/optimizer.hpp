@@ -157,6 +157,24 @@ class Minimizes {
                 std::source_location where = std::source_location::current()) const;
 };
 
+// What the optimizers of this library derive from, with themselves as the argument: they are given variables of any element type
+// without their types, by update_elements, or by update_variables where they need whole ones.
+template <class Optimizer>
+class UpdatesVariables : public Minimizes<Optimizer> {
+ public:
+  // Without communication: the gradients are taken as they are. Mirrored variables need gradients that are the same on
+  // all replicas.
+  template <FloatingElement T>
+  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
+                       const std::vector<Tensor<T>>& gradients,
+                       std::source_location where = std::source_location::current()) const {
+    const auto& optimizer = static_cast<const Optimizer&>(*this);
+    const DType compute = compute_type(dtype_of<T>);
+    if constexpr (UpdatesElements<Optimizer>) optimizer.update_elements(replica, trained(variables, gradients), compute, where);
+    else optimizer.update_variables(replica, trained(variables, gradients), compute, where);
+  }
+};
+
 // Not inline, so that replicator::compiled can hold them: in a file of the user's they cost a tenth of a second each.
 template <class Optimizer>
 template <FloatingElement T>

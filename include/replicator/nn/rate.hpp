@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include <replicator/nn/update.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
@@ -48,6 +49,10 @@ class Rate {
 };
 
 namespace detail {
+// What a formula will give is not known.
+inline void require_rate(const char* optimizer, const Rate& rate) {
+  if (rate.constant()) require_not_negative(optimizer, "learning_rate", rate.value());
+}
 inline void require_steps(const char* what, std::int64_t steps, std::int64_t least) {
   if (steps < least)
     throw BuildError{std::string{what} + ": asked for " + std::to_string(steps) + " steps, it takes at least " +

@@ -28,26 +28,19 @@ struct RmspropOptions {
 // m = momentum m + g / (sqrt(centered ? v - a a : v) + epsilon);  p -= learning_rate m
 // v, a and m are the variables "<name>/mean_square", "<name>/mean_gradient" (if centered) and "<name>/momentum" (with momentum):
 // mirrored, zero at first, float32 for bfloat16 variables.
-class Rmsprop : public Minimizes<Rmsprop> {
+class Rmsprop : public UpdatesVariables<Rmsprop> {
  public:
   // Throws BuildError for options that are not finite or not in the ranges above, and for negative ones.
   explicit Rmsprop(RmspropOptions options) : options_{std::move(options)} {
-    if (options_.learning_rate.constant()) detail::require_not_negative("rmsprop", "learning_rate", options_.learning_rate.value());
+    detail::require_rate("rmsprop", options_.learning_rate);
     detail::require_fraction("rmsprop", "alpha", options_.alpha);
     detail::require_positive("rmsprop", "epsilon", options_.epsilon);
     detail::require_not_negative("rmsprop", "momentum", options_.momentum);
     detail::require_not_negative("rmsprop", "weight_decay", options_.weight_decay);
   }
 
-  // Without communication, as Sgd::apply_gradients.
-  template <FloatingElement T>
-  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
-                       const std::vector<Tensor<T>>& gradients,
-                       std::source_location where = std::source_location::current()) const {
-    update_elements(replica, trained(variables, gradients), compute_type(dtype_of<T>), where);
-  }
-
-  // The same for variables of one element type, whole or in parts; `compute` is the type in which their elements are computed.
+  // Without communication, as apply_gradients, for variables of one element type, whole or in parts; `compute` is the
+  // type in which their elements are computed.
   void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
     const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
     std::vector<std::string_view> slots{"mean_square"};

@@ -23,27 +23,19 @@ struct SgdOptions {
 
 // g = gradient + weight_decay p;  m = momentum m + g;  p -= learning_rate (nesterov ? g + momentum m : m)
 // m is the variable "<name>/momentum" (mirrored, zero at first), absent without momentum.
-class Sgd : public Minimizes<Sgd> {
+class Sgd : public UpdatesVariables<Sgd> {
  public:
   // Throws BuildError for an option that is negative or no finite number, and for nesterov without momentum.
   explicit Sgd(SgdOptions options) : options_{std::move(options)} {
-    if (options_.learning_rate.constant()) detail::require_not_negative("sgd", "learning_rate", options_.learning_rate.value());
+    detail::require_rate("sgd", options_.learning_rate);
     detail::require_not_negative("sgd", "momentum", options_.momentum);
     detail::require_not_negative("sgd", "weight_decay", options_.weight_decay);
     if (options_.nesterov && options_.momentum == 0)
       throw BuildError{"sgd: nesterov needs a momentum, 0.9 for instance"};
   }
 
-  // Without communication: the gradients are taken as they are. Mirrored variables need gradients that are the same on
-  // all replicas.
-  template <FloatingElement T>
-  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
-                       const std::vector<Tensor<T>>& gradients,
-                       std::source_location where = std::source_location::current()) const {
-    update_elements(replica, trained(variables, gradients), compute_type(dtype_of<T>), where);
-  }
-
-  // The same for variables of one element type, whole or in parts; `compute` is the type in which their elements are computed.
+  // Without communication, as apply_gradients, for variables of one element type, whole or in parts; `compute` is the
+  // type in which their elements are computed.
   void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
     const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
     static constexpr std::string_view momentum[] = {"momentum"};
