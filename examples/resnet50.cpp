@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a ResNet on a folder of JPEG pictures:
 //   ./resnet50 --depth 50 --data imagenet --image-size 224 --global-batch 256 --replicas 8 --devices cpu:0-7
-#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -10,6 +9,8 @@
 #include <CLI/CLI.hpp>
 
 #include <replicator/replicator.hpp>
+
+#include "support/program.hpp"
 
 namespace rp = replicator;
 
@@ -83,24 +84,6 @@ void add_flags(CLI::App& app, Options& o) {
 }
 
 // --- pictures ------------------------------------------------------------------------------------------------------
-
-struct Folders {
-  std::string train;
-  std::string val;  // empty: nothing to validate on
-};
-
-Folders find_folders(const Options& o, bool speaks) {
-  if (!o.data.empty()) {
-    const auto train = o.data + "/train", val = o.data + "/val";
-    if (!std::filesystem::is_directory(train)) return {o.data, ""};
-    return {train, std::filesystem::is_directory(val) ? val : ""};
-  }
-  const std::int64_t size = std::max<std::int64_t>(o.image_size, 16);
-  const std::string folder = o.synthetic_dir + "/synthetic-" + std::to_string(size);
-  if (speaks) std::cout << "no --data: training on synthetic pictures in " << folder << std::endl;
-  rp::data::write_synthetic(folder, {.size = size});
-  return {folder + "/train", folder + "/val"};
-}
 
 // Small pictures are shifted and mirrored, large ones cropped at random.
 rp::data::DecodeOptions decoding(const Options& o, bool train) {
@@ -190,7 +173,7 @@ int train(rp::Deployment deployment, const Options& o) {
   const bool speaks = repl.process() == 0;
   if (!o.save.empty() && speaks) rp::io::require_writable("--save", o.save);
   const auto replica_batch = repl.input_context(0).replica_batch(o.global_batch);
-  const auto folders = find_folders(o, speaks);
+  const auto folders = example::find_folders(o.data, o.synthetic_dir, std::max<std::int64_t>(o.image_size, 16), speaks);
   const auto pictures = rp::data::image_folder(folders.train);
   const auto classes = static_cast<std::int64_t>(pictures.classes().size());
   std::optional<rp::data::ImageFolder> unseen;
@@ -227,29 +210,12 @@ int train(rp::Deployment deployment, const Options& o) {
 
 }  // namespace
 
-// Exit codes: 0 done; 1 failed, with a sentence on stderr; 2 the command line cannot be understood; 130, 143 stopped by Ctrl-C, SIGTERM.
 int main(int argc, char** argv) {
   Options options;
   CLI::App app{
       "Trains a ResNet on JPEG pictures. The same replicas, batch and seed give the same weights, wherever the "
       "replicas run.",
       "resnet50"};
-  app.footer(rp::Deployment::help());
   add_flags(app, options);
-  rp::Deployment deployment;
-  try {
-    deployment = rp::Deployment::from(argc, argv);
-    app.parse(std::vector<std::string>(deployment.remaining.rbegin(), deployment.remaining.rend()));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  } catch (const rp::BuildError& error) {
-    std::cerr << "resnet50: " << error.what() << '\n';
-    return 2;
-  }
-  try {
-    return train(std::move(deployment), options);
-  } catch (const std::exception& error) {
-    std::cerr << "resnet50: " << error.what() << '\n';
-    return 1;
-  }
+  return example::run(app, argc, argv, [&](rp::Deployment deployment) { return train(std::move(deployment), options); });
 }

@@ -20,6 +20,8 @@
 #include <replicator/models/sngan.hpp>
 #include <replicator/replicator.hpp>
 
+#include "support/program.hpp"
+
 namespace rp = replicator;
 
 namespace {
@@ -85,23 +87,6 @@ void add_flags(CLI::App& app, Options& o) {
 
 using Images = rp::Tensor<float>;         // [n, 3, size, size] in [-1, 1]
 using Labels = rp::Tensor<std::int32_t>;  // [n]
-
-struct Folders {
-  std::string train;
-  std::string val;  // empty: there are no held-out pictures
-};
-
-Folders find_folders(const Options& o, bool speaks) {
-  if (!o.data.empty()) {
-    const auto train = o.data + "/train", val = o.data + "/val";
-    if (!std::filesystem::is_directory(train)) return {o.data, ""};
-    return {train, std::filesystem::is_directory(val) ? val : ""};
-  }
-  const std::string folder = o.synthetic_dir + "/synthetic-" + std::to_string(o.image_size);
-  if (speaks) std::cout << "no --data: training on synthetic pictures in " << folder << std::endl;
-  rp::data::write_synthetic(folder, {.size = o.image_size});
-  return {folder + "/train", folder + "/val"};
-}
 
 auto picture_input(const Options& o, rp::data::ImageFolder folder) {
   return [&o, folder](const rp::InputContext& ctx) {
@@ -214,7 +199,7 @@ class Judge {
     double score = 0;
   };
 
-  Judge(rp::Replicator& repl, const Options& o, const Folders& folders, std::int64_t classes)
+  Judge(rp::Replicator& repl, const Options& o, const example::Folders& folders, std::int64_t classes)
       : repl_{repl}, o_{o}, classes_{classes} {
     const auto train = rp::data::image_folder(folders.train), val = rp::data::image_folder(folders.val);
     batches_ = std::min({o.score_pictures, train.images(), val.images()}) / o.global_batch;
@@ -349,21 +334,12 @@ class Report {
 
 double value(const rp::PerReplica<rp::Array<float>>& result) { return static_cast<double>(rp::mean(result)); }
 
-// The checkpoint is written, where one was asked for, and the exit code is the shell's for this signal.
-int stopped(rp::Replicator& repl, std::int64_t done, const Options& o) {
-  const auto file = repl.save_checkpoint();
-  if (repl.process() == 0)
-    std::cerr << "sngan: stopped by " << rp::signal_name(repl.stop_signal()) << " after step " << done << " of " << o.steps << ": "
-              << (file.empty() ? "nothing is saved without --checkpoint" : file + " has all of it, go on with --resume") << std::endl;
-  return 128 + repl.stop_signal();
-}
-
 int train(rp::Deployment deployment, const Options& o) {
   const rp::StopOnSignal stop;
   rp::Replicator repl{std::move(deployment)};
   const bool speaks = repl.process() == 0;
   if (!o.save.empty() && speaks) rp::io::require_writable("--save", o.save);
-  const auto folders = find_folders(o, speaks);
+  const auto folders = example::find_folders(o.data, o.synthetic_dir, o.image_size, speaks);
   if (!o.classifier.empty() && folders.val.empty())
     throw rp::DataError{"--classifier needs held-out pictures to compare with: " + o.data + " must hold train/<class> and val/<class>"};
   const auto pictures = rp::data::image_folder(folders.train);
@@ -385,7 +361,7 @@ int train(rp::Deployment deployment, const Options& o) {
       const auto [loss, real, fake] = discriminator.step();
       of_discriminator = value(loss), of_real = value(real), of_fake = value(fake);
     }
-    if (repl.stop_signal() != 0) return stopped(repl, done(generator), o);
+    if (repl.stop_signal() != 0) return rp::end_training(repl, done(generator), o.steps);
     const auto [loss] = generator.step();
     const auto step = done(generator);
     const auto due = [&](std::int64_t every) { return step == o.steps || (every > 0 && step % every == 0); };
@@ -402,29 +378,12 @@ int train(rp::Deployment deployment, const Options& o) {
 
 }  // namespace
 
-// Exit codes: 0 done; 1 failed, with a sentence on stderr; 2 the command line cannot be understood; 130, 143 stopped by Ctrl-C, SIGTERM.
 int main(int argc, char** argv) {
   Options options;
   CLI::App app{
       "Trains a class-conditional generative adversarial network with spectral norm on JPEG pictures. The same replicas, batch and seed give "
       "the same weights, wherever the replicas run.",
       "sngan"};
-  app.footer(rp::Deployment::help());
   add_flags(app, options);
-  rp::Deployment deployment;
-  try {
-    deployment = rp::Deployment::from(argc, argv);
-    app.parse(std::vector<std::string>(deployment.remaining.rbegin(), deployment.remaining.rend()));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  } catch (const rp::BuildError& error) {
-    std::cerr << "sngan: " << error.what() << '\n';
-    return 2;
-  }
-  try {
-    return train(std::move(deployment), options);
-  } catch (const std::exception& error) {
-    std::cerr << "sngan: " << error.what() << '\n';
-    return 1;
-  }
+  return example::run(app, argc, argv, [&](rp::Deployment deployment) { return train(std::move(deployment), options); });
 }

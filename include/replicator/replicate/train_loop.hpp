@@ -24,6 +24,20 @@
 
 namespace replicator {
 
+// After the last step that is to be done, or after which a signal stopped the run: keeps a checkpoint, where the deployment has them. Gives
+// what main may return: 0, or 128 + the signal, which process 0 tells on stderr with the number of steps that are `done`. All processes
+// call it.
+inline int end_training(Replicator& repl, std::int64_t done, std::int64_t steps) {
+  const auto file = repl.save_checkpoint();
+  const int signal = repl.stop_signal();
+  if (signal == 0) return 0;
+  if (repl.process() == 0)
+    std::fprintf(stderr, "%s: stopped by %s after step %lld of %lld: %s\n", ::program_invocation_short_name, signal_name(signal).c_str(),
+                 static_cast<long long>(done), static_cast<long long>(steps),
+                 file.empty() ? "nothing is saved without --checkpoint" : (file + " has all of it, go on with --resume").c_str());
+  return 128 + signal;
+}
+
 struct TrainLoopOptions {
   std::int64_t steps = 1000;        // in all, those of a run that is resumed too; fewer where the input ends before
   std::int64_t batch = 0;           // examples in a step, over all replicas, for the rate that is shown; 0: steps per second
@@ -130,14 +144,8 @@ class TrainLoop {
                          "learning rate or a longer warm-up is the usual cure"};
   }
   int end(std::int64_t done) {
-    const auto file = repl_.save_checkpoint();
-    const int signal = repl_.stop_signal();
-    if (signal == 0) return 0;
-    if (speaks())
-      std::fprintf(stderr, "\n%s: stopped by %s after step %lld of %lld: %s\n", ::program_invocation_short_name, signal_name(signal).c_str(),
-                   static_cast<long long>(done), static_cast<long long>(o_.steps),
-                   file.empty() ? "nothing is saved without --checkpoint" : (file + " has all of it, go on with --resume").c_str());
-    return 128 + signal;
+    if (speaks() && repl_.stop_signal() != 0) std::fputc('\n', stderr);  // ends the line of the progress
+    return end_training(repl_, done, o_.steps);
   }
 
   Replicator& repl_;
