@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times whole training steps of a ResNet on random pictures (no decoding): forward, backward, all-reduce, SGD with momentum.
-//   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] and the flags of a deployment
+//   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] [--precision float32] and the flags of a deployment
 // --steps 0: plans, and runs none. Prints the median seconds of a step, images/s, and how long tracing, initial values, resolving and planning took; then the
 // memory of the plan, what was resident before planning, and the most that was. bench/compare_pytorch runs it beside PyTorch.
 #include <algorithm>
@@ -21,6 +21,7 @@ struct Options {
   std::int64_t image_size = 224;
   std::int64_t batch = 16;  // over all replicas
   int steps = 8;
+  rp::DType products = rp::DType::float32;
 };
 
 Options parse(const std::vector<std::string>& arguments) {
@@ -31,7 +32,9 @@ Options parse(const std::vector<std::string>& arguments) {
     else if (arguments[i] == "--image-size") options.image_size = value;
     else if (arguments[i] == "--batch") options.batch = value;
     else if (arguments[i] == "--steps") options.steps = value;
-    else throw rp::BuildError{"resnet_step knows no flag " + arguments[i]};
+    else if (arguments[i] == "--precision" && arguments[i + 1] == "bfloat16") options.products = rp::DType::bfloat16;
+    else if (arguments[i] == "--precision" && arguments[i + 1] == "float32") options.products = rp::DType::float32;
+    else throw rp::BuildError{"resnet_step knows no flag " + arguments[i] + " " + arguments[i + 1]};
   }
   return options;
 }
@@ -63,6 +66,7 @@ void run(int argc, char** argv) {
     return rp::data::from_generator([images, labels] { return std::tuple{images, labels}; });
   };
   auto step_fn = [&](rp::ReplicaContext& replica, rp::Tensor<float> images, rp::Tensor<std::int32_t> labels) {
+    const auto mixed = rp::mixed_precision(replica, options.products);
     auto logits = rp::models::resnet(replica, images, options.depth, {.classes = 1000, .cifar_stem = options.image_size < 64});
     auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels));
     rp::nn::sgd({.learning_rate = 1e-3f, .momentum = 0.9f}).minimize(replica, loss);

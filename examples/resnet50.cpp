@@ -35,6 +35,7 @@ struct Options {
   double label_smoothing = 0;
   std::optional<bool> zero_residual_gain;
   bool cross_replica_batch_norm = false;
+  std::string precision = "float32";
   bool explain = false;
 };
 
@@ -77,6 +78,10 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_flag("--zero-residual-gain,!--no-zero-residual-gain", o.zero_residual_gain,
                "Every block begins as the identity (Goyal et al., 2017); default: from depth 50 on, where that helps");
   app.add_flag("--cross-replica-batch-norm", o.cross_replica_batch_norm, "Batch statistics over all replicas");
+  app.add_option("--precision", o.precision,
+                 "What convolutions and matrix products are computed in; with bfloat16 weights, statistics, loss and optimizer stay float32")
+      ->check(CLI::IsMember({"float32", "bfloat16"}))
+      ->capture_default_str();
   app.add_option("--load", o.load, "Weights to begin with: a safetensors file with torchvision's names");
   app.add_option("--save", o.save, "Where the weights are written at the end, as such a file");
   app.add_option("--tensorboard", o.tensorboard, "Folder for the curves of this run: tensorboard --logdir of it or of one above");
@@ -112,14 +117,16 @@ using Images = rp::Tensor<float>;         // [n, 3, size, size]
 using Labels = rp::Tensor<std::int32_t>;  // [n]
 using Weights = rp::Tensor<float>;        // [n], 0 for padding
 
-rp::models::ResNetOptions network(const rp::ReplicaContext& replica, const Options& o, std::int64_t classes,
-                                  bool training) {
-  return {.classes = classes,
-          .training = training,
-          .cifar_stem = o.image_size < 64,
-          .across_replicas = o.cross_replica_batch_norm,
-          .zero_residual_gain = o.zero_residual_gain.value_or(o.depth >= 50),
-          .logical_devices = replica.logical_devices()};  // --logical-devices 2: each replica in two halves
+// [n, classes]
+rp::Tensor<float> network(rp::ReplicaContext& replica, Images images, const Options& o, std::int64_t classes, bool training) {
+  const auto mixed = rp::mixed_precision(replica, o.precision == "bfloat16" ? rp::DType::bfloat16 : rp::DType::float32);
+  return rp::models::resnet(replica, images, o.depth,
+                            {.classes = classes,
+                             .training = training,
+                             .cifar_stem = o.image_size < 64,
+                             .across_replicas = o.cross_replica_batch_norm,
+                             .zero_residual_gain = o.zero_residual_gain.value_or(o.depth >= 50),
+                             .logical_devices = replica.logical_devices()});  // --logical-devices 2: each replica in two halves
 }
 
 // Weights of batch norm and biases do not decay.
@@ -137,7 +144,7 @@ auto train_step(const Options& o, std::int64_t classes) {
   const std::int64_t warmup = o.warmup_steps >= 0 ? std::min(o.warmup_steps, o.steps - 1) : o.steps / 10;
   const rp::nn::Rate rate = rp::nn::warmup_cosine(o.learning_rate, warmup, o.steps);
   return [&o, classes, rate](rp::ReplicaContext& replica, Images images, Labels labels) {
-    const auto logits = rp::models::resnet(replica, images, o.depth, network(replica, o, classes, true));  // [n, classes]
+    const auto logits = network(replica, images, o, classes, true);
     const auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels, {.label_smoothing = o.label_smoothing}));
     minimize(replica, loss, rate, o);
     return std::tuple{loss, rp::accuracy(logits, labels)};
@@ -147,7 +154,7 @@ auto train_step(const Options& o, std::int64_t classes) {
 // How many pictures were recognised, and of how many: every picture counts once, the padding of last batches not.
 auto validation_step(const Options& o, std::int64_t classes) {
   return [&o, classes](rp::ReplicaContext& replica, Images images, Labels labels, Weights weights) {
-    const auto logits = rp::models::resnet(replica, images, o.depth, network(replica, o, classes, false));
+    const auto logits = network(replica, images, o, classes, false);
     const auto right = rp::cast<float>(rp::equal(rp::argmax(logits, 1), labels));  // [n]
     return std::tuple{rp::sum(right * weights), rp::sum(weights)};
   };

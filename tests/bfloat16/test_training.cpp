@@ -2,10 +2,13 @@
 // Networks whose layers compute in bfloat16 and keep float32 variables.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <replicator/core/philox.hpp>
@@ -14,8 +17,12 @@
 #include <replicator/nn/conv2d.hpp>
 #include <replicator/nn/layer_norm.hpp>
 #include <replicator/nn/linear.hpp>
+#include <replicator/nn/optimizer.hpp>
 #include <replicator/nn/sgd.hpp>
+#include <replicator/ops/convolution_transpose.hpp>
 #include <replicator/ops/loss.hpp>
+#include <replicator/ops/matmul.hpp>
+#include <replicator/ops/mixed_precision.hpp>
 #include <replicator/ops/movement.hpp>
 #include <replicator/ops/pooling.hpp>
 #include <replicator/ops/random.hpp>
@@ -83,6 +90,21 @@ Tensor<float> images(ReplicaContext& replica, Tensor<float> x) {
   return cast<float>(log_softmax(logits + normal<B>(replica, {10, 2}) * 0.01f));
 }
 
+// A small residual network, of float32 tensors; its products are in T. A smooth one has no kink that rounding could cross.
+template <class T, bool smooth = false>
+Tensor<float> residual(ReplicaContext& replica, Tensor<float> x) {
+  const auto mixed = mixed_precision(replica, dtype_of<T>);
+  const auto conv = [&](Tensor<float> images, const char* name) {
+    const auto y = nn::conv2d(replica, images, name, {.features = 8, .kernel = {3, 3}, .padding = {1, 1}, .bias = false});
+    return nn::batch_norm(replica, y, std::string{name} + "_norm");
+  };
+  const auto bent = [](Tensor<float> y) { return smooth ? tanh(y) : relu(y); };
+  auto h = reshape(nn::linear(replica, x, "in", {.features = 4 * 4 * 8}), {10, 8, 4, 4});
+  h = bent(conv(h, "stem"));
+  h = bent(h + conv(bent(conv(h, "first")), "second"));
+  return nn::linear(replica, global_average_pool(h), "out", {.features = 2});
+}
+
 float last(const Outcome& outcome) {
   float total = 0;
   for (std::size_t i = outcome.losses.size() - 20; i < outcome.losses.size(); ++i) total += outcome.losses[i] / 20;
@@ -139,4 +161,78 @@ TEST_CASE("losses of bfloat16 logits tell more classes apart than bfloat16 can c
   CHECK(loss[0][0].bits == B{static_cast<float>(std::log(total) - 8)}.bits);
   CHECK(loss[0][1].bits == B{static_cast<float>(std::log(total))}.bits);
   CHECK(parts[0][300].bits == B{static_cast<float>(std::exp(8.0) / total)}.bits);
+}
+
+TEST_CASE("mixed precision rounds the operands and the sums of products of float32, and nothing else") {
+  using F = Tensor<float>;
+  using D = Tensor<double>;
+  const auto row = [](float a, float b, float c) { return Array<float>{{1, 1, 1, 3}, {a, b, c}}; };
+  const auto x = row(1.01f, -0.3337f, 77.7f), w = Array<float>{{1, 1, 1, 1}, {0.12345f}};
+  Replicator repl{test::on_devices(1, 1)};
+  auto step = repl.replicate([&](const InputContext&) { return data::from_generator([=](std::int64_t) { return std::tuple{x, w}; }); },
+                             [](ReplicaContext& replica, F x, F w) {
+                               const F column = reshape(x, {3, 1}), factor = reshape(w, {1, 1});
+                               const auto before = matmul(column, factor);
+                               const auto mixed = mixed_precision(replica);
+                               const auto products = std::tuple{matmul(column, factor), convolution(x, w), convolution_transpose(x, w)};
+                               const F biased = convolution(x, w, reshape(w, {1}));
+                               const D wide = matmul(cast<double>(column), cast<double>(factor));
+                               const auto exact = [&] {
+                                 const auto part = mixed_precision(replica, DType::float32);
+                                 return matmul(column, factor);
+                               }();
+                               return std::tuple_cat(products, std::tuple{biased, wide, before, exact});
+                             });
+  const auto [product, convolved, transposed, biased, wide, before, exact] = step.step();
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const float rounded = B{static_cast<float>(B{x[i]}) * static_cast<float>(B{w[0]})};
+    CHECK(product[0][i] == rounded);
+    CHECK(convolved[0][i] == rounded);
+    CHECK(transposed[0][i] == rounded);
+    CHECK(biased[0][i] == rounded + w[0]);
+    CHECK(wide[0][i] == static_cast<double>(x[i]) * static_cast<double>(w[0]));
+    CHECK(before[0][i] == x[i] * w[0]);
+    CHECK(exact[0][i] == x[i] * w[0]);
+  }
+}
+
+TEST_CASE("mixed precision is refused for a type that no product can be in") {
+  Graph graph{3, 4};
+  const auto error = test::error_of([&] { const auto mixed = mixed_precision(graph, DType::int32); });
+  CHECK_THAT(error, Catch::Matchers::Contains("replica 3: mixed_precision at ") && Catch::Matchers::Contains("test_training.cpp:") &&
+                        Catch::Matchers::Contains("was asked for products in int32: take rp::DType::bfloat16"));
+}
+
+TEST_CASE("in mixed precision every gradient is that of float32 within the rounding of bfloat16") {
+  Replicator repl{test::on_devices(1, 1)};
+  auto step = repl.replicate([](const InputContext&) { return data::from_generator([](std::int64_t position) { return points(0, position); }); },
+                             [](ReplicaContext& replica, Tensor<float> x, Tensor<std::int32_t> labels) {
+                               const auto of = [&](auto network) {
+                                 const auto loss = mean(softmax_cross_entropy(network(replica, x), labels));
+                                 return std::pair{loss, nn::variable_gradients(loss, replica.trainable_variables<float>())};
+                               };
+                               const auto [exact, slopes] = of(residual<float, true>);
+                               const auto [mixed, rounded] = of(residual<B, true>);
+                               auto farthest = full(replica, {}, 0.0f);
+                               for (std::size_t i = 0; i < slopes.size(); ++i) {
+                                 const auto gap = rounded[i] - slopes[i];
+                                 const auto far = sqrt(sum(gap * gap) / sum(slopes[i] * slopes[i]));
+                                 farthest = map([](auto a, auto b) { return max(a, b); }, farthest, far);
+                               }
+                               return std::tuple{exact, mixed, farthest};
+                             });
+  const auto [exact, mixed, farthest] = step.step();
+  CHECK(mixed[0].item() != exact[0].item());
+  CHECK(mixed[0].item() == Approx(exact[0].item()).epsilon(0.01));
+  CHECK(farthest[0].item() < 0x1p-5f);
+}
+
+TEST_CASE("a residual network in mixed precision learns what one of float32 does, with the same bits on any placement") {
+  const auto exact = train(1, 60, residual<float>), mixed = train(1, 60, residual<B>);
+  CHECK(mixed.losses[0] == Approx(exact.losses[0]).epsilon(0.01));
+  CHECK(last(exact) < 0.4f);
+  CHECK(last(mixed) == Approx(last(exact)).epsilon(0.1));
+  CHECK(mixed.digest != exact.digest);
+  CHECK(train(2, 60, residual<B>).digest == mixed.digest);
+  CHECK(train(3, 60, residual<B>).digest == mixed.digest);
 }

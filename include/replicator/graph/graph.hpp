@@ -117,6 +117,8 @@ class Graph {
 
   // Of nodes added from here on; see MarksScope.
   NodeMarks& marks() { return marks_; }
+  // What products of float32 tensors asked for from here on are computed in; see rp::mixed_precision.
+  DType& products() { return products_; }
   // Counts the calls of rp::recompute.
   std::uint32_t next_region() { return ++regions_; }
 
@@ -168,6 +170,7 @@ class Graph {
   std::uint32_t collectives_ = 0;
   std::uint32_t regions_ = 0;
   NodeMarks marks_;
+  DType products_ = DType::float32;
   Substitute substitute_ = nullptr;
 };
 

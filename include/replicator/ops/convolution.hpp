@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <replicator/graph/tensor.hpp>
+#include <replicator/ops/mixed_precision.hpp>
 #include <replicator/ops/window.hpp>
 
 namespace replicator {
@@ -171,14 +172,14 @@ inline std::vector<AnyTensor> ConvolutionBackwardWeights::gradient(const Gradien
 template <Element T>
 Tensor<T> convolution(Tensor<T> x, Tensor<T> w, ConvolutionOptions options = {},
                       std::source_location where = std::source_location::current()) {
-  return Tensor<T>{compute(x.graph(), Convolution{options}, {x, w}, where)};
+  return Tensor<T>{detail::product_node(Convolution{options}, x, w, where)};
 }
 
 // The same plus bias [O].
 template <Element T>
 Tensor<T> convolution(Tensor<T> x, Tensor<T> w, Tensor<T> bias, ConvolutionOptions options = {},
                       std::source_location where = std::source_location::current()) {
-  const AnyTensor y = compute(x.graph(), Convolution{options}, {x, w}, where);
+  const AnyTensor y = detail::product_node(Convolution{options}, x, w, where);
   if (!(bias.shape() == Shape{w.shape()[0]}))
     throw BuildError{"convolution at " + Location{where}.text() + ": the weights " + w.shape().text() +
                      " need a bias " + Shape{w.shape()[0]}.text() + ", found " + bias.shape().text()};

@@ -61,7 +61,7 @@ inline AnyTensor convolution_transpose_node(AnyTensor x, AnyTensor w, const Conv
                  transposed_extent(x.shape(), w.shape(), o, 1)};
   });
   const ConvolutionOptions options{o.stride, o.padding, o.dilation, o.groups};
-  return compute(x.graph(), ConvolutionBackwardData{options, result}, {x, w}, where);
+  return product_node(ConvolutionBackwardData{options, result}, x, w, where);
 }
 
 }  // namespace detail

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <replicator/graph/tensor.hpp>
+#include <replicator/ops/mixed_precision.hpp>
 
 namespace replicator {
 
@@ -183,7 +184,7 @@ struct MatmulOptions {
 template <Element T>
 Tensor<T> matmul(Tensor<T> a, Tensor<T> b, MatmulOptions options,
                  std::source_location where = std::source_location::current()) {
-  return Tensor<T>{compute(a.graph(), Matmul{options.transpose_a, options.transpose_b}, {a, b}, where)};
+  return Tensor<T>{detail::product_node(Matmul{options.transpose_a, options.transpose_b}, a, b, where)};
 }
 template <Element T>
 Tensor<T> matmul(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {

@@ -13,6 +13,7 @@
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/loss.hpp>
 #include <replicator/ops/matmul.hpp>
+#include <replicator/ops/mixed_precision.hpp>
 #include <replicator/ops/movement.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/ops/normalisation.hpp>
