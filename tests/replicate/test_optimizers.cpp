@@ -2,6 +2,11 @@
 // Promise 1 for every optimizer: the same bits on any placement, and across a checkpoint.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <tuple>
@@ -63,6 +68,7 @@ std::vector<Case> cases() {
       with("lars", [=] { return nn::lars({.learning_rate = rate, .weight_decay = 0.01}); }),
       with("lamb", [=] { return nn::lamb({.learning_rate = rate, .adapt_vectors = true}); }),
       with("bfloat16", [=] { return nn::wrap_optimizer(nn::sgd({.learning_rate = rate}), nn::Wire::bfloat16); }),
+      with("low rank", [=] { return nn::wrap_optimizer(nn::sgd({.learning_rate = rate}), nn::low_rank({.rank = 2, .least_saving = 0})); }),
       with("sharded", [=] { return nn::sharded(nn::adamw({.learning_rate = rate}), {.least = 1}); }),
       with("sharded, bfloat16", [=] { return nn::sharded(nn::sgd({.learning_rate = rate, .momentum = 0.5}), {.least = 20, .wire = nn::Wire::bfloat16}); }),
       {"accumulated", in_parts},
@@ -199,4 +205,172 @@ TEST_CASE("a bfloat16 wire rounds what every replica gives and every node of the
       wrong += repl.value("w").as<float>()[static_cast<std::size_t>(i)] != -(static_cast<float>(sum(sum, 0, replicas, i)) / replicas);
     CHECK(wrong == 0);
   }
+}
+
+namespace {
+
+// Descends at a rate of 1 along the gradients that replicas give of "w", a matrix of zeros at first.
+constexpr int givers = 3;
+constexpr std::int64_t rows = 6, columns = 9;
+using Matrix = std::array<double, rows * columns>;
+using Given = std::function<float(int replica, std::int64_t step, std::int64_t i)>;
+
+float drawn(int replica, std::int64_t step, std::int64_t i) {
+  PhiloxStream random{31, static_cast<std::uint64_t>(step * rows * columns + i), static_cast<std::uint32_t>(replica)};
+  return random.uniform() - 0.3f;
+}
+
+struct Descent {
+  Matrix w, kept;  // the mean of "w/error" over the replicas
+};
+Descent descend(const nn::LowRankOptions& options, int steps, const Given& given, int devices = 1) {
+  Replicator repl{test::on_devices(givers, devices)};
+  auto step = repl.replicate(
+      [&](const InputContext& ctx) {
+        return data::from_generator([&given, replica = ctx.replica()](std::int64_t at) {
+          Array<float> x{{rows, columns}};
+          for (std::int64_t i = 0; i < rows * columns; ++i) x[i] = given(replica, at, i);
+          return x;
+        });
+      },
+      [&](ReplicaContext& replica, T x) {
+        const auto loss = sum(replica.variable<float>("w", {rows, columns}, Initializer::zeros()).read() * x);
+        nn::wrap_optimizer(nn::sgd({.learning_rate = 1}), nn::low_rank(options)).minimize(replica, loss);
+        return loss;
+      });
+  for (int i = 0; i < steps; ++i) step.step();
+  Descent result{};
+  for (std::size_t i = 0; i < result.w.size(); ++i) {
+    result.w[i] = static_cast<double>(repl.value("w").as<float>()[i]);
+    for (int r = 0; r < givers; ++r) result.kept[i] += static_cast<double>(repl.value("w/error", r).as<float>()[i]) / givers;
+  }
+  return result;
+}
+
+// The sum over these steps of the mean gradient.
+Matrix sum_of_means(int first, int last, const Given& given) {
+  Matrix result{};
+  for (std::int64_t i = 0; i < rows * columns; ++i)
+    for (int at = first; at < last; ++at)
+      for (int r = 0; r < givers; ++r) result[static_cast<std::size_t>(i)] += static_cast<double>(given(r, at, i)) / givers;
+  return result;
+}
+
+// The largest element of a - scale b.
+double gap(const Matrix& a, double scale, const Matrix& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - scale * b[i]));
+  return most;
+}
+
+// a^T b of columns i and j.
+double inner(const Matrix& a, std::int64_t i, const Matrix& b, std::int64_t j) {
+  double total = 0;
+  for (std::int64_t row = 0; row < rows; ++row) total += a[static_cast<std::size_t>(row * columns + i)] * b[static_cast<std::size_t>(row * columns + j)];
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("a gradient of low rank is the projection of the mean on so many directions") {
+  const auto [w, kept] = descend({.rank = 1, .least_saving = 0}, 1, drawn);
+  for (std::int64_t i = 0; i < columns; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) {
+      CHECK(std::abs(inner(w, i, kept, j)) < 1e-5);  // what was left out is orthogonal to it
+      CHECK(std::abs(inner(w, i, w, i) * inner(w, j, w, j) - inner(w, i, w, j) * inner(w, i, w, j)) < 1e-5);  // one direction
+    }
+  CHECK(inner(w, 0, w, 0) > 0.01);
+}
+
+TEST_CASE("what a gradient of low rank leaves out comes later: what was applied and what is kept are the sum of all gradients") {
+  for (const std::int64_t rank : {1, 2, 4})
+    for (const int devices : {1, 2, 3}) {
+      const auto done = descend({.rank = rank, .least_saving = 0}, 7, drawn, devices);
+      Matrix all = done.kept;
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] -= done.w[i];
+      CHECK(gap(all, 1, sum_of_means(0, 7, drawn)) < 1e-5);
+      CHECK(gap(done.kept, 0, all) > 0.01);
+    }
+}
+
+TEST_CASE("a gradient of the whole rank is the uncompressed one within rounding, also where it has fewer directions or none at first") {
+  const nn::LowRankOptions whole{.rank = 100, .least_saving = 0};
+  const Given thin = [](int r, std::int64_t at, std::int64_t i) { return drawn(r, at, i / columns) * drawn(0, at, 1000 + i % columns); };
+  const Given late = [](int r, std::int64_t at, std::int64_t i) { return at < 2 ? 0.0f : drawn(r, at, i); };
+  for (const auto& given : {Given{drawn}, thin, late}) {
+    const auto done = descend(whole, 5, given);
+    CHECK(gap(done.w, -1, sum_of_means(0, 5, given)) < 1e-5);
+    CHECK(gap(done.kept, 0, done.w) < 1e-5);
+  }
+}
+
+TEST_CASE("a gradient that does not change is reached, whatever the rank") {
+  const Given same = [](int r, std::int64_t, std::int64_t i) { return drawn(r, 0, i); };
+  const auto at = [&](int steps) {
+    const auto w = descend({.rank = 1, .least_saving = 0}, steps, same).w;
+    return gap(w, -1, sum_of_means(0, steps, same)) / steps;
+  };
+  CHECK(at(40) < at(4) / 4);
+}
+
+TEST_CASE("a network whose gradients move in rank 1 learns what one whose gradients move whole does") {
+  const auto last_loss = [](auto optimizer) {
+    Replicator repl{test::on_devices(4, 2)};
+    auto step = repl.replicate(
+        [](const InputContext& ctx) {
+          return data::from_generator([r = ctx.replica()](std::int64_t at) {
+            PhiloxStream random{8, static_cast<std::uint64_t>(at), static_cast<std::uint32_t>(r)};
+            Array<float> x{{8, 11}}, y{{8, 3}};
+            for (auto& value : x) value = 2 * random.uniform() - 1;
+            for (std::int64_t i = 0; i < 24; ++i) y[i] = std::tanh(x[i / 3 * 11 + i % 3] - x[i / 3 * 11 + 5 + i % 3]);
+            return std::tuple{std::move(x), std::move(y)};
+          });
+        },
+        [&](ReplicaContext& replica, T x, T y) {
+          const auto loss = loss_of(replica, x, y);
+          optimizer.minimize(replica, loss);
+          return loss;
+        });
+    float total = 0;
+    for (int i = 0; i < 150; ++i) {
+      const auto [loss] = step.step();
+      if (i >= 140) total += mean(loss) / 10;
+    }
+    return total;
+  };
+  const auto sgd = nn::sgd({.learning_rate = 0.1, .momentum = 0.9});
+  const float whole = last_loss(sgd), thin = last_loss(nn::wrap_optimizer(sgd, nn::low_rank({.rank = 1, .least_saving = 0})));
+  CHECK(whole < 0.05f);
+  CHECK(thin < 1.5f * whole);
+}
+
+TEST_CASE("explain says what gradients of low rank move; those that save too little, and vectors, move whole") {
+  auto where = test::on_devices(4, 2);
+  where.bucket_bytes = 1;  // each collective alone
+  Replicator repl{where};
+  auto step = repl.replicate([](const InputContext&) { return data::from_generator([](std::int64_t) { return Array<float>{{2, 64}}; }); },
+                             [](ReplicaContext& replica, T x) {
+                               const auto h = nn::linear(replica, x, "large", {.features = 32});
+                               const auto loss = mean(nn::linear(replica, h, "small", {.features = 2}));
+                               nn::wrap_optimizer(nn::sgd({.learning_rate = 1}), nn::low_rank({.rank = 2})).minimize(replica, loss);
+                               return loss;
+                             });
+  const std::string text = step.explain();
+  INFO(text);
+  const auto bytes_of = [&](const std::string& label) {
+    const auto line = text.find("all_reduce \"" + label + "\" at ");
+    const auto bytes = line == std::string::npos ? line : text.find(": ", line);
+    return bytes == std::string::npos ? -1 : std::stoi(text.substr(bytes + 2));
+  };
+  CHECK(bytes_of("large.weight/gradient/left") == 32 * 2 * 4);
+  CHECK(bytes_of("large.weight/gradient/right") == 64 * 2 * 4);
+  CHECK(bytes_of("large.weight/gradient") == -1);
+  CHECK(bytes_of("large.bias/gradient") == 32 * 4);
+  CHECK(bytes_of("small.weight/gradient") == 2 * 32 * 4);
+  CHECK(bytes_of("small.bias/gradient") == 64);  // of which 8 count
+}
+
+TEST_CASE("a gradient of no rank is refused") {
+  CHECK(test::error_of([] { nn::low_rank({.rank = 0}); }) == "low_rank: rank is 0: it must be at least 1");
+  CHECK(test::error_of([] { nn::low_rank({.least_saving = -1}); }).find("low_rank: least_saving is -1: it must be a finite number") == 0);
 }

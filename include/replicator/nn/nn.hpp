@@ -17,6 +17,7 @@
 #include <replicator/nn/lars.hpp>
 #include <replicator/nn/layer_norm.hpp>
 #include <replicator/nn/linear.hpp>
+#include <replicator/nn/low_rank.hpp>
 #include <replicator/nn/moving_average.hpp>
 #include <replicator/nn/optimizer.hpp>
 #include <replicator/nn/rate.hpp>

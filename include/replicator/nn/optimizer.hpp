@@ -106,12 +106,13 @@ void require_trainable(const ReplicaContext& replica, const std::vector<Variable
                        ": only mirrored variables can be trained; declare it without VariableKind::replica_local"};
 }
 
-// Any optimizer of a single replica, made to work on all of them: gradients are averaged over the replicas first.
+// Any optimizer of a single replica, made to work on all of them: gradients are averaged over the replicas first. `Moves` says how they
+// move: Wire, or LowRank (nn/low_rank.hpp); what mean_over_replicas takes.
 // Source: Buchlovsky et al., "TF-Replicator", 2019, section 3.3.
-template <class Optimizer>
+template <class Optimizer, class Moves = Wire>
 class AveragingOptimizer {
  public:
-  explicit AveragingOptimizer(Optimizer inner, Wire wire = Wire::whole) : inner_{std::move(inner)}, wire_{wire} {}
+  explicit AveragingOptimizer(Optimizer inner, Moves wire = Moves{}) : inner_{std::move(inner)}, wire_{std::move(wire)} {}
 
   template <FloatingElement T>
   requires AppliesGradients<Optimizer, T>
@@ -136,13 +137,13 @@ class AveragingOptimizer {
 
  private:
   Optimizer inner_;
-  Wire wire_;
+  Moves wire_;
 };
 
 // nn::wrap_optimizer(nn::adamw({.learning_rate = 3e-4}), nn::Wire::bfloat16).minimize(replica, loss);
-template <class Optimizer>
-AveragingOptimizer<Optimizer> wrap_optimizer(Optimizer optimizer, Wire wire = Wire::whole) {
-  return AveragingOptimizer<Optimizer>{std::move(optimizer), wire};
+template <class Optimizer, class Moves = Wire>
+AveragingOptimizer<Optimizer, Moves> wrap_optimizer(Optimizer optimizer, Moves wire = Moves{}) {
+  return AveragingOptimizer<Optimizer, Moves>{std::move(optimizer), std::move(wire)};
 }
 
 // What an optimizer of a single replica derives from, with itself as the argument, to have `minimize` over all replicas: the step
