@@ -9,16 +9,11 @@
 
 #include <replicator/cpu/in_float32.hpp>
 #include <replicator/graph/kernel.hpp>
-#include <replicator/ops/convolution.hpp>
+#include <replicator/ops/convolution_shapes.hpp>
 
 namespace replicator::cpu {
 
 namespace detail {
-
-struct ConvolutionShapes {
-  ConvolutionOptions options;
-  Shape x, w, y;
-};
 
 // Positions of the window along an axis at which tap k reads inside the image: [first, last).
 struct TapRange {
@@ -101,16 +96,6 @@ class ConvolutionLoops final : public Executable {
   ConvolutionShapes shapes_;
   ConvolutionLoop<T> loop_;
 };
-
-inline ConvolutionShapes shapes_of(const Convolution& op, const KernelRequest& r) {
-  return {op.options, r.inputs[0].shape, r.inputs[1].shape, r.outputs[0].shape};
-}
-inline ConvolutionShapes shapes_of(const ConvolutionBackwardData& op, const KernelRequest& r) {
-  return {op.options, op.x, r.inputs[1].shape, r.inputs[0].shape};
-}
-inline ConvolutionShapes shapes_of(const ConvolutionBackwardWeights& op, const KernelRequest& r) {
-  return {op.options, r.inputs[0].shape, op.w, r.inputs[1].shape};
-}
 
 template <class T>
 constexpr ConvolutionLoop<T> loop_of(const Convolution*) {

@@ -36,22 +36,10 @@ class IndexList {
   void require_inside(const std::byte* data) const {
     const auto limit = static_cast<std::uint64_t>(extent());
     for (std::int64_t i = 0; i < count_; ++i)
-      if (static_cast<std::uint64_t>(at(data, i)) >= limit) refuse(data, i);
+      if (static_cast<std::uint64_t>(at(data, i)) >= limit) replicator::detail::refuse_index(indices_, i, at(data, i), whole_, axis_);
   }
 
  private:
-  [[noreturn]] void refuse(const std::byte* data, std::int64_t i) const {
-    Shape place = indices_.shape;
-    std::int64_t rest = i;
-    for (std::size_t axis = place.rank(); axis-- > 0;) {
-      place[axis] = rest % indices_.shape[axis];
-      rest /= indices_.shape[axis];
-    }
-    throw DataError{"the index " + std::to_string(at(data, i)) + " at " + place.text() + " of the indices " +
-                    indices_.text() + " lies outside of axis " + std::to_string(axis_) + " of " + whole_.text() +
-                    ": indices count from 0 and must be below " + std::to_string(extent())};
-  }
-
   TensorType indices_, whole_;
   std::int64_t axis_, count_;
 };

@@ -7,22 +7,12 @@
 #include <memory>
 
 #include <replicator/graph/kernel.hpp>
+#include <replicator/ops/around_axis.hpp>
 #include <replicator/ops/index.hpp>
 
 namespace replicator::cpu {
 
 namespace detail {
-
-// The shape around an axis: `inner` is the distance between its elements.
-struct AroundAxis {
-  std::int64_t outer = 1, extent = 1, inner = 1;
-};
-inline AroundAxis around_axis(const Shape& shape, std::size_t axis) {
-  AroundAxis result;
-  for (std::size_t i = 0; i < shape.rank(); ++i)
-    (i < axis ? result.outer : i == axis ? result.extent : result.inner) *= shape[i];
-  return result;
-}
 
 template <class T>
 std::int32_t place_of_maximum(const T* x, std::int64_t extent, std::int64_t stride) {

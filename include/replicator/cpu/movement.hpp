@@ -2,7 +2,6 @@
 // Transpose, slice, pad and concat of row-major memory: each is a copy between two strided boxes.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,18 +10,11 @@
 #include <vector>
 
 #include <replicator/graph/kernel.hpp>
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/strided_copy.hpp>
 
 namespace replicator::cpu {
 
 namespace detail {
-
-// A box of elements read and written with strides (in elements), from `from` of the source to `to` of the destination.
-struct StridedCopy {
-  Shape box;
-  std::array<std::int64_t, Shape::max_rank> source{}, destination{};
-  std::int64_t from = 0, to = 0;
-};
 
 template <class Word>
 void copy_row(const Word* in, std::int64_t in_stride, Word* out, std::int64_t out_stride, std::int64_t count) {
@@ -43,25 +35,6 @@ void copy_box(const StridedCopy& c, std::size_t axis, const Word* in, Word* out)
     for (std::int64_t i = 0; i < c.box[axis]; ++i)
       copy_box(c, axis + 1, in + i * c.source[axis], out + i * c.destination[axis]);
   }
-}
-
-// Merges axes that lie one in the other in both memories, so that rows are as long as they can be.
-inline StridedCopy merged(const StridedCopy& c) {
-  StridedCopy result{{}, {}, {}, c.from, c.to};
-  for (std::size_t axis = 0; axis < c.box.rank(); ++axis) {
-    if (c.box[axis] == 1) continue;
-    const std::size_t last = result.box.rank() - 1;
-    const bool joins = result.box.rank() > 0 && result.source[last] == c.source[axis] * c.box[axis] &&
-                       result.destination[last] == c.destination[axis] * c.box[axis];
-    if (joins)
-      result.box[last] *= c.box[axis];
-    else
-      result.box.push_back(c.box[axis]);
-    const std::size_t at = result.box.rank() - 1;
-    result.source[at] = c.source[axis];
-    result.destination[at] = c.destination[axis];
-  }
-  return result;
 }
 
 // One copy per input, after filling the output with a value where the copies leave gaps.
@@ -97,54 +70,21 @@ inline std::unique_ptr<Executable> make_copies(std::vector<StridedCopy> copies, 
   });
 }
 
-inline std::unique_ptr<Executable> make_transpose(const KernelRequest& request) {
-  const auto& op = *request.operation.get<Transpose>();
-  const Shape& y = request.outputs[0].shape;
-  StridedCopy copy{y, {}, y.strides()};
-  const auto strides = request.inputs[0].shape.strides();
-  for (std::size_t i = 0; i < y.rank(); ++i) copy.source[i] = strides[static_cast<std::size_t>(op.permutation[i])];
-  return make_copies({copy}, request.outputs[0]);
+template <class Op>
+std::unique_ptr<Executable> make_movement(const KernelRequest& request) {
+  return make_copies(strided_copies(*request.operation.get<Op>(), request), request.outputs[0]);
 }
-
-inline std::unique_ptr<Executable> make_slice(const KernelRequest& request) {
-  const auto& op = *request.operation.get<Slice>();
-  const Shape& y = request.outputs[0].shape;
-  StridedCopy copy{y, request.inputs[0].shape.strides(), y.strides()};
-  for (std::size_t i = 0; i < y.rank(); ++i) {
-    copy.from += op.begin[i] * copy.source[i];
-    copy.source[i] *= op.step[i];
-  }
-  return make_copies({copy}, request.outputs[0]);
-}
-
 inline std::unique_ptr<Executable> make_pad(const KernelRequest& request) {
   const auto& op = *request.operation.get<Pad>();
-  const Shape& x = request.inputs[0].shape;
-  StridedCopy copy{x, x.strides(), request.outputs[0].shape.strides()};
-  for (std::size_t i = 0; i < x.rank(); ++i) {
-    copy.to += op.low[i] * copy.destination[i];
-    copy.destination[i] *= op.inner[i] + 1;
-  }
-  return make_copies({copy}, request.outputs[0], true, op.value);
-}
-
-inline std::unique_ptr<Executable> make_concat(const KernelRequest& request) {
-  const auto axis = static_cast<std::size_t>(request.operation.get<Concat>()->axis);
-  std::vector<StridedCopy> copies;
-  std::int64_t to = 0;
-  for (const auto& input : request.inputs) {
-    copies.push_back({input.shape, input.shape.strides(), request.outputs[0].shape.strides(), 0, to});
-    to += input.shape[axis] * copies.back().destination[axis];
-  }
-  return make_copies(std::move(copies), request.outputs[0]);
+  return make_copies(strided_copies(op, request), request.outputs[0], true, op.value);
 }
 
 }  // namespace detail
 
-inline constexpr Kernel transpose_loops{"transpose loops", &detail::make_transpose};
-inline constexpr Kernel slice_loops{"slice loops", &detail::make_slice};
+inline constexpr Kernel transpose_loops{"transpose loops", &detail::make_movement<Transpose>};
+inline constexpr Kernel slice_loops{"slice loops", &detail::make_movement<Slice>};
 inline constexpr Kernel pad_loops{"pad loops", &detail::make_pad};
-inline constexpr Kernel concat_loops{"concat loops", &detail::make_concat};
+inline constexpr Kernel concat_loops{"concat loops", &detail::make_movement<Concat>};
 
 inline const bool movement_loops_registered =
     register_kernel<Transpose>(DeviceKind::cpu, KernelTier::reference, &transpose_loops) &&

@@ -23,7 +23,7 @@ struct ConvolutionMemory {
   Extents2d dilation;  // oneDNN counts the elements left out
 };
 
-inline ConvolutionMemory convolution_memory(const cpu::detail::ConvolutionShapes& s, dnnl_data_type_t type) {
+inline ConvolutionMemory convolution_memory(const ConvolutionShapes& s, dnnl_data_type_t type) {
   const std::int64_t groups = s.options.groups;
   const std::array<std::int64_t, 5> grouped{groups, s.w[0] / groups, s.w[1], s.w[2], s.w[3]};
   return {any_layout(extents_of(s.x), type),
@@ -32,7 +32,7 @@ inline ConvolutionMemory convolution_memory(const cpu::detail::ConvolutionShapes
           {s.options.dilation[0] - 1, s.options.dilation[1] - 1}};
 }
 
-inline PrimitiveDescription describe_forward(const cpu::detail::ConvolutionShapes& s, dnnl_data_type_t type) {
+inline PrimitiveDescription describe_forward(const ConvolutionShapes& s, dnnl_data_type_t type) {
   const auto m = convolution_memory(s, type);
   const auto& o = s.options;
   dnnl_convolution_desc_t description;
@@ -43,7 +43,7 @@ inline PrimitiveDescription describe_forward(const cpu::detail::ConvolutionShape
   return describe(&description);
 }
 
-inline PrimitiveDescription describe_backward_data(const cpu::detail::ConvolutionShapes& s, dnnl_data_type_t type) {
+inline PrimitiveDescription describe_backward_data(const ConvolutionShapes& s, dnnl_data_type_t type) {
   const auto m = convolution_memory(s, type);
   const auto& o = s.options;
   dnnl_convolution_desc_t description;
@@ -55,7 +55,7 @@ inline PrimitiveDescription describe_backward_data(const cpu::detail::Convolutio
   return forward ? describe(&description, forward.get()) : PrimitiveDescription{};
 }
 
-inline PrimitiveDescription describe_backward_weights(const cpu::detail::ConvolutionShapes& s, dnnl_data_type_t type) {
+inline PrimitiveDescription describe_backward_weights(const ConvolutionShapes& s, dnnl_data_type_t type) {
   const auto m = convolution_memory(s, type);
   const auto& o = s.options;
   dnnl_convolution_desc_t description;
@@ -136,8 +136,8 @@ class ConvolutionPrimitive final : public Executable {
 };
 
 inline std::unique_ptr<Executable> make_convolution(
-    const cpu::detail::ConvolutionShapes& s, const KernelRequest& request,
-    PrimitiveDescription (*description)(const cpu::detail::ConvolutionShapes&, dnnl_data_type_t),
+    const ConvolutionShapes& s, const KernelRequest& request,
+    PrimitiveDescription (*description)(const ConvolutionShapes&, dnnl_data_type_t),
     const ConvolutionPrimitive::Roles& roles, std::unique_ptr<Executable> (*make)(const KernelRequest&)) {
   const DType dtype = request.outputs[0].dtype;
   if (dtype != DType::float32 && dtype != DType::bfloat16) return nullptr;
@@ -151,7 +151,7 @@ inline std::unique_ptr<Executable> make_convolution(
 }
 
 inline std::unique_ptr<Executable> make_forward(const KernelRequest& request) {
-  return make_convolution(cpu::detail::shapes_of(*request.operation.get<Convolution>(), request), request,
+  return make_convolution(shapes_of(*request.operation.get<Convolution>(), request), request,
                           &describe_forward,
                           {{{{DNNL_ARG_SRC, dnnl_query_src_md},
                              {DNNL_ARG_WEIGHTS, dnnl_query_weights_md},
@@ -161,7 +161,7 @@ inline std::unique_ptr<Executable> make_forward(const KernelRequest& request) {
 }
 
 inline std::unique_ptr<Executable> make_backward_data(const KernelRequest& request) {
-  return make_convolution(cpu::detail::shapes_of(*request.operation.get<ConvolutionBackwardData>(), request), request,
+  return make_convolution(shapes_of(*request.operation.get<ConvolutionBackwardData>(), request), request,
                           &describe_backward_data,
                           {{{{DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md},
                              {DNNL_ARG_WEIGHTS, dnnl_query_weights_md},
@@ -171,7 +171,7 @@ inline std::unique_ptr<Executable> make_backward_data(const KernelRequest& reque
 }
 
 inline std::unique_ptr<Executable> make_backward_weights(const KernelRequest& request) {
-  return make_convolution(cpu::detail::shapes_of(*request.operation.get<ConvolutionBackwardWeights>(), request),
+  return make_convolution(shapes_of(*request.operation.get<ConvolutionBackwardWeights>(), request),
                           request, &describe_backward_weights,
                           {{{{DNNL_ARG_SRC, dnnl_query_src_md},
                              {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md},

@@ -140,6 +140,31 @@ __device__ inline std::uint16_t to_bfloat16(float value) {
   return static_cast<std::uint16_t>((value != value ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// bfloat16 in memory; arithmetic on it is float's. The other types are stored as they are computed.
+struct Bfloat16Word {
+  std::uint16_t bits;
+};
+template <class Stored>
+struct ComputeOf {
+  using type = Stored;
+};
+template <>
+struct ComputeOf<Bfloat16Word> {
+  using type = float;
+};
+template <class Stored>
+using compute_of = typename ComputeOf<Stored>::type;
+template <class T>
+__device__ T value_of(T x) {
+  return x;
+}
+__device__ inline float value_of(Bfloat16Word x) { return from_bfloat16(x.bits); }
+template <class Stored>
+__device__ Stored stored(compute_of<Stored> x) {
+  if constexpr (std::is_same_v<Stored, Bfloat16Word>) return {to_bfloat16(x)};
+  else return x;
+}
+
 // Element `offset` of memory of this dtype. A bool in memory is a byte.
 template <class T>
 __device__ T load(DType dtype, const std::byte* data, std::int64_t offset) {

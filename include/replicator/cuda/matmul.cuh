@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of matrices on GPUs by tiles in shared memory: the reference. Each element adds its terms in ascending
-// order with one rounding per term, whatever the tiles.
+// order with one rounding per term, whatever the tiles; bfloat16 in float, rounded at the end.
 #pragma once
 
 #include <algorithm>
@@ -26,15 +26,15 @@ inline constexpr int matmul_depth = 16;  // terms per turn
 inline constexpr int matmul_side = 16;   // threads per side; each has 4 x 4 elements of y
 
 // Brings rows x columns elements of a matrix, beginning at (row, column), to shared memory; zero beyond its border.
-template <int rows, int columns, class T>
-__device__ void bring_tile(T (&tile)[rows][columns + 1], const T* matrix, MatrixStrides strides, std::int64_t row, std::int64_t column,
+template <int rows, int columns, class T, class Stored>
+__device__ void bring_tile(T (&tile)[rows][columns + 1], const Stored* matrix, MatrixStrides strides, std::int64_t row, std::int64_t column,
                            std::int64_t end_row, std::int64_t end_column) {
   for (int i = threadIdx.x; i < rows * columns; i += matmul_side * matmul_side) {
     // Neighbouring threads take neighbours in memory.
     const int r = strides.column == 1 ? i / columns : i % rows;
     const int c = strides.column == 1 ? i % columns : i / rows;
     const bool inside = row + r < end_row && column + c < end_column;
-    tile[r][c] = inside ? matrix[(row + r) * strides.row + (column + c) * strides.column] : T(0);
+    tile[r][c] = inside ? value_of(matrix[(row + r) * strides.row + (column + c) * strides.column]) : T(0);
   }
 }
 
@@ -48,8 +48,9 @@ __device__ inline MatmulBatch::Pair matrices_of(const MatmulBatch& batch, std::i
   return result;
 }
 
-template <class T>
-__global__ void multiply_matrices(MatmulExtents e, MatmulBatch batch, const T* a, MatrixStrides as, const T* b, MatrixStrides bs, T* y) {
+template <class Stored>
+__global__ void multiply_matrices(MatmulExtents e, MatmulBatch batch, const Stored* a, MatrixStrides as, const Stored* b, MatrixStrides bs, Stored* y) {
+  using T = compute_of<Stored>;
   constexpr int each = matmul_tile / matmul_side;
   __shared__ T left[matmul_tile][matmul_depth + 1];
   __shared__ T right[matmul_depth][matmul_tile + 1];
@@ -71,12 +72,12 @@ __global__ void multiply_matrices(MatmulExtents e, MatmulBatch batch, const T* a
     for (int i = 0; i < each; ++i)
       for (int j = 0; j < each; ++j) {
         const std::int64_t r = row + own_row + i * matmul_side, c = column + own_column + j * matmul_side;
-        if (r < e.rows && c < e.columns) y[(n * e.rows + r) * e.columns + c] = sums[i][j];
+        if (r < e.rows && c < e.columns) y[(n * e.rows + r) * e.columns + c] = stored<Stored>(sums[i][j]);
       }
   }
 }
 
-template <class T>
+template <class Stored>
 class MatmulExecutable final : public Executable {
  public:
   MatmulExecutable(const Matmul& op, const MatmulExtents& extents, const MatmulBatch& batch)
@@ -91,9 +92,9 @@ class MatmulExecutable final : public Executable {
   void run(const Launch& launch) const override {
     if (extents_.batch * extents_.rows * extents_.columns == 0) return;
     const dim3 grid{tiles(extents_.rows), tiles(extents_.columns), static_cast<unsigned>(std::min<std::int64_t>(extents_.batch, 65535))};
-    multiply_matrices<T><<<grid, matmul_side * matmul_side, 0, stream_of(launch.stream)>>>(
-        extents_, batch_, reinterpret_cast<const T*>(launch.inputs[0]), a_, reinterpret_cast<const T*>(launch.inputs[1]), b_,
-        reinterpret_cast<T*>(launch.outputs[0]));
+    multiply_matrices<Stored><<<grid, matmul_side * matmul_side, 0, stream_of(launch.stream)>>>(
+        extents_, batch_, reinterpret_cast<const Stored*>(launch.inputs[0]), a_, reinterpret_cast<const Stored*>(launch.inputs[1]), b_,
+        reinterpret_cast<Stored*>(launch.outputs[0]));
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }
 
@@ -117,6 +118,7 @@ inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
     case DType::float64: return std::make_unique<MatmulExecutable<double>>(op, extents, batch);
     case DType::int32: return std::make_unique<MatmulExecutable<std::int32_t>>(op, extents, batch);
     case DType::int64: return std::make_unique<MatmulExecutable<std::int64_t>>(op, extents, batch);
+    case DType::bfloat16: return std::make_unique<MatmulExecutable<Bfloat16Word>>(op, extents, batch);
     default: return nullptr;
   }
 }

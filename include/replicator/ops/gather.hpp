@@ -32,6 +32,18 @@ inline void require_indices(const TensorType& indices) {
   if (indices.dtype != DType::int32 && indices.dtype != DType::int64)
     throw BuildError{"found indices of " + indices.text() + ": they must be int32 or int64"};
 }
+// Throws DataError for number i, in row-major order, of these indices into an axis of `whole`.
+[[noreturn]] inline void refuse_index(const TensorType& indices, std::int64_t i, std::int64_t value, const TensorType& whole, std::int64_t axis) {
+  Shape place = indices.shape;
+  std::int64_t rest = i;
+  for (std::size_t a = place.rank(); a-- > 0;) {
+    place[a] = rest % indices.shape[a];
+    rest /= indices.shape[a];
+  }
+  throw DataError{"the index " + std::to_string(value) + " at " + place.text() + " of the indices " + indices.text() +
+                  " lies outside of axis " + std::to_string(axis) + " of " + whole.text() +
+                  ": indices count from 0 and must be below " + std::to_string(whole.shape[static_cast<std::size_t>(axis)])};
+}
 // The extents before an axis, those in its place, those behind the `taken` axes that begin there.
 inline Shape replace_axes(const Shape& x, std::size_t axis, std::size_t taken, std::span<const std::int64_t> instead) {
   Shape result{std::span{x.begin(), axis}};

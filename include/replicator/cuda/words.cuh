@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// For kernels that move elements and do not look at them: words of the elements' size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <replicator/core/dtype.hpp>
+
+namespace replicator::cuda {
+
+// Calls f.template operator()<Word>() with an unsigned type of so many bytes.
+template <class F>
+decltype(auto) visit_word(DType dtype, F&& f) {
+  switch (size_of(dtype)) {
+    case 1: return f.template operator()<std::uint8_t>();
+    case 2: return f.template operator()<std::uint16_t>();
+    case 4: return f.template operator()<std::uint32_t>();
+    default: return f.template operator()<std::uint64_t>();
+  }
+}
+
+}  // namespace replicator::cuda

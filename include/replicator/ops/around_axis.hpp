@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tensor as its axes before one of them, this one, and those behind it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <replicator/core/shape.hpp>
+
+namespace replicator {
+
+// The shape around an axis: `inner` is the distance between its elements.
+struct AroundAxis {
+  std::int64_t outer = 1, extent = 1, inner = 1;
+};
+inline AroundAxis around_axis(const Shape& shape, std::size_t axis) {
+  AroundAxis result;
+  for (std::size_t i = 0; i < shape.rank(); ++i)
+    (i < axis ? result.outer : i == axis ? result.extent : result.inner) *= shape[i];
+  return result;
+}
+
+}  // namespace replicator

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of the three operations of a convolution are asked for.
+#pragma once
+
+#include <replicator/graph/kernel.hpp>
+#include <replicator/ops/convolution.hpp>
+
+namespace replicator {
+
+// x [N, C, H, W], w [O, C / groups, KH, KW], y [N, O, OH, OW], whichever of them is the result.
+struct ConvolutionShapes {
+  ConvolutionOptions options;
+  Shape x, w, y;
+};
+
+inline ConvolutionShapes shapes_of(const Convolution& op, const KernelRequest& r) {
+  return {op.options, r.inputs[0].shape, r.inputs[1].shape, r.outputs[0].shape};
+}
+inline ConvolutionShapes shapes_of(const ConvolutionBackwardData& op, const KernelRequest& r) {
+  return {op.options, op.x, r.inputs[1].shape, r.inputs[0].shape};
+}
+inline ConvolutionShapes shapes_of(const ConvolutionBackwardWeights& op, const KernelRequest& r) {
+  return {op.options, r.inputs[0].shape, op.w, r.inputs[1].shape};
+}
+
+}  // namespace replicator
