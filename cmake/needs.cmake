@@ -3,7 +3,7 @@
 
 # What is included or named -> what it needs.
 set(replicator_include_needs
-  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^nccl" nccl
+  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^cudnn" cudnn  "^nccl" nccl
   "^replicator/with/onednn" onednn  "^replicator/with/ucx" ucx  "^replicator/with/pmix" pmix
   "^replicator/with/crypto" crypto  "^replicator/with/jpeg" jpeg
   "^(cuda_runtime|cuda_|cub/|thrust/|cuda/)|\\.cuh$" cuda
@@ -121,7 +121,7 @@ replicator_find_tool(cli11 CLI11::CLI11 libcli11-dev)
 replicator_find_tool(json nlohmann_json::nlohmann_json nlohmann-json3-dev)
 replicator_find_tool(benchmark benchmark::benchmark libbenchmark-dev)
 
-# All components but cuda and nccl, which only what is compiled by nvcc links. --as-needed drops what is not used.
+# All components but cuda, cudnn and nccl, which only what is compiled by nvcc links. --as-needed drops what is not used.
 add_library(replicator-everything INTERFACE)
 target_link_libraries(replicator-everything INTERFACE replicator::replicator)
 foreach(component onednn ucx pmix crypto jpeg)
@@ -146,6 +146,9 @@ function(replicator_link target)
       list(APPEND all_needs compiled)
     endif()
   endforeach()
+  if(TARGET replicator::cudnn AND "cuda" IN_LIST all_needs)
+    list(APPEND all_needs cudnn)  # cuda/kernels.cuh chooses by __has_include
+  endif()
   list(REMOVE_DUPLICATES all_needs)
   list(TRANSFORM all_needs PREPEND "replicator::")
   target_link_libraries(${target} ${scope} replicator-everything ${all_needs})
@@ -153,6 +156,22 @@ function(replicator_link target)
     "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic>"
     "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unknown-pragmas;-Wno-unknown-warning-option>"  # hints for g++
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+endfunction()
+
+# replicator_add_cuda_twin(<target> <file>): the program <target>_cuda is the same source, compiled by g++, with the kernels
+# of `cuda` beside it: those register themselves, so one compilation by nvcc serves all programs.
+function(replicator_add_cuda_twin target file)
+  if(NOT TARGET ${target} OR NOT TARGET replicator::cuda OR TARGET ${target}_cuda)
+    return()
+  endif()
+  if(NOT TARGET replicator-cuda-kernels)
+    set(source "${PROJECT_BINARY_DIR}/cuda_kernels.cu")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "#include <replicator/cuda/kernels.cuh>\n" @ONLY)
+    add_library(replicator-cuda-kernels OBJECT "${source}")
+    replicator_link(replicator-cuda-kernels "${source}")
+  endif()
+  add_executable(${target}_cuda "${file}" $<TARGET_OBJECTS:replicator-cuda-kernels>)
+  replicator_link(${target}_cuda "${file}" "${PROJECT_SOURCE_DIR}/include/replicator/cuda/kernels.cuh")
 endfunction()
 
 # replicator_add_programs(<folder> <prefix>): one executable per *.cpp and *.cu of the folder, its target named

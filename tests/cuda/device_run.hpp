@@ -62,16 +62,22 @@ class DeviceQueue {
   void* handle_;
 };
 
-// The outputs of the kernel that is registered for this kind of device. `in_place`: where the kernel allows it.
+struct RunOptions {
+  bool in_place = false;                   // where the kernel allows it
+  KernelTier highest = KernelTier::user;  // of the tiers asked
+  Layout offered = {};                    // of all inputs
+};
+
+// The outputs of the kernel that is registered for this kind of device.
 template <class Op>
-std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::vector<AnyArray>& inputs, bool in_place = false) {
+std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::vector<AnyArray>& inputs, const RunOptions& options = {}) {
   const AnyOperation operation{op};
   std::vector<TensorType> types;
   for (const auto& input : inputs) types.push_back(input.type());
   const auto outputs = operation.infer_shape(types);
-  const std::vector<Layout> offered(inputs.size());
+  const std::vector<Layout> offered(inputs.size(), options.offered);
   std::unique_ptr<Executable> executable;
-  for (std::size_t tier = kernel_tiers; tier-- > 0 && !executable;)
+  for (std::size_t tier = static_cast<std::size_t>(options.highest) + 1; tier-- > 0 && !executable;)
     if (const Kernel* kernel = operation.slots()[static_cast<std::size_t>(kind)][tier].load())
       executable = kernel->make({operation, types, outputs, offered, 1});
   REQUIRE(executable);
@@ -96,7 +102,7 @@ std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::ve
     in.push_back(buffers.back().data());
   }
   for (std::size_t o = 0; o < outputs.size(); ++o) {
-    if (in_place && executable->in_place[o] >= 0) {
+    if (options.in_place && executable->in_place[o] >= 0) {
       out.push_back(buffers[static_cast<std::size_t>(executable->in_place[o])].data());
       continue;
     }

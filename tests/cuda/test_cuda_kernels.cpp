@@ -25,7 +25,7 @@ void check_map(Expression e, const Shape& domain, const std::vector<AnyArray>& i
                double tolerance, bool in_place = false) {
   const Map map{std::make_shared<const Expression>(std::move(e)), domain, std::move(stored)};
   const auto want = run_kernel_on(DeviceKind::cpu, map, inputs);
-  const auto got = run_kernel_on(DeviceKind::cuda, map, inputs, in_place);
+  const auto got = run_kernel_on(DeviceKind::cuda, map, inputs, {.in_place = in_place});
   for (std::size_t o = 0; o < want.size(); ++o) check_close(got[o], want[o], tolerance, map.expression->text());
 }
 

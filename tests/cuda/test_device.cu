@@ -39,6 +39,8 @@ TEST_CASE("the headers of CUDA fill the slots of the registry") {
   CHECK(filled(kernels<Map>::slot));
   CHECK(filled(kernels<Reduce>::slot));
   CHECK(filled(kernels<Matmul>::slot));
+  CHECK(filled(kernels<Convolution>::slot));
+  CHECK(filled(kernels<MaxPoolSpread>::slot));
   CHECK_FALSE(support_of(DeviceKind::cuda).runs_on_host());
 }
 

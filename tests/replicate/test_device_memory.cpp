@@ -17,7 +17,8 @@ using namespace replicator;
 
 namespace {
 
-using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
+using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy, Convolution,
+                                                 ConvolutionBackwardData, ConvolutionBackwardWeights, MaxPool, MaxPoolSpread>;
 
 Deployment deployment(DeviceKind kind, int replicas, int devices) {
   Deployment result;
@@ -58,12 +59,39 @@ std::string regression_digest(const Deployment& where) {
   return repl.digest();
 }
 
+// Convolution, batch norm, pooling and a class for each picture, two steps.
+std::string pictures_digest(const Deployment& where) {
+  Replicator repl{where};
+  const auto input_fn = [](const InputContext& ctx) {
+    return data::from_generator([n = ctx.replica_batch(12), ctx](std::int64_t position) {
+      PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
+      Array<float> images{{n, 2, 9, 9}};
+      Array<std::int32_t> labels{{n}};
+      for (auto& value : images) value = 2 * random.uniform() - 1;
+      for (auto& label : labels) label = static_cast<std::int32_t>(random.below(3));
+      return std::tuple{images, labels};
+    });
+  };
+  const auto step_fn = [](ReplicaContext& replica, Tensor<float> images, Tensor<std::int32_t> labels) {
+    auto x = relu(nn::batch_norm(replica, nn::conv2d(replica, images, "first", {.features = 8, .kernel = {3, 3}, .padding = {1, 1}}), "norm"));
+    x = nn::conv2d(replica, max_pool(x, {.window = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}), "second", {.features = 4, .kernel = {3, 3}});
+    auto loss = mean(softmax_cross_entropy(nn::linear(replica, global_average_pool(x), "classes", {.features = 3}), labels));
+    nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
+    return loss;
+  };
+  auto train = repl.replicate(input_fn, step_fn);
+  for (int i = 0; i < 2; ++i) train.step();
+  return repl.digest();
+}
+
 }  // namespace
 
 TEST_CASE("training on devices with memory of their own gives the CPU's bits") {
   const Devices devices;
   const std::string expected = regression_digest(deployment(DeviceKind::cpu, 8, 1));
   for (const int count : {1, 2, 3, 8}) CHECK(regression_digest(deployment(DeviceKind::cuda, 8, count)) == expected);
+  const std::string of_pictures = pictures_digest(deployment(DeviceKind::cpu, 4, 1));
+  for (const int count : {1, 3, 4}) CHECK(pictures_digest(deployment(DeviceKind::cuda, 4, count)) == of_pictures);
   CHECK(devices.in_use() == 0);
 }
 

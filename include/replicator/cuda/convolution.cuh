@@ -153,7 +153,8 @@ std::unique_ptr<Executable> make_convolution_loops(const KernelRequest& request)
 
 inline constexpr Kernel convolution_loops{"cuda convolution loops", &make_convolution_loops<Convolution, ConvolutionForward>};
 inline constexpr Kernel convolution_data_loops{"cuda convolution loops", &make_convolution_loops<ConvolutionBackwardData, ConvolutionToData>};
-inline constexpr Kernel convolution_weights_loops{"cuda convolution loops", &make_convolution_loops<ConvolutionBackwardWeights, ConvolutionToWeights>};
+inline constexpr Kernel convolution_weights_loops{"cuda convolution loops",
+                                                  &make_convolution_loops<ConvolutionBackwardWeights, ConvolutionToWeights>};
 
 inline const bool convolution_registered =
     register_kernel<Convolution>(DeviceKind::cuda, KernelTier::reference, &convolution_loops) &&

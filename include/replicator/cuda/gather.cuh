@@ -18,10 +18,11 @@
 
 namespace replicator::cuda {
 
-// The first index outside of [0, extent), where there is one: *number keeps its least number.
-__global__ inline void find_outside(DType dtype, const std::byte* indices, std::int64_t count, std::int64_t extent, unsigned long long* number) {
+// *number becomes the number of the first index outside of [0, extent), where there is one before it.
+template <class Number>
+__global__ void find_outside(DType dtype, const std::byte* indices, std::int64_t count, std::int64_t extent, Number* number) {
   for (std::int64_t i = first_element(); i < count; i += element_stride())
-    if (const auto index = load<std::int64_t>(dtype, indices, i); index < 0 || index >= extent) atomicMin(number, static_cast<unsigned long long>(i));
+    if (const auto index = load<std::int64_t>(dtype, indices, i); index < 0 || index >= extent) atomicMin(number, static_cast<Number>(i));
 }
 
 // `around` is the axis in x of gather, in the result of scatter_add; `count` indices stand in its place in the other tensor.
@@ -49,7 +50,11 @@ __global__ void scatter_add(AroundAxis around, DType dtype, const std::byte* ind
 class IndexedExecutable : public Executable {
  public:
   IndexedExecutable(const TensorType& indices, const TensorType& whole, std::int64_t axis)
-      : indices_{indices}, whole_{whole}, axis_{axis}, around_{around_axis(whole.shape, static_cast<std::size_t>(axis))}, count_{indices.shape.elements()} {
+      : indices_{indices},
+        whole_{whole},
+        axis_{axis},
+        around_{around_axis(whole.shape, static_cast<std::size_t>(axis))},
+        count_{indices.shape.elements()} {
     input_layouts.resize(2);
     output_layouts.resize(1);
     in_place = {-1};
@@ -97,7 +102,8 @@ class GatherExecutable final : public IndexedExecutable {
     const std::int64_t elements = around_.outer * count_ * around_.inner;
     if (elements == 0) return;
     gather_words<<<blocks_for(elements, block_threads), block_threads, 0, stream_of(launch.stream)>>>(
-        around_, indices_.dtype, launch.inputs[1], count_, reinterpret_cast<const Word*>(launch.inputs[0]), reinterpret_cast<Word*>(launch.outputs[0]));
+        around_, indices_.dtype, launch.inputs[1], count_, reinterpret_cast<const Word*>(launch.inputs[0]),
+        reinterpret_cast<Word*>(launch.outputs[0]));
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }
 };

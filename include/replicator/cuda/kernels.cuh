@@ -2,7 +2,16 @@
 // All that NVIDIA's GPUs bring to a program.
 #pragma once
 
+#include <replicator/cuda/convolution.cuh>
 #include <replicator/cuda/device.cuh>
+#include <replicator/cuda/gather.cuh>
+#include <replicator/cuda/index.cuh>
 #include <replicator/cuda/map.cuh>
 #include <replicator/cuda/matmul.cuh>
+#include <replicator/cuda/movement.cuh>
+#include <replicator/cuda/pooling.cuh>
+#include <replicator/cuda/random.cuh>
 #include <replicator/cuda/reduce.cuh>
+#if __has_include(<replicator/with/cudnn.cuh>)
+#include <replicator/with/cudnn.cuh>
+#endif

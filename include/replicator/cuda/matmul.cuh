@@ -49,7 +49,8 @@ __device__ inline MatmulBatch::Pair matrices_of(const MatmulBatch& batch, std::i
 }
 
 template <class Stored>
-__global__ void multiply_matrices(MatmulExtents e, MatmulBatch batch, const Stored* a, MatrixStrides as, const Stored* b, MatrixStrides bs, Stored* y) {
+__global__ void multiply_matrices(MatmulExtents e, MatmulBatch batch, const Stored* a, MatrixStrides as, const Stored* b, MatrixStrides bs,
+                                  Stored* y) {
   using T = compute_of<Stored>;
   constexpr int each = matmul_tile / matmul_side;
   __shared__ T left[matmul_tile][matmul_depth + 1];

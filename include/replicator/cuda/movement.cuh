@@ -2,6 +2,7 @@
 // Transpose, slice, pad, concat and changes of layout on GPUs: copies between strided boxes, an element for each thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

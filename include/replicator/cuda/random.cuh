@@ -86,7 +86,8 @@ class RandomExecutable final : public Executable {
     const PhiloxLaunch of{static_cast<std::uint32_t>(c.step), c.replica, trace_index_ ^ (high * 0x9E3779B9u),
                           {static_cast<std::uint32_t>(c.seed), static_cast<std::uint32_t>(c.seed >> 32)}};
     const std::int64_t per_block = block_threads * static_cast<std::int64_t>(16 / sizeof(T));
-    draw<<<blocks_for(count_, per_block), block_threads, 0, stream_of(launch.stream)>>>(distribution_, of, reinterpret_cast<T*>(launch.outputs[0]), count_);
+    draw<<<blocks_for(count_, per_block), block_threads, 0, stream_of(launch.stream)>>>(distribution_, of,
+                                                                                        reinterpret_cast<T*>(launch.outputs[0]), count_);
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }
 

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolution of float32 or bfloat16 by cuDNN's plain calls, on row-major images; sums are of float32, and float32 is never
+// shortened to TF32. Of the algorithms that always give the same bits, the one that cuDNN expects to be fastest.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <replicator/cuda/cudnn.cuh>
+#include <replicator/cuda/launch.cuh>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/ops/convolution_shapes.hpp>
+
+namespace replicator::cuda::cudnn {
+
+// What an algorithm may ask for beside its operands.
+inline constexpr std::size_t most_workspace = std::size_t{1} << 30;
+
+// The three tensors of a convolution, and the convolution, as cuDNN is asked for them.
+class ConvolutionProblem {
+ public:
+  ConvolutionProblem(const ConvolutionShapes& s, DType dtype) {
+    const auto type = dtype == DType::bfloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    set(x, s.x, type);
+    set(y, s.y, type);
+    require(cudnnSetFilter4dDescriptor(w.get(), type, CUDNN_TENSOR_NCHW, extent(s.w[0]), extent(s.w[1]), extent(s.w[2]), extent(s.w[3])),
+            "cudnnSetFilter4dDescriptor");
+    const auto& o = s.options;
+    require(cudnnSetConvolution2dDescriptor(convolution.get(), extent(o.padding.low[0]), extent(o.padding.low[1]), extent(o.stride[0]),
+                                            extent(o.stride[1]), extent(o.dilation[0]), extent(o.dilation[1]), CUDNN_CROSS_CORRELATION,
+                                            CUDNN_DATA_FLOAT),
+            "cudnnSetConvolution2dDescriptor");
+    require(cudnnSetConvolutionGroupCount(convolution.get(), extent(o.groups)), "cudnnSetConvolutionGroupCount");
+    require(cudnnSetConvolutionMathType(convolution.get(), dtype == DType::bfloat16 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH),
+            "cudnnSetConvolutionMathType");
+  }
+
+  // cuDNN pads both sides alike, and counts elements in int.
+  static bool takes(const ConvolutionShapes& s, DType dtype) {
+    constexpr std::int64_t most = std::numeric_limits<int>::max();
+    if (dtype != DType::float32 && dtype != DType::bfloat16) return false;
+    for (const Shape* shape : {&s.x, &s.w, &s.y})
+      if (shape->elements() == 0 || shape->elements() > most) return false;
+    const auto& p = s.options.padding;
+    return p.low == p.high && p.low[0] <= most && p.low[1] <= most;
+  }
+
+  TensorDescriptor x, y;
+  FilterDescriptor w;
+  ConvolutionDescriptor convolution;
+
+ private:
+  static int extent(std::int64_t value) { return static_cast<int>(value); }
+  static void set(const TensorDescriptor& tensor, const Shape& shape, cudnnDataType_t type) {
+    require(cudnnSetTensor4dDescriptor(tensor.get(), CUDNN_TENSOR_NCHW, type, extent(shape[0]), extent(shape[1]), extent(shape[2]), extent(shape[3])),
+            "cudnnSetTensor4dDescriptor");
+  }
+};
+
+inline constexpr float one = 1, zero = 0;
+inline constexpr int most_algorithms = 16;
+
+// Each of the three: `rank` lists algorithms, the fastest first; `run` computes out from a and b, in the order of the operation's inputs.
+struct Forward {
+  using Performance = cudnnConvolutionFwdAlgoPerf_t;
+  static cudnnStatus_t rank(const ConvolutionProblem& p, int& count, Performance* ranked) {
+    return cudnnGetConvolutionForwardAlgorithm_v7(handle(), p.x.get(), p.w.get(), p.convolution.get(), p.y.get(), most_algorithms, &count, ranked);
+  }
+  static cudnnStatus_t run(cudnnHandle_t on, const ConvolutionProblem& p, const Performance& by, const Launch& l) {
+    return cudnnConvolutionForward(on, &one, p.x.get(), l.inputs[0], p.w.get(), l.inputs[1], p.convolution.get(), by.algo, l.scratch,
+                                   by.memory, &zero, p.y.get(), l.outputs[0]);
+  }
+};
+struct ToData {
+  using Performance = cudnnConvolutionBwdDataAlgoPerf_t;
+  static cudnnStatus_t rank(const ConvolutionProblem& p, int& count, Performance* ranked) {
+    return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle(), p.w.get(), p.y.get(), p.convolution.get(), p.x.get(), most_algorithms,
+                                                       &count, ranked);
+  }
+  static cudnnStatus_t run(cudnnHandle_t on, const ConvolutionProblem& p, const Performance& by, const Launch& l) {
+    return cudnnConvolutionBackwardData(on, &one, p.w.get(), l.inputs[1], p.y.get(), l.inputs[0], p.convolution.get(), by.algo, l.scratch,
+                                        by.memory, &zero, p.x.get(), l.outputs[0]);
+  }
+};
+struct ToWeights {
+  using Performance = cudnnConvolutionBwdFilterAlgoPerf_t;
+  static cudnnStatus_t rank(const ConvolutionProblem& p, int& count, Performance* ranked) {
+    return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle(), p.x.get(), p.y.get(), p.convolution.get(), p.w.get(), most_algorithms,
+                                                         &count, ranked);
+  }
+  static cudnnStatus_t run(cudnnHandle_t on, const ConvolutionProblem& p, const Performance& by, const Launch& l) {
+    return cudnnConvolutionBackwardFilter(on, &one, p.x.get(), l.inputs[0], p.y.get(), l.inputs[1], p.convolution.get(), by.algo, l.scratch,
+                                          by.memory, &zero, p.w.get(), l.outputs[0]);
+  }
+};
+
+// Empty where no algorithm is deterministic and modest.
+template <class Call>
+std::optional<typename Call::Performance> choose_algorithm(const ConvolutionProblem& problem) {
+  std::array<typename Call::Performance, most_algorithms> ranked{};
+  int count = 0;
+  const auto status = Call::rank(problem, count, ranked.data());
+  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return std::nullopt;
+  require(status, "the ranking of algorithms of a convolution");
+  for (int i = 0; i < count; ++i)
+    if (const auto& by = ranked[static_cast<std::size_t>(i)];
+        by.status == CUDNN_STATUS_SUCCESS && by.determinism == CUDNN_DETERMINISTIC && by.memory <= most_workspace)
+      return by;
+  return std::nullopt;
+}
+
+template <class Call>
+class ConvolutionExecutable final : public Executable {
+ public:
+  ConvolutionExecutable(ConvolutionProblem problem, const typename Call::Performance& by) : problem_{std::move(problem)}, by_{by} {
+    input_layouts.resize(2);
+    output_layouts.resize(1);
+    in_place = {-1};
+    scratch_bytes = by_.memory;
+  }
+  void run(const Launch& launch) const override {
+    const cudnnHandle_t on = handle();
+    require(cudnnSetStream(on, stream_of(launch.stream)), "cudnnSetStream");
+    require(Call::run(on, problem_, by_, launch), "a convolution");
+  }
+
+ private:
+  ConvolutionProblem problem_;
+  typename Call::Performance by_;
+};
+
+// Null, so that the plain loops are taken, where cuDNN has no fitting algorithm.
+template <class Op, class Call>
+std::unique_ptr<Executable> make_convolution(const KernelRequest& request) {
+  const auto shapes = shapes_of(*request.operation.get<Op>(), request);
+  const DType dtype = request.outputs[0].dtype;
+  if (!ConvolutionProblem::takes(shapes, dtype)) return nullptr;
+  ConvolutionProblem problem{shapes, dtype};
+  const auto by = choose_algorithm<Call>(problem);
+  if (!by) return nullptr;
+  return std::make_unique<ConvolutionExecutable<Call>>(std::move(problem), *by);
+}
+
+inline constexpr Kernel convolution{"cuDNN convolution", &make_convolution<Convolution, Forward>};
+inline constexpr Kernel convolution_backward_data{"cuDNN convolution", &make_convolution<ConvolutionBackwardData, ToData>};
+inline constexpr Kernel convolution_backward_weights{"cuDNN convolution", &make_convolution<ConvolutionBackwardWeights, ToWeights>};
+
+inline const bool convolution_registered =
+    register_kernel<Convolution>(DeviceKind::cuda, KernelTier::library, &convolution) &&
+    register_kernel<ConvolutionBackwardData>(DeviceKind::cuda, KernelTier::library, &convolution_backward_data) &&
+    register_kernel<ConvolutionBackwardWeights>(DeviceKind::cuda, KernelTier::library, &convolution_backward_weights);
+
+}  // namespace replicator::cuda::cudnn

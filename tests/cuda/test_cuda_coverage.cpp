@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Needs no GPU: that training asks for nothing which a GPU has no kernel for.
+#include <catch2/catch.hpp>
+
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <replicator/cpu/kernels.hpp>
+#include <replicator/graph/passes/expand.hpp>
+#include <replicator/models/resnet.hpp>
+#include <replicator/nn/nn.hpp>
+#include <replicator/ops/ops.hpp>
+#include <replicator/replicate/host_engine.hpp>
+#include <replicator/replicate/replicator.hpp>
+
+using namespace replicator;
+
+namespace {
+
+// Of the operations of a graph that kernels compute.
+struct Operations {
+  std::set<std::string> all, without_kernel;
+};
+
+Operations operations_of(const Graph& graph) {
+  Operations result;
+  const Graph expanded = passes::expand(graph);
+  for (const auto& node : expanded.nodes()) {
+    const auto* compute = node.get<Compute>();
+    if (!compute || compute->operation.alias()) continue;
+    const std::string name{compute->operation.name()};
+    result.all.insert(name);
+    bool found = false;
+    for (const auto& slot : compute->operation.slots()[static_cast<std::size_t>(DeviceKind::cuda)]) found = found || slot.load();
+    if (!found) result.without_kernel.insert(name);
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("every operation of training and validating a ResNet-50 has a kernel for GPUs") {
+  const char* const arguments[] = {"--replicas", "1", "--input-threads", "1", "--devices", "cpu:0"};
+  Replicator repl{Deployment::from(arguments)};
+  std::vector<Operations> found;
+  const auto input_fn = [](const InputContext&) {
+    return std::vector{std::tuple{Array<float>{{2, 3, 64, 64}}, Array<std::int32_t>{{2}}}};
+  };
+  (void)repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<float> images, Tensor<std::int32_t> labels) {
+    const auto logits = models::resnet(replica, images, 50, {.classes = 10});
+    const auto loss = mean(softmax_cross_entropy(logits, labels, {.label_smoothing = 0.1}));
+    nn::lars({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
+    found.push_back(operations_of(replica.graph()));
+    return std::tuple{loss, accuracy(logits, labels)};
+  });
+  (void)repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<float> images, Tensor<std::int32_t> labels) {
+    const auto logits = models::resnet(replica, images, 50, {.classes = 10, .training = false});
+    const auto right = cast<float>(equal(argmax(logits, 1), labels));
+    found.push_back(operations_of(replica.graph()));
+    return sum(right);
+  });
+  REQUIRE(found.size() == 2);
+  for (const char* name : {"convolution", "convolution_backward_data", "convolution_backward_weights", "matmul", "map", "reduce", "max_pool", "max_pool_spread"})
+    CHECK(found[0].all.count(name) == 1);
+  CHECK(found[1].all.count("argmax") == 1);
+  for (const auto& operations : found) CHECK(operations.without_kernel == std::set<std::string>{});
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// What networks need beside elementwise operations, reductions and products, on cuda:0: the CPU's plain loops are the reference, whose
+// bits are expected wherever no library and no transcendental function comes in.
+#include "device_run.hpp"
+
+#include <replicator/cpu/convolution.hpp>
+#include <replicator/cpu/gather.hpp>
+#include <replicator/cpu/index.hpp>
+#include <replicator/cpu/matmul.hpp>
+#include <replicator/cpu/movement.hpp>
+#include <replicator/cpu/pooling.hpp>
+#include <replicator/cpu/random.hpp>
+#include <replicator/graph/layout_copy.hpp>
+
+using namespace replicator;
+using namespace replicator::test;
+
+namespace {
+
+constexpr DType every_dtype[] = {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8, DType::boolean, DType::bfloat16};
+constexpr RunOptions loops{.highest = KernelTier::reference};
+
+template <class Op>
+void check_same(const Op& op, const std::vector<AnyArray>& inputs, double tolerance = 0) {
+  const auto want = run_kernel_on(DeviceKind::cpu, op, inputs, loops), got = run_kernel_on(DeviceKind::cuda, op, inputs, loops);
+  check_close(got[0], want[0], tolerance, std::string{Op::name} + ", which gives " + want[0].type().text());
+}
+
+struct ConvolutionCase {
+  Shape x, w;
+  ConvolutionOptions options = {};
+
+  AnyArray image(DType dtype) const { return random_values({dtype, x}, 1); }
+  AnyArray weights(DType dtype) const { return random_values({dtype, w}, 2); }
+  AnyArray upstream(DType dtype) const { return random_values({dtype, detail::convolution_shape(x, w, options)}, 3); }
+};
+
+// Calls check(operation, its inputs) for the three operations of a convolution.
+template <class F>
+void for_all_three(const ConvolutionCase& c, DType dtype, F&& check) {
+  check(Convolution{c.options}, {c.image(dtype), c.weights(dtype)});
+  check(ConvolutionBackwardData{c.options, c.x}, {c.upstream(dtype), c.weights(dtype)});
+  check(ConvolutionBackwardWeights{c.options, c.w}, {c.image(dtype), c.upstream(dtype)});
+}
+
+double norm_of_difference(const AnyArray& a, const AnyArray& b) {
+  double difference = 0, norm = 0;
+  visit_dtype(a.dtype(), [&]<class T>() {
+    for (std::int64_t i = 0; i < a.shape().elements(); ++i) {
+      const auto x = static_cast<double>(a.as<T>()[static_cast<std::size_t>(i)]), y = static_cast<double>(b.as<T>()[static_cast<std::size_t>(i)]);
+      difference += (x - y) * (x - y);
+      norm += y * y;
+    }
+  });
+  return std::sqrt(difference / norm);
+}
+
+// The library against our loops on the GPU, and against itself.
+template <class Op>
+void check_library(const Op& op, const std::vector<AnyArray>& inputs, double tolerance) {
+  const auto want = run_kernel_on(DeviceKind::cuda, op, inputs, loops), got = run_kernel_on(DeviceKind::cuda, op, inputs);
+  INFO(Op::name << " of " << inputs[0].type().text() << " and " << inputs[1].type().text());
+  CHECK(norm_of_difference(got[0], want[0]) < tolerance);
+  const auto again = run_kernel_on(DeviceKind::cuda, op, inputs);
+  CHECK(std::memcmp(again[0].data(), got[0].data(), got[0].size_bytes()) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("movement of every type of element gives the CPU's bits") {
+  if (!gpu_is_here()) return;
+  for (const auto dtype : every_dtype) {
+    const AnyArray x = random_values({dtype, {3, 1, 5, 7}}, 1);
+    check_same(Transpose{{3, 0, 2, 1}}, {x});
+    check_same(Transpose{{0, 1, 2, 3}}, {x});
+    check_same(Slice{{1, 0, 0, 1}, {3, 1, 5, 6}, {1, 1, 2, 3}}, {x});
+    check_same(Pad{{1, 0, 2, 0}, {0, 3, 0, 1}, {0, 0, 1, 2}, 1}, {x});
+    check_same(Concat{2}, {x, random_values({dtype, {3, 1, 2, 7}}, 2), random_values({dtype, {3, 1, 0, 7}}, 3), x});
+  }
+  check_same(Transpose{{}}, {random_values({DType::float32, {}}, 1)});
+  check_same(Transpose{{1, 0}}, {random_values({DType::float32, {0, 3}}, 1)});
+}
+
+TEST_CASE("a change of layout puts channels last, and back") {
+  if (!gpu_is_here()) return;
+  const AnyArray x = random_values({DType::float32, {2, 3, 4, 5}}, 1);
+  Layout last;
+  last.plain = false;
+  last.strides = {60, 1, 15, 3};
+  last.storage = 120;
+  const AnyArray got = run_kernel_on(DeviceKind::cuda, LayoutCopy{last}, {x})[0];
+  const AnyArray want = run_kernel_on(DeviceKind::cpu, Transpose{{0, 2, 3, 1}}, {x})[0];
+  CHECK(std::memcmp(got.data(), want.data(), want.size_bytes()) == 0);
+  check_close(run_kernel_on(DeviceKind::cuda, LayoutCopy{Layout{}}, {got}, {.offered = last})[0], x, 0, "the way back");
+}
+
+TEST_CASE("pooling and its gradients give the CPU's bits") {
+  if (!gpu_is_here()) return;
+  struct Case {
+    Shape x, y;
+    PoolingOptions options;
+  };
+  const Case cases[] = {{{2, 3, 12, 12}, {2, 3, 6, 6}, {{3, 3}, {2, 2}, {1, 1}}},
+                        {{2, 5, 7, 9}, {2, 5, 3, 4}, {{2, 3}, {2, 2}, {{0, 0}, {0, 0}}}},
+                        {{1, 2, 6, 5}, {1, 2, 6, 5}, {{3, 3}, {1, 1}, {1, 1}, true}},
+                        {{1, 1, 4, 4}, {1, 1, 1, 1}, {{4, 4}, {4, 4}}},
+                        {{2, 1, 9, 9}, {2, 1, 3, 3}, {{2, 2}, {4, 4}, {{1, 0}, {0, 1}}}}};
+  for (const auto& c : cases)
+    for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+      const AnyArray x = random_values({dtype, c.x}, 1), odd = random_values({dtype, c.x}, 2, true), dy = random_values({dtype, c.y}, 3);
+      REQUIRE(detail::pooled_shape(c.x, c.options) == c.y);
+      for (const auto& image : {x, odd}) {
+        check_same(MaxPool{c.options}, {image});
+        check_same(MaxPoolSpread{c.options}, {image, dy});
+        check_same(MaxPoolPick{c.options}, {image, x});
+      }
+      check_same(AveragePool{c.options}, {x});
+      check_same(AveragePoolTranspose{c.options, c.x}, {dy});
+    }
+}
+
+TEST_CASE("convolution and its gradients by plain loops give the CPU's bits") {
+  if (!gpu_is_here()) return;
+  const ConvolutionCase cases[] = {{{2, 3, 9, 8}, {4, 3, 3, 3}, {.padding = {1, 1}}},
+                                   {{2, 3, 17, 16}, {5, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}}},
+                                   {{1, 6, 5, 5}, {9, 2, 1, 1}, {.stride = {2, 1}, .groups = 3}},
+                                   {{2, 4, 8, 9}, {4, 2, 2, 3}, {.stride = {2, 3}, .padding = {{1, 0}, {0, 2}}, .dilation = {2, 1}, .groups = 2}},
+                                   {{0, 3, 9, 8}, {4, 3, 3, 3}}};
+  for (const auto& c : cases)
+    for (const auto dtype : {DType::float32, DType::float64, DType::int32, DType::bfloat16})
+      for_all_three(c, dtype, [](const auto& op, const std::vector<AnyArray>& inputs) { check_same(op, inputs); });
+}
+
+TEST_CASE("convolution by the library agrees with plain loops at the shapes of ResNet-50, twice with the same bits") {
+  if (!gpu_is_here()) return;
+  if (!kernels<Convolution>::slot[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::library)].load()) {
+    WARN("cuDNN is not part of this program: nothing is compared");
+    return;
+  }
+  const ConvolutionCase cases[] = {{{2, 3, 224, 224}, {64, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}}},
+                                   {{2, 64, 56, 56}, {64, 64, 3, 3}, {.padding = {1, 1}}},
+                                   {{2, 64, 56, 56}, {256, 64, 1, 1}},
+                                   {{2, 128, 56, 56}, {128, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}}},
+                                   {{2, 256, 56, 56}, {512, 256, 1, 1}, {.stride = {2, 2}}},
+                                   {{2, 512, 7, 7}, {512, 512, 3, 3}, {.padding = {1, 1}}},
+                                   {{2, 2048, 7, 7}, {512, 2048, 1, 1}},
+                                   {{4, 3, 32, 32}, {64, 3, 3, 3}, {.padding = {1, 1}}},
+                                   {{2, 8, 20, 20}, {8, 4, 3, 3}, {.padding = {2, 2}, .dilation = {2, 2}, .groups = 2}}};
+  for (const auto& c : cases)
+    for (const auto dtype : {DType::float32, DType::bfloat16})
+      for_all_three(c, dtype, [&](const auto& op, const std::vector<AnyArray>& inputs) {
+        check_library(op, inputs, dtype == DType::float32 ? 1e-5 : 5e-3);
+      });
+}
+
+TEST_CASE("argmax of every type, along every axis, of equal elements and NaN") {
+  if (!gpu_is_here()) return;
+  for (const auto dtype : every_dtype)
+    for (const std::int64_t axis : {0, 1, 2}) check_same(ArgMax{axis}, {random_values({dtype, {6, 31, 5}}, 4, true)});
+}
+
+TEST_CASE("gather and scatter_add give the CPU's bits, and refuse an index that points nowhere with the CPU's words") {
+  if (!gpu_is_here()) return;
+  for (const auto dtype : every_dtype)
+    for (const auto index : {DType::int32, DType::int64}) {
+      const AnyArray x = random_values({dtype, {3, 40, 5}}, 1);
+      AnyArray indices{{index, {2, 9}}};
+      PhiloxStream random{7, 7};
+      visit_dtype(index, [&]<class I>() {
+        for (auto& value : indices.as<I>()) value = static_cast<I>(static_cast<int>(random.below(40)));
+      });
+      check_same(Gather{1}, {x, indices});
+      if (dtype == DType::uint8 || dtype == DType::boolean) continue;
+      check_same(ScatterAdd{1, 40}, {random_values({dtype, {3, 2, 9, 5}}, 2), indices});
+    }
+  const AnyArray x = random_values({DType::float32, {4, 3}}, 1);
+  const Array<std::int32_t> outside{{2, 2}, {0, 3, 4, -1}};
+  const auto refusal_on = [&](DeviceKind kind) -> std::string {
+    try {
+      (void)run_kernel_on(kind, Gather{0}, {x, outside.any()});
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  CHECK(refusal_on(DeviceKind::cuda) == refusal_on(DeviceKind::cpu));
+  CHECK_THAT(refusal_on(DeviceKind::cuda), Catch::Contains("the index 4 at [1, 0]"));
+}
+
+TEST_CASE("random numbers: uniform ones have the CPU's bits, normal ones its values") {
+  if (!gpu_is_here()) return;
+  for (const auto dtype : {DType::float32, DType::float64})
+    for (const std::int64_t count : {1, 2, 7, 1000, 100003}) {
+      check_same(Random{Distribution::uniform, {dtype, {count}}, 5}, {});
+      check_same(Random{Distribution::normal, {dtype, {count}}, 5}, {}, dtype == DType::float32 ? 2e-6 : 1e-14);
+    }
+}
+
+TEST_CASE("products of bfloat16 are summed in float") {
+  if (!gpu_is_here()) return;
+  for (const bool left : {false, true})
+    for (const bool right : {false, true}) {
+      const AnyArray a = random_values({DType::bfloat16, left ? Shape{70, 33} : Shape{33, 70}}, 1),
+                     b = random_values({DType::bfloat16, right ? Shape{65, 70} : Shape{70, 65}}, 2);
+      check_same(Matmul{left, right}, {a, b}, 1e-2);
+    }
+}
