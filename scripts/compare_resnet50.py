@@ -147,6 +147,7 @@ def main():
     parser.add_argument("--seed", type=int, default=7, help="of the weights: one at which PyTorch in float32 and in float64 agree")
     parser.add_argument("--replicas", type=int, default=1, help="more than 1: cross-replica batch norm, parts of the same batch")
     parser.add_argument("--tolerance", type=float, default=1e-4)
+    parser.add_argument("--devices", default="cpu:0", help="where replicator computes; PyTorch stays on the CPU")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "examples", "resnet_gradients"))
     parser.add_argument("--store", metavar="FILE", help="only write PyTorch's values (float64) in a short form")
     o = parser.parse_args()
@@ -162,7 +163,7 @@ def main():
         files = [os.path.join(folder, name) for name in ("weights.safetensors", "batch.safetensors", "out.safetensors")]
         save_file(weights, files[0])
         save_file(batch, files[1])
-        subprocess.run([o.program, str(o.depth), o.stem, *files, "--replicas", str(o.replicas)], check=True)
+        subprocess.run([o.program, str(o.depth), o.stem, *files, "--replicas", str(o.replicas), "--devices", o.devices], check=True)
         ours = {name: value.astype(np.float64) for name, value in load_file(files[2]).items()}
 
     print(f"{'tensor':40} {'|ours-torch|':>13} {'|ours-exact|':>13} {'|torch-exact|':>13}   relative to the norm")

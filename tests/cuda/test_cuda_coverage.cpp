@@ -62,7 +62,8 @@ TEST_CASE("every operation of training and validating a ResNet-50 has a kernel f
     return sum(right);
   });
   REQUIRE(found.size() == 2);
-  for (const char* name : {"convolution", "convolution_backward_data", "convolution_backward_weights", "matmul", "map", "reduce", "max_pool", "max_pool_spread"})
+  for (const char* name :
+       {"convolution", "convolution_backward_data", "convolution_backward_weights", "matmul", "map", "reduce", "max_pool", "max_pool_spread"})
     CHECK(found[0].all.count(name) == 1);
   CHECK(found[1].all.count("argmax") == 1);
   for (const auto& operations : found) CHECK(operations.without_kernel == std::set<std::string>{});

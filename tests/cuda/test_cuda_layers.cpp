@@ -4,12 +4,15 @@
 #include "device_run.hpp"
 
 #include <replicator/cpu/convolution.hpp>
+#include <replicator/cpu/cumulative_sum.hpp>
 #include <replicator/cpu/gather.hpp>
 #include <replicator/cpu/index.hpp>
 #include <replicator/cpu/matmul.hpp>
 #include <replicator/cpu/movement.hpp>
 #include <replicator/cpu/pooling.hpp>
 #include <replicator/cpu/random.hpp>
+#include <replicator/cpu/top_k.hpp>
+#include <replicator/cpu/upsample.hpp>
 #include <replicator/graph/layout_copy.hpp>
 
 using namespace replicator;
@@ -23,7 +26,8 @@ constexpr RunOptions loops{.highest = KernelTier::reference};
 template <class Op>
 void check_same(const Op& op, const std::vector<AnyArray>& inputs, double tolerance = 0) {
   const auto want = run_kernel_on(DeviceKind::cpu, op, inputs, loops), got = run_kernel_on(DeviceKind::cuda, op, inputs, loops);
-  check_close(got[0], want[0], tolerance, std::string{Op::name} + ", which gives " + want[0].type().text());
+  for (std::size_t o = 0; o < want.size(); ++o)
+    check_close(got[o], want[o], tolerance, std::string{Op::name} + ", which gives " + want[o].type().text());
 }
 
 struct ConvolutionCase {
@@ -194,6 +198,25 @@ TEST_CASE("random numbers: uniform ones have the CPU's bits, normal ones its val
       check_same(Random{Distribution::uniform, {dtype, {count}}, 5}, {});
       check_same(Random{Distribution::normal, {dtype, {count}}, 5}, {}, dtype == DType::float32 ? 2e-6 : 1e-14);
     }
+}
+
+TEST_CASE("the largest elements, cumulative sums and up-sampling give the CPU's bits") {
+  if (!gpu_is_here()) return;
+  for (const auto dtype : every_dtype)
+    for (const std::int64_t axis : {0, 1, 2}) {
+      const AnyArray x = random_values({dtype, {6, 31, 5}}, 4, true);
+      check_same(TopK{axis, 3}, {x});
+      if (dtype == DType::uint8 || dtype == DType::boolean) continue;
+      for (const bool exclusive : {false, true})
+        for (const bool reverse : {false, true}) check_same(CumulativeSum{axis, exclusive, reverse}, {random_values({dtype, {6, 31, 5}}, 5)});
+    }
+  for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16})
+    for (const auto interpolation : {Interpolation::nearest, Interpolation::bilinear})
+      for (const Extents2d factors : {Extents2d{2, 2}, Extents2d{3, 1}, Extents2d{4, 5}}) {
+        const UpsampleOptions options{factors, interpolation};
+        check_same(Upsample{options}, {random_values({dtype, {2, 3, 5, 4}}, 6)});
+        check_same(UpsampleTranspose{options}, {random_values({dtype, {2, 3, 5 * factors[0], 4 * factors[1]}}, 7)});
+      }
 }
 
 TEST_CASE("products of bfloat16 are summed in float") {

@@ -50,7 +50,8 @@ std::map<std::string, AnyArray> gradients_on(const char* devices) {
     const auto variables = replica.trainable_variables<float>();
     const auto gradients = nn::mean_over_replicas(variables, nn::variable_gradients(loss, variables));
     for (std::size_t i = 0; i < variables.size(); ++i)
-      replica.variable<float>("gradient/" + variables[i].name(), variables[i].shape(), Initializer::zeros(), {.trainable = false}).assign(gradients[i]);
+      replica.variable<float>("gradient/" + variables[i].name(), variables[i].shape(), Initializer::zeros(), {.trainable = false})
+          .assign(gradients[i]);
     return all_reduce(loss, Reduction::mean);
   });
   const auto [loss] = step.step();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <replicator/cuda/convolution.cuh>
+#include <replicator/cuda/cumulative_sum.cuh>
 #include <replicator/cuda/device.cuh>
 #include <replicator/cuda/gather.cuh>
 #include <replicator/cuda/index.cuh>
@@ -12,6 +13,8 @@
 #include <replicator/cuda/pooling.cuh>
 #include <replicator/cuda/random.cuh>
 #include <replicator/cuda/reduce.cuh>
+#include <replicator/cuda/top_k.cuh>
+#include <replicator/cuda/upsample.cuh>
 #if __has_include(<replicator/with/cudnn.cuh>)
 #include <replicator/with/cudnn.cuh>
 #endif

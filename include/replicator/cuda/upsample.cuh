@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Up-sampling and its transpose on GPUs, a pixel of the result for each thread: a sum over taps, row taps times column taps, in the
+// order of cpu/upsample.hpp: its bits. Taps are computed where they are needed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <replicator/cuda/arithmetic.cuh>
+#include <replicator/cuda/check.cuh>
+#include <replicator/cuda/launch.cuh>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/ops/upsample.hpp>
+
+namespace replicator::cuda {
+
+// Images as planes: `small` before up-sampling, factors times as large behind it.
+struct UpsampleExtents {
+  std::int64_t small[2], factors[2];
+  bool nearest;
+};
+
+// What pixel i of the large image is made of along an axis.
+struct UpsampleTaps {
+  std::int64_t at[2];
+  double weight[2];
+  int count;
+};
+__device__ inline UpsampleTaps taps_of(const UpsampleExtents& e, int axis, std::int64_t i) {
+  if (e.nearest) return {{i / e.factors[axis], 0}, {1, 0}, 1};
+  const double centre = minus(quotient(plus(static_cast<double>(i), 0.5), static_cast<double>(e.factors[axis])), 0.5);
+  const double inside = centre > 0 ? centre : 0;
+  const auto low = static_cast<std::int64_t>(inside);
+  const double share = minus(inside, static_cast<double>(low));
+  if (share == 0 || low + 1 == e.small[axis]) return {{low, 0}, {1, 0}, 1};
+  return {{low, low + 1}, {minus(1.0, share), share}, 2};
+}
+
+// Calls f(at, weight) for what pixel i of the result is made of along an axis, in ascending order.
+template <bool transpose, class F>
+__device__ void for_each_tap(const UpsampleExtents& e, int axis, std::int64_t i, F f) {
+  if constexpr (!transpose) {
+    const UpsampleTaps taps = taps_of(e, axis, i);
+    for (int t = 0; t < taps.count; ++t) f(taps.at[t], taps.weight[t]);
+  } else {
+    const std::int64_t factor = e.factors[axis], first = i > 0 ? (i - 1) * factor : 0;
+    const std::int64_t end = i + 2 < e.small[axis] ? (i + 2) * factor : e.small[axis] * factor;
+    for (std::int64_t large = first; large < end; ++large) {
+      const UpsampleTaps taps = taps_of(e, axis, large);
+      for (int t = 0; t < taps.count; ++t)
+        if (taps.at[t] == i) f(large, taps.weight[t]);
+    }
+  }
+}
+
+template <bool transpose, class Stored>
+__global__ void resample(const __grid_constant__ UpsampleExtents e, std::int64_t elements, const Stored* in, Stored* out) {
+  using T = compute_of<Stored>;
+  const std::int64_t rows = transpose ? e.small[0] : e.small[0] * e.factors[0], columns = transpose ? e.small[1] : e.small[1] * e.factors[1];
+  const std::int64_t in_rows = transpose ? e.small[0] * e.factors[0] : e.small[0], in_columns = transpose ? e.small[1] * e.factors[1] : e.small[1];
+  for (std::int64_t i = first_element(); i < elements; i += element_stride()) {
+    const std::int64_t column = i % columns, row = i / columns % rows;
+    const Stored* const plane = in + i / columns / rows * in_rows * in_columns;
+    T sum = -T{};
+    for_each_tap<transpose>(e, 0, row, [&](std::int64_t r, double row_weight) {
+      T part = -T{};
+      for_each_tap<transpose>(e, 1, column, [&](std::int64_t c, double weight) {
+        part = plus(part, times(static_cast<T>(weight), value_of(plane[r * in_columns + c])));
+      });
+      sum = plus(sum, times(static_cast<T>(row_weight), part));
+    });
+    out[i] = stored<Stored>(sum);
+  }
+}
+
+template <bool transpose, class Stored>
+class UpsampleExecutable final : public Executable {
+ public:
+  UpsampleExecutable(const UpsampleExtents& extents, std::int64_t elements) : extents_{extents}, elements_{elements} {
+    input_layouts.resize(1);
+    output_layouts.resize(1);
+    in_place = {-1};
+  }
+  void run(const Launch& launch) const override {
+    if (elements_ == 0) return;
+    resample<transpose><<<blocks_for(elements_, block_threads), block_threads, 0, stream_of(launch.stream)>>>(
+        extents_, elements_, reinterpret_cast<const Stored*>(launch.inputs[0]), reinterpret_cast<Stored*>(launch.outputs[0]));
+    REPLICATOR_CUDA_CHECK(cudaGetLastError());
+  }
+
+ private:
+  UpsampleExtents extents_;
+  std::int64_t elements_;
+};
+
+template <class Op, bool transpose>
+std::unique_ptr<Executable> make_upsample(const KernelRequest& request) {
+  const auto& options = request.operation.get<Op>()->options;
+  const Shape& small = transpose ? request.outputs[0].shape : request.inputs[0].shape;
+  const UpsampleExtents extents{
+      {small[2], small[3]}, {options.factors[0], options.factors[1]}, options.interpolation == Interpolation::nearest};
+  const std::int64_t elements = request.outputs[0].shape.elements();
+  switch (request.outputs[0].dtype) {
+    case DType::float32: return std::make_unique<UpsampleExecutable<transpose, float>>(extents, elements);
+    case DType::float64: return std::make_unique<UpsampleExecutable<transpose, double>>(extents, elements);
+    case DType::bfloat16: return std::make_unique<UpsampleExecutable<transpose, Bfloat16Word>>(extents, elements);
+    default: return nullptr;
+  }
+}
+
+inline constexpr Kernel upsample_kernel{"cuda upsample", &make_upsample<Upsample, false>};
+inline constexpr Kernel upsample_transpose_kernel{"cuda upsample transpose", &make_upsample<UpsampleTranspose, true>};
+
+inline const bool upsample_registered = register_kernel<Upsample>(DeviceKind::cuda, KernelTier::reference, &upsample_kernel) &&
+                                        register_kernel<UpsampleTranspose>(DeviceKind::cuda, KernelTier::reference, &upsample_transpose_kernel);
+
+}  // namespace replicator::cuda
