@@ -4,6 +4,7 @@
 
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/cpu/map.hpp>
+#include <replicator/cpu/reduce.hpp>
 #include <replicator/graph/map_gradient.hpp>
 #include <replicator/ops/matmul.hpp>
 
@@ -161,6 +162,22 @@ TEST_CASE("operands of all broadcast shapes, many values alive, and outputs over
             {random_values({DType::float32, {0, 4, 5, 6}}, 1), inputs[1], inputs[2], inputs[3], inputs[4], inputs[1],
              inputs[6], inputs[1]},
             {DType::float32, DType::float64, DType::float32}, 0);
+}
+
+TEST_CASE("expressions of more outputs and inputs than a launch has room for") {
+  if (!gpu_is_here()) return;
+  const Shape domain{70, 9};
+  Expression e;
+  e.inputs = 20;
+  std::vector<AnyArray> inputs;
+  for (std::uint16_t i = 0; i < 20; ++i) {
+    inputs.push_back(random_values({DType::float32, i % 2 ? domain : Shape{9}}, 50u + i));
+    e.outputs.push_back(e.apply(ScalarOp::multiply, e.input(i), e.input(static_cast<std::uint16_t>(i / 2))));
+  }
+  check_map(e, domain, inputs, std::vector<DType>(20, DType::float32), 0);
+  const Reduce reduce{ReduceKind::max, std::make_shared<const Expression>(e), {0}, domain, std::vector<DType>(20, DType::float32)};
+  const auto want = run_kernel_on(DeviceKind::cpu, reduce, inputs), got = run_kernel_on(DeviceKind::cuda, reduce, inputs);
+  for (std::size_t o = 0; o < want.size(); ++o) check_close(got[o], want[o], 0, "max of " + reduce.expression->text());
 }
 
 TEST_CASE("reductions over any axes, of few elements and of many blocks") {

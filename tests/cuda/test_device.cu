@@ -53,6 +53,23 @@ TEST_CASE("a failed call is told once, with its expression, name, text and line"
   CHECK(calls == 2);
 }
 
+TEST_CASE("what one output needs of an expression computes the same") {
+  Expression whole;
+  whole.inputs = 3;
+  const auto a = whole.input(0);
+  const auto b = whole.input(1);
+  const auto c = whole.input(2);
+  const auto product = whole.apply(ScalarOp::multiply, c, whole.constant(3));
+  whole.outputs = {whole.apply(ScalarOp::subtract, product, a), whole.apply(ScalarOp::add, a, b), c};
+  const auto first = replicator::cuda::part_of(whole, 0), second = replicator::cuda::part_of(whole, 1), third = replicator::cuda::part_of(whole, 2);
+  CHECK(first.expression.text() == "sub(mul(x1, 3), x0)");
+  CHECK(first.inputs == std::vector<std::size_t>{0, 2});
+  CHECK(second.expression.text() == "add(x0, x1)");
+  CHECK(second.inputs == std::vector<std::size_t>{0, 1});
+  CHECK(third.expression.text() == "x0");
+  CHECK(third.inputs == std::vector<std::size_t>{2});
+}
+
 TEST_CASE("an expression that is too large for a launch is declined, not cut") {
   Expression e;
   e.inputs = 1;

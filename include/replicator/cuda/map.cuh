@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/launch.cuh>
+#include <replicator/cuda/parts.cuh>
 #include <replicator/cuda/scalar_program.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>
@@ -63,8 +65,11 @@ inline std::unique_ptr<Executable> make_map(const KernelRequest& request) {
   std::vector<std::size_t> axes;
   for (std::size_t axis = 0; axis < map.domain.rank(); ++axis) axes.push_back(axis);
   const auto program = compile_scalar_program(*map.expression, request.inputs, map.domain, axes, map.dtypes);
-  if (!program) return nullptr;
-  return std::make_unique<MapExecutable>(map, request, *program);
+  if (program) return std::make_unique<MapExecutable>(map, request, *program);
+  const auto single = [&](Expression part, std::size_t o) {
+    return Map{std::make_shared<const Expression>(std::move(part)), map.domain, {map.dtypes[o]}};
+  };
+  return make_parts(request, *map.expression, single, &make_map);
 }
 inline constexpr Kernel map_kernel{"cuda interpreter", &make_map};
 inline const bool map_registered = register_kernel<Map>(DeviceKind::cuda, KernelTier::reference, &map_kernel);

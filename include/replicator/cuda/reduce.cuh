@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <cub/block/block_reduce.cuh>
 
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/launch.cuh>
+#include <replicator/cuda/parts.cuh>
 #include <replicator/cuda/scalar_program.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>
@@ -140,8 +142,11 @@ inline std::unique_ptr<Executable> make_reduce(const KernelRequest& request) {
   extents.blocks = (extents.reduced + ReduceExtents::block - 1) / ReduceExtents::block;
   kept.insert(kept.end(), axes.begin(), axes.end());
   const auto program = compile_scalar_program(*reduce.expression, request.inputs, reduce.domain, kept, reduce.dtypes);
-  if (!program) return nullptr;
-  return std::make_unique<ReduceExecutable>(reduce, request, extents, *program);
+  if (program) return std::make_unique<ReduceExecutable>(reduce, request, extents, *program);
+  const auto single = [&](Expression part, std::size_t o) {
+    return Reduce{reduce.kind, std::make_shared<const Expression>(std::move(part)), reduce.axes, reduce.domain, {reduce.dtypes[o]}};
+  };
+  return make_parts(request, *reduce.expression, single, &make_reduce);
 }
 inline constexpr Kernel reduce_kernel{"cuda blocks", &make_reduce};
 inline const bool reduce_registered = register_kernel<Reduce>(DeviceKind::cuda, KernelTier::reference, &reduce_kernel);
