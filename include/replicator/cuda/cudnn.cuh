@@ -57,7 +57,7 @@ inline std::string describe_library() {
   const std::size_t version = cudnnGetVersion();  // 91900: 9.19.0
   std::string text = "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." + std::to_string(version % 100);
   cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess)
+  if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess)  // all GPUs of a job are taken to be of one kind
     return text + " for " + properties.name + " (sm_" + std::to_string(properties.major) + std::to_string(properties.minor) + ")";
   (void)cudaGetLastError();  // no GPU: nothing will be computed by it
   return text;
