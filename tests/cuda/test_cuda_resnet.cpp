@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ResNet-50 on a GPU: the loss and the gradients of the CPU's plain loops, and one digest however the GPU is divided.
+// A ResNet-50 on a GPU: the loss and the gradients of the CPU, and one digest however the GPU is divided.
 #include "device_run.hpp"
 
 #include <map>
@@ -85,7 +85,7 @@ double relative_error(const AnyArray& got, const AnyArray& want) {
 }  // namespace
 
 // Rectifiers and maxima have kinks: an input within rounding of one changes gradients by 1e-3, whoever computes them.
-TEST_CASE("the loss and all gradients of a ResNet-50 are those of the CPU's plain loops") {
+TEST_CASE("the loss and all gradients of a ResNet-50 are the CPU's") {
   if (!replicator::test::gpu_is_here()) return;
   const auto want = gradients_on("cpu:0"), got = gradients_on("cuda:0");
   REQUIRE(got.size() == want.size());
