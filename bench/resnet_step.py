@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same training step as bench/resnet_step.cpp in PyTorch, tuned for the CPU: channels-last, eager mode.
+"""The same training step as bench/resnet_step.cpp in PyTorch, tuned: channels-last, on the CPU in eager mode.
 
-bench/compare_pytorch sets the allocator so that pages stay mapped. Prints the median seconds of a step and images/s; then
-what was resident before the model was made, and the most that was."""
+bench/compare_pytorch sets the allocator so that pages stay mapped. On a GPU (--device cuda) --bfloat16 computes under autocast, and
+--compile makes CUDA graphs of the step. Prints the median seconds of a step and images/s; then what was resident before the model
+was made, and the most that was."""
 import argparse
 import time
 
@@ -56,25 +57,38 @@ def main():
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--bfloat16", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     before = resident("VmRSS")
-    model = resnet50(options.image_size < 64).to(memory_format=torch.channels_last)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = False  # replicator's float32 is float32
+    model = resnet50(options.image_size < 64).to(options.device, memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
-    images = torch.rand(options.batch, 3, options.image_size, options.image_size).to(memory_format=torch.channels_last)
-    labels = torch.randint(0, 1000, (options.batch,))
+    images = torch.rand(options.batch, 3, options.image_size, options.image_size).to(options.device, memory_format=torch.channels_last)
+    labels = torch.randint(0, 1000, (options.batch,)).to(options.device)
+
+    def loss_of(images, labels):
+        with torch.autocast(options.device, torch.bfloat16, enabled=options.bfloat16):
+            return criterion(model(images), labels)
+
+    if options.compile:
+        loss_of = torch.compile(loss_of, mode="reduce-overhead")
     seconds = []
-    for _ in range(options.steps + 1):
+    first = 3 if options.device == "cuda" else 1  # steps that choose algorithms, compile and capture
+    for _ in range(options.steps + first):
         begin = time.perf_counter()
-        loss = criterion(model(images), labels)
+        loss = loss_of(images, labels)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
         loss.item()
         seconds.append(time.perf_counter() - begin)
-    seconds = sorted(seconds[1:])
+    seconds = sorted(seconds[first:])
     median = seconds[len(seconds) // 2]
     print(f"{median:.4f} s/step {options.batch / median:.2f} images/s")
     print(f"resident: {before:.0f} MiB before the model, at most {resident('VmHWM'):.0f} MiB")

@@ -14,6 +14,7 @@
 #include <replicator/cpu/top_k.hpp>
 #include <replicator/cpu/upsample.hpp>
 #include <replicator/graph/layout_copy.hpp>
+#include <replicator/ops/matmul.hpp>
 
 using namespace replicator;
 using namespace replicator::test;
@@ -217,6 +218,23 @@ TEST_CASE("the largest elements, cumulative sums and up-sampling give the CPU's 
         check_same(Upsample{options}, {random_values({dtype, {2, 3, 5, 4}}, 6)});
         check_same(UpsampleTranspose{options}, {random_values({dtype, {2, 3, 5 * factors[0], 4 * factors[1]}}, 7)});
       }
+}
+
+TEST_CASE("matrix products by the library agree with our tiles, twice with the same bits") {
+  if (!gpu_is_here()) return;
+  const std::pair<Shape, Shape> cases[] = {{{256, 2048}, {2048, 1000}}, {{33, 70}, {70, 65}}, {{4, 3, 50, 20}, {4, 3, 20, 31}},
+                                           {{6, 50, 20}, {20, 31}},     {{2, 1, 50, 20}, {3, 20, 31}}, {{1, 1}, {1, 1}}};
+  const auto turned = [](Shape s, bool turn) {
+    if (turn) std::swap(s[s.rank() - 1], s[s.rank() - 2]);
+    return s;
+  };
+  for (const auto& [left, right] : cases)
+    for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16})
+      for (const bool turn_left : {false, true})
+        for (const bool turn_right : {false, true})
+          check_library(Matmul{turn_left, turn_right},
+                        {random_values({dtype, turned(left, turn_left)}, 1), random_values({dtype, turned(right, turn_right)}, 2)},
+                        dtype == DType::float32 ? 1e-5 : dtype == DType::float64 ? 1e-13 : 5e-3);
 }
 
 TEST_CASE("products of bfloat16 are summed in float") {

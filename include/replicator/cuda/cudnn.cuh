@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's cuDNN: how its calls are checked, who owns what, and what is told of it.
+// NVIDIA's cuDNN: how its calls are checked, and who owns what.
 #pragma once
 
 #include <cudnn.h>
 
-#include <cstddef>
 #include <map>
 #include <string>
 #include <utility>
 
 #include <replicator/core/error.hpp>
-#include <replicator/core/kernel_library.hpp>
 #include <replicator/cuda/check.cuh>
 
 namespace replicator::cuda::cudnn {
@@ -51,21 +49,5 @@ inline cudnnHandle_t handle() {
   REPLICATOR_CUDA_CHECK(cudaGetDevice(&device));
   return own[device].get();
 }
-
-// Version and GPU: by the second cuDNN chooses among its algorithms.
-inline std::string describe_library() {
-  const std::size_t version = cudnnGetVersion();  // 91900: 9.19.0
-  std::string text = "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." + std::to_string(version % 100);
-  cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess)  // all GPUs of a job are taken to be of one kind
-    return text + " for " + properties.name + " (sm_" + std::to_string(properties.major) + std::to_string(properties.minor) + ")";
-  (void)cudaGetLastError();  // no GPU: nothing will be computed by it
-  return text;
-}
-
-inline const bool library_registered = [] {
-  kernel_library_slot[static_cast<std::size_t>(DeviceKind::cuda)].store(&describe_library);
-  return true;
-}();
 
 }  // namespace replicator::cuda::cudnn

@@ -13,6 +13,7 @@
 
 #include <replicator/cuda/cudnn.cuh>
 #include <replicator/cuda/launch.cuh>
+#include <replicator/cuda/libraries.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/convolution_shapes.hpp>
 
