@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// As much of the CUDA runtime as the kernels need, on the host: one device, whose memory is the host's and full of garbage when it is
+// allocated, and queues that do their work at once. It stands in front of NVIDIA's on the include path of the tests on the host.
+#pragma once
+
+#include <math.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "launch.hpp"
+
+#define CUDART_VERSION 13000
+#define __global__
+#define __device__
+#define __grid_constant__
+#define __shared__ static
+
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __dsqrt_rn(double a) { return std::sqrt(a); }
+inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
+inline float __uint_as_float(unsigned bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline unsigned __float_as_uint(float value) {
+  unsigned bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+inline std::int64_t min(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+inline void atomicMin(unsigned long long* at, unsigned long long value) {
+  if (value < *at) *at = value;
+}
+
+enum cudaError_t { cudaSuccess = 0, cudaErrorInsufficientDriver = 35 };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice, cudaMemcpyDeviceToHost };
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeDevice };
+enum { cudaStreamNonBlocking = 1 };
+struct cudaPointerAttributes {
+  cudaMemoryType type;
+};
+struct CUstream_st {};
+using cudaStream_t = CUstream_st*;
+
+namespace on_host {
+inline std::map<const char*, std::size_t> memory;  // of the device: where, how many bytes
+}
+
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorName(cudaError_t) { return "cudaSuccess"; }
+inline const char* cudaGetErrorString(cudaError_t) { return "no error"; }
+inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+inline cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaMalloc(void** to, std::size_t bytes) {
+  const std::lock_guard lock{on_host::gate};
+  *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(*to, 0xCD, bytes);
+  on_host::memory[static_cast<char*>(*to)] = bytes;
+  return cudaSuccess;
+}
+inline cudaError_t cudaFree(void* pointer) {
+  const std::lock_guard lock{on_host::gate};
+  on_host::memory.erase(static_cast<char*>(pointer));
+  std::free(pointer);
+  return cudaSuccess;
+}
+inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  const std::lock_guard lock{on_host::gate};
+  const auto* at = static_cast<const char*>(pointer);
+  auto behind = on_host::memory.upper_bound(at);
+  const bool inside = behind != on_host::memory.begin() && (--behind, at < behind->first + behind->second);
+  attributes->type = inside ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) { return *free = *total = std::size_t{1} << 32, cudaSuccess; }
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+  std::memset(to, value, bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return *stream = new CUstream_st, cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
