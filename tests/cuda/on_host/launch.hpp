@@ -25,7 +25,7 @@ class Block {
   // Runs kernel() for every thread of the current block.
   void run(unsigned threads, const std::function<void()>& kernel) {
     kernel_ = &kernel;
-    fibers_.assign(threads, {});
+    if (fibers_.size() < threads) fibers_.resize(threads);
     finished_.assign(threads, false);
     begin_fiber(0);
     go_on(0);
