@@ -158,22 +158,29 @@ function(replicator_link target)
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 endfunction()
 
-# replicator_add_cuda_twin(<target> <file>): the program <target>_cuda is the same source, compiled by g++, with the kernels
-# of `cuda` beside it: those register themselves, so one compilation by nvcc serves all programs.
-function(replicator_add_cuda_twin target file)
-  if(NOT TARGET ${target} OR NOT TARGET replicator::cuda OR TARGET ${target}_cuda)
-    return()
-  endif()
+# replicator_link_cuda_kernels(<target> <files>...): replicator_link, and the kernels of `cuda` beside these files: they register
+# themselves, so one compilation by nvcc, which takes its time, serves all programs.
+function(replicator_link_cuda_kernels target)
   if(NOT TARGET replicator-cuda-kernels)
     set(source "${PROJECT_BINARY_DIR}/cuda_kernels.cu")
     file(CONFIGURE OUTPUT "${source}" CONTENT "#include <replicator/cuda/kernels.cuh>\n" @ONLY)
     add_library(replicator-cuda-kernels OBJECT "${source}")
     replicator_link(replicator-cuda-kernels "${source}")
   endif()
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:replicator-cuda-kernels>)
+  replicator_link(${target} ${ARGN} "${PROJECT_SOURCE_DIR}/include/replicator/cuda/kernels.cuh")
+endfunction()
+
+# replicator_add_cuda_twin(<target> <file>): the program <target>_cuda is what <target> was compiled to from this file, with the
+# kernels of `cuda` beside it.
+function(replicator_add_cuda_twin target file)
+  if(NOT TARGET ${target} OR NOT TARGET replicator::cuda OR TARGET ${target}_cuda)
+    return()
+  endif()
   cmake_path(GET file STEM name)
-  add_executable(${target}_cuda "${file}" $<TARGET_OBJECTS:replicator-cuda-kernels>)
-  set_target_properties(${target}_cuda PROPERTIES OUTPUT_NAME ${name}_cuda)
-  replicator_link(${target}_cuda "${file}" "${PROJECT_SOURCE_DIR}/include/replicator/cuda/kernels.cuh")
+  add_executable(${target}_cuda $<TARGET_OBJECTS:${target}>)
+  set_target_properties(${target}_cuda PROPERTIES OUTPUT_NAME ${name}_cuda LINKER_LANGUAGE CXX)
+  replicator_link_cuda_kernels(${target}_cuda "${file}")
 endfunction()
 
 # replicator_add_programs(<folder> <prefix>): one executable per *.cpp and *.cu of the folder, its target named

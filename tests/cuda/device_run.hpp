@@ -5,11 +5,14 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <replicator/core/array.hpp>
@@ -33,7 +36,7 @@ inline bool gpu_is_here() {
 // A buffer of the GPU.
 class DeviceBuffer {
  public:
-  explicit DeviceBuffer(std::size_t bytes) : bytes_{bytes + 64}, data_{support_of(DeviceKind::cuda).allocate(0, bytes_)} {}
+  explicit DeviceBuffer(std::size_t bytes) : bytes_{std::max<std::size_t>(bytes, 1)}, data_{support_of(DeviceKind::cuda).allocate(0, bytes_)} {}
   DeviceBuffer(DeviceBuffer&& other) noexcept : bytes_{other.bytes_}, data_{std::exchange(other.data_, nullptr)} {}
   DeviceBuffer& operator=(DeviceBuffer&&) = delete;
   ~DeviceBuffer() {
@@ -67,6 +70,7 @@ struct RunOptions {
   KernelTier highest = KernelTier::user;  // of the tiers asked
   Layout offered = {};                    // of all inputs
 };
+inline constexpr StepContext context{.seed = 0x123456789abcdef, .step = (std::uint64_t{3} << 32) + 7, .replica = 5};
 
 // The outputs of the kernel that is registered for this kind of device.
 template <class Op>
@@ -90,7 +94,7 @@ std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::ve
     const auto misaligned = reinterpret_cast<std::uintptr_t>(scratch.data()) % 64;
     for (const auto& input : inputs) in.push_back(input.data());
     for (auto& array : result) out.push_back(array.data());
-    executable->run({in.data(), out.data(), scratch.data() + (64 - misaligned) % 64, {}, nullptr});
+    executable->run({in.data(), out.data(), scratch.data() + (64 - misaligned) % 64, context, nullptr});
     return result;
   }
   const DeviceQueue queue;
@@ -110,7 +114,7 @@ std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::ve
     out.push_back(buffers.back().data());
   }
   const DeviceBuffer scratch{executable->scratch_bytes};
-  executable->run({in.data(), out.data(), scratch.data(), {}, queue.handle()});
+  executable->run({in.data(), out.data(), scratch.data(), context, queue.handle()});
   for (std::size_t o = 0; o < outputs.size(); ++o) queue.copy(result[o].data(), out[o], result[o].size_bytes());
   queue.synchronise();
   return result;

@@ -7,13 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/cpu/kernels.hpp>
 #include <replicator/graph/optimise.hpp>
-#include <replicator/models/resnet.hpp>
-#include <replicator/nn/nn.hpp>
-#include <replicator/ops/ops.hpp>
-#include <replicator/replicate/host_engine.hpp>
-#include <replicator/replicate/replicator.hpp>
+#include <replicator/replicator.hpp>
 
 using namespace replicator;
 

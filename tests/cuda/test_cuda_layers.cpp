@@ -60,6 +60,14 @@ double norm_of_difference(const AnyArray& a, const AnyArray& b) {
   return std::sqrt(difference / norm);
 }
 
+// False, and the reason on the screen, where only plain loops are part of this program.
+template <class Op>
+bool has_library() {
+  if (kernels<Op>::slot[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::library)].load()) return true;
+  WARN("no library is part of this program: nothing is compared");
+  return false;
+}
+
 // The library against our loops on the GPU, and against itself.
 template <class Op>
 void check_library(const Op& op, const std::vector<AnyArray>& inputs, double tolerance) {
@@ -138,10 +146,7 @@ TEST_CASE("convolution and its gradients by plain loops give the CPU's bits") {
 
 TEST_CASE("convolution by the library agrees with plain loops at the shapes of ResNet-50, twice with the same bits") {
   if (!gpu_is_here()) return;
-  if (!kernels<Convolution>::slot[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::library)].load()) {
-    WARN("cuDNN is not part of this program: nothing is compared");
-    return;
-  }
+  if (!has_library<Convolution>()) return;
   const ConvolutionCase cases[] = {{{2, 3, 224, 224}, {64, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}}},
                                    {{2, 64, 56, 56}, {64, 64, 3, 3}, {.padding = {1, 1}}},
                                    {{2, 64, 56, 56}, {256, 64, 1, 1}},
@@ -221,7 +226,7 @@ TEST_CASE("the largest elements, cumulative sums and up-sampling give the CPU's 
 }
 
 TEST_CASE("matrix products by the library agree with our tiles, twice with the same bits") {
-  if (!gpu_is_here()) return;
+  if (!gpu_is_here() || !has_library<Matmul>()) return;
   const std::pair<Shape, Shape> cases[] = {{{256, 2048}, {2048, 1000}}, {{33, 70}, {70, 65}}, {{4, 3, 50, 20}, {4, 3, 20, 31}},
                                            {{6, 50, 20}, {20, 31}},     {{2, 1, 50, 20}, {3, 20, 31}}, {{1, 1}, {1, 1}}};
   const auto turned = [](Shape s, bool turn) {

@@ -5,13 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include <replicator/cpu/kernels.hpp>
-#include <replicator/data/generator.hpp>
-#include <replicator/models/resnet.hpp>
-#include <replicator/nn/nn.hpp>
-#include <replicator/ops/ops.hpp>
-#include <replicator/replicate/host_engine.hpp>
-#include <replicator/replicate/replicator.hpp>
+#include <replicator/replicator.hpp>
 
 using namespace replicator;
 

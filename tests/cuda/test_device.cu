@@ -2,8 +2,14 @@
 #include <catch2/catch.hpp>
 
 #include <string>
+#include <vector>
 
-#include <replicator/cuda/kernels.cuh>
+#include <replicator/cuda/device.cuh>
+#include <replicator/cuda/parts.cuh>
+#include <replicator/graph/map.hpp>
+#include <replicator/ops/convolution.hpp>
+#include <replicator/ops/matmul.hpp>
+#include <replicator/ops/pooling.hpp>
 
 using namespace replicator;
 
@@ -34,6 +40,7 @@ TEST_CASE("a GPU that is not there is refused with what is missing and how to me
   }
 }
 
+// They are in a file of their own, which is linked beside this one.
 TEST_CASE("the headers of CUDA fill the slots of the registry") {
   const auto filled = [](const KernelSlots& slots) { return slots[static_cast<std::size_t>(DeviceKind::cuda)][0].load() != nullptr; };
   CHECK(filled(kernels<Map>::slot));

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -45,6 +46,9 @@ inline std::array<Device, devices>& all() {
   return result;
 }
 inline Device& device(int index) { return all().at(static_cast<std::size_t>(index)); }
+
+inline thread_local int entered = -1;  // by this thread
+inline std::set<int> made_on;          // which devices had been entered where kernels were made
 
 struct Work {
   int index = 0;
@@ -94,7 +98,7 @@ inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into,
   enqueue(queue, [=] { collectives::combine(dtype, reduction, into, into, from, elements); });
 }
 
-inline constexpr DeviceSupport support{&require, &allocate, &release, &make_queue, &destroy_queue, [](int) {}, &copy, &fold, &synchronise};
+inline constexpr DeviceSupport support{&require, &allocate, &release, &make_queue, &destroy_queue, [](int index) { entered = index; }, &copy, &fold, &synchronise};
 
 // The CPU's executable of the same operation, run when the queue gets there.
 class Executable final : public replicator::Executable {
@@ -123,6 +127,7 @@ class Executable final : public replicator::Executable {
 };
 
 inline std::unique_ptr<replicator::Executable> make(const KernelRequest& request) {
+  made_on.insert(entered);
   const auto& tiers = request.operation.slots()[static_cast<std::size_t>(DeviceKind::cpu)];
   for (std::size_t tier = kernel_tiers; tier-- > 0;)
     if (const Kernel* kernel = tiers[tier].load())

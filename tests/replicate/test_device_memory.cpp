@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <rapidcheck.h>
 
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -108,6 +109,15 @@ TEST_CASE("several logical devices share one GPU with the same bits") {
   CHECK_THROWS_WITH(Deployment::from(twice), "--devices names cuda:0 twice");
   const char* const logical[] = {"--devices", "cpu:0x2"};
   CHECK_THROWS_WITH(Deployment::from(logical), Catch::Contains("--devices has \"cpu:0x2\": name devices as"));
+}
+
+TEST_CASE("kernels are made where the first device of the process has been entered, for libraries look at it") {
+  const Devices devices;
+  auto where = deployment(DeviceKind::cuda, 2, 2);
+  where.devices = {{DeviceKind::cuda, 5}, {DeviceKind::cuda, 2}};
+  test::pretend::made_on.clear();
+  (void)regression_digest(where);
+  CHECK(test::pretend::made_on == std::set<int>{5});
 }
 
 TEST_CASE("random programs give the same bits on devices with memory of their own") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution of float32 or bfloat16 by cuDNN's plain calls, on row-major images; sums are of float32, and float32 is never
-// shortened to TF32. Of the algorithms that always give the same bits, the one that cuDNN expects to be fastest.
+// shortened to TF32. Of the algorithms that always give the same bits, the one that cuDNN expects to be fastest on the GPU that the
+// calling thread is in: a process makes its kernels for the first of its GPUs, so all must be of one kind.
 #pragma once
 
 #include <array>
@@ -37,8 +38,10 @@ class ConvolutionProblem {
                                             CUDNN_DATA_FLOAT),
             "cudnnSetConvolution2dDescriptor");
     require(cudnnSetConvolutionGroupCount(convolution.get(), extent(o.groups)), "cudnnSetConvolutionGroupCount");
-    require(cudnnSetConvolutionMathType(convolution.get(), dtype == DType::bfloat16 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH),
-            "cudnnSetConvolutionMathType");
+    set_arithmetic(dtype == DType::bfloat16 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH);
+  }
+  void set_arithmetic(cudnnMathType_t type) {
+    require(cudnnSetConvolutionMathType(convolution.get(), type), "cudnnSetConvolutionMathType");
   }
 
   // cuDNN pads both sides alike, and counts elements in int.
@@ -47,8 +50,10 @@ class ConvolutionProblem {
     if (dtype != DType::float32 && dtype != DType::bfloat16) return false;
     for (const Shape* shape : {&s.x, &s.w, &s.y})
       if (shape->elements() == 0 || shape->elements() > most) return false;
-    const auto& p = s.options.padding;
-    return p.low == p.high && p.low[0] <= most && p.low[1] <= most;
+    const auto& o = s.options;
+    for (const Extents2d& pair : {o.padding.low, o.stride, o.dilation})
+      if (pair[0] > most || pair[1] > most) return false;
+    return o.padding.low == o.padding.high;
   }
 
   TensorDescriptor x, y;
@@ -144,6 +149,7 @@ std::unique_ptr<Executable> make_convolution(const KernelRequest& request) {
   ConvolutionProblem problem{shapes, dtype};
   const auto by = choose_algorithm<Call>(problem);
   if (!by) return nullptr;
+  if (dtype == DType::bfloat16) problem.set_arithmetic(by->mathType);  // float32 keeps its own: the default may be TF32
   return std::make_unique<ConvolutionExecutable<Call>>(std::move(problem), *by);
 }
 

@@ -3,7 +3,6 @@
 // order with one rounding per term, whatever the tiles; bfloat16 in float, rounded at the end.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +23,8 @@ struct MatrixStrides {
 inline constexpr int matmul_tile = 64;   // rows and columns of y per block of threads
 inline constexpr int matmul_depth = 16;  // terms per turn
 inline constexpr int matmul_side = 16;   // threads per side; each has 4 x 4 elements of y
+
+__host__ __device__ inline std::int64_t matmul_tiles(std::int64_t extent) { return (extent + matmul_tile - 1) / matmul_tile; }
 
 // Brings rows x columns elements of a matrix, beginning at (row, column), to shared memory; zero beyond its border.
 template <int rows, int columns, class T, class Stored>
@@ -55,9 +56,10 @@ __global__ void multiply_matrices(MatmulExtents e, MatmulBatch batch, const Stor
   constexpr int each = matmul_tile / matmul_side;
   __shared__ T left[matmul_tile][matmul_depth + 1];
   __shared__ T right[matmul_depth][matmul_tile + 1];
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * matmul_tile, column = static_cast<std::int64_t>(blockIdx.y) * matmul_tile;
+  const std::int64_t down = matmul_tiles(e.rows), across = matmul_tiles(e.columns);
   const int own_row = threadIdx.x / matmul_side, own_column = threadIdx.x % matmul_side;
-  for (std::int64_t n = blockIdx.z; n < e.batch; n += gridDim.z) {
+  for (std::int64_t unit = blockIdx.x; unit < e.batch * down * across; unit += gridDim.x) {
+    const std::int64_t n = unit / across / down, row = unit / across % down * matmul_tile, column = unit % across * matmul_tile;
     T sums[each][each] = {};
     const auto matrix = matrices_of(batch, n);
     for (std::int64_t k = 0; k < e.depth; k += matmul_depth) {
@@ -91,9 +93,9 @@ class MatmulExecutable final : public Executable {
     in_place = {-1};
   }
   void run(const Launch& launch) const override {
-    if (extents_.batch * extents_.rows * extents_.columns == 0) return;
-    const dim3 grid{tiles(extents_.rows), tiles(extents_.columns), static_cast<unsigned>(std::min<std::int64_t>(extents_.batch, 65535))};
-    multiply_matrices<Stored><<<grid, matmul_side * matmul_side, 0, stream_of(launch.stream)>>>(
+    const std::int64_t units = extents_.batch * matmul_tiles(extents_.rows) * matmul_tiles(extents_.columns);
+    if (units == 0) return;
+    multiply_matrices<Stored><<<blocks_for(units, 1), matmul_side * matmul_side, 0, stream_of(launch.stream)>>>(
         extents_, batch_, reinterpret_cast<const Stored*>(launch.inputs[0]), a_, reinterpret_cast<const Stored*>(launch.inputs[1]), b_,
         reinterpret_cast<Stored*>(launch.outputs[0]));
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
@@ -103,7 +105,6 @@ class MatmulExecutable final : public Executable {
   static MatrixStrides strides_of(std::int64_t rows, std::int64_t columns, bool transposed) {
     return transposed ? MatrixStrides{1, rows} : MatrixStrides{columns, 1};
   }
-  static unsigned tiles(std::int64_t extent) { return static_cast<unsigned>((extent + matmul_tile - 1) / matmul_tile); }
 
   MatmulExtents extents_;
   MatmulBatch batch_;

@@ -101,6 +101,7 @@ class ReduceExecutable final : public Executable {
 
   void run(const Launch& launch) const override {
     if (extents_.kept == 0) return;
+    if (extents_.reduced == 0) return clear(launch);
     const auto program = bind(program_, launch.inputs, launch.outputs);
     visit_compute(compute_, [&]<class T>() { this->template launch_kernels<T>(program, launch); });
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
@@ -121,6 +122,14 @@ class ReduceExecutable final : public Executable {
   }
 
  private:
+  // A sum over nothing is 0, as the CPU's, where that of identities would be -0.
+  void clear(const Launch& launch) const {
+    for (int o = 0; o < program_.output_count; ++o) {
+      const std::size_t bytes = static_cast<std::size_t>(extents_.kept) * size_of(program_.outputs[o].dtype);
+      REPLICATOR_CUDA_CHECK(cudaMemsetAsync(launch.outputs[o], 0, bytes, stream_of(launch.stream)));
+    }
+  }
+
   ReduceKind kind_;
   DType compute_;
   ReduceExtents extents_;

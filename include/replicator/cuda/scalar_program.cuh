@@ -30,7 +30,7 @@ struct ScalarStep {
 enum class OperandKind : std::uint8_t { linear, scalar, strided };
 
 struct ScalarProgram {
-  static constexpr std::size_t most_steps = 256, most_registers = 64, most_constants = 48, most_inputs = 16, most_outputs = 8;
+  static constexpr std::size_t most_steps = 256, most_registers = 64, most_constants = 48, most_inputs = 24, most_outputs = 8;
 
   struct Input {
     const std::byte* data;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <replicator/collectives/resolve.hpp>
+#include <replicator/core/device_support.hpp>
 #include <replicator/core/hash.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/replicate/checkpoints.hpp>
@@ -74,7 +75,10 @@ class HostCompiler {
   }
   void lower_classes(HostStep& step) {
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
-    for (const auto& one : step.resolution.classes) step.lowered.push_back(lower(one, deployment_.devices[0].kind, cache_));
+    const auto& device = deployment_.devices[0];
+    const auto& support = support_of(device.kind);
+    if (!support.runs_on_host()) support.enter(device.index);  // a library chooses algorithms for the GPU that it is called on
+    for (const auto& one : step.resolution.classes) step.lowered.push_back(lower(one, device.kind, cache_));
   }
   void make_handoffs(HostStep& step) const {
     const int devices = placement_.devices_per_team();

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -50,11 +51,13 @@ class Block {
   void wait() { swapcontext(&fibers_[current_], &home_); }
 
  private:
+  static constexpr std::size_t stack_bytes = std::size_t{1} << 18;
+
   void begin_fiber(unsigned thread) {
-    if (stacks_.size() <= thread) stacks_.emplace_back(std::size_t{1} << 16);
+    if (stacks_.size() <= thread) stacks_.push_back(std::make_unique_for_overwrite<char[]>(stack_bytes));
     getcontext(&fibers_[thread]);
-    fibers_[thread].uc_stack.ss_sp = stacks_[thread].data();
-    fibers_[thread].uc_stack.ss_size = stacks_[thread].size();
+    fibers_[thread].uc_stack.ss_sp = stacks_[thread].get();
+    fibers_[thread].uc_stack.ss_size = stack_bytes;
     makecontext(&fibers_[thread], &Block::begin, 0);
   }
   void go_on(unsigned thread) {
@@ -68,7 +71,7 @@ class Block {
   ucontext_t home_{};
   std::vector<ucontext_t> fibers_;
   std::vector<bool> finished_;
-  std::vector<std::vector<char>> stacks_;
+  std::vector<std::unique_ptr<char[]>> stacks_;
   unsigned current_ = 0;
 };
 inline Block block;
