@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "everything.cuh"
+#include "everything.hpp"
 
 int answer_of_second_file() { return 42; }
