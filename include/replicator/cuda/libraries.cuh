@@ -20,7 +20,8 @@ inline std::string describe_libraries() {
   for (const auto part : {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL}) {
     int number = 0;
     (void)cublasGetProperty(part, &number);  // fails for an unknown part only
-    text += (part == MAJOR_VERSION ? "" : ".") + std::to_string(number);
+    if (part != MAJOR_VERSION) text += '.';
+    text += std::to_string(number);
   }
   cudaDeviceProp properties{};
   if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess)  // all GPUs of a job are taken to be of one kind
