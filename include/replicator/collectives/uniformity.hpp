@@ -30,7 +30,7 @@ struct Uniformity {
 namespace detail {
 
 inline bool is_uniform_leaf(const Graph& graph, const Node& node) {
-  if (const auto* input = node.get<Input>()) return input->source == Input::Source::step;
+  if (const auto* input = node.get<Input>()) return input->source == Input::Source::step || input->source == Input::Source::arrival;
   if (const auto* read = node.get<Read>()) return graph.variables()[read->variable].kind == VariableKind::mirrored;
   return true;  // a constant, or an operation without inputs
 }

@@ -26,6 +26,7 @@ struct Input {
     element,     // component `index` of the input element; varies
     replica_id,  // int32 scalar; varies
     step,        // int64 scalar, steps done before this one; uniform
+    arrival,     // what arrived as number `index`; uniform: a mean over replicas that was made elsewhere
   };
   Source source = Source::element;
   std::uint32_t index = 0;
@@ -54,6 +55,7 @@ struct Placeholder {
   bool any_order = false;  // gives up the fixed order of additions for speed
   Groups groups = {};      // inside which it happens; nothing is listed where all replicas are one group
   std::uint32_t ordinal = 0;  // which collective of the step this is, in program order: what replicas are matched by
+  bool of_minimize = false;   // it brings a gradient to an optimizer: such a one can be resolved asynchronously
 
   template <class V>
   void describe(V& v) const {

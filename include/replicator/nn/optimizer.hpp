@@ -69,10 +69,15 @@ inline std::vector<std::size_t> order_of_making(const std::vector<Trained>& all)
 inline AnyTensor mean_by_wire(CollectiveKind kind, AnyTensor gradient, Wire wire, const std::string& label, Location where) {
   const DType dtype = gradient.dtype();
   Graph& graph = gradient.graph();
-  if (wire == Wire::whole || dtype == DType::bfloat16) return placeholder_node(gradient, {kind, Reduction::mean, 0, false, {}}, where, label);
+  const auto ask = [&](AnyTensor value, Reduction reduction) {
+    Placeholder placeholder{kind, reduction, 0, false, {}};
+    placeholder.of_minimize = true;
+    return placeholder_node(value, std::move(placeholder), where, label);
+  };
+  if (wire == Wire::whole || dtype == DType::bfloat16) return ask(gradient, Reduction::mean);
   const auto same = [](Symbol x) { return x; };
   const AnyTensor narrow = replicator::detail::map_at(graph, DType::bfloat16, where, same, gradient);
-  const AnyTensor sum = placeholder_node(narrow, {kind, Reduction::sum, 0, false, {}}, where, label);
+  const AnyTensor sum = ask(narrow, Reduction::sum);
   return apply(ScalarOp::divide, replicator::detail::map_at(graph, dtype, where, same, sum), graph.replicas(), where);
 }
 

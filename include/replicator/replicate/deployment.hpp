@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How and where an experiment runs. `replicas`, `seed` and `threads_per_device` decide its bits; the rest never changes one.
+// How and where an experiment runs. `replicas`, `seed` and `threads_per_device` decide its bits; the rest never changes one. (In the
+// asynchronous regime, `regime`, `staleness` and `sync_group`, bits are not promised: docs/asynchronous.md.)
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include <replicator/replicate/checkpoint_options.hpp>
 #include <replicator/replicate/deployment_flags.hpp>
 #include <replicator/replicate/device_name.hpp>
+#include <replicator/replicate/regime.hpp>
 #include <replicator/replicate/see_options.hpp>
 
 namespace replicator {
@@ -24,6 +27,9 @@ struct Deployment {
   std::string transport = "auto";         // between processes: shared_memory on one machine, else ucx; or one by name
   std::string schedule = "auto";          // of all_reduces between devices, see collectives/all_reduces.hpp
   std::string topology = {};              // a file of figures by which schedules are chosen, measured where it does not exist; empty: none
+  Regime regime = Regime::synchronous;    // when the gradients of replicas meet
+  std::optional<std::int64_t> staleness = {};  // asynchronous: by so many updates of others the values of a gradient may be old; none: any
+  int sync_group = 1;                     // asynchronous: replicas in a row that are synchronous with each other
   int threads_per_device = 1;             // OpenMP threads of a device's kernels; another number may change bits
   std::int64_t bucket_bytes = 4 << 20;    // small all_reduces are merged up to this size
   std::int64_t recompute_bytes = 64 << 10;  // activations at least this big are computed again for the backward pass where that is cheap

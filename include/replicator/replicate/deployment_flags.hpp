@@ -19,6 +19,7 @@
 #include <replicator/core/parse.hpp>
 #include <replicator/replicate/device_name.hpp>
 #include <replicator/replicate/record_options.hpp>
+#include <replicator/replicate/regime.hpp>
 #include <replicator/runtime/trace_ring.hpp>
 
 namespace replicator::detail {
@@ -72,6 +73,12 @@ inline constexpr Flag<D> flags_of[] = {
      [](D& d, Text, Text value) { d.schedule = value; }},
     {"--topology", "FILE", "choose schedules by the links' latency and bandwidth in FILE; measured and written where there is none",
      [](D& d, Text, Text value) { d.topology = value; }},
+    {"--regime", "NAME", "sync, or async: replicas do not wait for each other, and bits are not promised (sync; docs/asynchronous.md)",
+     [](D& d, Text flag, Text value) { d.regime = parse_regime(flag, value); }},
+    {"--staleness", "N", "async: a gradient is of values that are old by at most N updates (any number)",
+     [](D& d, Text flag, Text value) { d.staleness = parse_number(flag, value, 0, any_number); }},
+    {"--sync-group", "N", "async: so many replicas in a row are synchronous with each other (1)",
+     [](D& d, Text flag, Text value) { d.sync_group = static_cast<int>(parse_number(flag, value, 1)); }},
     {"--threads-per-device", "N", "OpenMP threads of a device's kernels (1; changes bits)",
      [](D& d, Text flag, Text value) { d.threads_per_device = static_cast<int>(parse_number(flag, value, 1)); }},
     {"--bucket-bytes", "N", "small all_reduces are merged up to this size (4194304)",

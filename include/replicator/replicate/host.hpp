@@ -32,6 +32,7 @@
 #include <replicator/replicate/placement.hpp>
 #include <replicator/replicate/replay.hpp>
 #include <replicator/replicate/replica_recorder.hpp>
+#include <replicator/replicate/require_async.hpp>
 #include <replicator/replicate/require_devices.hpp>
 #include <replicator/replicate/require_valid.hpp>
 #include <replicator/replicate/snapshot.hpp>
@@ -56,11 +57,12 @@ class Host {
         job_{*shared_job_},
         placement_{replay_ ? Placement::alone(replay_->replica(), replay_->replicas()) : Placement{job_, deployment_}},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
-        variables_{deployment_.seed, placement_.teams(), placement_.end() - placement_.begin()},
+        variables_{deployment_.seed, placement_.teams() + (deployment_.regime == Regime::asynchronous ? 1 : 0), placement_.end() - placement_.begin()},
         pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)},
         reporter_{deployment_, job_},
         checkpoints_{deployment_, job_, placement_} {
     cpu::self_test();
+    require_async_possible(deployment_, job_.size());
     require_devices(deployment_.devices);
     compare_experiments(job_, deployment_);
     if (!deployment_.topology.empty() && !replay_)
@@ -117,6 +119,7 @@ class Host {
   const VariableStore& variables() const { return variables_; }
   const std::shared_ptr<Replay>& replay() const { return replay_; }  // null where all replicas run
   Failure& failure() { return failure_; }
+  HostCompiler& compiler() { return compiler_; }
   // Throws BuildError for a replica that does not exist.
   InputContext input_context(int replica) const {
     if (replica < 0 || replica >= deployment_.replicas)

@@ -54,10 +54,7 @@ class HostCompiler {
     return step;
   }
 
-  // Of kernels: shared by all steps.
-  ExecutableCache& cache() { return cache_; }
-
- private:
+  // Of the random numbers of step `ordinal`.
   std::uint64_t seed_of(int ordinal) const {
     if (ordinal == 0) return deployment_.seed;
     Hasher hasher;
@@ -65,6 +62,10 @@ class HostCompiler {
     hasher.word(static_cast<std::uint64_t>(ordinal));
     return hasher.result().low;
   }
+  // Of kernels: shared by all steps.
+  ExecutableCache& cache() { return cache_; }
+
+ private:
   ResolveOptions resolve_options() {
     return {deployment_.bucket_bytes,
             [this](const std::set<Digest>& mine) { return common_to_processes(job_, mine); },

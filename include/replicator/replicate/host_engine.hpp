@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/replicate/async_step.hpp>
 #include <replicator/replicate/elastic_engine.hpp>
 #include <replicator/replicate/engine.hpp>
 #include <replicator/replicate/host.hpp>
@@ -32,19 +33,31 @@ class HostEngine final : public Engine {
   int next_ordinal(bool checkpointed) const override { return host_.checkpoints().next_ordinal(checkpointed); }
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
     auto made = inputs();
-    return std::make_unique<ReadAheadStep>(host_, ordinal, host_.checkpoints().begin(ordinal, checkpointed), std::move(made), std::move(trace));
+    auto from = host_.checkpoints().begin(ordinal, checkpointed);
+    if (deployment().regime == Regime::asynchronous) return std::make_unique<AsyncStep>(host_, *at_work_, ordinal, std::move(made), trace);
+    return std::make_unique<ReadAheadStep>(host_, ordinal, std::move(from), std::move(made), std::move(trace));
   }
 
-  std::string digest() override { return host_.digest(); }
+  std::string digest() override {
+    at_work_->rest();
+    return host_.digest();
+  }
   std::string save_checkpoint() override { return host_.save_checkpoint(); }
   int stop_signal() override { return host_.stop_signal(); }
   std::vector<std::string> variables() const override { return host_.variables().names(); }
   const VariableDeclaration& declaration(const std::string& name) const override { return host_.variables().declaration(name); }
-  const AnyArray& value(const std::string& name, int local_replica) const override { return host_.variables().value(name, local_replica); }
-  void set(const std::string& name, const AnyArray& value) override { host_.variables().set(name, value); }
+  const AnyArray& value(const std::string& name, int local_replica) const override {
+    at_work_->rest();
+    return host_.variables().value(name, local_replica);
+  }
+  void set(const std::string& name, const AnyArray& value) override {
+    at_work_->change();
+    host_.variables().set(name, value);
+  }
 
  private:
   Host host_;
+  std::unique_ptr<AtWork> at_work_ = std::make_unique<AtWork>();  // steps of the asynchronous regime
 };
 
 inline const bool host_engine_registered = [] {

@@ -43,6 +43,8 @@ inline void require_valid(const Deployment& deployment) {
   detail::require_distinct(deployment.devices);
   require_number("--logical-devices", deployment.logical_devices, 1);
   detail::transport_name("--transport", deployment.transport);
+  require_number("--sync-group", deployment.sync_group, 1);
+  if (deployment.staleness) require_number("--staleness", *deployment.staleness, 0);
   require_number("--threads-per-device", deployment.threads_per_device, 1);
   require_number("--bucket-bytes", deployment.bucket_bytes, 1);
   require_number("--recompute-bytes", deployment.recompute_bytes, 0);

@@ -28,6 +28,7 @@ struct PlanRequest {
   int devices = 1;        // and how many they have
   int copy = 0;           // of mirrored variables: counted on this host
   int first_replica = 0;  // of this host: replica-local variables are counted from here
+  int replicas_before = 0;  // of the job, in front of those of the communicator and of the resolution, where it has several of these
   std::uint32_t first_collective = 0;  // ids of earlier programs on the same communicator lie below
   bool several_hosts = false;          // then small results travel to all of them
   DeviceKind kind = DeviceKind::cpu;   // of the device, and its index among those of the kind
@@ -37,9 +38,11 @@ struct PlanRequest {
 
   // The device's replicas, and which of them all the first one is. Below, `r` counts them from 0.
   int replicas() const { return communicator.blocks().count(communicator.rank()); }
-  int begin() const { return communicator.blocks().begin(communicator.rank()); }
+  int begin() const { return replicas_before + communicator.blocks().begin(communicator.rank()); }
 
-  int class_of(int r) const { return static_cast<int>(resolution.class_of[static_cast<std::size_t>(begin() + r - first_replica)]); }
+  int class_of(int r) const {
+    return static_cast<int>(resolution.class_of[static_cast<std::size_t>(begin() - replicas_before + r - first_replica)]);
+  }
   // Of class c.
   const GraphClass& source(int c) const { return resolution.classes[static_cast<std::size_t>(c)]; }
   const LoweredGraph& lowered_graph(int c) const { return lowered[static_cast<std::size_t>(c)]; }

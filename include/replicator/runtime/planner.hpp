@@ -143,7 +143,7 @@ class Planner {
       return builder_.fixed_buffer(reinterpret_cast<std::byte*>(&program_.replica_ids[static_cast<std::size_t>(r)]), bytes);
     ProgramBuilder::Memory memory;
     memory.bytes = bytes;
-    memory.replica = r;
+    memory.replica = std::max(r, 0);  // what arrived is one for all
     memory.element = input.index;
     return builder_.new_buffer(memory);
   }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the asynchronous regime can do, and what not.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <replicator/core/error.hpp>
+#include <replicator/replicate/deployment.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+// The first flag that was given and that needs all replicas at the same step; empty: none.
+inline std::string_view flag_of_steps(const Deployment& d) {
+  const std::pair<bool, std::string_view> given[] = {
+      {!d.checkpoint.folder.empty(), "--checkpoint"}, {d.checkpoint.resume, "--resume"},         {!d.see.trace.empty(), "--trace"},
+      {d.see.timing, "--timing"},                     {!d.see.plan.empty(), "--plan"},            {!d.see.dot.empty(), "--dot"},
+      {d.see.find_nan, "--find-nan"},                 {d.see.skew, "--skew"},                     {d.see.record.has_value(), "--record"},
+      {!d.see.replay.empty(), "--replay"},            {d.see.check_drift > 0, "--check-drift"}, {d.elastic, "--elastic"}};
+  for (const auto& [is_given, name] : given)
+    if (is_given) return name;
+  return {};
+}
+
+}  // namespace detail
+
+// Groups of replicas that are synchronous with each other.
+inline int groups_of(const Deployment& deployment) { return deployment.replicas / deployment.sync_group; }
+
+// Throws BuildError, for a deployment in a job of so many processes, that names the first flag which does not fit.
+inline void require_async_possible(const Deployment& d, int processes) {
+  if (d.regime == Regime::synchronous) {
+    const char* flag = d.staleness ? "--staleness" : d.sync_group != 1 ? "--sync-group" : nullptr;
+    if (flag) throw BuildError{std::string{flag} + " was given, but the regime is synchronous: it goes with --regime async"};
+    return;
+  }
+  const std::string cannot = "--regime async cannot be combined with ";
+  if (processes > 1)
+    throw BuildError{cannot + "a job of " + std::to_string(processes) + " processes yet: start one, with all devices of this machine, or run with --regime sync"};
+  if (const auto flag = detail::flag_of_steps(d); !flag.empty())
+    throw BuildError{cannot + std::string{flag} + ", which needs all replicas at the same step: leave it out, or run with --regime sync"};
+  if (d.logical_devices != 1) throw BuildError{cannot + "--logical-devices: a replica is on one device there"};
+  for (const auto& device : d.devices)
+    if (device.kind != DeviceKind::cpu) throw BuildError{cannot + device.text() + ": its shards of variables lie in memory of the host; name cpu devices"};
+  if (d.replicas % d.sync_group != 0)
+    throw BuildError{"--sync-group is " + std::to_string(d.sync_group) + ", which does not divide the " + std::to_string(d.replicas) +
+                     " replicas: groups are of equal size"};
+  const auto devices = static_cast<int>(d.devices.size());
+  if (groups_of(d) < devices)
+    throw BuildError{"--sync-group " + std::to_string(d.sync_group) + " makes " + std::to_string(groups_of(d)) + " group(s) for " +
+                     std::to_string(devices) + " devices, and a group is on one device: name fewer --devices, or make smaller groups"};
+  if (d.staleness && *d.staleness < devices - 1)
+    throw BuildError{"--staleness is " + std::to_string(*d.staleness) + ", but " + std::to_string(devices) +
+                     " devices compute at once: the last of them to be done is behind by " + std::to_string(devices - 1) +
+                     " updates at least. Allow so many, or name fewer --devices"};
+}
+
+}  // namespace replicator

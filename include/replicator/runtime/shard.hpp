@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Variables that many read and many update, each in one piece.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <replicator/runtime/staleness.hpp>
+
+namespace replicator {
+
+// Keeps updates apart from each other and from readers: a reader finds all of an update or nothing of it. It waits for whoever is at work here,
+// and for those whom a bound of staleness holds back.
+class Shard {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Waiting {
+    std::chrono::nanoseconds deadline{};  // zero: without end
+    std::chrono::nanoseconds late{};      // zero: nothing is told
+    // Why a wait is so long. `holder`: the reader that holds it up, -1 where several do. `bound`: because of the staleness of what it
+    // computes from.
+    std::function<void(int reader, int holder, bool bound)> tell_late{};
+    // The same at the deadline: throws.
+    std::function<void(int reader, int holder, bool bound)> fail{};
+  };
+
+  Shard(int readers, std::optional<std::int64_t> bound, Waiting waiting) : staleness_{readers, bound}, waiting_{std::move(waiting)} {}
+  Shard(const Shard&) = delete;
+  Shard& operator=(const Shard&) = delete;
+
+  // copy() reads the variables. Throws the error of an abort.
+  void read(int reader, const std::function<void()>& copy) {
+    {
+      std::unique_lock lock{mutex_};
+      wait(lock, reader, [&] { return Held{writer_ >= 0, writer_, false}; });
+      staleness_.read(reader);
+      ++readers_;
+    }
+    const Finally leave{[&] { --readers_; }, *this};
+    copy();
+  }
+  // apply(n) makes the update, the n-th from 0, of a reader that has read since its last one.
+  void update(int reader, const std::function<void(std::int64_t)>& apply) {
+    std::int64_t number = 0;
+    {
+      std::unique_lock lock{mutex_};
+      wait(lock, reader, [&] {
+        if (writer_ >= 0 || readers_ > 0) return Held{true, writer_, false};
+        const auto holder = staleness_.held_by(reader);
+        return Held{holder.has_value(), holder.value_or(-1), true};
+      });
+      number = staleness_.updates();
+      staleness_.update(reader);
+      writer_ = reader;
+    }
+    const Finally leave{[&] { writer_ = -1; }, *this};
+    apply(number);
+  }
+
+  // Whoever waits, or is about to, throws this. The first one counts.
+  void abort(std::exception_ptr error) {
+    {
+      const std::lock_guard lock{mutex_};
+      if (!error_) error_ = std::move(error);
+    }
+    changed_.notify_all();
+  }
+  Staleness staleness() const {
+    const std::lock_guard lock{mutex_};
+    return staleness_;
+  }
+
+ private:
+  struct Held {
+    bool held;
+    int holder;
+    bool bound;
+  };
+  struct Finally {
+    std::function<void()> change;
+    Shard& shard;
+    Finally(std::function<void()> what, Shard& owner) : change{std::move(what)}, shard{owner} {}
+    Finally(const Finally&) = delete;
+    Finally& operator=(const Finally&) = delete;
+    ~Finally() {
+      {
+        const std::lock_guard lock{shard.mutex_};
+        change();
+      }
+      shard.changed_.notify_all();
+    }
+  };
+
+  // Until held() no longer says so.
+  template <class Predicate>
+  void wait(std::unique_lock<std::mutex>& lock, int reader, Predicate held) {
+    const auto began = Clock::now();
+    const auto after = [&](std::chrono::nanoseconds time) { return time.count() > 0 ? began + time : Clock::time_point::max(); };
+    const auto end = after(waiting_.deadline);
+    auto late = after(waiting_.late);
+    for (;;) {
+      if (error_) std::rethrow_exception(error_);
+      const Held now = held();
+      if (!now.held) return;
+      const auto until = std::min(end, late);
+      if (until == Clock::time_point::max()) changed_.wait(lock);
+      else changed_.wait_until(lock, until);
+      const auto time = Clock::now();
+      if (time >= end && held().held && !error_) waiting_.fail(reader, now.holder, now.bound);
+      if (time < late) continue;
+      late = Clock::time_point::max();
+      waiting_.tell_late(reader, now.holder, now.bound);
+    }
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Staleness staleness_;
+  Waiting waiting_;
+  int readers_ = 0;  // that copy
+  int writer_ = -1;  // the reader that updates
+  std::exception_ptr error_;
+};
+
+}  // namespace replicator
