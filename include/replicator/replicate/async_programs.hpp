@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <set>
 #include <span>
@@ -15,31 +17,38 @@
 #include <replicator/collectives/resolve_async.hpp>
 #include <replicator/collectives/run.hpp>
 #include <replicator/cpu/environment.hpp>
+#include <replicator/replicate/async_placement.hpp>
 #include <replicator/replicate/host.hpp>
 #include <replicator/replicate/memory_limit.hpp>
 #include <replicator/replicate/replay_communicator.hpp>
-#include <replicator/replicate/require_async.hpp>
+#include <replicator/runtime/device_threads.hpp>
 #include <replicator/runtime/planner.hpp>
 #include <replicator/runtime/shard.hpp>
 #include <replicator/transport/in_process.hpp>
 
 namespace replicator {
 
-// Replicas that are synchronous with each other, on one device.
-struct AsyncGroup {
-  int index = 0;
+// One of the devices of a group, and the group's replicas on it.
+struct AsyncMember {
+  int device = 0;
   int first = 0;  // replica
   int count = 1;
-  int device = 0;
-  std::unique_ptr<transport::InProcessGroup> wire;
   std::unique_ptr<collectives::Communicator> communicator;
-  Resolution resolution;
-  std::vector<LoweredGraph> lowered;
   Program program;
-  std::vector<AnyArray> means;  // of the group's gradients, by ordinal: where the program leaves them
 };
 
-// Variables that are always updated together. Their values are copy 0 of the VariableStore, those that device d computes from are copy d + 1.
+// Replicas that are synchronous with each other.
+struct AsyncGroup {
+  int index = 0;
+  std::unique_ptr<transport::InProcessGroup> wire;
+  Resolution resolution;
+  std::vector<LoweredGraph> lowered;
+  std::vector<AsyncMember> members;  // the first leads: it reads and updates variables for all
+  std::vector<AnyArray> means;       // of the group's gradients, by ordinal: where the first member's program leaves them
+};
+
+// Variables that are always updated together. Their values are copy 0 of the VariableStore, those that a group computes from are copy d + 1, d
+// being its first device.
 struct AsyncShard {
   std::vector<std::string> variables;
   std::int64_t bytes = 0;
@@ -54,19 +63,19 @@ struct AsyncShard {
 class AsyncPrograms {
  public:
   // `traced`: of all replicas. Throws as resolve_async does, and what compiling a step throws. `host` outlives this.
-  AsyncPrograms(Host& host, std::span<const Graph> traced, int ordinal, const Shard::Waiting& waiting)
-      : host_{host}, deployment_{host.deployment()}, seed_{host.compiler().seed_of(ordinal)} {
-    const auto devices = static_cast<int>(deployment_.devices.size());
-    auto resolution = resolve_async(traced, devices, options());
+  AsyncPrograms(Host& host, std::span<const Graph> traced, int ordinal)
+      : host_{host}, deployment_{host.deployment()}, placement_{deployment_}, seed_{host.compiler().seed_of(ordinal)} {
+    auto resolution = resolve_async(traced, placement_.devices(), options());
     results_ = resolution.results;
     host_.checkpoints().declare(host_.variables(), resolution.whole, ordinal);
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
-    for (int group = 0; group < groups_of(deployment_); ++group) add_group(resolution, group);
-    for (auto& shard : resolution.shards) add_shard(shard, waiting);
+    for (int group = 0; group < placement_.groups(); ++group) add_group(resolution, group);
+    for (auto& shard : resolution.shards) add_shard(shard);
     find_copies();
     whole_ = std::move(resolution.whole);
   }
 
+  const AsyncPlacement& placement() const { return placement_; }
   std::uint64_t seed() const { return seed_; }
   std::size_t results() const { return results_; }  // of the step function
   const Resolution& whole() const { return whole_; }
@@ -105,28 +114,38 @@ class AsyncPrograms {
 
   void add_group(const AsyncResolution& resolution, int index) {
     auto& group = *groups_.emplace_back(std::make_unique<AsyncGroup>());
+    const int first = placement_.first_replica(index), count = placement_.replicas_of_group(), devices = placement_.devices_of_group();
     group.index = index;
-    group.count = deployment_.sync_group;
-    group.first = index * group.count;
-    group.device = collectives::ReplicaBlocks{groups_of(deployment_), static_cast<int>(deployment_.devices.size())}.rank_of(index);
-    group.wire = std::make_unique<transport::InProcessGroup>(1);
-    group.communicator = collectives::make_communicator(transport::InProcess{*group.wire, 0}, {group.count, 1});
-    group.resolution = resolve(std::span{resolution.steps}.subspan(static_cast<std::size_t>(group.first), static_cast<std::size_t>(group.count)), options());
+    group.wire = std::make_unique<transport::InProcessGroup>(devices);
+    group.resolution = resolve(std::span{resolution.steps}.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), options());
     group.lowered = lowered(group.resolution);
-    group.program = plan({.resolution = group.resolution,
-                          .lowered = group.lowered,
-                          .variables = host_.variables(),
-                          .communicator = *group.communicator,
-                          .copy = group.device + 1,
-                          .replicas_before = group.first,
-                          .all_reduce = all_reduce_,
-                          .memory_limit = memory_limit(deployment_, static_cast<std::size_t>(group.device))});
-    for (std::size_t k = results_; k < group.program.results.size(); ++k) {
-      auto& mean = group.program.results[k][0];
-      group.means.push_back(AnyArray::borrow(mean.type(), mean.data(), nullptr));
+    const collectives::ReplicaBlocks blocks{count, devices};
+    for (int rank = 0; rank < devices; ++rank) {
+      auto& member = group.members.emplace_back();
+      member.device = placement_.first_device(index) + rank;
+      member.first = first + blocks.begin(rank);
+      member.count = blocks.count(rank);
+      member.communicator = collectives::make_communicator(transport::InProcess{*group.wire, rank}, blocks);
     }
+    DeviceThreads threads{devices};
+    threads.run([&](int rank) { plan_member(group, group.members[static_cast<std::size_t>(rank)]); },
+                [&](const std::exception_ptr&) { group.wire->abort({"another device of the group failed", 0}); });
+    auto& results = group.members[0].program.results;
+    for (std::size_t k = results_; k < results.size(); ++k)
+      group.means.push_back(AnyArray::borrow(results[k][0].type(), results[k][0].data(), nullptr));
   }
-  void add_shard(ShardGraph& graph, const Shard::Waiting& waiting) {
+  void plan_member(const AsyncGroup& group, AsyncMember& member) {
+    const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+    member.program = plan({.resolution = group.resolution,
+                           .lowered = group.lowered,
+                           .variables = host_.variables(),
+                           .communicator = *member.communicator,
+                           .copy = group.members[0].device + 1,
+                           .replicas_before = placement_.first_replica(group.index),
+                           .all_reduce = all_reduce_,
+                           .memory_limit = memory_limit(deployment_, static_cast<std::size_t>(member.device))});
+  }
+  void add_shard(ShardGraph& graph) {
     auto& shard = *shards_.emplace_back(std::make_unique<AsyncShard>());
     const auto device = static_cast<int>(shards_.size()) - 1;
     shard.variables = std::move(graph.variables);
@@ -141,7 +160,24 @@ class AsyncPrograms {
                           .communicator = *shard.communicator,
                           .all_reduce = all_reduce_,
                           .memory_limit = memory_limit(deployment_, static_cast<std::size_t>(device))});
-    shard.gate = std::make_unique<Shard>(groups_of(deployment_), deployment_.staleness, waiting);
+    shard.gate = std::make_unique<Shard>(placement_.groups(), deployment_.staleness, waiting());
+  }
+
+  Shard::Waiting waiting() const {
+    const auto for_whom = [placement = placement_, bound = deployment_.staleness.value_or(0)](const Shard::Held& held) {
+      const std::string who = held.holder < 0 ? "others, who copy variables" : placement.text(held.holder);
+      if (!held.by_bound) return "for " + who + " at a shard of the variables";
+      return "for " + who + ", whose gradient would be older than --staleness " + std::to_string(bound);
+    };
+    return {deployment_.deadline, deployment_.late,
+            [=, placement = placement_](int group, const Shard::Held& held) {
+              std::fprintf(stderr, "replicator: %s waits %s\n", placement.text(group).c_str(), for_whom(held).c_str());
+            },
+            [=, placement = placement_](int group, const Shard::Held& held) {
+              throw CommunicationError{placement.text(group) + " waited until the deadline " + for_whom(held) +
+                                           ". It is stopped or slow: look there, or allow more time with --deadline",
+                                       0};
+            }};
   }
 
   // Of what the steps read.
@@ -167,7 +203,7 @@ class AsyncPrograms {
   void add_copies(const std::vector<std::string>& names) {
     auto& by_device = copies_.emplace_back();
     auto& variables = host_.variables();
-    for (int device = 0; device < static_cast<int>(deployment_.devices.size()); ++device) {
+    for (int device = 0; device < placement_.devices(); ++device) {
       auto& list = by_device.emplace_back();
       for (const auto& name : names)
         list.push_back({variables.data(name, 0), variables.data(name, device + 1), variables.declaration(name).type.bytes()});
@@ -176,6 +212,7 @@ class AsyncPrograms {
 
   Host& host_;
   const Deployment& deployment_;
+  AsyncPlacement placement_;
   std::uint64_t seed_;
   collectives::AllReducePreference all_reduce_;
   std::size_t results_ = 0;

@@ -25,20 +25,27 @@ inline std::string text_of_shard(std::size_t index, const AsyncShard& shard) {
          (staleness.bound() ? "bound " + std::to_string(*staleness.bound()) : std::string{"no bound"}) + "\n";
 }
 
+inline std::string text_of_devices(const AsyncGroup& group, const Deployment& deployment) {
+  std::string text;
+  for (const auto& member : group.members)
+    text += (text.empty() ? "" : " ") + deployment.devices[static_cast<std::size_t>(member.device)].text();
+  return text;
+}
+
 }  // namespace detail
 
 // `steps`: done by each group.
 inline std::string explain_async(AsyncPrograms& programs, const Deployment& deployment, const std::vector<std::uint64_t>& steps,
                                  const ExplainOptions& options) {
-  std::string text = "asynchronous: " + std::to_string(steps.size()) + " group(s) of " + std::to_string(deployment.sync_group) + " replica(s) on " +
-                     std::to_string(deployment.devices.size()) + " device(s)\nsteps done:";
+  const auto& placement = programs.placement();
+  std::string text = "asynchronous: " + std::to_string(placement.groups()) + " group(s) of " + std::to_string(placement.replicas_of_group()) +
+                     " replica(s) on " + std::to_string(placement.devices()) + " device(s)\nsteps done:";
   for (std::size_t g = 0; g < steps.size(); ++g)
-    text += (g > 0 ? ", " : " ") + std::to_string(steps[g]) + " by group " + std::to_string(g) + " on " +
-            deployment.devices[static_cast<std::size_t>(programs.groups()[g]->device)].text();
+    text += (g > 0 ? ", " : " ") + std::to_string(steps[g]) + " by group " + std::to_string(g) + " on " + detail::text_of_devices(*programs.groups()[g], deployment);
   text += "\n";
   for (std::size_t s = 0; s < programs.shards().size(); ++s) text += detail::text_of_shard(s, *programs.shards()[s]);
   const auto& first = *programs.groups()[0];
-  text += "of group 0:\n" + explain(first.resolution, first.program, nullptr, options);
+  text += "of group 0:\n" + explain(first.resolution, first.members[0].program, nullptr, options);
   for (std::size_t s = 0; s < programs.shards().size(); ++s)
     text += "of an update of shard " + std::to_string(s) + ":\n" + explain(programs.shards()[s]->resolution, programs.shards()[s]->program, nullptr, options);
   return text;

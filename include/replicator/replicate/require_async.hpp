@@ -2,12 +2,12 @@
 // What the asynchronous regime can do, and what not.
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <replicator/core/error.hpp>
+#include <replicator/replicate/async_placement.hpp>
 #include <replicator/replicate/deployment.hpp>
 
 namespace replicator {
@@ -28,9 +28,6 @@ inline std::string_view flag_of_steps(const Deployment& d) {
 
 }  // namespace detail
 
-// Groups of replicas that are synchronous with each other.
-inline int groups_of(const Deployment& deployment) { return deployment.replicas / deployment.sync_group; }
-
 // Throws BuildError, for a deployment in a job of so many processes, that names the first flag which does not fit.
 inline void require_async_possible(const Deployment& d, int processes) {
   if (d.regime == Regime::synchronous) {
@@ -49,13 +46,14 @@ inline void require_async_possible(const Deployment& d, int processes) {
   if (d.replicas % d.sync_group != 0)
     throw BuildError{"--sync-group is " + std::to_string(d.sync_group) + ", which does not divide the " + std::to_string(d.replicas) +
                      " replicas: groups are of equal size"};
-  const auto devices = static_cast<int>(d.devices.size());
-  if (groups_of(d) < devices)
-    throw BuildError{"--sync-group " + std::to_string(d.sync_group) + " makes " + std::to_string(groups_of(d)) + " group(s) for " +
-                     std::to_string(devices) + " devices, and a group is on one device: name fewer --devices, or make smaller groups"};
-  if (d.staleness && *d.staleness < devices - 1)
-    throw BuildError{"--staleness is " + std::to_string(*d.staleness) + ", but " + std::to_string(devices) +
-                     " devices compute at once: the last of them to be done is behind by " + std::to_string(devices - 1) +
+  const AsyncPlacement placement{d};
+  const std::string devices = std::to_string(placement.devices()) + " devices";
+  if (placement.groups() < placement.devices() && placement.devices() % placement.groups() != 0)
+    throw BuildError{"--sync-group " + std::to_string(d.sync_group) + " makes " + std::to_string(placement.groups()) + " groups for " + devices +
+                     ": name a multiple of " + std::to_string(placement.groups()) + ", so that each has as many, or fewer devices than groups"};
+  if (d.staleness && *d.staleness < placement.at_once() - 1)
+    throw BuildError{"--staleness is " + std::to_string(*d.staleness) + ", but " + std::to_string(placement.at_once()) + " groups of replicas compute at once on " +
+                     devices + ": the last of them to be done is behind by " + std::to_string(placement.at_once() - 1) +
                      " updates at least. Allow so many, or name fewer --devices"};
 }
 

@@ -77,7 +77,7 @@ class Execution {
       case Instruction::Kind::run: {
         const Launch launch{pointers, pointers + instruction.inputs, program_.scratch,
                             {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica),
-                             instruction.replica < 0, instruction.replica < 0 && program_.replica_ids.front() != 0},
+                             instruction.replica < 0, instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica},
                             program_.queue.handle()};
         run_kernel(instruction, launch);
         break;

@@ -34,6 +34,7 @@ class Planner {
         handoffs_{request.handoffs, request.device, request.devices, builder_}, values_{request, builder_, collectives_, handoffs_},
         results_{request, builder_, collectives_, values_}, assignments_{request, builder_, values_} {
     program_.communicator = &request.communicator;
+    program_.first_replica = request.replicas_before;
     for (int r = 0; r < request.replicas(); ++r) program_.replica_ids.push_back(request.begin() + r);
   }
 

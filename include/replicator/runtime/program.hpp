@@ -115,6 +115,7 @@ struct Program {
 
   std::unique_ptr<std::uint64_t> step = std::make_unique<std::uint64_t>(0);  // read by the graph's step node
   std::vector<std::int32_t> replica_ids;
+  std::int32_t first_replica = 0;  // of all that run together: its device is the one to tell of what is uniform
   // results[k][r]: result k of the device's replica r; one entry for all where it is uniform.
   std::vector<std::vector<AnyArray>> results;
   std::vector<bool> uniform_result;

@@ -22,14 +22,16 @@ namespace replicator {
 class Shard {
  public:
   using Clock = std::chrono::steady_clock;
+  // Why a reader waits.
+  struct Held {
+    int holder = -1;        // the reader that holds it up; -1: several do
+    bool by_bound = false;  // because of the staleness of what that one computes from
+  };
   struct Waiting {
     std::chrono::nanoseconds deadline{};  // zero: without end
     std::chrono::nanoseconds late{};      // zero: nothing is told
-    // Why a wait is so long. `holder`: the reader that holds it up, -1 where several do. `bound`: because of the staleness of what it
-    // computes from.
-    std::function<void(int reader, int holder, bool bound)> tell_late{};
-    // The same at the deadline: throws.
-    std::function<void(int reader, int holder, bool bound)> fail{};
+    std::function<void(int reader, const Held&)> tell_late{};
+    std::function<void(int reader, const Held&)> fail{};  // at the deadline: throws
   };
 
   Shard(int readers, std::optional<std::int64_t> bound, Waiting waiting) : staleness_{readers, bound}, waiting_{std::move(waiting)} {}
@@ -40,7 +42,10 @@ class Shard {
   void read(int reader, const std::function<void()>& copy) {
     {
       std::unique_lock lock{mutex_};
-      wait(lock, reader, [&] { return Held{writer_ >= 0, writer_, false}; });
+      wait(lock, reader, [&]() -> std::optional<Held> {
+        if (writer_ < 0) return std::nullopt;
+        return Held{writer_, false};
+      });
       staleness_.read(reader);
       ++readers_;
     }
@@ -52,10 +57,10 @@ class Shard {
     std::int64_t number = 0;
     {
       std::unique_lock lock{mutex_};
-      wait(lock, reader, [&] {
-        if (writer_ >= 0 || readers_ > 0) return Held{true, writer_, false};
-        const auto holder = staleness_.held_by(reader);
-        return Held{holder.has_value(), holder.value_or(-1), true};
+      wait(lock, reader, [&]() -> std::optional<Held> {
+        if (writer_ >= 0 || readers_ > 0) return Held{writer_, false};
+        if (const auto holder = staleness_.held_by(reader)) return Held{*holder, true};
+        return std::nullopt;
       });
       number = staleness_.updates();
       staleness_.update(reader);
@@ -79,11 +84,6 @@ class Shard {
   }
 
  private:
-  struct Held {
-    bool held;
-    int holder;
-    bool bound;
-  };
   struct Finally {
     std::function<void()> change;
     Shard& shard;
@@ -99,7 +99,7 @@ class Shard {
     }
   };
 
-  // Until held() no longer says so.
+  // Until nothing holds the reader up.
   template <class Predicate>
   void wait(std::unique_lock<std::mutex>& lock, int reader, Predicate held) {
     const auto began = Clock::now();
@@ -108,16 +108,16 @@ class Shard {
     auto late = after(waiting_.late);
     for (;;) {
       if (error_) std::rethrow_exception(error_);
-      const Held now = held();
-      if (!now.held) return;
+      const auto now = held();
+      if (!now) return;
       const auto until = std::min(end, late);
       if (until == Clock::time_point::max()) changed_.wait(lock);
       else changed_.wait_until(lock, until);
       const auto time = Clock::now();
-      if (time >= end && held().held && !error_) waiting_.fail(reader, now.holder, now.bound);
-      if (time < late) continue;
+      if (time < until || error_ || !held()) continue;
+      if (time >= end) waiting_.fail(reader, *now);
       late = Clock::time_point::max();
-      waiting_.tell_late(reader, now.holder, now.bound);
+      waiting_.tell_late(reader, *now);
     }
   }
 

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a straggler costs: steps per second without one and with one, in the synchronous and in the asynchronous regime.
+//   async [--work MS] [--straggler MS] [--steps N] and the flags of a deployment
+// Every replica works so long in each step, the last one so much longer where there is a straggler: asleep, so that the figures do not depend on how many
+// cores there are. A step counts when as many gradients as there are replicas (or groups) have come.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <replicator/replicator.hpp>
+namespace rp = replicator;
+
+namespace {
+
+struct Options {
+  double work = 2, straggler = 20;  // milliseconds
+  int steps = 100;
+};
+
+Options parse(const std::vector<std::string>& arguments) {
+  Options options;
+  for (std::size_t i = 0; i + 1 < arguments.size(); i += 2) {
+    const double value = std::atof(arguments[i + 1].c_str());
+    if (arguments[i] == "--work") options.work = value;
+    else if (arguments[i] == "--straggler") options.straggler = value;
+    else if (arguments[i] == "--steps") options.steps = static_cast<int>(value);
+    else throw rp::BuildError{"async knows no flag " + arguments[i]};
+  }
+  return options;
+}
+
+double steps_per_second(const rp::Deployment& deployment, const Options& options, bool straggler) {
+  rp::Replicator repl{deployment};
+  auto train = repl.replicate(
+      [](const rp::InputContext&) { return rp::data::from_generator([] { return rp::Array<float>{{}, {1}}; }); },
+      [&](rp::ReplicaContext& replica, rp::Tensor<float> x) {
+        const bool slow = straggler && replica.id() == replica.count() - 1;
+        const std::chrono::duration<double, std::milli> time{options.work + (slow ? options.straggler : 0)};
+        const auto done = rp::host_callback(x, [time](const rp::Observation&) { std::this_thread::sleep_for(time); });
+        const auto w = replica.variable<float>("w", {1000}, rp::Initializer::zeros());
+        rp::nn::sgd({.learning_rate = 1e-3}).minimize(replica, rp::sum(w.read()) * done);
+        return done;
+      });
+  train.step();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int step = 0; step < options.steps; ++step) train.step();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  return options.steps / seconds.count();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  auto deployment = rp::Deployment::from(argc, argv);
+  const auto options = parse(deployment.remaining);
+  if (argc == 1) {
+    deployment.replicas = 4;
+    deployment.devices = rp::parse_devices("cpu:0-3");
+  }
+  const auto measure = [&](rp::Regime regime, const char* name) {
+    auto one = deployment;
+    one.regime = regime;
+    if (regime == rp::Regime::synchronous) one.staleness.reset(), one.sync_group = 1;
+    const double without = steps_per_second(one, options, false), with = steps_per_second(one, options, true);
+    std::printf("%-13s%10.1f steps/s%10.1f with a straggler%8.2f of it\n", name, without, with, with / without);
+  };
+  measure(rp::Regime::synchronous, "synchronous");
+  measure(rp::Regime::asynchronous, "asynchronous");
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "async: %s\n", error.what());
+  return 1;
+}
