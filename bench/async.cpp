@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a straggler costs: steps per second without one and with one, in the synchronous and in the asynchronous regime.
 //   async [--work MS] [--straggler MS] [--steps N] and the flags of a deployment
-// Every replica works so long in each step, the last one so much longer where there is a straggler: asleep, so that the figures do not depend on how many
-// cores there are. A step counts when as many gradients as there are replicas (or groups) have come.
+// Every replica works so long in each step, the last one so much longer where there is a straggler: asleep, so that the figures do not depend on
+// how many cores there are. A step counts when as many gradients as there are replicas (or groups) have come.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

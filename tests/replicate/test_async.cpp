@@ -122,7 +122,8 @@ TEST_CASE("every update is made once, and read whole") {
     CHECK_THROWS_WITH(train.step(), Catch::Contains("the input has ended after"));
     const auto text = train.explain();
     CHECK_THAT(text, Catch::Contains("asynchronous: " + std::to_string(4 / group) + " group(s) of " + std::to_string(group)));
-    CHECK_THAT(text, Catch::Contains("shard 0 on device 0, 1 variable(s) from \"a\", 12000 B: " + std::to_string(static_cast<int>(updates)) + " updates"));
+    const auto count = std::to_string(static_cast<int>(updates));
+    CHECK_THAT(text, Catch::Contains("shard 0 on device 0, 1 variable(s) from \"a\", 12000 B: " + count + " updates"));
     CHECK_THAT(text, Catch::Contains("shard 1 on device 1, 1 variable(s) from \"b\", 28 B: "));
   }
 }
@@ -242,9 +243,11 @@ TEST_CASE("a deployment that the asynchronous regime cannot have is refused with
     change(deployment);
     return error_of([&] { Replicator{deployment}; });
   };
-  CHECK_THAT(refused([](Deployment& d) { d.staleness = 0; }), Catch::Contains("--staleness is 0, but 2 groups of replicas compute at once on 2 devices"));
+  CHECK_THAT(refused([](Deployment& d) { d.staleness = 0; }),
+             Catch::Contains("--staleness is 0, but 2 groups of replicas compute at once on 2 devices"));
   CHECK_THAT(refused([](Deployment& d) { d.sync_group = 3; }), Catch::Contains("--sync-group is 3, which does not divide the 4 replicas"));
-  CHECK_THAT(refused([](Deployment& d) { d.sync_group = 3; }, 6, 3), Catch::Contains("--sync-group 3 makes 2 groups for 3 devices: name a multiple of 2"));
+  CHECK_THAT(refused([](Deployment& d) { d.sync_group = 3; }, 6, 3),
+             Catch::Contains("--sync-group 3 makes 2 groups for 3 devices: name a multiple of 2"));
   CHECK_THAT(refused([](Deployment& d) { d.see.skew = true; }), Catch::Contains("--regime async cannot be combined with --skew"));
   CHECK_THAT(refused([](Deployment& d) { d.logical_devices = 2; }), Catch::Contains("--logical-devices"));
   CHECK_THAT(refused([](Deployment& d) {

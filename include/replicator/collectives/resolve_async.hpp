@@ -54,7 +54,8 @@ inline void require_resolvable_apart(const Graph& graph) {
                              "minimize asks for do without a moment at which all meet: leave it out, or run with --regime sync"};
     if (placeholder->kind != CollectiveKind::all_reduce || placeholder->reduction != Reduction::mean)
       throw BuildError{who + " cannot be resolved with --regime async: it is the way of an optimizer whose replicas meet with a part each, or with "
-                             "gradients on a bfloat16 wire. Variables are in shards there anyway: take the optimizer without, or run with --regime sync"};
+                             "gradients on a bfloat16 wire. Variables are in shards there anyway: take the optimizer without, or run with "
+                             "--regime sync"};
   }
 }
 inline void require_gradients(const Graph& graph, bool any) {
@@ -62,8 +63,8 @@ inline void require_gradients(const Graph& graph, bool any) {
   for (const auto& node : graph.nodes())
     if (assigns_mirrored(graph, node))
       throw BuildError{"\"" + graph.variables()[node.get<Assign>()->variable].name + "\" is mirrored, and assigned at " + node.where.text() +
-                       " by a step without minimize: with --regime async such a step has no updates by which its replicas could be counted. Assign it in "
-                       "the step that minimises, make it replica_local, or run with --regime sync"};
+                       " by a step without minimize: with --regime async such a step has no updates by which its replicas could be counted. Assign "
+                       "it in the step that minimises, make it replica_local, or run with --regime sync"};
 }
 
 inline Graph without_updates(const Graph& traced) {
@@ -102,7 +103,8 @@ inline Graph update_graph(const Graph& traced, const std::vector<std::uint32_t>&
     if (!needed[i]) continue;
     const auto& node = traced.node(i);
     if (const auto* placeholder = node.get<Placeholder>())
-      rewriter.replace(i, rewriter.to().add({Input{Input::Source::arrival, placeholder->ordinal}, {}, node.outputs, node.where, node.label, node.device}));
+      rewriter.replace(i, rewriter.to().add({Input{Input::Source::arrival, placeholder->ordinal}, {}, node.outputs, node.where, node.label,
+                                             node.device}));
     else if (only_looks(node)) rewriter.replace(i, {rewriter(node.inputs[0])});
     else rewriter.copy(i);
   }

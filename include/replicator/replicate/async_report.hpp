@@ -41,13 +41,15 @@ inline std::string explain_async(AsyncPrograms& programs, const Deployment& depl
   std::string text = "asynchronous: " + std::to_string(placement.groups()) + " group(s) of " + std::to_string(placement.replicas_of_group()) +
                      " replica(s) on " + std::to_string(placement.devices()) + " device(s)\nsteps done:";
   for (std::size_t g = 0; g < steps.size(); ++g)
-    text += (g > 0 ? ", " : " ") + std::to_string(steps[g]) + " by group " + std::to_string(g) + " on " + detail::text_of_devices(*programs.groups()[g], deployment);
+    text += (g > 0 ? ", " : " ") + std::to_string(steps[g]) + " by group " + std::to_string(g) + " on " +
+            detail::text_of_devices(*programs.groups()[g], deployment);
   text += "\n";
   for (std::size_t s = 0; s < programs.shards().size(); ++s) text += detail::text_of_shard(s, *programs.shards()[s]);
   const auto& first = *programs.groups()[0];
   text += "of group 0:\n" + explain(first.resolution, first.members[0].program, nullptr, options);
   for (std::size_t s = 0; s < programs.shards().size(); ++s)
-    text += "of an update of shard " + std::to_string(s) + ":\n" + explain(programs.shards()[s]->resolution, programs.shards()[s]->program, nullptr, options);
+    text += "of an update of shard " + std::to_string(s) + ":\n" +
+            explain(programs.shards()[s]->resolution, programs.shards()[s]->program, nullptr, options);
   return text;
 }
 

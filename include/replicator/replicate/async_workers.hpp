@@ -213,8 +213,8 @@ class AsyncWorkers {
     if (!element) return false;
     for (std::size_t i = 0; i < element->size(); ++i)
       if (const auto &type = (*element)[i].type(), &first = current_[r][i].type(); type != first)
-        throw BuildError{"component " + std::to_string(i) + " of element " + std::to_string(number + 1) + " of replica " + std::to_string(r) + " is " +
-                         type.text() + ", that of the elements before is " + first.text() +
+        throw BuildError{"component " + std::to_string(i) + " of element " + std::to_string(number + 1) + " of replica " + std::to_string(r) +
+                         " is " + type.text() + ", that of the elements before is " + first.text() +
                          ": with --regime async all elements of a replica have the same shapes; pad them, or run with --regime sync"};
     next_[r] = std::move(*element);
     return true;
@@ -245,14 +245,14 @@ class AsyncWorkers {
     return all([](const Progress& group) { return group.ended; }) ||
            (completed_ >= asked_ * groups_.size() && all([](const Progress& group) { return group.steps > 0; }));
   }
-  // Every step that is done begins the deadline anew.
+  // Every step that is done begins the deadline anew. It is a quarter longer here: who waits at a shard knows better for whom.
   template <class Predicate>
   void wait(std::unique_lock<std::mutex>& lock, Predicate done) {
     auto began = Clock::now();
     auto seen = completed_;
     bool told = deployment_.late.count() == 0;
     while (!error_ && !done()) {
-      const auto end = deployment_.deadline.count() > 0 ? began + deployment_.deadline : Clock::time_point::max();
+      const auto end = deployment_.deadline.count() > 0 ? began + deployment_.deadline * 5 / 4 : Clock::time_point::max();
       const auto until = told ? end : std::min<Clock::time_point>(end, began + deployment_.late);
       if (until == Clock::time_point::max()) changed_.wait(lock);
       else changed_.wait_until(lock, until);

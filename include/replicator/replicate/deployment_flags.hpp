@@ -55,7 +55,7 @@ inline TraceWindow trace_steps(Text flag, Text value) {
 
 template <class D>
 inline constexpr Flag<D> flags_of[] = {
-    {"", "", "Where it runs (none of these changes a bit of the result, save --replicas, --seed and --threads-per-device):"},
+    {"", "", "Where it runs (none of these changes a bit of the result, save --replicas, --seed, --threads-per-device and --regime):"},
     {"--replicas", "N", "replicas over all hosts (1)",
      [](D& d, Text flag, Text value) { d.replicas = static_cast<int>(parse_number(flag, value, 1)); }},
     {"--devices", "LIST", "devices of each process: cpu:0, cpu:0-3, cuda:0,cuda:1, cuda:0x4 (cpu:0)",

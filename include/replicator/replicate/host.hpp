@@ -57,7 +57,7 @@ class Host {
         job_{*shared_job_},
         placement_{replay_ ? Placement::alone(replay_->replica(), replay_->replicas()) : Placement{job_, deployment_}},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
-        variables_{deployment_.seed, placement_.teams() + (deployment_.regime == Regime::asynchronous ? 1 : 0), placement_.end() - placement_.begin()},
+        variables_{deployment_.seed, copies_of_variables(), placement_.end() - placement_.begin()},
         pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)},
         reporter_{deployment_, job_},
         checkpoints_{deployment_, job_, placement_} {
@@ -214,6 +214,8 @@ class Host {
     require_valid(deployment);
     return deployment;
   }
+  // In the asynchronous regime the first one is that of which devices have copies.
+  int copies_of_variables() const { return placement_.teams() + (deployment_.regime == Regime::asynchronous ? 1 : 0); }
   std::shared_ptr<transport::Job> meet() const {
     return std::make_shared<transport::Job>(replay_ ? transport::ProcessEnvironment{} : environment(deployment_), job_options(deployment_));
   }

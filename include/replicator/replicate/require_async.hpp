@@ -37,12 +37,14 @@ inline void require_async_possible(const Deployment& d, int processes) {
   }
   const std::string cannot = "--regime async cannot be combined with ";
   if (processes > 1)
-    throw BuildError{cannot + "a job of " + std::to_string(processes) + " processes yet: start one, with all devices of this machine, or run with --regime sync"};
+    throw BuildError{cannot + "a job of " + std::to_string(processes) +
+                     " processes: start one, with all devices of this machine, or run with --regime sync"};
   if (const auto flag = detail::flag_of_steps(d); !flag.empty())
     throw BuildError{cannot + std::string{flag} + ", which needs all replicas at the same step: leave it out, or run with --regime sync"};
   if (d.logical_devices != 1) throw BuildError{cannot + "--logical-devices: a replica is on one device there"};
   for (const auto& device : d.devices)
-    if (device.kind != DeviceKind::cpu) throw BuildError{cannot + device.text() + ": its shards of variables lie in memory of the host; name cpu devices"};
+    if (device.kind != DeviceKind::cpu)
+      throw BuildError{cannot + device.text() + ": its shards of variables lie in memory of the host; name cpu devices"};
   if (d.replicas % d.sync_group != 0)
     throw BuildError{"--sync-group is " + std::to_string(d.sync_group) + ", which does not divide the " + std::to_string(d.replicas) +
                      " replicas: groups are of equal size"};
@@ -52,8 +54,8 @@ inline void require_async_possible(const Deployment& d, int processes) {
     throw BuildError{"--sync-group " + std::to_string(d.sync_group) + " makes " + std::to_string(placement.groups()) + " groups for " + devices +
                      ": name a multiple of " + std::to_string(placement.groups()) + ", so that each has as many, or fewer devices than groups"};
   if (d.staleness && *d.staleness < placement.at_once() - 1)
-    throw BuildError{"--staleness is " + std::to_string(*d.staleness) + ", but " + std::to_string(placement.at_once()) + " groups of replicas compute at once on " +
-                     devices + ": the last of them to be done is behind by " + std::to_string(placement.at_once() - 1) +
+    throw BuildError{"--staleness is " + std::to_string(*d.staleness) + ", but " + std::to_string(placement.at_once()) +
+                     " groups of replicas compute at once on " + devices + ": the last of them to be done is behind by " + std::to_string(placement.at_once() - 1) +
                      " updates at least. Allow so many, or name fewer --devices"};
 }
 
