@@ -106,7 +106,7 @@ TEST_CASE("asynchronous replicas find the minimum of a convex function") {
 }
 
 TEST_CASE("every update is made once, and read whole") {
-  for (const auto [group, devices] : {std::pair{1, 2}, {2, 2}, {2, 4}}) {
+  for (const auto& [group, devices] : {std::pair{1, 2}, {2, 2}, {2, 4}}) {
     Replicator repl{asynchronous(4, devices, {}, group)};
     std::vector<std::int64_t> elements{5, 30, 17, 9};
     auto train = repl.replicate([&](const InputContext& ctx) { return repeated(1, elements[static_cast<std::size_t>(ctx.replica())]); },

@@ -154,7 +154,8 @@ class AsyncWorkers {
     AsyncGroup* chosen = nullptr;
     for (const auto& group : programs_.groups()) {
       const auto& progress = progress_of(*group);
-      const bool wanted = updates() ? completed_ < asked_ * groups_.size() : progress.steps < asked_;
+      const bool first = asked_ > 0 && progress.steps == 0;  // each does one
+      const bool wanted = updates() ? first || completed_ < asked_ * groups_.size() : progress.steps < asked_;
       if (group->members[0].device != device || progress.ended || !wanted) continue;
       if (!chosen || progress.steps < progress_of(*chosen).steps) chosen = group.get();
     }
