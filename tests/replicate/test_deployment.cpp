@@ -38,7 +38,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx",
                          "--schedule", "naive", "--topology=links.json", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
                          "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--interface", "eth1",
-                         "--connect-deadline", "9"});
+                         "--connect-deadline", "9", "--regime", "async", "--staleness=7", "--sync-group", "4"});
   CHECK(d.replicas == 8);
   CHECK(d.devices.size() == 2);
   CHECK(d.seed == 18446744073u);
@@ -54,6 +54,9 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   CHECK(d.input_threads == 3);
   CHECK(d.job_token_file == "/run/token");
   CHECK(d.interface == "eth1");
+  CHECK(d.regime == Regime::asynchronous);
+  CHECK(d.staleness == 7);
+  CHECK(d.sync_group == 4);
   CHECK(d.remaining.empty());
 }
 
@@ -181,6 +184,7 @@ TEST_CASE("a flag without its value says so") { CHECK(error_of({"--replicas"}) =
 
 TEST_CASE("the help names every flag") {
   for (const char* flag : {"--replicas", "--devices", "--serial", "--seed", "--transport", "--schedule", "--topology",
-                           "--threads-per-device", "--bucket-bytes", "--deadline", "--connect-deadline", "--input-threads"})
+                           "--threads-per-device", "--bucket-bytes", "--deadline", "--connect-deadline", "--input-threads", "--regime", "--staleness",
+                           "--sync-group"})
     CHECK(Deployment::help().find(flag) != std::string::npos);
 }

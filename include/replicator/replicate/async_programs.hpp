@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -37,12 +38,17 @@ struct AsyncMember {
   Program program;
 };
 
+// What groups whose replicas have equal graphs share.
+struct AsyncGraphs {
+  Resolution resolution;
+  std::vector<LoweredGraph> lowered;
+};
+
 // Replicas that are synchronous with each other.
 struct AsyncGroup {
   int index = 0;
   std::unique_ptr<transport::InProcessGroup> wire;
-  Resolution resolution;
-  std::vector<LoweredGraph> lowered;
+  std::shared_ptr<const AsyncGraphs> graphs;
   std::vector<AsyncMember> members;  // the first leads: it reads and updates variables for all
   std::vector<AnyArray> means;       // of the group's gradients, by ordinal: where the first member's program leaves them
 };
@@ -117,8 +123,7 @@ class AsyncPrograms {
     const int first = placement_.first_replica(index), count = placement_.replicas_of_group(), devices = placement_.devices_of_group();
     group.index = index;
     group.wire = std::make_unique<transport::InProcessGroup>(devices);
-    group.resolution = resolve(std::span{resolution.steps}.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), options());
-    group.lowered = lowered(group.resolution);
+    group.graphs = graphs_of(std::span{resolution.steps}.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
     const collectives::ReplicaBlocks blocks{count, devices};
     for (int rank = 0; rank < devices; ++rank) {
       auto& member = group.members.emplace_back();
@@ -134,10 +139,22 @@ class AsyncPrograms {
     for (std::size_t k = results_; k < results.size(); ++k)
       group.means.push_back(AnyArray::borrow(results[k][0].type(), results[k][0].data(), nullptr));
   }
+  std::shared_ptr<const AsyncGraphs> graphs_of(std::span<const Graph> steps) {
+    std::vector<Digest> key;
+    for (const auto& step : steps) key.push_back(digest_of(step));
+    auto& known = graphs_[key];
+    if (!known) {
+      auto made = std::make_shared<AsyncGraphs>();
+      made->resolution = resolve(steps, options());
+      made->lowered = lowered(made->resolution);
+      known = std::move(made);
+    }
+    return known;
+  }
   void plan_member(const AsyncGroup& group, AsyncMember& member) {
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
-    member.program = plan({.resolution = group.resolution,
-                           .lowered = group.lowered,
+    member.program = plan({.resolution = group.graphs->resolution,
+                           .lowered = group.graphs->lowered,
                            .variables = host_.variables(),
                            .communicator = *member.communicator,
                            .copy = group.members[0].device + 1,
@@ -194,7 +211,7 @@ class AsyncPrograms {
   std::set<std::string> variables_read() const {
     std::set<std::string> names;
     for (const auto& group : groups_)
-      for (const auto& one : group->resolution.classes)
+      for (const auto& one : group->graphs->resolution.classes)
         for (const auto& node : one.graph.nodes())
           if (const auto* read = node.get<Read>(); read && one.graph.variables()[read->variable].kind == VariableKind::mirrored)
             names.insert(one.graph.variables()[read->variable].name);
@@ -217,6 +234,7 @@ class AsyncPrograms {
   collectives::AllReducePreference all_reduce_;
   std::size_t results_ = 0;
   Resolution whole_;
+  std::map<std::vector<Digest>, std::shared_ptr<const AsyncGraphs>> graphs_;
   std::vector<std::unique_ptr<AsyncGroup>> groups_;
   std::vector<std::unique_ptr<AsyncShard>> shards_;
   std::vector<std::vector<std::vector<Copy>>> copies_;  // by shard, by device; last those of variables without one

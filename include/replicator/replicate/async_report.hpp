@@ -46,7 +46,7 @@ inline std::string explain_async(AsyncPrograms& programs, const Deployment& depl
   text += "\n";
   for (std::size_t s = 0; s < programs.shards().size(); ++s) text += detail::text_of_shard(s, *programs.shards()[s]);
   const auto& first = *programs.groups()[0];
-  text += "of group 0:\n" + explain(first.resolution, first.members[0].program, nullptr, options);
+  text += "of group 0:\n" + explain(first.graphs->resolution, first.members[0].program, nullptr, options);
   for (std::size_t s = 0; s < programs.shards().size(); ++s)
     text += "of an update of shard " + std::to_string(s) + ":\n" +
             explain(programs.shards()[s]->resolution, programs.shards()[s]->program, nullptr, options);
