@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -253,7 +254,7 @@ class AsyncWorkers {
     auto seen = completed_;
     bool told = deployment_.late.count() == 0;
     while (!error_ && !done()) {
-      const auto end = deployment_.deadline.count() > 0 ? began + deployment_.deadline * 5 / 4 : Clock::time_point::max();
+      const auto end = deployment_.deadline.count() > 0 ? began + std::chrono::nanoseconds{deployment_.deadline} * 5 / 4 : Clock::time_point::max();
       const auto until = told ? end : std::min<Clock::time_point>(end, began + deployment_.late);
       if (until == Clock::time_point::max()) changed_.wait(lock);
       else changed_.wait_until(lock, until);
