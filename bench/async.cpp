@@ -58,7 +58,7 @@ int main(int argc, char** argv) try {
   const auto options = parse(deployment.remaining);
   if (argc == 1) {
     deployment.replicas = 4;
-    deployment.devices = rp::parse_devices("cpu:0-3");
+    deployment.devices = rp::detail::parse_devices("cpu:0-3");
   }
   const auto measure = [&](rp::Regime regime, const char* name) {
     auto one = deployment;
