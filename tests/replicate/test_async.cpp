@@ -16,14 +16,18 @@
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/collectives/resolve_async.hpp>
 #include <replicator/data/generator.hpp>
+#include <replicator/data/prefetch.hpp>
 #include <replicator/nn/adam.hpp>
+#include <replicator/nn/batch_norm.hpp>
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
 
+#include "../input/temporary_folder.hpp"
 #include "deployments.hpp"
+#include "recordings.hpp"
 
 using namespace replicator;
 using test::error_of;
@@ -109,12 +113,12 @@ TEST_CASE("every update is made once, and read whole") {
   for (const auto& [group, devices] : {std::pair{1, 2}, {2, 2}, {2, 4}}) {
     Replicator repl{asynchronous(4, devices, {}, group)};
     std::vector<std::int64_t> elements{5, 30, 17, 9};
-    auto train = repl.replicate([&](const InputContext& ctx) { return repeated(1, elements[static_cast<std::size_t>(ctx.replica())]); },
-                                [](ReplicaContext& replica, Tensor<float> x) {
-                                  descend(replica, plain(), x);
-                                  const auto a = replica.variable<float>("a", {3000}, Initializer::zeros()).read();
-                                  return check(equal(max(a), min(a)), "an update was read in part");
-                                });
+    const auto input = [&](const InputContext& ctx) { return repeated(1, elements[static_cast<std::size_t>(ctx.replica())]) | data::prefetch(2); };
+    auto train = repl.replicate(input, [](ReplicaContext& replica, Tensor<float> x) {
+      descend(replica, plain(), x);
+      const auto a = replica.variable<float>("a", {3000}, Initializer::zeros()).read();
+      return check(equal(max(a), min(a)), "an update was read in part");
+    });
     while (!train.finished()) train.step();
     const float updates = group == 1 ? 5 + 30 + 17 + 9 : 5 + 9;  // a group ends with the first input of its replicas
     CHECK(all_are(repl.value("a"), -updates));
@@ -191,7 +195,75 @@ TEST_CASE("an error of one replica ends the step for all") {
     for (int step = 0; step < 100; ++step) train.step();
   });
   CHECK_THAT(error, Catch::Contains("replica 2, step 5: check at "));
+  CHECK(error_of([&] { repl.value("a"); }) == error);  // others may be at work on it
+  CHECK(error_of([&] { repl.digest(); }) == error);
   CHECK(error_of([&] { repl.replicate(ones, [](ReplicaContext&, Tensor<float> x) { return x; }); }) == error);
+}
+
+// Of two groups over two devices each the second one is held up in the reading of its input, in its second step; the first makes so many
+// steps meanwhile that the program's second step is done. Then the step is destroyed, and only after that the second group goes on. `last`:
+// the element that its second step uses.
+double seconds_of_ending(Replicator& repl, const std::shared_ptr<Gate>& gate, float last) {
+  const auto held_up = [gate](int replica) {
+    return data::from_generator([gate, replica](std::int64_t position) {
+      if (position == 2 && replica == 2) gate->wait();
+      for (int i = 0; position == 2 && replica == 0 && i < 20000 && gate->waited == 0; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      return Array<float>{{}, {static_cast<float>(position)}};
+    });
+  };
+  std::thread opener;
+  auto began = std::chrono::steady_clock::now();
+  {
+    auto train = repl.replicate([&](const InputContext& ctx) { return held_up(ctx.replica()); },
+                                [last](ReplicaContext& replica, Tensor<float> x) {
+                                  descend(replica, plain(), x);
+                                  return check(less(x, full<float>(replica, {}, replica.id() == 2 ? last : 1e9f)), "it is too large");
+                                });
+    train.step();
+    train.step();
+    opener = std::thread{[gate] {
+      std::this_thread::sleep_for(std::chrono::milliseconds{100});
+      gate->open = true;
+    }};
+    began = std::chrono::steady_clock::now();
+  }
+  opener.join();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+TEST_CASE("a group in the middle of a step is whole until the step's end, and what fails after the program's last step is told") {
+  for (const bool fails : {false, true}) {
+    auto deployment = asynchronous(4, 4, {}, 2);
+    deployment.deadline = std::chrono::seconds{5};
+    Replicator repl{deployment};
+    const TemporaryFolder folder;
+    double seconds = 0;
+    const auto text = test::told(folder, [&] { seconds = seconds_of_ending(repl, std::make_shared<Gate>(), fails ? 1.0f : 1e9f); });
+    CHECK(seconds < 4);
+    if (fails) CHECK_THAT(text, Catch::Contains("replicator: a replica that went on after the program's last step failed: replica 2, step 1: check at "));
+    else CHECK(text.empty());
+  }
+}
+
+TEST_CASE("batch norm has the statistics of each replica, and a group of several has those of the synchronous regime") {
+  const auto digest = [](Deployment deployment) {
+    Replicator repl{deployment};
+    auto train = repl.replicate(
+        [](const InputContext& ctx) {
+          return data::from_generator([r = ctx.replica()](std::int64_t at) {
+            return Array<float>{{2, 1}, {static_cast<float>(at), static_cast<float>(r + 1)}};
+          });
+        },
+        [](ReplicaContext& replica, Tensor<float> x) {
+          const auto y = nn::batch_norm(replica, x, "bn");
+          plain(0.1).minimize(replica, mean(y * y * y));
+        });
+    for (int step = 0; step < 3; ++step) train.step();
+    CHECK(repl.value("bn.running_mean", 0).as<float>()[0] != repl.value("bn.running_mean", 3).as<float>()[0]);
+    return repl.digest();
+  };
+  CHECK(digest(asynchronous(4, 2, {}, 4)) == digest(test::on_devices(4, 2)));
 }
 
 TEST_CASE("a step without updates is made once by each replica for each call, of the newest values") {
@@ -237,6 +309,14 @@ TEST_CASE("a collective that is no gradient's mean for minimize is refused with 
              Catch::Contains("\"w\" is mirrored, and assigned at ") && Catch::Contains("by a step without minimize"));
 }
 
+TEST_CASE("groups reduce by the schedule that was asked for, which is refused where it would change a bit") {
+  auto deployment = asynchronous(6, 6, {}, 3);
+  deployment.schedule = "ring";
+  Replicator repl{deployment};
+  CHECK_THAT(error_of([&] { repl.replicate(ones, [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); }); }),
+             Catch::Contains("ring"));
+}
+
 TEST_CASE("a deployment that the asynchronous regime cannot have is refused with the flag") {
   const auto refused = [](auto change, int replicas = 4, int devices = 2) {
     auto deployment = asynchronous(replicas, devices);
@@ -248,8 +328,25 @@ TEST_CASE("a deployment that the asynchronous regime cannot have is refused with
   CHECK_THAT(refused([](Deployment& d) { d.sync_group = 3; }), Catch::Contains("--sync-group is 3, which does not divide the 4 replicas"));
   CHECK_THAT(refused([](Deployment& d) { d.sync_group = 3; }, 6, 3),
              Catch::Contains("--sync-group 3 makes 2 groups for 3 devices: name a multiple of 2"));
-  CHECK_THAT(refused([](Deployment& d) { d.see.skew = true; }), Catch::Contains("--regime async cannot be combined with --skew"));
-  CHECK_THAT(refused([](Deployment& d) { d.logical_devices = 2; }), Catch::Contains("--logical-devices"));
+  const std::pair<const char*, void (*)(Deployment&)> flags_of_steps[] = {
+      {"--checkpoint", [](Deployment& d) { d.checkpoint.folder = "c"; }},
+      {"--resume", [](Deployment& d) { d.checkpoint.resume = true; }},
+      {"--trace", [](Deployment& d) { d.see.trace = "t"; }},
+      {"--timing", [](Deployment& d) { d.see.timing = true; }},
+      {"--plan", [](Deployment& d) { d.see.plan = "p"; }},
+      {"--dot", [](Deployment& d) { d.see.dot = "d"; }},
+      {"--find-nan", [](Deployment& d) { d.see.find_nan = true; }},
+      {"--skew", [](Deployment& d) { d.see.skew = true; }},
+      {"--record", [](Deployment& d) { d.see.record = RecordOptions{0, {1, 2}, "r"}; }},
+      {"--check-drift", [](Deployment& d) { d.see.check_drift = 1; }},
+      {"--hang-report", [](Deployment& d) { d.see.hang_report = "h"; }},
+      {"--elastic", [](Deployment& d) { d.elastic = true; }}};
+  for (const auto& [flag, change] : flags_of_steps)
+    CHECK(refused(change) == std::string{"--regime async cannot be combined with "} + flag +
+                                 ", which needs all replicas at the same step: leave it out, or run with --regime sync");
+  CHECK_THAT(refused([](Deployment& d) { d.topology = "links.json"; }), Catch::Contains("cannot be combined with --topology"));
+  CHECK_THAT(refused([](Deployment& d) { d.logical_devices = 2; }), Catch::Contains("cannot be combined with --logical-devices"));
+  CHECK_THAT(refused([](Deployment& d) { d.devices[1].kind = DeviceKind::cuda; }), Catch::Contains("cannot be combined with cuda:1"));
   CHECK_THAT(refused([](Deployment& d) {
                d.regime = Regime::synchronous;
                d.staleness = 3;

@@ -145,6 +145,25 @@ TEST_CASE("no two optimizers do the same, and each goes on from a checkpoint wit
   }
 }
 
+TEST_CASE("with one group of all replicas the asynchronous regime gives every optimizer the bits of the synchronous one; what needs other collectives is refused") {
+  for (const auto& one : cases()) {
+    INFO(one.name);
+    const auto asynchronous = [&](int devices) {
+      auto where = placed(devices);
+      where.regime = Regime::asynchronous;
+      where.sync_group = where.replicas;
+      return train(one, where).digest;
+    };
+    const std::string name = one.name;
+    if (name.starts_with("sharded") || name == "bfloat16") {
+      CHECK_THAT(test::error_of([&] { asynchronous(2); }), Catch::Contains("cannot be resolved with --regime async: it is the way of an optimizer"));
+      continue;
+    }
+    const auto digest = train(one, placed(1)).digest;
+    for (const int devices : {1, 3}) CHECK(asynchronous(devices) == digest);
+  }
+}
+
 TEST_CASE("a sharded optimizer leaves the bits of the whole one in every variable, on any placement") {
   const auto compare = [](const char* name, auto make) {
     INFO(name);

@@ -70,7 +70,8 @@ class AsyncPrograms {
  public:
   // `traced`: of all replicas. Throws as resolve_async does, and what compiling a step throws. `host` outlives this.
   AsyncPrograms(Host& host, std::span<const Graph> traced, int ordinal)
-      : host_{host}, deployment_{host.deployment()}, placement_{deployment_}, seed_{host.compiler().seed_of(ordinal)} {
+      : host_{host}, deployment_{host.deployment()}, placement_{deployment_}, seed_{host.compiler().seed_of(ordinal)},
+        all_reduce_{collectives::parse_all_reduce(deployment_.schedule, {placement_.devices_of_group(), 1})} {
     auto resolution = resolve_async(traced, placement_.devices(), options());
     results_ = resolution.results;
     host_.checkpoints().declare(host_.variables(), resolution.whole, ordinal);
@@ -175,7 +176,6 @@ class AsyncPrograms {
                           .lowered = shard.lowered,
                           .variables = host_.variables(),
                           .communicator = *shard.communicator,
-                          .all_reduce = all_reduce_,
                           .memory_limit = memory_limit(deployment_, static_cast<std::size_t>(device))});
     shard.gate = std::make_unique<Shard>(placement_.groups(), deployment_.staleness, waiting());
   }
@@ -231,7 +231,7 @@ class AsyncPrograms {
   const Deployment& deployment_;
   AsyncPlacement placement_;
   std::uint64_t seed_;
-  collectives::AllReducePreference all_reduce_;
+  collectives::AllReducePreference all_reduce_;  // inside groups
   std::size_t results_ = 0;
   Resolution whole_;
   std::map<std::vector<Digest>, std::shared_ptr<const AsyncGraphs>> graphs_;

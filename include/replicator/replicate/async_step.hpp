@@ -78,8 +78,10 @@ class AsyncStep final : public StepDriver, private Works {
       trace(context, tensors);
     }
   }
+  // After an error some may be at work for a while: so nobody is shown variables any more.
   void rest() override {
-    if (!host_.failure()) told([this] { workers_->rest(); });
+    host_.failure().answer();
+    told([this] { workers_->rest(); });
   }
   // What it throws is the answer from then on.
   template <class Work>

@@ -39,7 +39,7 @@ class AsyncWorkers {
   }
   AsyncWorkers(const AsyncWorkers&) = delete;
   AsyncWorkers& operator=(const AsyncWorkers&) = delete;
-  // What has begun is brought to its end.
+  // What has begun is brought to its end. Where it fails, and no call is left to throw that, stderr has it.
   ~AsyncWorkers() {
     {
       const std::lock_guard lock{mutex_};
@@ -47,6 +47,7 @@ class AsyncWorkers {
     }
     changed_.notify_all();
     for (auto& thread : threads_) thread.join();
+    if (error_ && !thrown_) tell_error();
   }
 
   // One step more, of all together. This and rest() throw the first error of a replica, and CommunicationError where the deadline passes and
@@ -60,7 +61,7 @@ class AsyncWorkers {
   // Until no replica is in a step.
   void rest() {
     std::unique_lock lock{mutex_};
-    if (!error_) wait(lock, [this] { return std::none_of(groups_.begin(), groups_.end(), [](const Progress& group) { return group.busy; }); });
+    wait(lock, [this] { return std::none_of(groups_.begin(), groups_.end(), [](const Progress& group) { return group.busy; }); });
   }
   // No further step can be made.
   bool ended() const {
@@ -120,12 +121,12 @@ class AsyncWorkers {
       changed_.notify_all();
     }
   }
-  // Does what the leader has begun, even if no other step will be.
+  // Does what the leader has begun, or is about to, even if no other step will be.
   void follow(const AsyncGroup& group, AsyncMember& member) {
     auto& progress = progress_of(group);
     std::unique_lock lock{mutex_};
     for (std::uint64_t done = 0;; ++done) {
-      changed_.wait(lock, [&] { return stop_ || error_ || progress.begun > done; });
+      changed_.wait(lock, [&] { return error_ || progress.begun > done || (stop_ && !progress.busy); });
       if (error_ || progress.begun == done) return;
       bool more = true;
       unlocked(lock, [&] {
@@ -265,8 +266,18 @@ class AsyncWorkers {
       else if (!std::exchange(told, true)) std::fprintf(stderr, "replicator: waiting for a step of %s\n", busy_text().c_str());
     }
     if (!error_) return;
+    thrown_ = true;
     changed_.notify_all();
     std::rethrow_exception(error_);
+  }
+  void tell_error() const {
+    try {
+      std::rethrow_exception(error_);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "replicator: a replica that went on after the program's last step failed: %s\n", error.what());
+    } catch (...) {
+      std::fprintf(stderr, "replicator: a replica that went on after the program's last step failed: an exception that is no std::exception\n");
+    }
   }
   std::string busy_text() const {
     std::string text;
@@ -291,6 +302,7 @@ class AsyncWorkers {
   std::uint64_t asked_ = 0;      // calls of step()
   std::uint64_t completed_ = 0;  // steps of groups
   std::exception_ptr error_;
+  bool thrown_ = false;  // by step() or rest()
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

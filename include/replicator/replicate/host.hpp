@@ -62,7 +62,6 @@ class Host {
         reporter_{deployment_, job_},
         checkpoints_{deployment_, job_, placement_} {
     cpu::self_test();
-    require_async_possible(deployment_, job_.size());
     require_devices(deployment_.devices);
     compare_experiments(job_, deployment_);
     if (!deployment_.topology.empty() && !replay_)
@@ -95,12 +94,13 @@ class Host {
     job_.leave();
     parted_ = true;
   }
-  // Whether each process can have a replica is known before any of them is waited for. Throws BuildError.
+  // Whether each process can have a replica, and the regime several of them, is known before any is waited for. Throws BuildError.
   static transport::ProcessEnvironment environment(const Deployment& deployment) {
     const auto found = transport::find_environment({deployment.job_token_file, deployment.interface});
     if (deployment.replicas < found.world_size)
       throw BuildError{"the job has " + std::to_string(found.world_size) + " processes, but there are only " + std::to_string(deployment.replicas) +
                        " replica(s), and every process needs one: raise --replicas or start fewer processes"};
+    require_one_process(deployment, found.world_size);
     return found;
   }
   static transport::JobOptions job_options(const Deployment& deployment) {
@@ -212,6 +212,7 @@ class Host {
  private:
   static Deployment valid(Deployment deployment) {
     require_valid(deployment);
+    require_async_possible(deployment);
     return deployment;
   }
   // In the asynchronous regime the first one is that of which devices have copies.

@@ -34,12 +34,12 @@ class HostEngine final : public Engine {
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
     auto made = inputs();
     auto from = host_.checkpoints().begin(ordinal, checkpointed);
-    if (deployment().regime == Regime::asynchronous) return std::make_unique<AsyncStep>(host_, *at_work_, ordinal, std::move(made), trace);
+    if (deployment().regime == Regime::asynchronous) return std::make_unique<AsyncStep>(host_, at_work_, ordinal, std::move(made), trace);
     return std::make_unique<ReadAheadStep>(host_, ordinal, std::move(from), std::move(made), std::move(trace));
   }
 
   std::string digest() override {
-    at_work_->rest();
+    at_work_.rest();
     return host_.digest();
   }
   std::string save_checkpoint() override { return host_.save_checkpoint(); }
@@ -47,17 +47,17 @@ class HostEngine final : public Engine {
   std::vector<std::string> variables() const override { return host_.variables().names(); }
   const VariableDeclaration& declaration(const std::string& name) const override { return host_.variables().declaration(name); }
   const AnyArray& value(const std::string& name, int local_replica) const override {
-    at_work_->rest();
+    at_work_.rest();
     return host_.variables().value(name, local_replica);
   }
   void set(const std::string& name, const AnyArray& value) override {
-    at_work_->change();
+    at_work_.change();
     host_.variables().set(name, value);
   }
 
  private:
   Host host_;
-  std::unique_ptr<AtWork> at_work_ = std::make_unique<AtWork>();  // steps of the asynchronous regime
+  AtWork at_work_;  // steps of the asynchronous regime
 };
 
 inline const bool host_engine_registered = [] {

@@ -20,7 +20,8 @@ inline std::string_view flag_of_steps(const Deployment& d) {
       {!d.checkpoint.folder.empty(), "--checkpoint"}, {d.checkpoint.resume, "--resume"},         {!d.see.trace.empty(), "--trace"},
       {d.see.timing, "--timing"},                     {!d.see.plan.empty(), "--plan"},            {!d.see.dot.empty(), "--dot"},
       {d.see.find_nan, "--find-nan"},                 {d.see.skew, "--skew"},                     {d.see.record.has_value(), "--record"},
-      {!d.see.replay.empty(), "--replay"},            {d.see.check_drift > 0, "--check-drift"}, {d.elastic, "--elastic"}};
+      {!d.see.replay.empty(), "--replay"},            {d.see.check_drift > 0, "--check-drift"}, {!d.see.hang_report.empty(), "--hang-report"},
+      {d.elastic, "--elastic"}};
   for (const auto& [is_given, name] : given)
     if (is_given) return name;
   return {};
@@ -28,19 +29,25 @@ inline std::string_view flag_of_steps(const Deployment& d) {
 
 }  // namespace detail
 
-// Throws BuildError, for a deployment in a job of so many processes, that names the first flag which does not fit.
-inline void require_async_possible(const Deployment& d, int processes) {
+// Throws BuildError in a job of several processes.
+inline void require_one_process(const Deployment& d, int processes) {
+  if (d.regime == Regime::asynchronous && processes > 1)
+    throw BuildError{"--regime async cannot be combined with a job of " + std::to_string(processes) +
+                     " processes: start one, with all devices of this machine, or run with --regime sync"};
+}
+
+// Throws BuildError that names the first flag which does not fit.
+inline void require_async_possible(const Deployment& d) {
   if (d.regime == Regime::synchronous) {
     const char* flag = d.staleness ? "--staleness" : d.sync_group != 1 ? "--sync-group" : nullptr;
     if (flag) throw BuildError{std::string{flag} + " was given, but the regime is synchronous: it goes with --regime async"};
     return;
   }
   const std::string cannot = "--regime async cannot be combined with ";
-  if (processes > 1)
-    throw BuildError{cannot + "a job of " + std::to_string(processes) +
-                     " processes: start one, with all devices of this machine, or run with --regime sync"};
   if (const auto flag = detail::flag_of_steps(d); !flag.empty())
     throw BuildError{cannot + std::string{flag} + ", which needs all replicas at the same step: leave it out, or run with --regime sync"};
+  if (!d.topology.empty())
+    throw BuildError{cannot + "--topology, by which collectives between all devices are chosen: leave it out, or run with --regime sync"};
   if (d.logical_devices != 1) throw BuildError{cannot + "--logical-devices: a replica is on one device there"};
   for (const auto& device : d.devices)
     if (device.kind != DeviceKind::cpu)
@@ -55,8 +62,8 @@ inline void require_async_possible(const Deployment& d, int processes) {
                      ": name a multiple of " + std::to_string(placement.groups()) + ", so that each has as many, or fewer devices than groups"};
   if (d.staleness && *d.staleness < placement.at_once() - 1)
     throw BuildError{"--staleness is " + std::to_string(*d.staleness) + ", but " + std::to_string(placement.at_once()) +
-                     " groups of replicas compute at once on " + devices + ": the last of them to be done is behind by " + std::to_string(placement.at_once() - 1) +
-                     " updates at least. Allow so many, or name fewer --devices"};
+                     " groups of replicas compute at once on " + devices + ": the last of them to be done is behind by " +
+                     std::to_string(placement.at_once() - 1) + " updates at least. Allow so many, or name fewer --devices"};
 }
 
 }  // namespace replicator
