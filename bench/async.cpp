@@ -37,9 +37,10 @@ double steps_per_second(const rp::Deployment& deployment, const Options& options
   auto train = repl.replicate(
       [](const rp::InputContext&) { return rp::data::from_generator([] { return rp::Array<float>{{}, {1}}; }); },
       [&](rp::ReplicaContext& replica, rp::Tensor<float> x) {
-        const bool slow = straggler && replica.id() == replica.count() - 1;
-        const std::chrono::duration<double, std::milli> time{options.work + (slow ? options.straggler : 0)};
-        const auto done = rp::host_callback(x, [time](const rp::Observation&) { std::this_thread::sleep_for(time); });
+        const auto done = rp::host_callback(x, [&options, straggler, last = replica.count() - 1](const rp::Observation& at) {
+          const bool slow = straggler && at.replica == last;
+          std::this_thread::sleep_for(std::chrono::duration<double, std::milli>{options.work + (slow ? options.straggler : 0)});
+        });
         const auto w = replica.variable<float>("w", {1000}, rp::Initializer::zeros());
         rp::nn::sgd({.learning_rate = 1e-3}).minimize(replica, rp::sum(w.read()) * done);
         return done;

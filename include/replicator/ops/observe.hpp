@@ -133,7 +133,8 @@ inline Tensor<bool> check(Tensor<bool> condition, std::string sentence, std::sou
                                       where)};
 }
 
-// Calls the function with the value in each step.
+// Calls the function with the value in each step. Replicas that are equal but for the functions of one line share that of the first of
+// them: it learns by Observation::replica whose value it is given.
 template <Element T>
 Tensor<T> host_callback(Tensor<T> x, Observer function, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::observe(x, detail::named("host_callback", "", where), std::move(function), where)};
