@@ -207,11 +207,11 @@ int train(rp::Deployment deployment, const Options& o) {
     options.validated = {top1};
   }
   if (const int stopped = rp::TrainLoop{repl, std::move(options)}.run(step)) return stopped;
-  const bool tells = repl.process() == 0;  // with --elastic another one, perhaps
-  if (o.explain && tells && timed) std::cout << step.explain({.calibrate = true});
-  if (!o.save.empty() && tells) rp::save_weights(repl, o.save);
   const auto digest = repl.digest();
-  if (tells) std::cout << "weights sha256: " << digest << std::endl;
+  if (repl.process() != 0) return 0;  // with --elastic another one than before, perhaps
+  if (o.explain && timed) std::cout << step.explain({.calibrate = true});
+  if (!o.save.empty()) rp::save_weights(repl, o.save);
+  std::cout << "weights sha256: " << digest << std::endl;
   return 0;
 }
 

@@ -280,16 +280,15 @@ class Judge {
 
 // --- what is shown and written -------------------------------------------------------------------------------------
 
+// Process 0 speaks: with --elastic another one, perhaps, after each step.
 class Report {
  public:
-  Report(const Options& o, std::int64_t steps_before, bool speaks) : o_{o}, speaks_{speaks} {
-    if (!speaks) return;
-    std::filesystem::create_directories(o.samples);
-    if (!o.tensorboard.empty()) board_.emplace(o.tensorboard, rp::io::TensorBoardOptions{.first_step = steps_before});
+  Report(const rp::Replicator& repl, const Options& o, std::int64_t steps_before) : repl_{repl}, o_{o} {
+    if (speaks(steps_before + 1)) std::filesystem::create_directories(o.samples);
   }
 
   void losses(std::int64_t step, double discriminator, double real, double fake, double generator) {
-    if (!speaks_) return;
+    if (!speaks(step)) return;
     if (board_) {
       board_->scalar("loss/discriminator", step, discriminator);
       board_->scalar("loss/generator", step, generator);
@@ -303,15 +302,16 @@ class Report {
   }
 
   void samples(std::int64_t step, const rp::Array<std::uint8_t>& grid) {
-    if (!speaks_) return;
+    if (!speaks(step)) return;
     char name[32];
     std::snprintf(name, sizeof name, "/step-%08ld.png", static_cast<long>(step));
+    std::filesystem::create_directories(o_.samples);
     rp::io::write_png(o_.samples + name, grid);
     if (board_) board_->image("samples", step, grid);
   }
 
   void figures(std::int64_t step, const Judge& judge, const Judge::Figures& samples) {
-    if (!speaks_) return;
+    if (!speaks(step)) return;
     const auto held_out = judge.held_out(), noise = judge.noise();
     std::printf("step %ld: Frechet distance on our own classifier's features, %ld pictures each: samples %.3f, held-out real pictures %.3f, "
                 "noise %.3f\n",
@@ -327,8 +327,16 @@ class Report {
   }
 
  private:
+  // Of this step; what another run, or another process, has shown of it before is replaced.
+  bool speaks(std::int64_t step) {
+    const bool first = repl_.process() == 0;
+    if (!first) board_.reset();
+    else if (!board_ && !o_.tensorboard.empty()) board_.emplace(o_.tensorboard, rp::io::TensorBoardOptions{.first_step = step > 1 ? step : 0});
+    return first;
+  }
+
+  const rp::Replicator& repl_;
   const Options& o_;
-  bool speaks_;
   std::optional<rp::io::TensorBoardWriter> board_;
 };
 
@@ -349,7 +357,7 @@ int train(rp::Deployment deployment, const Options& o) {
   auto generator = repl.replicate(label_input(o.global_batch, all_classes(classes)), generator_step(o, classes));
   std::optional<Judge> judge;
   if (!o.classifier.empty()) judge.emplace(repl, o, folders, classes);
-  Report report{o, static_cast<std::int64_t>(generator.steps_done()), speaks};
+  Report report{repl, o, static_cast<std::int64_t>(generator.steps_done())};
   if (speaks)
     std::cout << pictures.images() << " pictures of " << classes << " classes, " << repl.replicas() << " replicas of "
               << o.global_batch / repl.replicas() << " pictures" << std::endl;
@@ -370,9 +378,10 @@ int train(rp::Deployment deployment, const Options& o) {
     if (judge && due(o.score_every)) report.figures(step, *judge, judge->samples());
   }
   repl.save_checkpoint();
-  if (!o.save.empty() && speaks) rp::save_weights(repl, o.save, {.scope = "generator", .averages = true});
   const auto digest = repl.digest();
-  if (speaks) std::cout << "weights sha256: " << digest << std::endl;
+  if (repl.process() != 0) return 0;
+  if (!o.save.empty()) rp::save_weights(repl, o.save, {.scope = "generator", .averages = true});
+  std::cout << "weights sha256: " << digest << std::endl;
   return 0;
 }
 

@@ -70,6 +70,23 @@ TEST_CASE("sngan that is resumed prints the sha256 of the run that was never sto
   CHECK(weights(pictures, "--devices cpu:0-1 --resume --steps 3 " + kept) == whole);
 }
 
+TEST_CASE("the process that takes the place of sngan's first one goes on printing, draws the grid, saves, and prints the same sha256") {
+  const Pictures pictures;
+  const auto serial = weights(pictures, "--steps 4 --serial");
+  const auto saved = (pictures.folder / "taken_over.safetensors").string();
+  std::filesystem::remove_all(pictures.folder / "samples");
+  // Process 0 dies when it prints and nobody reads any more: at its second step or later.
+  const auto results = test::run_as_job(2, [&](int rank) {
+    return run(pictures, "--steps 4 --elastic --save " + saved + (rank == 0 ? " | grep -m 1 \"^step 1/\"" : "")).text;
+  });
+  INFO(test::describe(results));
+  const auto& text = results[1].text;
+  CHECK(test::line_of(text, "weights sha256: ") == serial);
+  CHECK(text.find("step 4/4 ") != std::string::npos);
+  CHECK(std::filesystem::exists(pictures.folder / "samples" / "step-00000004.png"));
+  CHECK(std::filesystem::exists(saved));
+}
+
 TEST_CASE("sngan judges samples by a classifier that resnet50 has saved, beside held-out pictures and noise") {
   const Pictures pictures;
   const auto file = (pictures.folder / "classifier.safetensors").string();

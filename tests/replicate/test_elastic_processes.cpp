@@ -6,13 +6,16 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <replicator/replicate/checkpoint.hpp>
+#include <replicator/replicate/train_loop.hpp>
 
 #include "../input/temporary_folder.hpp"
 #include "../support/programs.hpp"
@@ -171,4 +174,28 @@ TEST_CASE("steps that take turns, and one that is gone, survive the loss of a pr
   INFO(test::describe(results));
   CHECK(results[1].exit_code == 0);
   CHECK(results[1].text.ends_with(digest));
+}
+
+TEST_CASE("a training loop is told by whoever is the first of its processes") {
+  const auto results = test::run_as_job(2, [](int self) {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out{std::tmpfile(), std::fclose};
+    Replicator repl{elastic()};
+    return test::with_input({}, [&](auto input_fn) {
+      auto train = repl.replicate(input_fn, test::step_of({}));
+      TrainLoop loop{repl, {.steps = steps, .figures = {{"loss"}}, .validate = [&]() -> std::vector<double> {
+                              if (self == 0 && train.steps_done() == 2) ::raise(SIGKILL);
+                              return {1.0};
+                            }, .validated = {{"one"}}, .validate_every = 1, .out = out.get()}};
+      loop.run(train);
+      std::rewind(out.get());
+      std::string text(4096, ' ');
+      text.resize(std::fread(text.data(), 1, text.size(), out.get()));
+      return text;
+    });
+  });
+  INFO(test::describe(results));
+  const auto& text = results[1].text;
+  CHECK(text.find("step 1/5") == std::string::npos);
+  CHECK(text.find("step 4/5") != std::string::npos);
+  CHECK(text.find("validation after step 5: one") != std::string::npos);
 }

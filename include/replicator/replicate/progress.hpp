@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -28,10 +29,9 @@ struct Figure {
 
 struct ProgressOptions {
   std::int64_t steps = 0;           // of the whole run
-  std::int64_t before = 0;          // of those, done by the run that this one resumes
   std::int64_t batch = 0;           // examples in a step, over all replicas; 0: the rate is one of steps
   std::string examples = "images";  // what they are
-  bool speaks = true;               // false where another process does
+  std::function<bool()> speaks = [] { return true; };  // false while another process does
   std::FILE* out = stdout;
   bool terminal = ::isatty(::fileno(stdout)) == 1;
   // Seconds, of a clock that never goes back.
@@ -46,9 +46,9 @@ class Progress {
   // between. The first step warms up: the rate is that of the others. True where the line was due, whether or not this process speaks.
   bool operator()(std::int64_t done, const std::string& figures) {
     const double now = o_.clock();
-    const bool first = done == o_.before + 1, last = done == o_.steps;
-    if (first) start_ = now;
-    const auto timed = done - o_.before - 1;
+    const bool first = !first_, last = done == o_.steps;
+    if (first) first_ = done, start_ = now;
+    const auto timed = done - *first_;
     const double seconds = now - start_;
     rate_ = timed > 0 && seconds > 0 ? static_cast<double>(timed * std::max<std::int64_t>(o_.batch, 1)) / seconds : 0;
     const bool due = o_.terminal ? now - shown_ > 0.1 : done % std::max<std::int64_t>(1, o_.steps / 20) == 0;
@@ -80,12 +80,13 @@ class Progress {
 
  private:
   void write(const std::string& line, bool ends) const {
-    if (!o_.speaks) return;
+    if (!o_.speaks()) return;
     std::fprintf(o_.out, "%s%s%s", o_.terminal ? "\r\033[K" : "", line.c_str(), ends ? "\n" : "");
     std::fflush(o_.out);
   }
 
   ProgressOptions o_;
+  std::optional<std::int64_t> first_;  // how many steps were done then
   double start_ = 0, shown_ = 0, rate_ = 0;
 };
 

@@ -109,9 +109,9 @@ class TrainLoop {
   }
 
   void begin(std::int64_t before) {
-    if (!o_.tensorboard.empty() && speaks()) board_.emplace(o_.tensorboard, io::TensorBoardOptions{.first_step = before > 0 ? before + 1 : 0});
-    progress_.emplace(ProgressOptions{.steps = o_.steps, .before = before, .batch = o_.batch, .examples = o_.examples, .speaks = speaks(),
-                                      .out = o_.out, .terminal = ::isatty(::fileno(o_.out)) == 1});
+    find_board(before + 1);
+    progress_.emplace(ProgressOptions{.steps = o_.steps, .batch = o_.batch, .examples = o_.examples,
+                                      .speaks = [this] { return speaks(); }, .out = o_.out, .terminal = ::isatty(::fileno(o_.out)) == 1});
   }
   void after_step(std::int64_t done, const std::vector<double>& values, bool finished) {
     std::string text;
@@ -133,7 +133,13 @@ class TrainLoop {
     progress_->say(text);
     tell_board("validation/", o_.validated, done, values);
   }
+  // From this step on, whatever another run, or a process that was lost, has shown of it.
+  void find_board(std::int64_t step) {
+    if (!speaks()) board_.reset();
+    else if (!board_ && !o_.tensorboard.empty()) board_.emplace(o_.tensorboard, io::TensorBoardOptions{.first_step = step > 1 ? step : 0});
+  }
   void tell_board(const char* group, const std::vector<Figure>& names, std::int64_t done, const std::vector<double>& values) {
+    find_board(done);
     for (std::size_t i = 0; board_ && i < values.size(); ++i) board_->scalar(group + names[i].name, done, values[i]);
   }
   void require_finite(std::int64_t done, const std::vector<double>& values) const {
