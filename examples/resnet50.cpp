@@ -10,6 +10,7 @@
 
 #include <replicator/replicator.hpp>
 
+#include "support/picture_folders.hpp"
 #include "support/program.hpp"
 
 namespace rp = replicator;

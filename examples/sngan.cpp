@@ -20,6 +20,7 @@
 #include <replicator/models/sngan.hpp>
 #include <replicator/replicator.hpp>
 
+#include "support/picture_folders.hpp"
 #include "support/program.hpp"
 
 namespace rp = replicator;
