@@ -25,3 +25,4 @@
 #include <replicator/nn/sharded.hpp>
 #include <replicator/nn/sgd.hpp>
 #include <replicator/nn/spectral_norm.hpp>
+#include <replicator/nn/target.hpp>
