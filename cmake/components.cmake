@@ -5,7 +5,7 @@
 #
 # defines the target replicator::<name>, which carries replicator::replicator with it, or sets
 # replicator_<name>_NOT_FOUND_MESSAGE to the reason in the caller's scope.
-set(replicator_components onednn ucx pmix crypto jpeg cuda cudnn nccl compiled c)
+set(replicator_components onednn ucx pmix crypto jpeg mujoco egl cuda cudnn nccl compiled c)
 
 function(replicator_find_component name)
   if(TARGET replicator::${name})
@@ -23,6 +23,10 @@ function(replicator_find_component name)
     replicator_find_library(crypto HEADER openssl/hmac.h LIBRARIES crypto PACKAGE libssl-dev)
   elseif(name STREQUAL "jpeg")
     replicator_find_library(jpeg HEADER turbojpeg.h LIBRARIES turbojpeg PACKAGE libturbojpeg0-dev)
+  elseif(name STREQUAL "mujoco")
+    replicator_find_library(mujoco HEADER mujoco/mujoco.h LIBRARIES mujoco PACKAGE libmujoco-dev)
+  elseif(name STREQUAL "egl")
+    replicator_find_library(egl HEADER EGL/egl.h LIBRARIES EGL PACKAGE libegl-dev)
   elseif(name STREQUAL "cuda")
     replicator_find_cuda()
   elseif(name STREQUAL "cudnn")

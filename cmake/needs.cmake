@@ -3,7 +3,7 @@
 
 # What is included or named -> what it needs.
 set(replicator_include_needs
-  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^cudnn|^cublas" cudnn  "^nccl" nccl
+  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cudnn|^cublas" cudnn  "^nccl" nccl
   "^replicator/with/onednn" onednn  "^replicator/with/ucx" ucx  "^replicator/with/pmix" pmix
   "^replicator/with/crypto" crypto  "^replicator/with/jpeg" jpeg
   "^(cuda_runtime|cuda_|cub/|thrust/|cuda/)|\\.cuh$" cuda
@@ -124,7 +124,7 @@ replicator_find_tool(benchmark benchmark::benchmark libbenchmark-dev)
 # All components but cuda, cudnn and nccl, which only what is compiled by nvcc links. --as-needed drops what is not used.
 add_library(replicator-everything INTERFACE)
 target_link_libraries(replicator-everything INTERFACE replicator::replicator)
-foreach(component onednn ucx pmix crypto jpeg)
+foreach(component onednn ucx pmix crypto jpeg mujoco egl)
   target_link_libraries(replicator-everything INTERFACE $<TARGET_NAME_IF_EXISTS:replicator::${component}>)
 endforeach()
 target_link_options(replicator-everything INTERFACE LINKER:--as-needed)

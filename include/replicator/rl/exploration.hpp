@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Noise on actions, so that an agent finds what it does not know.
+// Sources: Barth-Maron et al., "Distributed distributional deterministic policy gradients", 2018 (Gaussian); Uhlenbeck and Ornstein, "On the
+// theory of the Brownian motion", 1930, as Lillicrap et al., "Continuous control with deep reinforcement learning", 2016, use it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/core/philox.hpp>
+
+namespace replicator::rl {
+
+// A number of the standard normal distribution. Source: Box and Muller, "A note on the generation of random normal deviates", 1958.
+inline float normal(PhiloxStream& random) {
+  constexpr double two_pi = 6.283185307179586;
+  const double u = 1 - static_cast<double>(random.uniform()), v = static_cast<double>(random.uniform());  // u in (0, 1]
+  return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(two_pi * v));
+}
+
+enum class Noise : std::uint8_t { gaussian, ornstein_uhlenbeck };
+
+struct ExplorationOptions {
+  Noise noise = Noise::gaussian;
+  double stddev = 0.3;  // of the change in one step; actions reach from -1 to 1
+  double pull = 0.15;   // of Ornstein-Uhlenbeck noise: the share of it that is lost in a step
+};
+
+// Of one environment.
+class Exploration {
+ public:
+  // Throws BuildError for a negative deviation, and a pull outside of [0, 1].
+  Exploration(std::int64_t actions, const ExplorationOptions& options, PhiloxStream random)
+      : options_{options}, random_{random}, state_(static_cast<std::size_t>(actions)) {
+    if (!(options.stddev >= 0) || !(options.pull >= 0 && options.pull <= 1))
+      throw BuildError{"noise on actions takes a deviation from 0 on and a pull in [0, 1]; found " + std::to_string(options.stddev) + " and " +
+                       std::to_string(options.pull)};
+  }
+
+  // Before an episode.
+  void reset() { std::fill(state_.begin(), state_.end(), 0.0f); }
+
+  // Adds the noise of the next step and cuts at -1 and 1.
+  void operator()(std::span<float> action) {
+    const float kept = options_.noise == Noise::gaussian ? 0 : static_cast<float>(1 - options_.pull);
+    for (std::size_t i = 0; i < action.size(); ++i) {
+      state_[i] = kept * state_[i] + static_cast<float>(options_.stddev) * normal(random_);
+      action[i] = std::clamp(action[i] + state_[i], -1.0f, 1.0f);
+    }
+  }
+
+ private:
+  ExplorationOptions options_;
+  PhiloxStream random_;
+  std::vector<float> state_;
+};
+
+}  // namespace replicator::rl

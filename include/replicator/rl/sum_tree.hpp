@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws numbers by weights that change, in logarithmic time.
+// Source: Schaul, Quan, Antonoglou, Silver, "Prioritized experience replay", 2016, appendix B.2.1.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+
+namespace replicator::rl {
+
+// Weights of 0 ... size - 1, zero at first. A node is always the sum of its two children as they are now, so errors do not pile up, and
+// sums depend on the weights only, not on their history.
+class SumTree {
+ public:
+  // Throws BuildError unless size >= 1.
+  explicit SumTree(std::int64_t size) : size_{size} {
+    if (size < 1) throw BuildError{"a sum tree of " + std::to_string(size) + " weights was asked for: it has at least 1"};
+    leaves_ = std::bit_ceil(static_cast<std::size_t>(size));
+    nodes_.resize(2 * leaves_);
+  }
+
+  std::int64_t size() const { return size_; }
+  double total() const { return nodes_[1]; }
+  double weight(std::int64_t i) const { return nodes_[leaf(i)]; }
+
+  // Throws BuildError for a weight that is negative or not finite, and for numbers that are none of these.
+  void set(std::int64_t i, double weight) {
+    if (!(weight >= 0) || !std::isfinite(weight))
+      throw BuildError{"the weight " + std::to_string(weight) + " was given to number " + std::to_string(i) +
+                       " of a sum tree: it must be finite and not negative"};
+    std::size_t node = leaf(i);
+    nodes_[node] = weight;
+    while (node > 1) {
+      node /= 2;
+      nodes_[node] = nodes_[2 * node] + nodes_[2 * node + 1];
+    }
+  }
+
+  // The number in whose part of the line 0 ... total() `at` lies; never one of weight 0. Throws BuildError where all weights are 0.
+  std::int64_t find(double at) const {
+    if (!(total() > 0)) throw BuildError{"a sum tree was asked for one of its numbers, but all weights are 0"};
+    std::size_t node = 1;
+    while (node < leaves_) {
+      node *= 2;
+      const bool right = nodes_[node + 1] > 0 && (at >= nodes_[node] || !(nodes_[node] > 0));
+      if (!right) continue;
+      at -= nodes_[node];
+      ++node;
+    }
+    return static_cast<std::int64_t>(node - leaves_);
+  }
+
+ private:
+  std::size_t leaf(std::int64_t i) const {
+    if (i < 0 || i >= size_)
+      throw BuildError{"number " + std::to_string(i) + " was asked for of a sum tree that has " + std::to_string(size_)};
+    return leaves_ + static_cast<std::size_t>(i);
+  }
+
+  std::int64_t size_;
+  std::size_t leaves_ = 1;
+  std::vector<double> nodes_;  // the children of node i are 2 i and 2 i + 1; the root is 1
+};
+
+}  // namespace replicator::rl
