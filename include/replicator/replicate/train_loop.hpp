@@ -25,16 +25,17 @@
 namespace replicator {
 
 // After the last step that is to be done, or after which a signal stopped the run: keeps a checkpoint, where the deployment has them. Gives
-// what main may return: 0, or 128 + the signal, which process 0 tells on stderr with the number of steps that are `done`. All processes
-// call it.
-inline int end_training(Replicator& repl, std::int64_t done, std::int64_t steps) {
+// what main may return: 0, or 128 + the signal, which process 0 tells on stderr with the number of steps that are `done`, and with what is
+// `left` of them where there is no checkpoint. All processes call it.
+inline int end_training(Replicator& repl, std::int64_t done, std::int64_t steps,
+                        const std::string& left = "nothing is saved without --checkpoint") {
   const auto file = repl.save_checkpoint();
   const int signal = repl.stop_signal();
   if (signal == 0) return 0;
   if (repl.process() == 0)
     std::fprintf(stderr, "%s: stopped by %s after step %lld of %lld: %s\n", ::program_invocation_short_name, signal_name(signal).c_str(),
                  static_cast<long long>(done), static_cast<long long>(steps),
-                 file.empty() ? "nothing is saved without --checkpoint" : (file + " has all of it, go on with --resume").c_str());
+                 file.empty() ? left.c_str() : (file + " has all of it, go on with --resume").c_str());
   return 128 + signal;
 }
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent for a few tiny steps: one sha256 of all weights wherever its replicas are.
+#include <catch2/catch.hpp>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include <unistd.h>
+
+#include <replicator/io/safetensors.hpp>
+#include <replicator/rl/offscreen.hpp>
+
+#include "../support/programs.hpp"
+
+using namespace replicator;
+
+namespace {
+
+const std::string few_features = " --global-batch 24 --environments 2 --warm-up 40 --steps 8 ";
+const std::string few_pictures = " --pixels --task pendulum --global-batch 6 --environments 1 --warm-up 8 --steps 2 --evaluate-every 0 ";
+
+std::string command(const std::string& flags, const std::string& size = few_features) {
+  const char* examples = std::getenv("REPLICATOR_EXAMPLES");
+  if (!examples) throw std::runtime_error{"REPLICATOR_EXAMPLES is not set: run this by ctest"};
+  return std::string{examples} + "/d4pg --replicas 3 --hidden 16,16 --atoms 11 --n-step 3 --target-period 3 --seed 7" + size + flags;
+}
+
+std::string weights(const std::string& flags, const std::string& size = few_features) {
+  const auto result = test::run_program(command(flags, size));
+  INFO(flags + "\n" + result.text);
+  CHECK(result.exit_code == 0);
+  const auto found = test::line_of(result.text, "weights sha256: ");
+  CHECK(found.size() == 64);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("d4pg in lockstep prints one sha256 on one device, two and two processes, with any threads, draws its curve and saves its networks") {
+  const auto folder = std::filesystem::temp_directory_path() / ("replicator_d4pg_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const auto curve = (folder / "curve.png").string(), saved = (folder / "d4pg.safetensors").string();
+  const std::string lockstep = "--lockstep 3 ";
+  const auto serial = weights(lockstep + "--serial --curve " + curve + " --save " + saved);
+  CHECK(std::filesystem::file_size(curve) > 100000);
+  CHECK(io::read_safetensors(saved).tensors.contains("actor.action.weight"));
+  CHECK(weights(lockstep + "--devices cpu:0") == serial);
+  CHECK(weights(lockstep + "--devices cpu:0-1 --threads 2") == serial);
+  const auto processes = test::run_as_processes(2, command(lockstep + "--devices cpu:0"));
+  INFO(test::describe(processes));
+  CHECK(test::line_of(processes[0].text, "weights sha256: ") == serial);
+  CHECK(weights(lockstep + "--serial --noise 0.1") != serial);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("d4pg with priorities and noise that follows itself prints one sha256 for one device and two") {
+  const std::string flags = "--priority 0.6 --ornstein-uhlenbeck --lockstep 2 ";
+  CHECK(weights(flags + "--serial") == weights(flags + "--devices cpu:0-1"));
+}
+
+TEST_CASE("d4pg that sees prints one sha256 for one device and two") {
+  CHECK(weights("--serial", few_pictures) == weights("--devices cpu:0-1", few_pictures));
+}
+
+TEST_CASE("d4pg without lockstep learns as fast as it can") { weights("--lockstep 0 --devices cpu:0-1 --task pendulum"); }
+
+TEST_CASE("d4pg says at once what it cannot do") {
+  const std::map<std::string, std::string> refused = {
+      {"--checkpoint " + std::filesystem::temp_directory_path().string(), "d4pg: --checkpoint: what environments and replays hold is kept nowhere"},
+      {"--global-batch 25", "d4pg: a batch of 25 over all replicas was asked for, but 3 replicas do not divide it"},
+      {"--global-batch 24 --curve /nowhere/curve.png", "d4pg: --curve: "}};
+  for (const auto& [flags, sentence] : refused) {
+    const auto result = test::run_program(command(flags, " --environments 2 "));
+    INFO(flags + "\n" + result.text);
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.text, Catch::Contains(sentence));
+  }
+}
+
+TEST_CASE("d4pg that is asked to stop draws its curve, saves its networks and says so") {
+  const auto folder = std::filesystem::temp_directory_path() / ("replicator_d4pg_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const auto log = (folder / "log").string(), curve = (folder / "curve.png").string(), saved = (folder / "d4pg.safetensors").string();
+  const auto endless = command("--steps 100000000 --evaluate-every 4 --curve " + curve + " --save " + saved, " --warm-up 40 --global-batch 24 ");
+  const auto result = test::run_program("( " + endless + " > " + log + " 2>&1 & for i in $(seq 1000); do grep -q 'step 4/' " + log +
+                                        " && break; sleep 0.03; done; kill -TERM $!; wait $!; code=$?; cat " + log + "; exit $code )");
+  INFO(result.text);
+  CHECK(result.exit_code == 128 + SIGTERM);
+  CHECK_THAT(result.text, Catch::Contains("d4pg: stopped by SIGTERM after step ") && Catch::Contains(saved + " has its networks"));
+  CHECK(std::filesystem::exists(curve));
+  CHECK(io::read_safetensors(saved).tensors.contains("actor.action.weight"));
+  std::filesystem::remove_all(folder);
+}
