@@ -20,6 +20,8 @@
 
 #include "../replicate/deployments.hpp"
 
+namespace test_element {
+
 using namespace replicator;
 using B = bfloat16;
 
@@ -161,3 +163,5 @@ TEST_CASE("gradients in bfloat16 are those in float32 within its precision") {
   for (std::int64_t i = 0; i < x.size(); ++i)
     CHECK(std::abs(narrow[0][i] - wide[0][i]) <= 0x1p-8f * std::abs(wide[0][i]) + 1e-6f);
 }
+
+}  // namespace test_element

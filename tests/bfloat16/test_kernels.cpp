@@ -17,6 +17,8 @@
 #include "../support/convolution.hpp"
 #include "../support/matmul.hpp"
 
+namespace test_kernels {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -103,3 +105,5 @@ TEST_CASE("pooling, up-sampling, running sums and scattered sums of bfloat16 are
   check_rounds_once(Gather{0}, {x}, &rows);
   check_rounds_once(ScatterAdd{0, 5}, {random_array<bfloat16>({4, 7}, 4)}, &rows);
 }
+
+}  // namespace test_kernels

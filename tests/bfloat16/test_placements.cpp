@@ -14,6 +14,8 @@
 
 #include "../replicate/deployments.hpp"
 
+namespace test_placements {
+
 using namespace replicator;
 using B = bfloat16;
 
@@ -65,3 +67,5 @@ TEST_CASE("an all-reduce of bfloat16 has the bits of the tree that rounds at eve
     }
   }
 }
+
+}  // namespace test_placements

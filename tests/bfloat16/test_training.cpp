@@ -30,6 +30,8 @@
 
 #include "../replicate/deployments.hpp"
 
+namespace test_training {
+
 using namespace replicator;
 using B = bfloat16;
 
@@ -236,3 +238,5 @@ TEST_CASE("a residual network in mixed precision learns what one of float32 does
   CHECK(train(2, 60, residual<B>).digest == mixed.digest);
   CHECK(train(3, 60, residual<B>).digest == mixed.digest);
 }
+
+}  // namespace test_training

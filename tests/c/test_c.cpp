@@ -11,6 +11,8 @@
 
 #include "../support/programs.hpp"
 
+namespace test_c {
+
 namespace {
 
 namespace test = replicator::test;
@@ -140,3 +142,5 @@ TEST_CASE("who gives the addresses in options keeps the job token of the environ
   CHECK_THAT(std::string{replicator_last_error(world)}, Catch::StartsWith("the variable REPLICATOR_JOB_TOKEN has 5"));
   replicator_free(world);
 }
+
+}  // namespace test_c

@@ -13,7 +13,12 @@
 #include <tuple>
 #include <vector>
 
+#include "../support/cases.hpp"
+
+namespace test_check {
+
 namespace rc = replicator::collectives;
+using replicator::test::counts_to;
 
 namespace {
 
@@ -258,7 +263,7 @@ void for_each_mutant(const rc::Schedule& schedule, const Report& report) {
 }  // namespace
 
 TEST_CASE("every all-reduce is right for every rank count up to 64 and several replica counts") {
-  for (int ranks = 1; ranks <= 64; ++ranks)
+  for (const int ranks : counts_to(64))
     for (const int replicas : {ranks, ranks + 1, 2 * ranks, 2 * ranks + 3, 64}) {
       if (replicas < ranks) continue;
       for (const auto& schedule : all_reduces({replicas, ranks})) {
@@ -310,7 +315,7 @@ TEST_CASE("a hierarchy keeps the tree where the tree divides at the borders of h
 }
 
 TEST_CASE("every algorithm is right, as loads and lowered to messages") {
-  for (int ranks = 1; ranks <= 9; ++ranks)
+  for (const int ranks : counts_to(9))
     for (const int replicas : {ranks, ranks + 1, 2 * ranks + 3, 16})
       for (const auto& schedule : all_schedules({replicas, ranks})) {
         INFO(schedule.name << ", " << ranks << " ranks, " << replicas << " replicas");
@@ -389,3 +394,5 @@ TEST_CASE("every single mutation of a schedule is refused unless it changes noth
   CHECK(mutants > 100000);
   CHECK(accepted < mutants / 50);
 }
+
+}  // namespace test_check

@@ -12,11 +12,15 @@
 #include <replicator/collectives/lower.hpp>
 #include <replicator/collectives/run.hpp>
 
+#include "../support/cases.hpp"
 #include "ranks.hpp"
+
+namespace test_groups {
 
 namespace rc = replicator::collectives;
 namespace rt = replicator::transport;
 using replicator::Groups;
+using replicator::test::counts_to;
 using replicator::test::LoadsOnly;
 using replicator::test::MessagesOnly;
 using replicator::test::run_ranks;
@@ -157,7 +161,7 @@ TEST_CASE("every collective in every group is right by the checker, as loads and
 TEST_CASE("every collective gives each group what its members gave, on every number of ranks") {
   for (const int replicas : {1, 2, 4, 6, 9})
     for (const auto& groups : partitions(replicas))
-      for (int ranks = 1; ranks <= replicas; ++ranks)
+      for (const int ranks : counts_to(replicas))
         for (const auto kind : kinds) {
           if (!possible(kind, groups)) continue;
           rc::CollectiveSpec spec;
@@ -216,3 +220,5 @@ TEST_CASE("the mean of a group divides by its members, and groups of several siz
   spec.groups = {{0, 1, 2}, {3}};
   CHECK_THROWS_WITH(communicator->prepare(spec, rc::owner_computes({4, 1}, spec.groups)), Catch::Contains("a mean divides by one number of members"));
 }
+
+}  // namespace test_groups

@@ -16,6 +16,8 @@
 #include "../transport/jobs.hpp"
 #include "ranks.hpp"
 
+namespace test_measure {
+
 namespace rc = replicator::collectives;
 namespace rt = replicator::transport;
 using namespace std::chrono_literals;
@@ -164,3 +166,5 @@ TEST_CASE("the topology of a job has the medians of its pairs") {
   CHECK(topology.dimensions[1].link.bytes_per_microsecond == 900);
   CHECK(topology.reduced_bytes_per_microsecond == 8000);
 }
+
+}  // namespace test_measure

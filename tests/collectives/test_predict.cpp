@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace test_predict {
+
 namespace rc = replicator::collectives;
 
 namespace {
@@ -102,3 +104,5 @@ TEST_CASE("a topology predicts every kind of collective and leaves --schedule it
   CHECK(choice.microseconds == rc::predicted_microseconds(rc::naive({8, 8}), 1 << 20, slow_outside));
   CHECK(rc::choose(rc::Kind::all_reduce, 1 << 20, {8, 8}).microseconds == 0);
 }
+
+}  // namespace test_predict

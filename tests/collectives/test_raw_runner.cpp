@@ -10,7 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "../support/cases.hpp"
 #include "ranks.hpp"
+
+namespace test_raw_runner {
 
 namespace rc = replicator::collectives;
 using namespace replicator::test;
@@ -113,7 +116,7 @@ void check_all(int ranks, int replicas, std::size_t window) {
     rc::RawRunner runner{*communicator, window};
     Caller caller{runner, blocks, rank};
     for (const Kind kind : kinds)
-      for (const std::int64_t count : {std::int64_t{1}, std::int64_t{17}, std::int64_t{1000}, std::int64_t{5003}, Caller::most})
+      for (const std::int64_t count : cases<std::int64_t>({1, 17, 1000, 5003, Caller::most}, {17, Caller::most}))
         for (const Lie lie : {Lie::apart, Lie::in_place, Lie::odd, Lie::reached, Lie::reached_in_place}) caller.check(kind, count, lie);
   });
 }
@@ -134,3 +137,5 @@ TEST_CASE("raw collectives on the caller's memory have equal bits where peers ca
 TEST_CASE("raw collectives on the caller's memory have equal bits where peers can be read only") { check_on<LoadsOnly>(); }
 
 TEST_CASE("raw collectives on the caller's memory have equal bits where there are messages only") { check_on<MessagesOnly>(); }
+
+}  // namespace test_raw_runner

@@ -8,6 +8,8 @@
 #include <replicator/core/philox.hpp>
 #include <vector>
 
+namespace test_reduction {
+
 namespace rc = replicator::collectives;
 using replicator::DType;
 
@@ -100,3 +102,5 @@ TEST_CASE("sums of bool and means of integers are refused with a way out") {
   CHECK_THROWS_AS(rc::require_reducible(DType::int32, rc::Reduction::mean), replicator::BuildError);
   CHECK_NOTHROW(rc::require_reducible(DType::boolean, rc::Reduction::max));
 }
+
+}  // namespace test_reduction

@@ -12,10 +12,14 @@
 #include <thread>
 #include <vector>
 
+#include "../support/cases.hpp"
 #include "ranks.hpp"
+
+namespace test_run {
 
 namespace rc = replicator::collectives;
 namespace rt = replicator::transport;
+using replicator::test::counts_to;
 using replicator::test::LoadsOnly;
 using replicator::test::MessagesOnly;
 using replicator::test::run_ranks;
@@ -117,7 +121,7 @@ void check_everywhere(const rc::CollectiveSpec& spec, const rc::Schedule& schedu
 }  // namespace
 
 TEST_CASE("an all-reduce has the bits of the tree for every schedule, size and number of ranks") {
-  for (int ranks = 1; ranks <= 8; ++ranks)
+  for (const int ranks : counts_to(8))
     for (const int replicas : {ranks, 8, 2 * ranks + 1})
       for (const std::int64_t elements : {0, 1, 2, 5, 1000}) {
         rc::CollectiveSpec spec;
@@ -142,7 +146,7 @@ TEST_CASE("a large all-reduce has the bits of the tree, in many pieces or in one
 }
 
 TEST_CASE("all-gather, reduce-scatter and broadcast have the reference's bits") {
-  for (int ranks = 1; ranks <= 8; ++ranks)
+  for (const int ranks : counts_to(8))
     for (const int replicas : {ranks, 2 * ranks + 1})
       for (const std::int64_t elements : {0, 1, 5, 1000}) {
         const rc::ReplicaBlocks blocks{replicas, ranks};
@@ -210,7 +214,7 @@ void check_whole_numbers(const rc::Schedule& schedule, int elements) {
 }
 
 TEST_CASE("every all-reduce adds whole numbers exactly, in whichever order: n(n+1)/2") {
-  for (int ranks = 1; ranks <= 9; ++ranks)
+  for (const int ranks : counts_to(9))
     for (const int replicas : {ranks, 2 * ranks + 1})
       for (const auto name : rc::all_reduce_names)
         for (const int elements : {0, 1, 7, 999}) {
@@ -224,7 +228,7 @@ TEST_CASE("every all-reduce adds whole numbers exactly, in whichever order: n(n+
 }
 
 TEST_CASE("every all-reduce that keeps the tree has its bits") {
-  for (int ranks = 1; ranks <= 9; ++ranks)
+  for (const int ranks : counts_to(9))
     for (const int replicas : {ranks, 2 * ranks, 2 * ranks + 1})
       for (const auto name : {"halving_doubling", "binary_tree", "naive", "hierarchical"})
         for (const std::int64_t elements : {1, 7, 999}) {
@@ -346,3 +350,5 @@ TEST_CASE("a schedule that does not fit is refused before anything moves") {
   collective->start();
   CHECK_THROWS_AS(collective->start(), replicator::BuildError);
 }
+
+}  // namespace test_run

@@ -5,6 +5,8 @@
 #include <replicator/collectives/schedule.hpp>
 #include <string>
 
+namespace test_schedule {
+
 namespace rc = replicator::collectives;
 
 TEST_CASE("replicas are dealt in contiguous blocks, the bigger ones first") {
@@ -138,3 +140,5 @@ TEST_CASE("a lowered schedule touches no other rank") {
       }
   CHECK(messages == rc::moved_chunks(rc::owner_computes({8, 3})));
 }
+
+}  // namespace test_schedule

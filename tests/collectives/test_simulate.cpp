@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace test_simulate {
+
 namespace rc = replicator::collectives;
 
 namespace {
@@ -225,3 +227,5 @@ TEST_CASE("what cannot be simulated is refused in a sentence") {
                     Catch::Contains("the simulated rank 0 waits for ever"));
   CHECK_THROWS_WITH(rc::simulate(schedule, spec_of(1), flat(4), 0), "a collective was to be simulated in 0 pieces: 1 is the least");
 }
+
+}  // namespace test_simulate

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+namespace test_tree {
+
 namespace rc = replicator::collectives;
 
 namespace {
@@ -91,3 +93,5 @@ TEST_CASE("a local fold computes every partial as T does, with at most ceil(log2
         }
       }
 }
+
+}  // namespace test_tree

@@ -17,6 +17,8 @@
 
 #include "../support/programs.hpp"
 
+namespace test_world {
+
 namespace rc = replicator::collectives;
 using rc::Reduction;
 using replicator::test::describe;
@@ -346,3 +348,5 @@ TEST_CASE("a process that is killed, stopped or late is named by all others, who
     CHECK(results[0].text == results[2].text);
   }
 }
+
+}  // namespace test_world

@@ -5,6 +5,8 @@
 
 #include "elementwise_cases.hpp"
 
+namespace test_copy {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -78,3 +80,5 @@ TEST_CASE("large copies between plain and 16-channel blocks agree under one and 
     check_copy(shape, DType::float32, blocked(shape, 1, 16), permuted(shape, {0, 2, 3, 1}), threads);
   }
 }
+
+}  // namespace test_copy

@@ -3,6 +3,8 @@
 
 #include <replicator/cpu/environment.hpp>
 
+namespace test_environment {
+
 using namespace replicator;
 
 TEST_CASE("a kernel environment keeps denormals where a library flushes them, and gives back what was set") {
@@ -20,3 +22,5 @@ TEST_CASE("a kernel environment keeps denormals where a library flushes them, an
   CHECK((__builtin_ia32_stmxcsr() & flush) == flush);
   __builtin_ia32_ldmxcsr(before);
 }
+
+}  // namespace test_environment

@@ -5,6 +5,8 @@
 
 #include "elementwise_cases.hpp"
 
+namespace test_loop_nest {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -64,3 +66,5 @@ TEST_CASE("a broadcast operand is presented as its elements, from any position")
     }
   }));
 }
+
+}  // namespace test_loop_nest

@@ -10,6 +10,8 @@
 #include <replicator/cpu/map.hpp>
 #include <replicator/graph/map_gradient.hpp>
 
+namespace test_map {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -157,3 +159,5 @@ TEST_CASE("a conversion to integers truncates, saturates where they end, and tak
                                                                       lowest, highest, lowest, 0, 1});
   CHECK(converted(std::uint8_t{}, x) == std::array<std::uint8_t, 16>{0, 0, 2, 0, 255, 255, 255, 255, 0, 0, 255, 0, 255, 0, 0, 1});
 }
+
+}  // namespace test_map

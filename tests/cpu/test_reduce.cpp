@@ -8,6 +8,8 @@
 #include <replicator/cpu/reduce.hpp>
 #include <replicator/graph/map_gradient.hpp>
 
+namespace test_reduce {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -288,3 +290,5 @@ TEST_CASE("a mean's sum may be stored in another dtype") {
     CHECK(wide == narrow[i]);
   }
 }
+
+}  // namespace test_reduce

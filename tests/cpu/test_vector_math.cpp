@@ -6,6 +6,8 @@
 #include <replicator/core/philox.hpp>
 #include <replicator/cpu/tiles.hpp>
 
+namespace test_vector_math {
+
 using namespace replicator;
 namespace vm = replicator::cpu::vector_math;
 
@@ -138,3 +140,5 @@ TEMPLATE_TEST_CASE("every lane and every level without FMA gives the bits of the
     }
   }
 }
+
+}  // namespace test_vector_math

@@ -10,6 +10,8 @@
 #include <replicator/graph/optimise.hpp>
 #include <replicator/replicator.hpp>
 
+namespace test_cuda_coverage {
+
 using namespace replicator;
 
 namespace {
@@ -74,3 +76,5 @@ TEST_CASE("every operation of training and validating a ResNet-50 has a kernel f
   CHECK(found[1].all.count("argmax") == 1);
   for (const auto& operations : found) CHECK(operations.without_kernel == std::set<std::string>{});
 }
+
+}  // namespace test_cuda_coverage

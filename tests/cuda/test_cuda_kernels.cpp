@@ -8,6 +8,8 @@
 #include <replicator/graph/map_gradient.hpp>
 #include <replicator/ops/matmul.hpp>
 
+namespace test_cuda_kernels {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -229,3 +231,5 @@ TEST_CASE("a fold on the device has the host's bits") {
       check_close(got, want, 0, std::string{name_of(reduction)} + " of " + std::string{name_of(dtype)});
     }
 }
+
+}  // namespace test_cuda_kernels

@@ -16,6 +16,8 @@
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/ops/matmul.hpp>
 
+namespace test_cuda_layers {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -251,3 +253,5 @@ TEST_CASE("products of bfloat16 are summed in float") {
       check_same(Matmul{left, right}, {a, b}, 1e-2);
     }
 }
+
+}  // namespace test_cuda_layers

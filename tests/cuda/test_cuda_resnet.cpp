@@ -7,6 +7,8 @@
 
 #include <replicator/replicator.hpp>
 
+namespace test_cuda_resnet {
+
 using namespace replicator;
 
 namespace {
@@ -96,3 +98,5 @@ TEST_CASE("8 replicas of a ResNet-50 have one digest on a GPU as 1, 2, 4 and 8 l
   WARN("weights sha256: " << one);
   for (const char* devices : {"cuda:0", "cuda:0x2", "cuda:0x4", "cuda:0x8"}) CHECK(digest_on(devices) == one);
 }
+
+}  // namespace test_cuda_resnet

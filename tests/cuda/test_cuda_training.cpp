@@ -6,6 +6,8 @@
 
 #include <replicator/replicator.hpp>
 
+namespace test_cuda_training {
+
 using namespace replicator;
 
 namespace {
@@ -50,3 +52,5 @@ TEST_CASE("one digest for a GPU as 1, 2, 3, 4 and 8 logical devices, and the CPU
   const auto cpu = train_on("cpu:0");
   CHECK(one.loss == Approx(cpu.loss).epsilon(1e-3).margin(1e-6));
 }
+
+}  // namespace test_cuda_training

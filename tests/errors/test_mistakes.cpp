@@ -14,6 +14,8 @@
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
+namespace test_mistakes {
+
 using namespace replicator;
 using Where = std::source_location;
 using T = Tensor<float>;
@@ -170,3 +172,5 @@ TEST_CASE("a gradient through an operation without a rule names both lines and t
                              ", which has no gradient rule: give the operation one, or wrap its input in rp::stop_gradient");
   CHECK(mistake([&](T x, T, Where&) { (void)gradient(T{compute(x.graph(), NoRule{}, {stop_gradient(x)}, {})} * x, x); }).message == "");
 }
+
+}  // namespace test_mistakes

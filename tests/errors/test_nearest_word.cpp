@@ -6,6 +6,8 @@
 
 #include <replicator/core/nearest_word.hpp>
 
+namespace test_nearest_word {
+
 using namespace replicator;
 
 TEST_CASE("an edit distance counts insertions, omissions and replacements") {
@@ -25,3 +27,5 @@ TEST_CASE("the nearest word is the one with the least distance, the first of sev
   CHECK(nearest_word("--banana", words).empty());
   CHECK(nearest_word("x", words).empty());
 }
+
+}  // namespace test_nearest_word

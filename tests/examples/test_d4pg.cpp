@@ -16,6 +16,8 @@
 
 #include "../support/programs.hpp"
 
+namespace test_d4pg {
+
 using namespace replicator;
 
 namespace {
@@ -95,3 +97,5 @@ TEST_CASE("d4pg that is asked to stop draws its curve, saves its networks and sa
   CHECK(io::read_safetensors(saved).tensors.contains("actor.action.weight"));
   std::filesystem::remove_all(folder);
 }
+
+}  // namespace test_d4pg

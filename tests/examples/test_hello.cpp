@@ -11,6 +11,8 @@
 
 #include "../support/programs.hpp"
 
+namespace test_hello {
+
 using namespace replicator;
 
 namespace {
@@ -150,3 +152,5 @@ TEST_CASE("processes that were started differently are told in what they differ"
   differ("--schedule", "auto", "naive");
   differ("--transport", "ucx", "shared_memory");
 }
+
+}  // namespace test_hello

@@ -11,6 +11,8 @@
 
 #include "../support/programs.hpp"
 
+namespace test_learning {
+
 using namespace replicator;
 
 TEST_CASE("ResNet-18 on 8 replicas reaches 90 % validation accuracy on the synthetic pictures within 300 steps") {
@@ -26,3 +28,5 @@ TEST_CASE("ResNet-18 on 8 replicas reaches 90 % validation accuracy on the synth
   REQUIRE(!accuracy.empty());
   CHECK(std::stod(accuracy) >= 90);
 }
+
+}  // namespace test_learning

@@ -8,6 +8,8 @@
 
 #include "../support/programs.hpp"
 
+namespace test_raw_allreduce {
+
 namespace test = replicator::test;
 
 TEST_CASE("raw_allreduce prints the same digits as one, two and three processes, and finds the line") {
@@ -26,3 +28,5 @@ TEST_CASE("raw_allreduce prints the same digits as one, two and three processes,
     CHECK(test::line_of(results[0].text, "step 50: ") == last);
   }
 }
+
+}  // namespace test_raw_allreduce

@@ -12,6 +12,8 @@
 
 #include "../support/programs.hpp"
 
+namespace test_resnet50 {
+
 using namespace replicator;
 
 namespace {
@@ -96,3 +98,5 @@ TEST_CASE("resnet50 names a damaged picture and an empty folder, and exits with 
   CHECK(empty.exit_code == 1);
   CHECK_THAT(empty.text, Catch::Contains("train"));
 }
+
+}  // namespace test_resnet50

@@ -14,6 +14,8 @@
 
 #include "../support/programs.hpp"
 
+namespace test_sngan {
+
 using namespace replicator;
 
 namespace {
@@ -100,3 +102,5 @@ TEST_CASE("sngan judges samples by a classifier that resnet50 has saved, beside 
   CHECK_THAT(result.text, Catch::Contains("Frechet distance on our own classifier's features, 16 pictures each: samples ") &&
                               Catch::Contains("held-out real pictures ") && Catch::Contains("noise "));
 }
+
+}  // namespace test_sngan

@@ -13,6 +13,8 @@
 
 #include "../support/programs.hpp"
 
+namespace test_timeline {
+
 using namespace replicator;
 using Catch::Matchers::Contains;
 
@@ -73,3 +75,5 @@ TEST_CASE("draw-timeline names the steps that there are") {
   CHECK_THAT(missing.text, Contains("trace.json has no step 7: it has 1, 2"));
   CHECK_THAT(timeline.draw("--plan 1").text, Contains("trace.json has no kernel of plan 1"));
 }
+
+}  // namespace test_timeline

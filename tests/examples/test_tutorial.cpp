@@ -12,6 +12,8 @@
 
 #include "../support/programs.hpp"
 
+namespace test_tutorial {
+
 using namespace replicator;
 
 namespace {
@@ -123,3 +125,5 @@ TEST_CASE("programs of examples/custom have less than 100 lines") {
     CHECK(std::count(text.begin(), text.end(), '\n') < 100);
   }
 }
+
+}  // namespace test_tutorial

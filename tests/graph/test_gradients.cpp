@@ -16,6 +16,8 @@
 #include "../support/differences.hpp"
 #include "../support/together.hpp"
 
+namespace test_gradients {
+
 using namespace replicator;
 using test::collective_error;
 using test::run_together;
@@ -270,3 +272,5 @@ TEST_CASE("a gradient rule is told of all its inputs which are wanted, of hundre
   const auto one = found[0];
   for (const auto& each : found) CHECK(each.value() == one.value());  // the upstream itself, not the zeros of what is not reached
 }
+
+}  // namespace test_gradients

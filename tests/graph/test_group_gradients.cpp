@@ -13,6 +13,8 @@
 
 #include "../support/together.hpp"
 
+namespace test_group_gradients {
+
 using namespace replicator;
 using test::collective_error;
 using test::run_together;
@@ -92,3 +94,5 @@ TEST_CASE("gradients pass through map_reduce and map_gather to what the thunks u
       CHECK(collective_error(replicas, {3}, [&](T x) { return map_gather(x.graph(), thunks(sum(x), count)); }) < 1e-7);
     }
 }
+
+}  // namespace test_group_gradients

@@ -20,6 +20,8 @@
 
 #include "../support/evaluate.hpp"
 
+namespace test_passes {
+
 using namespace replicator;
 
 namespace {
@@ -296,3 +298,5 @@ TEST_CASE("marked and unmarked reductions are never merged") {
   CHECK(count<Reduce>(passes::merge_reduces(fused)) == 1);
   CHECK(count<Reduce>(passes::merge_reduces(fused, mark)) == 2);
 }
+
+}  // namespace test_passes

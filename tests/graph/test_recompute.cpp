@@ -17,6 +17,8 @@
 
 #include "../support/evaluate.hpp"
 
+namespace test_recompute {
+
 using namespace replicator;
 
 namespace {
@@ -163,3 +165,5 @@ TEST_CASE("within another one, rp::recompute is part of it") {
   graph.results().push_back(gradient(loss, w).any().value());
   CHECK(bytes_kept(condense(graph, everything)) == value);
 }
+
+}  // namespace test_recompute

@@ -7,6 +7,8 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/shape.hpp>
 
+namespace test_shape {
+
 using namespace replicator;
 
 namespace {
@@ -36,3 +38,5 @@ TEST_CASE("an empty extent hides no others whose strides cannot be counted") {
   CHECK_THROWS_AS((Shape{0, huge, huge}.elements()), BuildError);
   CHECK_FALSE(Shape{0, Shape::max_elements}.too_large());
 }
+
+}  // namespace test_shape

@@ -20,6 +20,8 @@
 #include "format_files.hpp"
 #include "temporary_folder.hpp"
 
+namespace test_damaged_files {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -255,3 +257,5 @@ TEST_CASE("a recording's number out of its range is refused with its name, and s
   CHECK_THAT(refused(with_metadata("steps", "10 9 10.1")), Catch::Contains("\"9\" at byte 3: the steps before it are later"));
   CHECK(refused(with_metadata("steps", "9 10")) == "its tensor \"step10.1/after/w\" belongs to none of its steps");
 }
+
+}  // namespace test_damaged_files

@@ -18,6 +18,8 @@
 #include "format_files.hpp"
 #include "temporary_folder.hpp"
 
+namespace test_formats {
+
 using namespace replicator;
 using namespace replicator::test;
 using Catch::Contains;
@@ -238,3 +240,5 @@ TEST_CASE("labels in archives are decimal numbers") {
     CHECK_THROWS_WITH(data::tar_pictures(path)(0), Contains("t.tar: a: the label is no decimal number") && Contains("\"" + label + "\""));
   }
 }
+
+}  // namespace test_formats

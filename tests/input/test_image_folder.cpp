@@ -8,6 +8,8 @@
 
 #include "temporary_folder.hpp"
 
+namespace test_image_folder {
+
 using namespace replicator;
 using Catch::Contains;
 
@@ -60,3 +62,5 @@ TEST_CASE("index stages choose images by position") {
   CHECK(own_seed(0).path == images(data::Permutation{7, 9, 0}(1)).path);
   CHECK_THROWS_AS(images | data::shard(shard) | data::shuffle(), BuildError);
 }
+
+}  // namespace test_image_folder

@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+namespace test_index {
+
 using namespace replicator;
 using data::Index;
 using data::Permutation;
@@ -143,3 +145,5 @@ TEST_CASE("stages in a wrong order are refused") {
   CHECK_THROWS_WITH(index_of(10, {.replica = 3, .replicas = 3}), Catch::Contains("replica 3 of 3"));
   CHECK_THROWS_AS(index.epochs(-1), BuildError);
 }
+
+}  // namespace test_index

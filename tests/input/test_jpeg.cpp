@@ -16,6 +16,8 @@
 #include "format_files.hpp"
 #include "temporary_folder.hpp"
 
+namespace test_jpeg {
+
 using namespace replicator;
 using Catch::Contains;
 
@@ -385,3 +387,5 @@ TEST_CASE("pictures in a tar archive are those of the folder") {
       "d.tar", test::tar_member("x.jpg", "no picture") + test::tar_member("x.cls", "0") + test::tar_end()));
   CHECK_THROWS_WITH(read(damaged), Contains("d.tar: x: is not a JPEG picture"));
 }
+
+}  // namespace test_jpeg

@@ -15,6 +15,8 @@
 #include <tuple>
 #include <vector>
 
+namespace test_padding {
+
 using namespace replicator;
 using data::Last;
 
@@ -132,3 +134,5 @@ TEST_CASE("sources of different sizes cannot be zipped, and an empty one is no s
   CHECK_THROWS_WITH(data::zip(numbers(3), numbers(4)), Catch::Contains("3 elements") && Catch::Contains("4"));
   CHECK_THROWS_WITH(numbers(0), Catch::Contains("no elements"));
 }
+
+}  // namespace test_padding

@@ -15,6 +15,8 @@
 #include <tuple>
 #include <vector>
 
+namespace test_pipeline {
+
 using namespace replicator;
 using Catch::Contains;
 
@@ -163,3 +165,5 @@ TEST_CASE("counts that make no sense are refused") {
   CHECK_THROWS_AS(data::prefetch(0), BuildError);
   CHECK_THROWS_AS(data::take(-1), BuildError);
 }
+
+}  // namespace test_pipeline

@@ -5,6 +5,8 @@
 #include <replicator/data/resample.hpp>
 #include <vector>
 
+namespace test_resample {
+
 using namespace replicator;
 using namespace replicator::data::detail;
 
@@ -126,3 +128,5 @@ TEST_CASE("the evaluation crop is the middle of the resized picture") {
   CHECK(crop.columns.length == Approx(80));
   CHECK(crop.columns.high == 200);
 }
+
+}  // namespace test_resample

@@ -11,6 +11,8 @@
 
 #include "temporary_folder.hpp"
 
+namespace test_synthetic {
+
 using namespace replicator;
 using Catch::Contains;
 
@@ -123,3 +125,5 @@ TEST_CASE("a linear classifier on the pixels of synthetic pictures stays below 4
   CHECK(best <= 0.4);
   CHECK(best >= 0.1);  // it does learn what there is
 }
+
+}  // namespace test_synthetic

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_worker_pool {
+
 using replicator::data::WorkerPool;
 
 TEST_CASE("a worker pool does every item once, for several callers at a time") {
@@ -54,3 +56,5 @@ TEST_CASE("a worker pool has as many threads as the machine has cores unless tol
   CHECK(WorkerPool{}.threads() == std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
   CHECK(WorkerPool{5}.threads() == 5);
 }
+
+}  // namespace test_worker_pool

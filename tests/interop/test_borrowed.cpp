@@ -11,6 +11,8 @@
 
 #include "../replicate/deployments.hpp"
 
+namespace test_borrowed {
+
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
@@ -87,3 +89,5 @@ TEST_CASE("results are written into the caller's memory only where it has the ri
   CHECK(error_of([&] { copy_to(x, std::span{out}.first(3)); }) ==
         "copy_to: the results have 4 elements on this host, and the memory given has room for 3");
 }
+
+}  // namespace test_borrowed

@@ -9,6 +9,8 @@
 
 #include "../replicate/deployments.hpp"
 
+namespace test_dlpack {
+
 using namespace replicator;
 using test::error_of;
 
@@ -135,3 +137,5 @@ TEST_CASE("what cannot be an array is refused and given back") {
   refused([](auto& m) { m.tensor.data = nullptr; }, "the tensor float32[2] has no memory");
   CHECK(error_of([] { from_dlpack(static_cast<dlpack::Managed*>(nullptr)); }) == "from_dlpack: no tensor was given");
 }
+
+}  // namespace test_dlpack

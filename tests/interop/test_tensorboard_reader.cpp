@@ -11,6 +11,8 @@
 #include "../input/temporary_folder.hpp"
 #include "../support/programs.hpp"
 
+namespace test_tensorboard_reader {
+
 using namespace replicator;
 
 TEST_CASE("TensorBoard's own reader finds the scalars, images and histograms that were written, those of a resumed run from its first step on") {
@@ -42,3 +44,5 @@ TEST_CASE("TensorBoard's own reader finds the scalars, images and histograms tha
         "image red 1 5x4 of 133 bytes, PNG: True\n"
         "histogram weights 1 min -1 max 3 num 4 sum 5 squares 15 limits [1.0, 3.0] counts [2.0, 2.0]\n");
 }
+
+}  // namespace test_tensorboard_reader

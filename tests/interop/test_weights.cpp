@@ -11,6 +11,8 @@
 #include "../input/temporary_folder.hpp"
 #include "../replicate/deployments.hpp"
 
+namespace test_weights {
+
 using namespace replicator;
 using Catch::Contains;
 using test::error_of;
@@ -144,3 +146,5 @@ TEST_CASE("what was averaged is saved as its average where that is asked for") {
   CHECK(saved.size() == 2);
   CHECK(saved.at("fc.weight").as<float>()[0] == average);
 }
+
+}  // namespace test_weights

@@ -5,6 +5,8 @@
 
 #include <replicator/io/line_plot.hpp>
 
+namespace test_line_plot {
+
 using namespace replicator;
 using Catch::Matchers::Contains;
 
@@ -51,3 +53,5 @@ TEST_CASE("a plot of nothing is a grid, and what cannot be drawn is refused") {
   CHECK_THROWS_AS(io::line_plot(infinite), BuildError);
   CHECK_THROWS_WITH(io::line_plot({}, {.low = 1, .high = 1}), Contains("low < high"));
 }
+
+}  // namespace test_line_plot

@@ -8,6 +8,8 @@
 #include <replicator/io/png.hpp>
 #include <vector>
 
+namespace test_png {
+
 using namespace replicator;
 
 namespace {
@@ -81,3 +83,5 @@ TEST_CASE("a grid of pictures has them row after row between white margins, and 
   CHECK_THROWS_AS(io::picture_grid(Array<float>{Shape{1, 2, 4, 4}}), BuildError);
   CHECK_THROWS_AS(io::picture_grid(pictures, {.columns = 0}), BuildError);
 }
+
+}  // namespace test_png

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace test_safetensors {
+
 using namespace replicator;
 using Catch::Contains;
 
@@ -191,3 +193,5 @@ TEST_CASE("a damaged safetensors file is read or refused, never worse") {
   }
   CHECK(refused > 1000);
 }
+
+}  // namespace test_safetensors

@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 #include <replicator/core/sha256.hpp>
 
+namespace test_sha256 {
+
 using replicator::Sha256;
 
 namespace {
@@ -38,3 +40,5 @@ TEST_CASE("SHA-256 does not depend on how the bytes are cut") {
     REQUIRE(hash.text() == digest(part));  // asking does not change it
   }
 }
+
+}  // namespace test_sha256

@@ -14,6 +14,8 @@
 
 #include "../input/temporary_folder.hpp"
 
+namespace test_tensorboard {
+
 using namespace replicator;
 
 namespace {
@@ -99,3 +101,5 @@ TEST_CASE("histograms of nothing, of one value and of other numbers of intervals
   CHECK_THROWS_AS(board.image("x", 0, Array<std::uint8_t>{Shape{2, 2, 4}}), BuildError);
   CHECK(data::tfrecord(board.path()).size() == 1);
 }
+
+}  // namespace test_tensorboard

@@ -14,6 +14,8 @@
 
 #include <replicator/replicator.hpp>
 
+namespace test_gradients {
+
 namespace rp = replicator;
 
 namespace {
@@ -149,3 +151,5 @@ TEST_CASE("loss and gradients of ResNet-50 are PyTorch's, on one replica and on 
   REQUIRE(expected_for(50).gradients.size() == 161);
   check_gradients({.depth = 50, .size = 64, .classes = 1000, .seed = 7}, GENERATE(1, 2));
 }
+
+}  // namespace test_gradients

@@ -13,6 +13,8 @@
 #include <replicator/metrics/frechet_distance.hpp>
 #include <replicator/metrics/inception_score.hpp>
 
+namespace test_metrics {
+
 using namespace replicator;
 using namespace replicator::metrics;
 using Catch::Matchers::Contains;
@@ -130,3 +132,5 @@ TEST_CASE("metrics name what does not fit") {
   CHECK_THROWS_WITH(frechet_distance(diagonal({0, 0}, {1, 1}), diagonal({0}, {1})), Contains("one width, found 2 and 1"));
   CHECK_THROWS_WITH(inception_score(Array<float>{Shape{3}}), Contains("[N, C]"));
 }
+
+}  // namespace test_metrics

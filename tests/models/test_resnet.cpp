@@ -11,6 +11,8 @@
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/loss.hpp>
 
+namespace test_resnet {
+
 namespace rp = replicator;
 using Catch::Matchers::Contains;
 
@@ -173,3 +175,5 @@ TEST_CASE("a ResNet gives what its last layer receives beside its logits, from t
   CHECK(names(graph) == names(plain.graph));
   CHECK(graph.nodes().size() == plain.graph.nodes().size());
 }
+
+}  // namespace test_resnet

@@ -6,6 +6,8 @@
 
 #include <replicator/models/sngan.hpp>
 
+namespace test_sngan {
+
 namespace rp = replicator;
 using Catch::Matchers::Contains;
 
@@ -74,3 +76,5 @@ TEST_CASE("pictures are as large as asked, and other sizes than powers of two ar
   for (const std::int64_t size : {8, 48, 0}) CHECK_THROWS_WITH(pictures_of({.image_size = size}), Contains("found " + std::to_string(size) + " pixels"));
   CHECK_THROWS_WITH(pictures_of({.classes = 0}), Contains("0 classes"));
 }
+
+}  // namespace test_sngan

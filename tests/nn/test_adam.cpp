@@ -8,6 +8,8 @@
 
 #include "updates.hpp"
 
+namespace test_adam {
+
 namespace rp = replicator;
 namespace nn = rp::nn;
 using Catch::Matchers::Contains;
@@ -124,3 +126,5 @@ TEST_CASE("options of Adam that cannot be are refused with the optimizer's name"
     CHECK_THROWS_WITH(nn::adam({.epsilon = epsilon}), Contains("adam: epsilon is ") && Contains("it must be a finite number above 0"));
   CHECK_THROWS_WITH(nn::adamw({.weight_decay = nan}), Contains("adamw: weight_decay is nan"));
 }
+
+}  // namespace test_adam

@@ -12,6 +12,8 @@
 #include "../support/differences.hpp"
 #include "../support/shapes.hpp"
 
+namespace test_group_norm {
+
 using namespace replicator;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
@@ -222,3 +224,5 @@ TEST_CASE("normalisations of examples refuse what they cannot normalise, at the 
       nn::layer_norm(replica, images({2, 6}), "ln", {.axes = 3}),
       Contains("layer_norm \"ln\" at test_group_norm.cpp:") && Contains("asked for the last 3 axes of float32[2, 6]"));
 }
+
+}  // namespace test_group_norm

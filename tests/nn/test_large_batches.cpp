@@ -23,6 +23,8 @@
 
 #include "updates.hpp"
 
+namespace test_large_batches {
+
 namespace rp = replicator;
 namespace nn = rp::nn;
 using namespace rp::test;
@@ -274,3 +276,5 @@ TEST_CASE("what wrappers and optimizers for large batches cannot do is refused i
   CHECK_THROWS_WITH(nn::clipped(nn::lamb({}), 1).minimize(replica, product, {local}), Contains("only mirrored variables can be trained"));
   CHECK_THROWS_WITH(nn::sharded(nn::rmsprop({})).minimize(replica, product, {local}), Contains("only mirrored variables can be trained"));
 }
+
+}  // namespace test_large_batches

@@ -7,6 +7,8 @@
 
 #include "../support/evaluate.hpp"
 
+namespace test_linear {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -53,3 +55,5 @@ TEST_CASE("linear refuses vectors and no features") {
                     Contains("linear \"fc\" at test_linear.cpp:") && Contains("found float32[3] and 2 features"));
   CHECK_THROWS_WITH(nn::linear(replica, input(graph, rows, 0), "fc", {}), Contains("and 0 features"));
 }
+
+}  // namespace test_linear

@@ -5,6 +5,9 @@
 #include <replicator/ops/loss.hpp>
 
 #include "../support/differences.hpp"
+#include "../support/errors.hpp"
+
+namespace test_loss {
 
 namespace rp = replicator;
 using namespace rp::test;
@@ -39,16 +42,6 @@ struct Losses {
       : logits{input(graph, x, 0)},
         losses{rp::softmax_cross_entropy(logits, input(graph, labels, 1), {.label_smoothing = smoothing})} {}
 };
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const rp::BuildError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 }  // namespace
 
@@ -164,3 +157,5 @@ TEST_CASE("wrong shapes of logits and labels are refused at the user's line") {
              Contains("label_smoothing must lie in [0, 1]"));
   CHECK_THAT(error_of([&] { rp::softmax(logits, 2); }), Contains("the axis 2 does not exist"));
 }
+
+}  // namespace test_loss

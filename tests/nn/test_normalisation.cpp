@@ -9,6 +9,9 @@
 #include <replicator/nn/conditional_batch_norm.hpp>
 
 #include "../support/differences.hpp"
+#include "../support/errors.hpp"
+
+namespace test_normalisation {
 
 namespace rp = replicator;
 using namespace rp::test;
@@ -20,16 +23,6 @@ namespace {
 rp::AnyTensor normalised(std::span<const rp::AnyTensor> in) {
   const rp::Tensor<double> x{in[0]}, gain{in[1]}, shift{in[2]};
   return rp::normalise(x, rp::moments(x, rp::Axes{0, 2, 3}.kept()), gain, shift, 0.1);
-}
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const rp::BuildError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace
@@ -209,3 +202,5 @@ TEST_CASE("conditional batch norm across replicas asks for the moments of all, a
   CHECK_THAT(refused(one, {.across_replicas = true}), Contains("0 classes"));
   CHECK_THAT(refused(one, {.classes = 2}), Contains("more than one element for each channel"));
 }
+
+}  // namespace test_normalisation

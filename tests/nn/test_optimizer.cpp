@@ -10,6 +10,8 @@
 
 #include "../support/evaluate.hpp"
 
+namespace test_optimizer {
+
 namespace rp = replicator;
 namespace nn = rp::nn;
 using namespace rp::test;
@@ -202,3 +204,5 @@ TEST_CASE("a step with two networks trains the one whose scope is named") {
   nn::sgd({}).minimize(replica, rp::sum(total), chosen);
   CHECK(placeholders(graph) == std::vector<std::string>{"generator.w/gradient"});
 }
+
+}  // namespace test_optimizer

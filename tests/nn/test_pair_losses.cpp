@@ -11,6 +11,8 @@
 #include "../support/differences.hpp"
 #include "../support/shapes.hpp"
 
+namespace test_pair_losses {
+
 using namespace replicator;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
@@ -165,3 +167,5 @@ TEST_CASE("losses of pairs refuse to broadcast, and parameters that make no sens
   CHECK_THROWS_WITH(huber(a, a, {.delta = 0}), Contains("delta must be more than 0, found 0"));
   CHECK_THROWS_WITH(kl_divergence(b, b, 1), Contains("the axis 1 does not exist in the shape [4]"));
 }
+
+}  // namespace test_pair_losses

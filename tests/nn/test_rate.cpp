@@ -7,6 +7,8 @@
 
 #include "../support/evaluate.hpp"
 
+namespace test_rate {
+
 namespace rp = replicator;
 namespace nn = rp::nn;
 
@@ -64,3 +66,5 @@ TEST_CASE("schedules that cannot be are refused") {
   CHECK_THROWS_AS(nn::step_decay(0.1, 0.5, 0), rp::BuildError);
   CHECK_THROWS_WITH(nn::warmup_cosine(0.1, 10, 10), "warmup_cosine (total): asked for 10 steps, it takes at least 11");
 }
+
+}  // namespace test_rate

@@ -10,6 +10,8 @@
 #include "../support/differences.hpp"
 #include "../support/shapes.hpp"
 
+namespace test_spectral_norm {
+
 using namespace replicator;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
@@ -194,3 +196,5 @@ TEST_CASE("spectral norm refuses what is no weight, at the user's line") {
   CHECK_THROWS_WITH(nn::spectral_norm(replica, weight, "w", {.output_axis = 2}), Contains("output_axis 2"));
   CHECK_THROWS_WITH(nn::spectral_norm(replica, weight, "w", {.power_iterations = 0}), Contains("0 iterations"));
 }
+
+}  // namespace test_spectral_norm

@@ -5,6 +5,8 @@
 
 #include "../support/evaluate.hpp"
 
+namespace test_target {
+
 using namespace replicator;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
@@ -50,3 +52,5 @@ TEST_CASE("a target of nothing, of no period, or within a scope, is refused") {
   replica.variable<float>("net.w", {2}, Initializer::ones()).read();
   CHECK_THROWS_WITH(nn::update_targets(replica, "agent.net", 3), Contains("was called within the scope \"agent.\""));
 }
+
+}  // namespace test_target

@@ -8,6 +8,8 @@
 #include "../support/differences.hpp"
 #include "../support/shapes.hpp"
 
+namespace test_activation {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -124,3 +126,5 @@ TEST_CASE("the derivative of softplus is one pass over x") {
   for (const auto& node : optimised.nodes()) kernels += node.get<Compute>() ? 1 : 0;
   CHECK(kernels == 1);
 }
+
+}  // namespace test_activation

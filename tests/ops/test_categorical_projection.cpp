@@ -9,6 +9,8 @@
 
 #include "../support/evaluate.hpp"
 
+namespace test_categorical_projection {
+
 using namespace replicator;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
@@ -65,3 +67,5 @@ TEST_CASE("shapes and atoms that do not fit are refused, with the line") {
   CHECK_THROWS_WITH(projected(Array<float>{{2, 1}}, Array<float>{Shape{2}}, Array<float>{Shape{2}}, {.atoms = 1}),
                     Contains("at least 2 atoms, and low < high"));
 }
+
+}  // namespace test_categorical_projection

@@ -7,6 +7,8 @@
 #include "../support/convolution.hpp"
 #include "../support/differences.hpp"
 
+namespace test_convolution {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -94,3 +96,5 @@ TEST_CASE("convolution says which extents do not fit, and where") {
   CHECK_THROWS_WITH(convolution(image, input(graph, w, 1), input(graph, bias, 2), {.groups = 2}),
                     Contains("need a bias [128], found [3]"));
 }
+
+}  // namespace test_convolution

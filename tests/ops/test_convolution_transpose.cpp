@@ -7,6 +7,8 @@
 
 #include "../support/differences.hpp"
 
+namespace test_convolution_transpose {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -141,3 +143,5 @@ TEST_CASE("transposed convolution says what does not fit, and where") {
   CHECK_THROWS_WITH(convolution_transpose(image, weights, input(graph, bias, 2), {.groups = 2}),
                     at_line && Contains("in 2 groups need a bias [4], found [3]"));
 }
+
+}  // namespace test_convolution_transpose

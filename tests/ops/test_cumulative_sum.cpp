@@ -9,6 +9,8 @@
 #include "../support/differences.hpp"
 #include "../support/elements.hpp"
 
+namespace test_cumulative_sum {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -101,3 +103,5 @@ TEST_CASE("cumulative_sum says what does not fit, and where") {
   CHECK_THROWS_WITH(cumulative_sum(flags, 0), Contains("cumulative_sum at test_cumulative_sum.cpp:") &&
                                                   Contains("found bool[2], whose sums do not fit"));
 }
+
+}  // namespace test_cumulative_sum

@@ -8,6 +8,8 @@
 
 #include "../support/differences.hpp"
 
+namespace test_gather {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -177,3 +179,5 @@ TEST_CASE("gather and scatter_add say which shapes do not fit, and where") {
   CHECK_THROWS_WITH(gather(input(graph, deep, 4), input(graph, Array<std::int32_t>{{1, 1, 1}}, 5)),
                     Contains("would have more than 8 dimensions"));
 }
+
+}  // namespace test_gather

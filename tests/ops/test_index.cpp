@@ -9,6 +9,8 @@
 #include "../support/differences.hpp"
 #include "../support/elements.hpp"
 
+namespace test_index {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -68,3 +70,5 @@ TEST_CASE("argmax refuses axes that are not there or empty") {
   CHECK_THROWS_WITH(argmax(x, 2), Contains("argmax at test_index.cpp:") && Contains("axis 2 of float32[2, 0]"));
   CHECK_THROWS_WITH(argmax(x, 1), Contains("has no maximum"));
 }
+
+}  // namespace test_index

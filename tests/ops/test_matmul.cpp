@@ -10,6 +10,8 @@
 #include "../support/differences.hpp"
 #include "../support/matmul.hpp"
 
+namespace test_matmul {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -100,3 +102,5 @@ TEST_CASE("matmul says which extents do not fit, and where") {
   CHECK_THROWS_WITH(matmul(image, image), Contains("found uint8[2, 2] and uint8[2, 2]: both must be float32, float64, bfloat16, int32 or int64; cast "
                                                    "with rp::cast to one that holds the sums"));
 }
+
+}  // namespace test_matmul

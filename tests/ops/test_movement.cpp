@@ -9,6 +9,8 @@
 
 #include "../support/differences.hpp"
 
+namespace test_movement {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -220,3 +222,5 @@ TEST_CASE("movement says what does not fit, and where") {
   CHECK_THROWS_WITH(squeeze(x, 1), Contains("squeeze at test_movement.cpp:") && Contains("not of extent 1"));
   CHECK_THROWS_WITH(broadcast_to(x, {3, 3}), Contains("map at test_movement.cpp:"));
 }
+
+}  // namespace test_movement

@@ -12,6 +12,8 @@
 
 #include "../replicate/deployments.hpp"
 
+namespace test_number {
+
 using namespace replicator;
 using replicator::test::on_devices;
 
@@ -110,3 +112,5 @@ TEST_CASE("the text of an operation shows the number as it was written") {
   const auto y = x * odd;
   CHECK(graph.node(y.any().value().node).get<Compute>()->operation.get<Map>()->expression->text() == "mul(x0, 9007199254740993)");
 }
+
+}  // namespace test_number

@@ -8,6 +8,8 @@
 
 #include "../support/convolution.hpp"
 
+namespace test_onednn_convolution {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -124,3 +126,5 @@ TEST_CASE("float64 is left to the loops") {
   const auto c = convolution_case({1, 3, 5, 5}, {4, 3, 3, 3}, {});
   CHECK(convolution_error<double>(c, library) < 1e-13);
 }
+
+}  // namespace test_onednn_convolution

@@ -9,6 +9,8 @@
 
 #include "../support/programs.hpp"
 
+namespace test_onednn_library {
+
 using namespace replicator;
 
 TEST_CASE("oneDNN says its version, and an environment by which it chooses other kernels") {
@@ -24,3 +26,5 @@ TEST_CASE("oneDNN says its version, and an environment by which it chooses other
   if (instruction_set() != "baseline") CHECK(results[1].text != results[0].text);
   CHECK(results[2].text != results[0].text);
 }
+
+}  // namespace test_onednn_library

@@ -7,6 +7,8 @@
 
 #include "../support/matmul.hpp"
 
+namespace test_onednn_matmul {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -36,3 +38,5 @@ TEST_CASE("oneDNN takes float32 products and leaves float64 and empty ones to th
   CHECK_FALSE(taken(DType::int32, 4));
   CHECK(matmul_error<double>({{}, {2, 4}, {4, 3}}, {.highest = KernelTier::library}) < 1e-13);
 }
+
+}  // namespace test_onednn_matmul

@@ -10,6 +10,8 @@
 
 #include "../support/differences.hpp"
 
+namespace test_pooling {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -236,3 +238,5 @@ TEST_CASE("pooling says which extents do not fit") {
                     Contains("leaves windows of 2 without an element"));
   CHECK_THROWS_WITH(max_pool(Tensor<float>{input(graph, {DType::float32, {4, 4}}, 0)}, {}), Contains("found [4, 4]"));
 }
+
+}  // namespace test_pooling

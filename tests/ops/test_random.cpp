@@ -10,6 +10,8 @@
 
 #include "../support/differences.hpp"
 
+namespace test_random {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -161,3 +163,5 @@ TEST_CASE("random nodes vary between replicas") {
   Graph graph;
   CHECK(graph.node(uniform(graph, {2}).any().value()).get<Compute>()->operation.varies());
 }
+
+}  // namespace test_random

@@ -12,6 +12,8 @@
 #include "../support/differences.hpp"
 #include "../support/shapes.hpp"
 
+namespace test_sampling {
+
 using namespace replicator;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
@@ -179,3 +181,5 @@ TEST_CASE("what cannot be drawn is refused at the user's line") {
   CHECK_THROWS_WITH(gumbel_softmax(x, {.axis = 2}), Contains("the axis 2 does not exist in the shape [4, 3]"));
   CHECK_THROWS_WITH(categorical(x, 2), Contains("argmax at test_sampling.cpp:") && Contains("asked for axis 2"));
 }
+
+}  // namespace test_sampling

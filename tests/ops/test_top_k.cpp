@@ -11,6 +11,8 @@
 #include "../support/differences.hpp"
 #include "../support/elements.hpp"
 
+namespace test_top_k {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -120,3 +122,5 @@ TEST_CASE("top_k says what does not fit, and where") {
   CHECK_THROWS_WITH(top_k(x, 0), Contains("asked for the 0 largest"));
   CHECK_THROWS_WITH(top_k(x, 1, -3), Contains("top_k at test_top_k.cpp:") && Contains("asked for axis -3"));
 }
+
+}  // namespace test_top_k

@@ -9,6 +9,8 @@
 
 #include "../support/differences.hpp"
 
+namespace test_upsample {
+
 using namespace replicator;
 using namespace replicator::test;
 
@@ -151,3 +153,5 @@ TEST_CASE("upsample says what does not fit, and where") {
   CHECK_THROWS_WITH(upsample(x, {2, 0}), Contains("asked for the factors 2 and 0"));
   CHECK_THROWS_WITH(compute(graph, UpsampleTranspose{{{1, 2}}}, {x}, {}), Contains("do not divide the extents of"));
 }
+
+}  // namespace test_upsample

@@ -2,9 +2,9 @@
 // Deployments and errors as the tests of replication need them.
 #pragma once
 
-#include <string>
-
 #include <replicator/replicate/deployment.hpp>
+
+#include "../support/errors.hpp"
 
 namespace replicator::test {
 
@@ -17,17 +17,6 @@ inline Deployment on_devices(int replicas, int devices, std::uint64_t seed = 17)
   result.devices.clear();
   for (int device = 0; device < devices; ++device) result.devices.push_back({DeviceKind::cpu, device});
   return result;
-}
-
-// What f throws as an Error, or "nothing".
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing";
 }
 
 }  // namespace replicator::test

@@ -29,6 +29,8 @@
 #include "deployments.hpp"
 #include "recordings.hpp"
 
+namespace test_async {
+
 using namespace replicator;
 using test::error_of;
 
@@ -356,3 +358,5 @@ TEST_CASE("a deployment that the asynchronous regime cannot have is refused with
   const char* flags[] = {"--regime", "later"};
   CHECK(error_of([&] { Deployment::from(flags); }) == "--regime is \"later\": it must be sync or async");
 }
+
+}  // namespace test_async

@@ -21,6 +21,8 @@
 #include "checkpointed.hpp"
 #include "deployments.hpp"
 
+namespace test_checkpoint_processes {
+
 using namespace replicator;
 using test::Experiment;
 using test::kept;
@@ -195,3 +197,5 @@ TEST_CASE("processes that are killed at any moment leave whole checkpoints, from
   };
   CHECK(digest(true) == digest(false));
 }
+
+}  // namespace test_checkpoint_processes

@@ -15,6 +15,8 @@
 #include "../support/programs.hpp"
 #include "deployments.hpp"
 
+namespace test_deal {
+
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
@@ -127,3 +129,5 @@ TEST_CASE("every host has a reader of its own") {
   INFO(test::describe(results));
   for (const auto& result : results) CHECK(result.text == "2 3 1");  // two replicas on the first host, one on the second
 }
+
+}  // namespace test_deal

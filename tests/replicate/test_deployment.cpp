@@ -8,6 +8,8 @@
 
 #include "deployments.hpp"
 
+namespace test_deployment {
+
 using namespace replicator;
 
 namespace {
@@ -188,3 +190,5 @@ TEST_CASE("the help names every flag") {
                            "--sync-group"})
     CHECK(Deployment::help().find(flag) != std::string::npos);
 }
+
+}  // namespace test_deployment

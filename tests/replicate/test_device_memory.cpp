@@ -14,6 +14,8 @@
 #include "pretend_device.hpp"
 #include "run_random.hpp"
 
+namespace test_device_memory {
+
 using namespace replicator;
 
 namespace {
@@ -172,3 +174,5 @@ TEST_CASE("a kind of device that is not part of the program is refused with its 
   CHECK_THROWS_WITH(Replicator{deployment(DeviceKind::cuda, 1, 1)},
                     Catch::Contains("the device cuda:0 was asked for, but this program was built without cuda"));
 }
+
+}  // namespace test_device_memory

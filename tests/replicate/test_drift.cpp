@@ -13,6 +13,8 @@
 #include "../support/programs.hpp"
 #include "deployments.hpp"
 
+namespace test_drift {
+
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
@@ -110,3 +112,5 @@ TEST_CASE("--check-drift takes a number of steps") {
   CHECK(parsed("100").see.check_drift == 100);
   CHECK(error_of([&] { parsed("0"); }) == "--check-drift is \"0\": it must be a whole number, at least 1");
 }
+
+}  // namespace test_drift

@@ -22,6 +22,8 @@
 #include "checkpointed.hpp"
 #include "deployments.hpp"
 
+namespace test_elastic_processes {
+
 using namespace replicator;
 using test::Experiment;
 using test::Source;
@@ -199,3 +201,5 @@ TEST_CASE("a training loop is told by whoever is the first of its processes") {
   CHECK(text.find("step 4/5") != std::string::npos);
   CHECK(text.find("validation after step 5: one") != std::string::npos);
 }
+
+}  // namespace test_elastic_processes

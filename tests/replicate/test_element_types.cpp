@@ -18,6 +18,8 @@
 
 #include "deployments.hpp"
 
+namespace test_element_types {
+
 using namespace replicator;
 
 namespace {
@@ -107,3 +109,5 @@ TEST_CASE("a step that adds bools over replicas is refused with what to do inste
                                           " of bool[2] over replicas is not defined: cast to a floating type first, or take min or max"));
   }
 }
+
+}  // namespace test_element_types

@@ -13,6 +13,8 @@
 
 #include "deployments.hpp"
 
+namespace test_embedding {
+
 using namespace replicator;
 using Catch::Matchers::Contains;
 
@@ -103,3 +105,5 @@ TEST_CASE("an embedding without entries or features is refused") {
                     Contains("replica 1: embedding \"words\" at test_embedding.cpp:") &&
                         Contains("entries and features must be at least 1, found 0 and 4"));
 }
+
+}  // namespace test_embedding

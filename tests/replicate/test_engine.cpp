@@ -10,6 +10,8 @@
 
 #include "deployments.hpp"
 
+namespace test_engine {
+
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
@@ -180,3 +182,5 @@ TEST_CASE("a forgotten all_reduce is refused by replicate") {
   CHECK(found == "\"fc.weight\" is mirrored, but the value assigned at " + Location{where}.text() +
                      " differs between replicas: an all_reduce is missing, or make it replica_local");
 }
+
+}  // namespace test_engine

@@ -10,6 +10,8 @@
 
 #include "deployments.hpp"
 
+namespace test_evaluation {
+
 using namespace replicator;
 using test::on_devices;
 
@@ -56,3 +58,5 @@ TEST_CASE("the accuracy over N pictures is the plain count, for any number of re
     RC_ASSERT(right == static_cast<double>(expected));
   }));
 }
+
+}  // namespace test_evaluation

@@ -20,6 +20,8 @@
 #include "../support/programs.hpp"
 #include "deployments.hpp"
 
+namespace test_group_processes {
+
 using namespace replicator;
 using T = Tensor<float>;
 
@@ -83,3 +85,5 @@ TEST_CASE("processes whose replicas name different groups are told which, before
                                 Catch::Contains(") has all_reduce at test_group_processes.cpp:") &&
                                 Catch::Contains("groups=[0, 1], [2, 3]") && Catch::Contains("groups=[0, 2], [1, 3]"));
 }
+
+}  // namespace test_group_processes

@@ -15,6 +15,8 @@
 
 #include "deployments.hpp"
 
+namespace test_groups {
+
 using namespace replicator;
 using T = Tensor<float>;
 
@@ -149,3 +151,5 @@ TEST_CASE("a layer whose parts lie in the columns of a grid trains with the same
     CHECK(losses == one_device);
   }
 }
+
+}  // namespace test_groups

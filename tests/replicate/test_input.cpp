@@ -17,6 +17,8 @@
 
 #include "deployments.hpp"
 
+namespace test_input {
+
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
@@ -195,3 +197,5 @@ TEST_CASE("input functions know their replica, the number of replicas and the se
   CHECK(x[1][1] == 2);
   CHECK(x[1][2] == 99);
 }
+
+}  // namespace test_input

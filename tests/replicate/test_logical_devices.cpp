@@ -24,8 +24,11 @@
 #include <replicator/ops/matmul.hpp>
 #include <replicator/replicate/replicator.hpp>
 
+#include "../support/cases.hpp"
 #include "deployments.hpp"
 #include "run_random.hpp"
+
+namespace test_logical_devices {
 
 using namespace replicator;
 using Catch::Matchers::Contains;
@@ -308,8 +311,7 @@ TEST_CASE("ResNet-18, its first half on one device and its second on another, ha
     return repl.digest();
   };
   const auto alone = train(spread(2, 1, 1));
-  CHECK(train(spread(2, 2, 2)) == alone);
-  CHECK(train(spread(2, 4, 2)) == alone);
+  for (const int devices : test::cases({2, 4}, {4})) CHECK(train(spread(2, devices, 2)) == alone);
 }
 
 TEST_CASE("a logical device that does not exist is refused at the user's line") {
@@ -349,3 +351,5 @@ TEST_CASE("replicas that place a collective or a variable on different logical d
   CHECK_THAT(error(true), Contains("the variable \"w\" at test_logical_devices.cpp:") &&
                               Contains("is on logical device 1; in replica 0 it is on logical device 0 at"));
 }
+
+}  // namespace test_logical_devices

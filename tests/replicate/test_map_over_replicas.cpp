@@ -18,6 +18,8 @@
 
 #include "deployments.hpp"
 
+namespace test_map_over_replicas {
+
 using namespace replicator;
 using T = Tensor<float>;
 
@@ -162,3 +164,5 @@ TEST_CASE("mistakes in thunks name the call") {
   CHECK_THAT(error([&] { map_reduce(replica, integers, Reduction::mean); }),
              Catch::EndsWith(": mean of int32[2] over replicas is not defined: cast to a floating type first, or take min or max"));
 }
+
+}  // namespace test_map_over_replicas

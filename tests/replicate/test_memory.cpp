@@ -15,6 +15,8 @@
 
 #include "deployments.hpp"
 
+namespace test_memory {
+
 using namespace replicator;
 using Catch::Matchers::Contains;
 
@@ -150,3 +152,5 @@ TEST_CASE("bytes are told in the unit that fits") {
   CHECK(text_of_bytes(12 << 20) == "12.0 MiB");
   CHECK(text_of_bytes(std::size_t{3} << 30) == "3.00 GiB");
 }
+
+}  // namespace test_memory

@@ -14,6 +14,8 @@
 
 #include "deployments.hpp"
 
+namespace test_objectives {
+
 using namespace replicator;
 using test::on_devices;
 
@@ -123,3 +125,5 @@ TEST_CASE("a gradient penalty trains: the slope of the critic comes to one, with
   CHECK(alone.losses.back() < 0.05);
   for (const int devices : {2, 3, 4}) CHECK(penalise(4, devices).digest == alone.digest);
 }
+
+}  // namespace test_objectives

@@ -19,6 +19,8 @@
 
 #include "deployments.hpp"
 
+namespace test_operations {
+
 using namespace replicator;
 
 namespace {
@@ -79,3 +81,5 @@ TEST_CASE(
 TEST_CASE("the same operations keep their bits on any placement of devices with two threads") {
   CHECK(train(1, 2).digest == train(3, 2).digest);
 }
+
+}  // namespace test_operations

@@ -23,6 +23,8 @@
 #include "../support/programs.hpp"
 #include "deployments.hpp"
 
+namespace test_optimizers {
+
 using namespace replicator;
 
 namespace {
@@ -393,3 +395,5 @@ TEST_CASE("a gradient of no rank is refused") {
   CHECK(test::error_of([] { nn::low_rank({.rank = 0}); }) == "low_rank: rank is 0: it must be at least 1");
   CHECK(test::error_of([] { nn::low_rank({.least_saving = -1}); }).find("low_rank: least_saving is -1: it must be a finite number") == 0);
 }
+
+}  // namespace test_optimizers

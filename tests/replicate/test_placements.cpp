@@ -7,8 +7,11 @@
 
 #include <replicator/replicate/replicator.hpp>
 
+#include "../support/cases.hpp"
 #include "deployments.hpp"
 #include "run_random.hpp"
+
+namespace test_placements {
 
 using namespace replicator;
 using test::Outcome;
@@ -78,10 +81,12 @@ TEST_CASE(
   }
   for (unsigned i = 0; i < 6; ++i)
     for (unsigned op = 16; op < test::random_instructions; ++op) program.push_back({op, i, i + op, i + op / 2, i});
-  for (const int replicas : {1, 2, 3, 4, 5, 6, 8, 9}) {
+  for (const int replicas : test::cases({1, 2, 3, 4, 5, 6, 8, 9}, {1, 3, 8})) {
     const auto alone = run(program, keeping_all(replicas));
-    for (int devices = 1; devices <= replicas; ++devices)
+    for (const int devices : test::counts_to(replicas))
       for (const auto bucket_bytes : bucket_sizes)
         CHECK(difference(program, alone, replicas, devices, bucket_bytes) == "");
   }
 }
+
+}  // namespace test_placements

@@ -26,6 +26,8 @@
 #include "../support/programs.hpp"
 #include "deployments.hpp"
 
+namespace test_processes {
+
 using namespace replicator;
 using test::on_devices;
 
@@ -330,3 +332,5 @@ TEST_CASE("between slow processes a pinned topology takes the hierarchical all-r
   const auto alone = trained(on_devices(8, 1));
   for (const auto& result : results) CHECK(result.text == alone + " hierarchical");
 }
+
+}  // namespace test_processes

@@ -11,6 +11,8 @@
 
 #include "recordings.hpp"
 
+namespace test_record {
+
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
@@ -191,3 +193,5 @@ TEST_CASE("--record is read in any order and refused when malformed") {
     CHECK(error(("replica=1,steps=" + std::string{steps}).c_str()) ==
           "--record: steps is \"" + std::string{steps} + "\": it must be two whole numbers, as in 1:11, the first below the second");
 }
+
+}  // namespace test_record

@@ -15,6 +15,8 @@
 #include "recordings.hpp"
 #include "run_random.hpp"
 
+namespace test_replay {
+
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
@@ -239,3 +241,5 @@ TEST_CASE("files that are no recordings are refused") {
   CHECK(error_of([&] { Replicator{recording(replaying(file), 0, 0, 1, file)}; }) ==
         "--record and --replay were both given: a replay receives only what is in its file already");
 }
+
+}  // namespace test_replay

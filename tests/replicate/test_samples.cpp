@@ -16,6 +16,8 @@
 
 #include "deployments.hpp"
 
+namespace test_samples {
+
 using namespace replicator;
 
 namespace {
@@ -104,3 +106,5 @@ TEST_CASE("replicas and steps draw different samples, and a step with a gradient
     first += outcome.losses[i], last += outcome.losses[outcome.losses.size() - 1 - i];
   CHECK(last < first);
 }
+
+}  // namespace test_samples

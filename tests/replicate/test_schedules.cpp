@@ -12,6 +12,8 @@
 
 #include "deployments.hpp"
 
+namespace test_schedules {
+
 using namespace replicator;
 
 namespace {
@@ -99,3 +101,5 @@ TEST_CASE("a topology's figures choose the schedule, explain says so, and no bit
   CHECK(std::filesystem::exists(path));
   std::filesystem::remove(path);
 }
+
+}  // namespace test_schedules

@@ -28,6 +28,8 @@
 #include "deployments.hpp"
 #include "run_random.hpp"
 
+namespace test_shapes {
+
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
@@ -335,3 +337,5 @@ TEST_CASE("of kept steps the one used longest ago goes first") {
   CHECK(kept.find({0, 7}) != nullptr);
   CHECK(kept.find({0, 8}) == nullptr);
 }
+
+}  // namespace test_shapes

@@ -12,6 +12,8 @@
 #include "deployments.hpp"
 #include "run_random.hpp"
 
+namespace test_spread_processes {
+
 using namespace replicator;
 
 namespace {
@@ -67,3 +69,5 @@ TEST_CASE("processes whose replicas have different numbers of devices are told")
                                 Catch::Contains("name as many --devices with the same --logical-devices on every host"));
   }
 }
+
+}  // namespace test_spread_processes

@@ -15,6 +15,8 @@
 
 #include "deployments.hpp"
 
+namespace test_steps {
+
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
@@ -312,3 +314,5 @@ TEST_CASE("explain says for each collective where it was asked for and how it is
   CHECK_THAT(text, Catch::Contains("4 B; ") || Catch::Contains("64 B; "));
   CHECK_THAT(text, Catch::Contains("1 different graph(s)"));
 }
+
+}  // namespace test_steps

@@ -17,6 +17,8 @@
 #include "../support/programs.hpp"
 #include "deployments.hpp"
 
+namespace test_stop {
+
 using namespace replicator;
 using test::on_devices;
 
@@ -137,3 +139,5 @@ TEST_CASE("a signal that cannot be handled is refused, and nothing has changed")
   CHECK(handler_of(SIGINT) == before);
   CHECK(StopOnSignal::received() == 0);
 }
+
+}  // namespace test_stop

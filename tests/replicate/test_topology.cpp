@@ -12,6 +12,8 @@
 
 #include "../transport/jobs.hpp"
 
+namespace test_topology {
+
 using namespace replicator;
 using namespace std::chrono_literals;
 using collectives::Topology;
@@ -131,3 +133,5 @@ TEST_CASE("one device needs no topology, and processes with different numbers of
   CHECK(std::filesystem::exists(file.path));
   CHECK_THROWS_WITH(find_topology(job, file.path, "auto", {}), Catch::Contains("differ in their numbers of devices"));
 }
+
+}  // namespace test_topology

@@ -20,6 +20,8 @@
 #include "../input/temporary_folder.hpp"
 #include "deployments.hpp"
 
+namespace test_train_loop {
+
 using namespace replicator;
 using Catch::Contains;
 using test::error_of;
@@ -208,3 +210,5 @@ TEST_CASE("options of a training loop that cannot be are refused with what to do
   CHECK_THAT(refused({.steps = 1, .validate = [] { return std::vector<double>{1, 2}; }, .validated = {{"v"}}, .out = out.file()}),
              Contains("the validation gave 2 values, and has names for 1"));
 }
+
+}  // namespace test_train_loop

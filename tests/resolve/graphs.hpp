@@ -12,6 +12,8 @@
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
+#include "../support/errors.hpp"
+
 namespace replicator::test {
 
 // step(replica, x) for each replica, x being a float32 input of this shape.
@@ -27,17 +29,6 @@ std::vector<Graph> traced(int replicas, Step step, Shape shape = {4, 2}) {
     step(context, Tensor<float>{x});
   }
   return graphs;
-}
-
-// What f throws, or "nothing".
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const BuildError& error) {
-    return error.what();
-  }
-  return "nothing";
 }
 
 inline std::string resolution_error(const std::vector<Graph>& graphs) {

@@ -5,6 +5,8 @@
 
 #include "graphs.hpp"
 
+namespace test_agreement {
+
 using namespace replicator;
 using test::resolution_error;
 using test::traced;
@@ -208,3 +210,5 @@ TEST_CASE("variables may be declared in any order") {
           for (const int i : {0, 1}) replica.variable<float>((i == replica.id()) ? "a" : "b", {2}, Initializer::zeros());
         })) == "nothing");
 }
+
+}  // namespace test_agreement

@@ -11,6 +11,8 @@
 
 #include "graphs.hpp"
 
+namespace test_async {
+
 using namespace replicator;
 using test::traced;
 
@@ -92,3 +94,5 @@ TEST_CASE("what looks at a reduced gradient does so in the replica's step only")
   CHECK(prints(resolution.steps[1]) == 1);
   CHECK(prints(resolution.shards[0].update) == 0);
 }
+
+}  // namespace test_async

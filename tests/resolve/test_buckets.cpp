@@ -8,6 +8,8 @@
 
 #include "graphs.hpp"
 
+namespace test_buckets {
+
 using namespace replicator;
 using test::traced;
 
@@ -216,3 +218,5 @@ TEST_CASE("a collective follows the node that makes its input, however late it i
   CHECK(one.collective[2] == one.collective[0] + 1);
   CHECK(one.collective[0] < one.collective[1]);  // b needs no collective, and comes behind
 }
+
+}  // namespace test_buckets

@@ -8,6 +8,8 @@
 
 #include "graphs.hpp"
 
+namespace test_groups {
+
 using namespace replicator;
 using test::at_line;
 using test::resolution_error;
@@ -110,3 +112,5 @@ TEST_CASE("sums in the same groups share a bucket, others do not") {
   CHECK(resolution.buckets.size() == 3);
   CHECK(resolution.bucket_of[0] == resolution.bucket_of[2]);
 }
+
+}  // namespace test_groups

@@ -13,6 +13,8 @@
 
 #include "graphs.hpp"
 
+namespace test_nests {
+
 using namespace replicator;
 using test::traced;
 using T = Tensor<float>;
@@ -102,3 +104,5 @@ TEST_CASE("gradients come as a row that can be reduced at once") {
   });
   CHECK(labels(graphs[0]) == std::vector<std::string>{"gradient/0", "gradient/1"});
 }
+
+}  // namespace test_nests

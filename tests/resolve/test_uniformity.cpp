@@ -8,6 +8,8 @@
 
 #include "graphs.hpp"
 
+namespace test_uniformity {
+
 using namespace replicator;
 using test::resolution_error;
 using test::traced;
@@ -178,3 +180,5 @@ TEST_CASE("an update is the same on all replicas though some use a part of it el
           replica.graph().results().push_back((replica.id() == 1 ? x * e : x * 2.0f).any().value());
         })) == "nothing");
 }
+
+}  // namespace test_uniformity

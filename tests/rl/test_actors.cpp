@@ -7,6 +7,8 @@
 
 #include <replicator/rl/actors.hpp>
 
+namespace test_actors {
+
 namespace rp = replicator;
 namespace rl = rp::rl;
 using Catch::Matchers::Contains;
@@ -111,3 +113,5 @@ TEST_CASE("what an environment throws comes out of the actors, and actions of an
   CHECK_THROWS_WITH(actors.act(0, actions(0, 0.75f), &pool), "this action is not possible");
   CHECK_THROWS_WITH(actors.act(0, rp::Array<float>{{3, 1}}), Contains("[3, 1] were given to environments that take [2, 1]"));
 }
+
+}  // namespace test_actors

@@ -11,6 +11,8 @@
 #include <replicator/rl/offscreen.hpp>
 #include <replicator/rl/tasks.hpp>
 
+namespace test_offscreen {
+
 namespace rp = replicator;
 namespace rl = rp::rl;
 
@@ -60,3 +62,5 @@ TEST_CASE("pictures that are too large for the model, or for where they go, are 
   std::vector<std::uint8_t> small(3 * 64 - 1);
   CHECK_THROWS_WITH(renderer.draw(environment.data(), small), "a picture of 8 x 8 pixels was to be drawn into 191 bytes: it has 3 for each pixel");
 }
+
+}  // namespace test_offscreen

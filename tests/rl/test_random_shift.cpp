@@ -7,6 +7,8 @@
 
 #include <replicator/rl/random_shift.hpp>
 
+namespace test_random_shift {
+
 namespace rp = replicator;
 
 TEST_CASE("each picture is moved as a whole, by every distance there is, and its edge fills what comes in") {
@@ -42,3 +44,5 @@ TEST_CASE("each picture is moved as a whole, by every distance there is, and its
   rp::Array<std::uint8_t> flat{{2, 3}};
   CHECK_THROWS_AS(rp::rl::random_shift(flat, 1, random), rp::BuildError);
 }
+
+}  // namespace test_random_shift

@@ -14,6 +14,8 @@
 #include <replicator/rl/replay.hpp>
 #include <replicator/rl/sum_tree.hpp>
 
+namespace test_replay {
+
 namespace rp = replicator;
 namespace rl = rp::rl;
 using Catch::Matchers::Contains;
@@ -185,3 +187,5 @@ TEST_CASE("noise has the deviation that was asked for, keeps actions within -1 a
     CHECK(std::abs(action[0]) <= 1);
   }
 }
+
+}  // namespace test_replay

@@ -10,6 +10,8 @@
 #include <replicator/rl/actors.hpp>
 #include <replicator/rl/tasks.hpp>
 
+namespace test_tasks {
+
 namespace rp = replicator;
 namespace rl = rp::rl;
 using Catch::Matchers::Contains;
@@ -91,3 +93,5 @@ TEST_CASE("errors of MuJoCo are exceptions, not a question on standard input, an
   const float action[] = {NAN};
   CHECK_THROWS_WITH(environment.act(action), "action 0 of pendulum is nan");
 }
+
+}  // namespace test_tasks

@@ -7,6 +7,8 @@
 
 #include <replicator/runtime/arena.hpp>
 
+namespace test_arena {
+
 using namespace replicator;
 
 namespace {
@@ -75,3 +77,5 @@ TEST_CASE("of two holes the smaller one that fits is taken") {
 TEST_CASE("an empty buffer takes no memory") {
   CHECK(place_in_arena(std::vector<Lifetime>{{0, 0, 3}, {0, 1, 2}}).bytes == 0);
 }
+
+}  // namespace test_arena

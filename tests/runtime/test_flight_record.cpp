@@ -7,6 +7,8 @@
 
 #include <replicator/runtime/flight_record.hpp>
 
+namespace test_flight_record {
+
 using replicator::FlightRecord;
 
 TEST_CASE("a flight record keeps the last 64 collectives in order") {
@@ -76,3 +78,5 @@ TEST_CASE("who reads a flight record beside its writer sees whole entries in ord
   writer.join();
   CHECK(wrong == 0);
 }
+
+}  // namespace test_flight_record

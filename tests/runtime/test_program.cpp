@@ -24,8 +24,7 @@
 #include <replicator/runtime/trace.hpp>
 #include <replicator/transport/in_process.hpp>
 
-using namespace replicator;
-
+namespace test_program {
 namespace {
 std::atomic<long> allocations{0};
 void* counted(std::size_t bytes) {
@@ -34,16 +33,17 @@ void* counted(std::size_t bytes) {
   throw std::bad_alloc{};
 }
 }  // namespace
+}  // namespace test_program
 
-void* operator new(std::size_t bytes) { return counted(bytes); }
-void* operator new[](std::size_t bytes) { return counted(bytes); }
+void* operator new(std::size_t bytes) { return test_program::counted(bytes); }
+void* operator new[](std::size_t bytes) { return test_program::counted(bytes); }
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  ++allocations;
+  ++test_program::allocations;
   return std::malloc(bytes ? bytes : 1);
 }
 void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  ++allocations;
+  ++test_program::allocations;
   const auto align = static_cast<std::size_t>(alignment);
   if (void* memory = std::aligned_alloc(align, (bytes + align - 1) / align * align)) return memory;
   throw std::bad_alloc{};
@@ -55,6 +55,10 @@ void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace test_program {
+
+using namespace replicator;
 
 namespace {
 
@@ -267,3 +271,5 @@ TEST_CASE("a placeholder that was not resolved cannot be run, and says so") {
                         " is still a placeholder, which can be looked at and differentiated, but not run: resolve the "
                         "graphs of all replicas first");
 }
+
+}  // namespace test_program

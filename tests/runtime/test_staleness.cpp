@@ -8,6 +8,8 @@
 
 #include <replicator/runtime/staleness.hpp>
 
+namespace test_staleness {
+
 using namespace replicator;
 
 TEST_CASE("an update is as stale as others were made since its reader read") {
@@ -68,3 +70,5 @@ TEST_CASE("no update passes the bound, and with as much as the others who are at
     RC_ASSERT(shard.largest() <= bound);
   });
 }
+
+}  // namespace test_staleness

@@ -14,6 +14,8 @@
 
 #include <replicator/runtime/variable_store.hpp>
 
+namespace test_variable_store {
+
 using namespace replicator;
 
 namespace {
@@ -187,3 +189,5 @@ TEST_CASE("a copy that this process does not hold is refused") {
     CHECK_THROWS_WITH(store.value("s", copy), "the variable \"s\" was asked for copy " + std::to_string(copy) +
                                                   ", but this process holds 2: count them from 0");
 }
+
+}  // namespace test_variable_store

@@ -15,6 +15,8 @@
 #include "../replicate/deployments.hpp"
 #include "../support/programs.hpp"
 
+namespace test_arrivals {
+
 using namespace replicator;
 
 TEST_CASE("lateness is told for each collective and device, behind the first one") {
@@ -56,3 +58,5 @@ TEST_CASE("process 0 names the device that is late, of whatever process") {
   CHECK_THAT(late, Catch::Contains("the last in 100 % of 5 times"));
   CHECK(results[1].text == "done");
 }
+
+}  // namespace test_arrivals

@@ -17,6 +17,8 @@
 
 #include "../replicate/deployments.hpp"
 
+namespace test_explain {
+
 using namespace replicator;
 using test::on_devices;
 
@@ -111,3 +113,5 @@ TEST_CASE("operations are counted from shapes and expressions") {
   sum(a);
   CHECK(last() == 24);
 }
+
+}  // namespace test_explain

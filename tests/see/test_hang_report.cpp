@@ -25,6 +25,8 @@
 #include "../replicate/deployments.hpp"
 #include "../support/programs.hpp"
 
+namespace test_hang_report {
+
 using namespace replicator;
 using namespace std::chrono_literals;
 
@@ -52,7 +54,7 @@ std::string sum_ten_times(Replicator& repl, Before before) {
 }
 
 // A step whose replica 1 is held up for 3 s by a function of the host.
-constexpr int hold_up_line = 61;
+constexpr int hold_up_line = 63;
 std::string hold_up(Replicator& repl) {
   auto train = repl.replicate(
       [](const InputContext&) { return data::from_generator([](std::int64_t) { return Array<float>{{}, {1}}; }); },
@@ -217,3 +219,5 @@ TEST_CASE("nothing is reported when all is well, or when an error comes at once"
 TEST_CASE("a signal that no program may handle is refused") {
   CHECK_THROWS_WITH(report_on_signal(SIGKILL), Catch::Contains("choose a signal that a program may handle, as SIGUSR1"));
 }
+
+}  // namespace test_hang_report

@@ -20,6 +20,8 @@
 
 #include "../replicate/deployments.hpp"
 
+namespace test_observe {
+
 using namespace replicator;
 using test::error_of;
 using test::on_devices;
@@ -286,3 +288,5 @@ TEST_CASE("what is computed again for the backward pass is looked at once") {
   train.step();
   CHECK(lines.lines.size() == 1);
 }
+
+}  // namespace test_observe

@@ -33,6 +33,8 @@
 #include "../resolve/graphs.hpp"
 #include "../support/programs.hpp"
 
+namespace test_plan {
+
 using namespace replicator;
 using nlohmann::json;
 
@@ -267,3 +269,5 @@ TEST_CASE("JSON is written with its commas, escapes and numbers") {
   });
   CHECK(writer.text() == "{\"a \\\"b\\\"\\u000a\":-3,\"list\":[0.5,null],\"empty\":[],\"yes\":true}");
 }
+
+}  // namespace test_plan

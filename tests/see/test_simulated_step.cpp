@@ -14,6 +14,8 @@
 
 #include "../../tools/simulated_step.hpp"
 
+namespace test_simulated_step {
+
 using namespace replicator;
 using nlohmann::json;
 using tools::read_step;
@@ -140,3 +142,5 @@ TEST_CASE("plans that cannot be simulated are refused in a sentence") {
   plan["processes"][0]["devices"][0]["instructions"][0]["do"] = "give";
   CHECK_THROWS_WITH(read_step(plan, nullptr, 1), Catch::StartsWith("a replica of the plan is spread over several devices"));
 }
+
+}  // namespace test_simulated_step

@@ -26,6 +26,8 @@
 #include "../replicate/deployments.hpp"
 #include "../support/programs.hpp"
 
+namespace test_trace {
+
 using namespace replicator;
 using nlohmann::json;
 using test::on_devices;
@@ -273,3 +275,5 @@ TEST_CASE("a window of steps that cannot be is refused") {
   CHECK(deployment.see.trace_steps.end == 7);
   CHECK(deployment.remaining == std::vector<std::string>{"rest"});
 }
+
+}  // namespace test_trace

@@ -13,6 +13,8 @@
 
 #include "jobs.hpp"
 
+namespace test_elastic_job {
+
 using namespace replicator;
 using namespace replicator::test;
 using transport::ElasticJob;
@@ -109,3 +111,5 @@ TEST_CASE("a process that fails by itself is not of what is left") {
   CHECK(results[0].text.ends_with("1"));
   CHECK(results[1].exit_code == 1);
 }
+
+}  // namespace test_elastic_job

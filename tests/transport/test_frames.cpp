@@ -13,6 +13,8 @@
 
 #include "strangers.hpp"
 
+namespace test_frames {
+
 using namespace replicator;
 using namespace replicator::test;
 using namespace replicator::transport;
@@ -239,3 +241,5 @@ TEST_CASE("mutated frames from a process that was welcome end the job with a sen
     CHECK((results[0].text == "met" || results[0].text.find("error: ") != std::string::npos));
   }
 }
+
+}  // namespace test_frames

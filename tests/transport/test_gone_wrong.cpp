@@ -12,6 +12,8 @@
 
 #include "strangers.hpp"
 
+namespace test_gone_wrong {
+
 using namespace replicator;
 using namespace replicator::test;
 using transport::Job;
@@ -97,3 +99,5 @@ TEST_CASE("a part of an exchange that has another size is refused by its process
   CHECK_THAT(with_process_0({gathered(0).blob(part(1)).blob(part(std::uint64_t{1} << 60)).finish()}, place),
              Catch::StartsWith("process 1 gave 16 bytes"));
 }
+
+}  // namespace test_gone_wrong

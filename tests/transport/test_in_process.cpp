@@ -8,6 +8,8 @@
 #include <string>
 #include <thread>
 
+namespace test_in_process {
+
 namespace rt = replicator::transport;
 
 namespace {
@@ -134,3 +136,5 @@ TEST_CASE("a group needs ranks, and an endpoint a rank of its group") {
   rt::InProcessGroup group{2};
   CHECK_THROWS_AS((rt::InProcess{group, 2}), replicator::BuildError);
 }
+
+}  // namespace test_in_process

@@ -13,6 +13,8 @@
 
 #include "jobs.hpp"
 
+namespace test_job {
+
 using namespace replicator;
 using namespace replicator::test;
 using transport::Job;
@@ -296,3 +298,5 @@ TEST_CASE("a hook runs when the job ends, at once if it has ended, never after i
   CHECK_THROWS_AS(job.check(), CommunicationError);
   CHECK_THROWS_WITH(job.barrier(), "done with");
 }
+
+}  // namespace test_job

@@ -13,6 +13,8 @@
 
 #include "strangers.hpp"
 
+namespace test_job_token {
+
 using namespace replicator;
 using namespace replicator::test;
 using namespace replicator::transport;
@@ -279,3 +281,5 @@ TEST_CASE("the token comes from the variable or a file, is long enough, and not 
   CHECK_THROWS_WITH(find_job_token(file), Contains("the token in " + file + " has 0 characters"));
   std::remove(file.c_str());
 }
+
+}  // namespace test_job_token

@@ -8,6 +8,8 @@
 #include <replicator/transport/mailbox.hpp>
 #include <vector>
 
+namespace test_mailbox {
+
 using namespace replicator;
 using transport::Slot;
 using transport::detail::Mailbox;
@@ -83,3 +85,5 @@ TEST_CASE("a message that comes before it is asked for, in pieces, is whole when
   CHECK(pair.mailbox.done(pair.mailbox.recv(six, 1, {0, 0, 3})));
   CHECK(std::memcmp(six.data(), "abcdef", 6) == 0);
 }
+
+}  // namespace test_mailbox

@@ -11,6 +11,8 @@
 #include <span>
 #include <string>
 
+namespace test_pmix {
+
 using namespace replicator;
 using namespace replicator::transport;
 using Catch::Matchers::Contains;
@@ -67,3 +69,5 @@ TEST_CASE("including pmix.hpp is enough to make the launcher known, and variable
   CHECK(find_environment().world_size == 1);
   ::unsetenv("WORLD_SIZE");
 }
+
+}  // namespace test_pmix

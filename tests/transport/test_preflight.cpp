@@ -10,6 +10,8 @@
 #include "../../tools/preflight.hpp"
 #include "jobs.hpp"
 
+namespace test_preflight {
+
 using namespace replicator;
 using namespace std::chrono_literals;
 using tools::Preflight;
@@ -114,3 +116,5 @@ TEST_CASE("clocks of processes of one machine agree") {
   INFO(test::describe(results));
   for (const auto& result : results) CHECK(result.text == "near");
 }
+
+}  // namespace test_preflight

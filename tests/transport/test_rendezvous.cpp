@@ -13,6 +13,8 @@
 
 #include "strangers.hpp"
 
+namespace test_rendezvous {
+
 using namespace replicator;
 using namespace replicator::test;
 using namespace replicator::transport;
@@ -427,3 +429,5 @@ TEST_CASE("a port that is taken is named") {
                     Contains("process 0 cannot listen on port " + std::to_string(environment.master_port)) &&
                         Contains("choose another MASTER_PORT"));
 }
+
+}  // namespace test_rendezvous

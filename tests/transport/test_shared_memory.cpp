@@ -14,6 +14,8 @@
 #include "jobs.hpp"
 #include "traffic.hpp"
 
+namespace test_shared_memory {
+
 using namespace replicator;
 using namespace replicator::test;
 using transport::Job;
@@ -204,3 +206,5 @@ TEST_CASE("who dies before it has taken the others' memory is named by all of th
   for (std::size_t r = 0; r < results.size(); ++r)
     if (static_cast<int>(r) != victim) CHECK(results[r].text == first);
 }
+
+}  // namespace test_shared_memory

@@ -15,6 +15,8 @@
 #include "jobs.hpp"
 #include "traffic.hpp"
 
+namespace test_ucx {
+
 using namespace replicator;
 using namespace replicator::test;
 using transport::Job;
@@ -214,3 +216,5 @@ TEST_CASE("what UCX answers becomes an error of the right family") {
   CHECK_THROWS_WITH(transport::detail::throw_ucx(UCS_ERR_UNREACHABLE, "connecting rank 0 to rank 1", 2),
                     "ucx: connecting rank 0 to rank 1: Destination is unreachable");
 }
+
+}  // namespace test_ucx

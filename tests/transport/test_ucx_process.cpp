@@ -8,6 +8,8 @@
 
 #include "../support/processes.hpp"
 
+namespace test_ucx_process {
+
 using namespace replicator;
 
 TEST_CASE("what UCX complains of goes to stderr, nothing to standard output") {
@@ -21,3 +23,5 @@ TEST_CASE("what UCX complains of goes to stderr, nothing to standard output") {
   });
   CHECK(results[0].text == (output ? "" : "ucx: ERROR: connection 7 refused\n"));
 }
+
+}  // namespace test_ucx_process
