@@ -2,6 +2,7 @@
 // What the replicas of a process live in, and what they learn from.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -109,8 +110,16 @@ class World {
   void wait_for(std::future<void>& moving) const {
     const auto late = repl_.deployment().late;
     const std::chrono::milliseconds deadline = repl_.deployment().deadline;
-    const auto began = std::chrono::steady_clock::now();
-    const auto missed = [&](std::chrono::milliseconds time) { return moving.wait_until(began + time) != std::future_status::ready; };
+    // In slices: time in which this process is stopped itself does not count.
+    std::chrono::milliseconds waited{0};
+    const auto missed = [&](std::chrono::milliseconds time) {
+      while (waited < time) {
+        const auto slice = std::min(time - waited, std::chrono::milliseconds{1000});
+        if (moving.wait_for(slice) == std::future_status::ready) return false;
+        waited += slice;
+      }
+      return true;
+    };
     const auto tell = [&](const char* what, std::chrono::milliseconds time) {
       std::fprintf(stderr, "d4pg: process %d: the environments of replicas %d to %d have not done action %lld for %g s%s\n", repl_.process(),
                    parts_.begin()->first, parts_.rbegin()->first, static_cast<long long>(turn_), static_cast<double>(time.count()) / 1000, what);
