@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <replicator/core/scoped_value.hpp>
 #include <replicator/graph/logical_device.hpp>
 #include <replicator/graph/map_gradient.hpp>
 #include <replicator/graph/placeholder.hpp>
@@ -32,7 +33,7 @@ class Differentiation {
     for (std::uint32_t i = 0; i < end_; ++i)
       if (reaches_[i]) marks.order = std::max(marks.order, graph_.node(i).marks.order);
     ++marks.order;
-    const MarksScope scope{graph_, marks};
+    const ScopedValue scope{graph_.marks(), marks};
     accumulate(y.value(), fill(graph_, y.type(), 1, where));
     for (std::uint32_t i = end_; i-- > 0;)
       if (reaches_[i] && !adjoints_[i].empty() && !graph_.node(i).inputs.empty()) visit(i);

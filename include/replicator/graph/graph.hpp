@@ -115,7 +115,7 @@ class Graph {
   // Counts the collectives asked for so far.
   std::uint32_t next_collective() { return collectives_++; }
 
-  // Of nodes added from here on; see MarksScope.
+  // Of nodes added from here on; held by a ScopedValue.
   NodeMarks& marks() { return marks_; }
   // What products of float32 tensors asked for from here on are computed in; see rp::mixed_precision.
   DType& products() { return products_; }
@@ -172,32 +172,6 @@ class Graph {
   NodeMarks marks_;
   DType products_ = DType::float32;
   Substitute substitute_ = nullptr;
-};
-
-// Trainable variables that are read for the first time while it lives are read so.
-class SubstituteScope {
- public:
-  SubstituteScope(Graph& graph, Graph::Substitute substitute) : graph_{graph}, outer_{graph.substitute()} { graph_.substitute() = substitute; }
-  SubstituteScope(const SubstituteScope&) = delete;
-  SubstituteScope& operator=(const SubstituteScope&) = delete;
-  ~SubstituteScope() { graph_.substitute() = outer_; }
-
- private:
-  Graph& graph_;
-  Graph::Substitute outer_;
-};
-
-// Nodes made while it lives have these marks.
-class MarksScope {
- public:
-  MarksScope(Graph& graph, NodeMarks marks) : graph_{graph}, outer_{graph.marks()} { graph_.marks() = marks; }
-  MarksScope(const MarksScope&) = delete;
-  MarksScope& operator=(const MarksScope&) = delete;
-  ~MarksScope() { graph_.marks() = outer_; }
-
- private:
-  Graph& graph_;
-  NodeMarks outer_;
 };
 
 inline const TensorType& AnyTensor::type() const { return graph_->type(value_); }

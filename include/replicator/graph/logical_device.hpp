@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include <replicator/core/scoped_value.hpp>
 #include <replicator/graph/graph.hpp>
 
 namespace replicator {
@@ -21,14 +22,10 @@ class LogicalDeviceScope {
                      "; ask for more with --logical-devices"};
   }
   // One that another node is on already.
-  LogicalDeviceScope(Graph& graph, std::int32_t device) : graph_{graph}, outer_{graph.device_} { graph.device_ = device; }
-  LogicalDeviceScope(const LogicalDeviceScope&) = delete;
-  LogicalDeviceScope& operator=(const LogicalDeviceScope&) = delete;
-  ~LogicalDeviceScope() { graph_.device_ = outer_; }
+  LogicalDeviceScope(Graph& graph, std::int32_t device) : device_{graph.device_, device} {}
 
  private:
-  Graph& graph_;
-  std::int32_t outer_;
+  ScopedValue<std::int32_t> device_;
 };
 
 }  // namespace replicator

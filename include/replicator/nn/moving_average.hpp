@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/scoped_value.hpp>
 #include <replicator/nn/optimizer.hpp>
 #include <replicator/nn/update.hpp>
 
@@ -84,6 +85,6 @@ Averaged<Optimizer> averaged(Optimizer optimizer, double decay) {
 // averaged: for a step function that evaluates.
 //   const auto averages = nn::read_averages(replica);
 //   return rp::accuracy(network(replica, images), labels);
-[[nodiscard]] inline SubstituteScope read_averages(ReplicaContext& replica) { return {replica.graph(), &detail::read_average}; }
+inline ScopedValue<Graph::Substitute> read_averages(ReplicaContext& replica) { return {replica.graph().substitute(), &detail::read_average}; }
 
 }  // namespace replicator::nn

@@ -6,22 +6,10 @@
 #include <string>
 #include <utility>
 
+#include <replicator/core/scoped_value.hpp>
 #include <replicator/graph/map.hpp>
 
 namespace replicator {
-
-// Made by rp::mixed_precision.
-class MixedPrecision {
- public:
-  MixedPrecision(Graph& graph, DType products) : graph_{graph}, outer_{graph.products()} { graph_.products() = products; }
-  MixedPrecision(const MixedPrecision&) = delete;
-  MixedPrecision& operator=(const MixedPrecision&) = delete;
-  ~MixedPrecision() { graph_.products() = outer_; }
-
- private:
-  Graph& graph_;
-  DType outer_;
-};
 
 // While it lives, matmul, convolution and convolution_transpose of float32 tensors, and the layers made of them, round both
 // operands to bfloat16, add in float32, and round the sums to bfloat16; what they give is float32 again. Their gradients, wherever
@@ -32,12 +20,12 @@ class MixedPrecision {
 // DType::float32 takes a part out again. Throws BuildError for any other type.
 // Where the processor has no bfloat16 the values are the same but for the order of additions, and nothing becomes faster.
 // Source: Micikevicius et al., "Mixed precision training", 2018; Kalamkar et al., "A study of BFLOAT16 for deep learning training", 2019.
-[[nodiscard]] inline MixedPrecision mixed_precision(Graph& graph, DType products = DType::bfloat16,
-                                                    std::source_location where = std::source_location::current()) {
+inline ScopedValue<DType> mixed_precision(Graph& graph, DType products = DType::bfloat16,
+                                          std::source_location where = std::source_location::current()) {
   if (products != DType::bfloat16 && products != DType::float32)
     throw BuildError{"replica " + std::to_string(graph.replica()) + ": mixed_precision at " + Location{where}.text() + " was asked for products in " +
                      std::string{name_of(products)} + ": take rp::DType::bfloat16, or rp::DType::float32 for a part that is to be exact"};
-  return {graph, products};
+  return {graph.products(), products};
 }
 
 namespace detail {

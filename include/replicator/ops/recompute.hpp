@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <replicator/core/scoped_value.hpp>
 #include <replicator/graph/tensor.hpp>
 
 namespace replicator {
@@ -31,7 +32,7 @@ class Recomputed {
       Graph& graph = graph_of(arguments...);
       NodeMarks marks = graph.marks();
       if (marks.region == 0) marks.region = graph.next_region();
-      const MarksScope scope{graph, marks};
+      const ScopedValue scope{graph.marks(), marks};
       return f_(std::forward<A>(arguments)...);
     }
   }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/scoped_value.hpp>
 #include <replicator/graph/logical_device.hpp>
 #include <replicator/graph/placeholder.hpp>
 #include <replicator/graph/tensor.hpp>
@@ -61,18 +62,7 @@ class ReplicaContext {
   }
 
   // Names of variables declared while it lives begin with `name` and a dot.
-  class Scope {
-   public:
-    Scope(Graph& graph, std::string_view name) : graph_{graph}, outer_{graph.scope()} { graph_.scope() += std::string{name} + "."; }
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-    ~Scope() { graph_.scope() = outer_; }
-
-   private:
-    Graph& graph_;
-    std::string outer_;
-  };
-  [[nodiscard]] Scope scope(std::string_view name) { return {*graph_, name}; }
+  ScopedValue<std::string> scope(std::string_view name) { return {graph_->scope(), graph_->scope() + std::string{name} + "."}; }
 
   // What is built while it lives, and the variables that it declares, are on logical device i of this replica:
   //   Tensor<float> h = [&] { const auto here = replica.logical_device(0); return first_half(replica, x); }();

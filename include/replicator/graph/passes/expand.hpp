@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <replicator/core/scoped_value.hpp>
 #include <replicator/graph/logical_device.hpp>
 #include <replicator/graph/rewrite.hpp>
 
@@ -25,7 +26,7 @@ inline Graph expand(const Graph& graph) {
     for (const auto input : node.inputs) inputs.push_back(rewriter.tensor(input));
     std::vector<Value> outputs;
     const LogicalDeviceScope there{rewriter.to(), node.device};
-    const MarksScope marks{rewriter.to(), node.marks};
+    const ScopedValue marks{rewriter.to().marks(), node.marks};
     for (const auto& output : node.get<Compute>()->operation.expand({rewriter.to(), inputs, node.where})) outputs.push_back(output.value());
     rewriter.replace(i, std::move(outputs));
   }
