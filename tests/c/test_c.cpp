@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "../support/folders.hpp"
 #include "../support/programs.hpp"
 
 namespace test_c {
@@ -17,11 +18,7 @@ namespace {
 
 namespace test = replicator::test;
 
-std::string program() {
-  const char* folder = std::getenv("REPLICATOR_TEST_PROGRAMS");
-  if (!folder) throw std::runtime_error{"REPLICATOR_TEST_PROGRAMS is not set: run this by ctest"};
-  return std::string{folder} + "/raw_collectives";
-}
+std::string program() { return test::test_program("raw_collectives"); }
 
 // Of a world of one process.
 struct Alone {

@@ -3,18 +3,15 @@
 #include <catch2/catch.hpp>
 
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <stdexcept>
 #include <string>
-
-#include <unistd.h>
 
 #include <replicator/io/safetensors.hpp>
 #include <replicator/rl/offscreen.hpp>
 
-#include "../support/programs.hpp"
+#include "../input/temporary_folder.hpp"
+#include "examples.hpp"
 
 namespace test_d4pg {
 
@@ -26,26 +23,16 @@ const std::string few_features = " --global-batch 24 --environments 2 --warm-up 
 const std::string few_pictures = " --pixels --task pendulum --global-batch 6 --environments 1 --warm-up 8 --steps 2 --evaluate-every 0 ";
 
 std::string command(const std::string& flags, const std::string& size = few_features) {
-  const char* examples = std::getenv("REPLICATOR_EXAMPLES");
-  if (!examples) throw std::runtime_error{"REPLICATOR_EXAMPLES is not set: run this by ctest"};
-  return std::string{examples} + "/d4pg --replicas 3 --hidden 16,16 --atoms 11 --n-step 3 --target-period 3 --seed 7" + size + flags;
+  return test::example("d4pg") + " --replicas 3 --hidden 16,16 --atoms 11 --n-step 3 --target-period 3 --seed 7" + size + flags;
 }
 
-std::string weights(const std::string& flags, const std::string& size = few_features) {
-  const auto result = test::run_program(command(flags, size));
-  INFO(flags + "\n" + result.text);
-  CHECK(result.exit_code == 0);
-  const auto found = test::line_of(result.text, "weights sha256: ");
-  CHECK(found.size() == 64);
-  return found;
-}
+std::string weights(const std::string& flags, const std::string& size = few_features) { return test::digits_of(command(flags, size)); }
 
 }  // namespace
 
 TEST_CASE("d4pg in lockstep prints one sha256 on one device, two and two processes, with any threads, draws its curve and saves its networks") {
-  const auto folder = std::filesystem::temp_directory_path() / ("replicator_d4pg_" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  const auto curve = (folder / "curve.png").string(), saved = (folder / "d4pg.safetensors").string();
+  const TemporaryFolder folder;
+  const auto curve = folder.path() + "/curve.png", saved = folder.path() + "/d4pg.safetensors";
   const std::string lockstep = "--lockstep 3 ";
   const auto serial = weights(lockstep + "--serial --curve " + curve + " --save " + saved);
   CHECK(std::filesystem::file_size(curve) > 100000);
@@ -56,7 +43,6 @@ TEST_CASE("d4pg in lockstep prints one sha256 on one device, two and two process
   INFO(test::describe(processes));
   CHECK(test::line_of(processes[0].text, "weights sha256: ") == serial);
   CHECK(weights(lockstep + "--serial --noise 0.1") != serial);
-  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("d4pg with priorities and noise that follows itself prints one sha256 for one device and two") {
@@ -84,9 +70,8 @@ TEST_CASE("d4pg says at once what it cannot do") {
 }
 
 TEST_CASE("d4pg that is asked to stop draws its curve, saves its networks and says so") {
-  const auto folder = std::filesystem::temp_directory_path() / ("replicator_d4pg_" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  const auto log = (folder / "log").string(), curve = (folder / "curve.png").string(), saved = (folder / "d4pg.safetensors").string();
+  const TemporaryFolder folder;
+  const auto log = folder.path() + "/log", curve = folder.path() + "/curve.png", saved = folder.path() + "/d4pg.safetensors";
   const auto endless = command("--steps 100000000 --evaluate-every 4 --curve " + curve + " --save " + saved, " --warm-up 40 --global-batch 24 ");
   const auto result = test::run_program("( " + endless + " > " + log + " 2>&1 & for i in $(seq 1000); do grep -q 'step 4/' " + log +
                                         " && break; sleep 0.03; done; kill -TERM $!; wait $!; code=$?; cat " + log + "; exit $code )");
@@ -95,7 +80,6 @@ TEST_CASE("d4pg that is asked to stop draws its curve, saves its networks and sa
   CHECK_THAT(result.text, Catch::Contains("d4pg: stopped by SIGTERM after step ") && Catch::Contains(saved + " has its networks"));
   CHECK(std::filesystem::exists(curve));
   CHECK(io::read_safetensors(saved).tensors.contains("actor.action.weight"));
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace test_d4pg

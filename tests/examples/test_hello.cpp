@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "../support/programs.hpp"
+#include "examples.hpp"
 
 namespace test_hello {
 
@@ -17,22 +17,10 @@ using namespace replicator;
 
 namespace {
 
-std::string program(const std::string& name) {
-  const char* folder = std::getenv("REPLICATOR_EXAMPLES");
-  if (!folder) throw std::runtime_error{"REPLICATOR_EXAMPLES is not set: run this by ctest"};
-  return std::string{folder} + "/" + name;
-}
-std::string hello(const std::string& flags) { return program("hello") + " --replicas 8 " + flags; }
+std::string hello(const std::string& flags) { return test::example("hello") + " --replicas 8 " + flags; }
 
 // Of one process, and printed completely: 20 losses, then the digest.
-std::string digest(const std::string& flags) {
-  const auto result = test::run_program(hello(flags));
-  INFO(flags + "\n" + result.text);
-  CHECK(result.exit_code == 0);
-  const auto found = test::line_of(result.text, "digest: ");
-  CHECK(found.size() == 64);
-  return found;
-}
+std::string digest(const std::string& flags) { return test::digits_of(hello(flags), "digest: "); }
 
 void check_processes(int count, const std::string& flags, const std::string& expected) {
   const auto results = test::run_as_processes(count, hello(flags));
@@ -96,18 +84,16 @@ TEST_CASE("a crash ends the program at once: none of the libraries catches it") 
 }
 
 TEST_CASE("hello says what is wrong with its arguments and exits with 1") {
-  const auto result = test::run_program(program("hello") + " --replicas 2 --devices cpu:0-3");
+  const auto result = test::run_program(test::example("hello") + " --replicas 2 --devices cpu:0-3");
   CHECK(result.exit_code == 1);
   CHECK_THAT(result.text, Catch::Contains("there are 2 replicas for 4 devices"));
-  CHECK_THAT(test::run_program(program("hello") + " --replicas 3").text,
+  CHECK_THAT(test::run_program(test::example("hello") + " --replicas 3").text,
              Catch::Contains("a batch of 64 over all replicas was asked for, but 3 replicas"));
 }
 
 TEST_CASE("README shows hello as it is") {
-  const char* scripts = std::getenv("REPLICATOR_SCRIPTS");
-  REQUIRE(scripts);
-  const auto text_of = [&](const std::string& file) {
-    std::ifstream stream{std::string{scripts} + "/../" + file};
+  const auto text_of = [](const std::string& file) {
+    std::ifstream stream{test::script("../" + file)};
     std::ostringstream text;
     text << stream.rdbuf();
     return text.str();
@@ -119,11 +105,11 @@ TEST_CASE("README shows hello as it is") {
 }
 
 TEST_CASE("hello refuses flags that it does not know, and says which may have been meant") {
-  const auto wrong = test::run_program(program("hello") + " --replicas 2 --device cpu:0-1");
+  const auto wrong = test::run_program(test::example("hello") + " --replicas 2 --device cpu:0-1");
   CHECK(wrong.exit_code == 1);
   CHECK_THAT(wrong.text, Catch::Contains("this program has no flag --device: was --devices meant? --help lists all"));
-  CHECK_THAT(test::run_program(program("hello") + " --banana=3").text, Catch::Contains("this program has no flag --banana: --help lists all"));
-  const auto help = test::run_program(program("hello") + " --help");
+  CHECK_THAT(test::run_program(test::example("hello") + " --banana=3").text, Catch::Contains("this program has no flag --banana: --help lists all"));
+  const auto help = test::run_program(test::example("hello") + " --help");
   CHECK(help.exit_code == 0);
   CHECK_THAT(help.text, Catch::StartsWith("Where it runs") && Catch::Contains("--replicas N"));
 }

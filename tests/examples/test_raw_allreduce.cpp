@@ -2,20 +2,16 @@
 // The example of collectives alone: the same digits on any number of processes.
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
-#include <stdexcept>
 #include <string>
 
-#include "../support/programs.hpp"
+#include "examples.hpp"
 
 namespace test_raw_allreduce {
 
 namespace test = replicator::test;
 
 TEST_CASE("raw_allreduce prints the same digits as one, two and three processes, and finds the line") {
-  const char* folder = std::getenv("REPLICATOR_EXAMPLES");
-  if (!folder) throw std::runtime_error{"REPLICATOR_EXAMPLES is not set: run this by ctest"};
-  const auto command = std::string{folder} + "/raw_allreduce --replicas 5";
+  const auto command = test::example("raw_allreduce") + " --replicas 5";
   const auto alone = test::run_program(command);
   INFO(alone.text);
   REQUIRE(alone.exit_code == 0);

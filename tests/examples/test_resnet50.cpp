@@ -2,15 +2,13 @@
 // ResNet-18 on JPEG files: one sha256 of all weights wherever its replicas are.
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
-#include <unistd.h>
-
 #include <replicator/data/synthetic.hpp>
 
-#include "../support/programs.hpp"
+#include "../input/temporary_folder.hpp"
+#include "examples.hpp"
 
 namespace test_resnet50 {
 
@@ -20,28 +18,17 @@ namespace {
 
 // 32 pictures of two classes in a folder of the test's own.
 struct Pictures {
-  std::filesystem::path folder = std::filesystem::temp_directory_path() / ("replicator_resnet50_" + std::to_string(::getpid()));
+  const TemporaryFolder temporary;
+  const std::filesystem::path folder = temporary.path() + "/pictures";
   Pictures() { data::write_synthetic(folder.string(), {.classes = 2, .train = 32, .val = 2, .size = 32, .seed = 1}); }
-  Pictures(const Pictures&) = delete;
-  Pictures& operator=(const Pictures&) = delete;
-  ~Pictures() { std::filesystem::remove_all(folder); }
 };
 
 std::string command(const Pictures& pictures, const std::string& flags) {
-  const char* examples = std::getenv("REPLICATOR_EXAMPLES");
-  if (!examples) throw std::runtime_error{"REPLICATOR_EXAMPLES is not set: run this by ctest"};
-  return std::string{examples} + "/resnet50 --depth 18 --image-size 32 --replicas 8 --global-batch 16 --steps 2 --seed 7 --data " +
+  return test::example("resnet50") + " --depth 18 --image-size 32 --replicas 8 --global-batch 16 --steps 2 --seed 7 --data " +
          (pictures.folder / "train").string() + " " + flags;
 }
 
-std::string weights(const Pictures& pictures, const std::string& flags) {
-  const auto result = test::run_program(command(pictures, flags));
-  INFO(flags + "\n" + result.text);
-  CHECK(result.exit_code == 0);
-  const auto found = test::line_of(result.text, "weights sha256: ");
-  CHECK(found.size() == 64);
-  return found;
-}
+std::string weights(const Pictures& pictures, const std::string& flags) { return test::digits_of(command(pictures, flags)); }
 
 void check_processes(const Pictures& pictures, int count, const std::string& flags, const std::string& expected) {
   const auto results = test::run_as_processes(count, command(pictures, flags));

@@ -2,17 +2,14 @@
 // The generative adversarial network on tiny pictures: one sha256 of all weights wherever its replicas are.
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
 #include <filesystem>
-#include <stdexcept>
 #include <string>
-
-#include <unistd.h>
 
 #include <replicator/data/synthetic.hpp>
 #include <replicator/io/safetensors.hpp>
 
-#include "../support/programs.hpp"
+#include "../input/temporary_folder.hpp"
+#include "examples.hpp"
 
 namespace test_sngan {
 
@@ -21,33 +18,18 @@ using namespace replicator;
 namespace {
 
 struct Pictures {
-  std::filesystem::path folder = std::filesystem::temp_directory_path() / ("replicator_sngan_" + std::to_string(::getpid()));
+  const TemporaryFolder temporary;
+  const std::filesystem::path folder = temporary.path() + "/pictures";
   Pictures() { data::write_synthetic(folder.string(), {.classes = 2, .train = 16, .val = 16, .size = 16, .seed = 1}); }
-  Pictures(const Pictures&) = delete;
-  Pictures& operator=(const Pictures&) = delete;
-  ~Pictures() { std::filesystem::remove_all(folder); }
 };
 
-std::string program(const char* name) {
-  const char* examples = std::getenv("REPLICATOR_EXAMPLES");
-  if (!examples) throw std::runtime_error{"REPLICATOR_EXAMPLES is not set: run this by ctest"};
-  return std::string{examples} + "/" + name + " ";
+std::string command(const Pictures& pictures, const std::string& flags) {
+  return test::example("sngan") + " --replicas 4 --global-batch 8 --image-size 16 --latent 8 --generator-channels 8 " +
+         "--discriminator-channels 8 --n-dis 2 --sample-columns 3 --seed 7 --data " + pictures.folder.string() + " --samples " +
+         (pictures.folder / "samples").string() + " " + flags;
 }
 
-test::ProgramResult run(const Pictures& pictures, const std::string& flags) {
-  return test::run_program(program("sngan") + "--replicas 4 --global-batch 8 --image-size 16 --latent 8 --generator-channels 8 " +
-                           "--discriminator-channels 8 --n-dis 2 --sample-columns 3 --seed 7 --data " + pictures.folder.string() +
-                           " --samples " + (pictures.folder / "samples").string() + " " + flags);
-}
-
-std::string weights(const Pictures& pictures, const std::string& flags) {
-  const auto result = run(pictures, flags);
-  INFO(flags + "\n" + result.text);
-  CHECK(result.exit_code == 0);
-  const auto found = test::line_of(result.text, "weights sha256: ");
-  CHECK(found.size() == 64);
-  return found;
-}
+std::string weights(const Pictures& pictures, const std::string& flags) { return test::digits_of(command(pictures, flags)); }
 
 }  // namespace
 
@@ -79,7 +61,7 @@ TEST_CASE("the process that takes the place of sngan's first one goes on printin
   std::filesystem::remove_all(pictures.folder / "samples");
   // Process 0 dies when it prints and nobody reads any more: at its second step or later.
   const auto results = test::run_as_job(2, [&](int rank) {
-    return run(pictures, "--steps 4 --elastic --save " + saved + (rank == 0 ? " | grep -m 1 \"^step 1/\"" : "")).text;
+    return test::run_program(command(pictures, "--steps 4 --elastic --save " + saved + (rank == 0 ? " | grep -m 1 \"^step 1/\"" : ""))).text;
   });
   INFO(test::describe(results));
   const auto& text = results[1].text;
@@ -92,11 +74,11 @@ TEST_CASE("the process that takes the place of sngan's first one goes on printin
 TEST_CASE("sngan judges samples by a classifier that resnet50 has saved, beside held-out pictures and noise") {
   const Pictures pictures;
   const auto file = (pictures.folder / "classifier.safetensors").string();
-  const auto trained = test::run_program(program("resnet50") + "--depth 18 --image-size 16 --replicas 2 --global-batch 8 --steps 1 --serial --data " +
+  const auto trained = test::run_program(test::example("resnet50") + " --depth 18 --image-size 16 --replicas 2 --global-batch 8 --steps 1 --serial --data " +
                                          pictures.folder.string() + " --save " + file);
   INFO(trained.text);
   REQUIRE(trained.exit_code == 0);
-  const auto result = run(pictures, "--serial --steps 1 --score-pictures 16 --classifier " + file);
+  const auto result = test::run_program(command(pictures, "--serial --steps 1 --score-pictures 16 --classifier " + file));
   INFO(result.text);
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.text, Catch::Contains("Frechet distance on our own classifier's features, 16 pictures each: samples ") &&

@@ -2,16 +2,12 @@
 // scripts/draw-timeline draws what --trace wrote.
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 
-#include <unistd.h>
-
-#include "../support/programs.hpp"
+#include "../input/temporary_folder.hpp"
+#include "examples.hpp"
 
 namespace test_timeline {
 
@@ -20,28 +16,18 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-std::string folder_of(const char* variable) {
-  const char* folder = std::getenv(variable);
-  if (!folder) throw std::runtime_error{std::string{variable} + " is not set: run this by ctest"};
-  return folder;
-}
-
 // A trace of steps 1 and 2 of hello on two devices.
 struct Timeline {
-  std::filesystem::path folder = std::filesystem::temp_directory_path() / ("replicator_timeline_" + std::to_string(::getpid()));
+  const TemporaryFolder folder;
   Timeline() {
-    std::filesystem::create_directory(folder);
-    const auto run = test::run_program(folder_of("REPLICATOR_EXAMPLES") + "/hello --replicas 2 --devices cpu:0-1 --trace-steps 1:3 --trace " + path("trace.json"));
+    const auto run = test::run_program(test::example("hello") + " --replicas 2 --devices cpu:0-1 --trace-steps 1:3 --trace " + path("trace.json"));
     INFO(run.text);
     REQUIRE(run.exit_code == 0);
   }
-  Timeline(const Timeline&) = delete;
-  Timeline& operator=(const Timeline&) = delete;
-  ~Timeline() { std::filesystem::remove_all(folder); }
 
-  std::string path(const char* name) const { return (folder / name).string(); }
+  std::string path(const char* name) const { return folder.path() + "/" + name; }
   test::ProgramResult draw(const std::string& flags) const {
-    return test::run_program(folder_of("REPLICATOR_SCRIPTS") + "/draw-timeline " + path("trace.json") + " " + path("out.svg") + " " + flags);
+    return test::run_program(test::script("draw-timeline") + " " + path("trace.json") + " " + path("out.svg") + " " + flags);
   }
   std::string drawing() const {
     std::ifstream file{path("out.svg")};

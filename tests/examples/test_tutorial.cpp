@@ -3,14 +3,13 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "../support/programs.hpp"
+#include "examples.hpp"
 
 namespace test_tutorial {
 
@@ -18,13 +17,8 @@ using namespace replicator;
 
 namespace {
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  if (!value) throw std::runtime_error{std::string{name} + " is not set: run this by ctest"};
-  return value;
-}
 std::string run(const std::string& program_and_flags) {
-  const auto result = test::run_program(variable("REPLICATOR_EXAMPLES") + "/" + program_and_flags);
+  const auto result = test::run_program(test::example(program_and_flags));
   INFO(program_and_flags << "\n" << result.text);
   CHECK(result.exit_code == 0);
   return result.text;
@@ -37,7 +31,7 @@ std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 const std::filesystem::path& root() {
-  static const std::filesystem::path path = variable("REPLICATOR_SCRIPTS") + "/..";
+  static const std::filesystem::path path = test::script("..");
   return path;
 }
 

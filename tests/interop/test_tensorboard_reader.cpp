@@ -9,6 +9,7 @@
 #include <replicator/io/tensorboard.hpp>
 
 #include "../input/temporary_folder.hpp"
+#include "../support/folders.hpp"
 #include "../support/programs.hpp"
 
 namespace test_tensorboard_reader {
@@ -16,8 +17,7 @@ namespace test_tensorboard_reader {
 using namespace replicator;
 
 TEST_CASE("TensorBoard's own reader finds the scalars, images and histograms that were written, those of a resumed run from its first step on") {
-  const char *scripts = std::getenv("REPLICATOR_SCRIPTS"), *python = std::getenv("REPLICATOR_PYTHON");
-  if (!scripts) throw std::runtime_error{"REPLICATOR_SCRIPTS is not set: run this by ctest"};
+  const char* python = std::getenv("REPLICATOR_PYTHON");
   const TemporaryFolder folder;
   const auto at = [](double seconds) { return [seconds] { return seconds; }; };
   {
@@ -30,7 +30,7 @@ TEST_CASE("TensorBoard's own reader finds the scalars, images and histograms tha
   io::TensorBoardWriter resumed{folder.path(), {.first_step = 2, .clock = at(1700000100.5)}};
   resumed.scalar("loss/train", 2, 5.0);
 
-  const auto result = test::run_program(std::string{python ? python : "python3"} + " " + scripts + "/print-tensorboard " + folder.path());
+  const auto result = test::run_program(std::string{python ? python : "python3"} + " " + test::script("print-tensorboard") + " " + folder.path());
   if (result.exit_code == 77) {
     WARN(result.text);
     return;

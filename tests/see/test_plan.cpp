@@ -31,6 +31,7 @@
 #include <replicator/replicate/replicator.hpp>
 
 #include "../resolve/graphs.hpp"
+#include "../support/folders.hpp"
 #include "../support/programs.hpp"
 
 namespace test_plan {
@@ -85,9 +86,7 @@ struct Documented {
   std::set<std::string> keys;
 };
 std::vector<Documented> documented_keys() {
-  const char* scripts = std::getenv("REPLICATOR_SCRIPTS");
-  if (!scripts) throw std::runtime_error{"REPLICATOR_SCRIPTS is not set: run this by ctest"};
-  std::ifstream page{std::string{scripts} + "/../docs/plan.md"};
+  std::ifstream page{test::script("../docs/plan.md")};
   const auto quoted = [](const std::string& text) {
     std::vector<std::string> words;
     for (auto begin = text.find('`'); begin != std::string::npos; begin = text.find('`', begin)) {
