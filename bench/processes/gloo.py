@@ -49,18 +49,22 @@ def require_right(collective, block, source, target, call):
     dist.barrier()
 
 
+def sampled(call, calls):
+    dist.barrier()
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
+    slowest = torch.tensor([(time.perf_counter() - begin) / calls * 1e6], dtype=torch.float64)
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    return slowest.item()
+
+
 def microseconds(call, size, samples):
-    calls = min(max((1 << 24) // size, 1), 200)
-    times = []
-    for sample in range(-2, samples):
-        dist.barrier()
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        slowest = torch.tensor([(time.perf_counter() - begin) / calls * 1e6], dtype=torch.float64)
-        dist.all_reduce(slowest, dist.ReduceOp.MAX)
-        if sample >= 0:
-            times.append(slowest.item())
+    longest_sample = 20000
+    most = min(max((1 << 24) // size, 1), 200)
+    calls = min(max(int(longest_sample / sampled(call, min(most, 5))), 1), most)
+    sampled(call, calls)
+    times = [sampled(call, calls) for _ in range(samples)]
     return sorted(times)[len(times) // 2], min(times)
 
 

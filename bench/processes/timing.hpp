@@ -80,20 +80,26 @@ struct Times {
   double median, least;
 };
 
-// Microseconds of one call on the slowest process, over the samples, after two more that warm up. On a machine that others
-// use as well, the least time is the one that says something.
+// Microseconds of a call on the slowest process.
+template <class System>
+double sampled(System& system, int calls) {
+  system.barrier();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) system.call();
+  return system.maximum(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / calls);
+}
+
+// Over the samples, after two more that warm up; the first of these shows how many calls a sample has time for. On a machine
+// that others use as well, the least time is the one that says something.
 template <class System>
 Times microseconds(System& system, std::int64_t bytes, int samples) {
-  const int calls = calls_in_sample(bytes);
+  constexpr double longest_sample = 20000;
+  const int most = calls_in_sample(bytes);
+  const double first = sampled(system, std::min(most, 5));
+  const int calls = std::clamp(static_cast<int>(longest_sample / first), 1, most);
+  sampled(system, calls);
   std::vector<double> times;
-  for (int sample = -2; sample < samples; ++sample) {
-    system.barrier();
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < calls; ++i) system.call();
-    const double mine = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / calls;
-    const double time = system.maximum(mine);
-    if (sample >= 0) times.push_back(time);
-  }
+  for (int sample = 0; sample < samples; ++sample) times.push_back(sampled(system, calls));
   std::sort(times.begin(), times.end());
   return {times[times.size() / 2], times.front()};
 }

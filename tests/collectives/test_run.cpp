@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real runs between threads against a reference that folds T by recursion in plain loops: equal bits.
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
@@ -276,6 +277,34 @@ TEST_CASE("several collectives are under way at once and a slow rank never sees 
         for (std::int64_t i = 0; i < specs[c].elements; ++i)
           if (found[i] != wanted) throw replicator::Error{"another step's data"};
       }
+    }
+  });
+}
+
+TEST_CASE("the root of a small broadcast runs eight steps ahead of those who listen, and waits for the slowest then") {
+  constexpr int ranks = 3, steps = 50, root = 1;
+  const rc::ReplicaBlocks blocks{ranks, ranks};
+  rt::InProcessGroup group{ranks};
+  std::atomic<bool> stuck{false};
+  run_ranks(group, [&](int rank) {
+    const auto communicator = rc::make_communicator(rt::InProcess{group, rank}, blocks);
+    rc::CollectiveSpec spec = spec_of(rc::Kind::broadcast, 4);
+    spec.root = root;
+    const auto collective = communicator->prepare(spec, rc::choose(spec.kind, 16, blocks, root).schedule);
+    while (rank == 2 && !stuck) std::this_thread::yield();
+    for (int step = 0; step < steps; ++step) {
+      write(collective->input(0), leaf(rank, step, 4));
+      collective->start();
+      if (rank == root && step == 8) {
+        const auto patience = soon();
+        do {
+          if (collective->wait_until(rt::Clock::now() + std::chrono::milliseconds{5})) throw replicator::Error{"has not waited"};
+        } while (collective->missing().rank != 2 && rt::Clock::now() < patience);
+        if (collective->missing().rank != 2) throw replicator::Error{"does not wait for the slowest"};
+        stuck = true;
+      }
+      collective->wait(soon());
+      if (!same_bits(collective->output(), leaf(root, step, 4))) throw replicator::Error{"another step's data"};
     }
   });
 }

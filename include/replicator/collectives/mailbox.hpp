@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs schedules that load nothing but inputs from peers ("direct", "all_gather", "flat_broadcast") for few bytes:
-// every rank copies its inputs into its mailbox, where the payload follows its sequence number, and reads those of all
-// others.
+// every rank copies its inputs into its mailbox, where the payload follows its sequence number, and reads those of the
+// others that it loads from.
 //
-//   mailbox (two of them):  | sequence 8 B | - 8 B | payload ... |      up to 112 B are two cache lines
+//   mailbox (n of them):  | sequence 8 B | - 8 B | payload ... |      up to 112 B are two cache lines
 //
-// Steps use the two mailboxes in turn. A rank overwrites a mailbox in step k + 2, when it has finished k + 1 and so has
-// seen everyone's number k + 1, which they send after they have finished reading step k.
+// Steps use the n mailboxes in turn. A rank fills one in step k + n when it has seen the number k + 1 of everyone who reads
+// it, which they send after they have finished reading step k. Where all read from all, nobody is ever two steps ahead, and
+// two mailboxes do; the root of a broadcast runs ahead of those who listen.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 namespace replicator::collectives {
 
 inline constexpr std::size_t mailbox_limit_bytes = 64 * 1024;
+inline constexpr std::size_t run_ahead_bytes = 16 * 1024, run_ahead_steps = 8;  // at most
 
 // Whether peers are asked for inputs only.
 inline bool loads_only_inputs(const Schedule& schedule) {
@@ -37,6 +39,21 @@ inline bool loads_only_inputs(const Schedule& schedule) {
 
 namespace detail {
 
+// loads[r][s]: whether rank r loads from rank s, another one.
+inline std::vector<std::vector<bool>> ranks_loaded(const Schedule& schedule) {
+  const auto ranks = static_cast<std::size_t>(schedule.ranks());
+  std::vector<std::vector<bool>> loads(ranks, std::vector<bool>(ranks));
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    for (const Channel& channel : schedule.programs[rank])
+      for (const Instruction& i : channel) {
+        loads[rank][static_cast<std::size_t>(i.left.rank)] = true;
+        if (i.action == Action::reduce) loads[rank][static_cast<std::size_t>(i.right.rank)] = true;
+      }
+    loads[rank][rank] = false;
+  }
+  return loads;
+}
+
 template <transport::PeerReadable T>
 class Mailbox final : public Prepared<T> {
   using Base = Prepared<T>;
@@ -49,12 +66,20 @@ class Mailbox final : public Prepared<T> {
   }
 
   Mailbox(T& transport, const CollectiveSpec& spec, const Schedule& schedule)
-      : Base{transport, spec, schedule, 1, 2 * box_bytes(spec, schedule)},
+      : Base{transport, spec, schedule, 1, boxes(spec, schedule) * box_bytes(spec, schedule)},
+        count_{boxes(spec, schedule)},
         box_bytes_{box_bytes(spec, schedule)},
         input_bytes_{static_cast<std::size_t>(spec.elements * schedule.input_blocks()) * size_of(spec.dtype)} {
     for (int rank = 0; rank < schedule.ranks(); ++rank)
       boxes_.push_back(this->transport_.peer(this->region_, rank) + this->layout_.end());
     const int me = transport.rank();
+    const auto loads = ranks_loaded(schedule);
+    for (int rank = 0; rank < schedule.ranks(); ++rank) {
+      const bool source = loads[index(me)][index(rank)], reader = loads[index(rank)][index(me)];
+      if (source) sources_.push_back(rank);
+      if (reader && !source) listeners_.push_back({rank});
+      read_ = read_ || reader;
+    }
     for (const Channel& channel : schedule.programs[static_cast<std::size_t>(me)])
       for (const Instruction& i : channel) lines_.push_back(resolve(i, me));
     aim({});
@@ -65,25 +90,25 @@ class Mailbox final : public Prepared<T> {
   bool start_on(const CallerBuffers& buffers) override {
     this->require_idle(running_);
     if (aimed_ || buffers.input || buffers.output) aim(buffers);
-    std::byte* box = this->region_.data + this->layout_.end() + step_ % 2 * box_bytes_;
+    given_.input = buffers.input;
+    given_.stride = buffers.stride;
+    given_.elements = buffers.elements;
     ++step_;
-    if (buffers.input) this->pack(box + header, input_bytes_, buffers);
-    for (int index = 0; !buffers.input && index < this->inputs_ && input_bytes_ != 0; ++index)
-      std::memcpy(box + header + static_cast<std::size_t>(index) * input_bytes_, this->input(index), input_bytes_);
-    publish(box, step_);
-    this->transport_.notify();
-    arrived_ = 0;
+    sent_ = false;
+    heard_ = arrived_ = 0;
     this->moved_ = 0;
     running_ = true;
+    send();
     return buffers.output != nullptr;
   }
 
   bool advance() override {
     if (!running_) return true;
     this->transport_.progress();
-    const std::size_t box = (step_ - 1) % 2 * box_bytes_;
-    for (; arrived_ < boxes_.size(); ++arrived_)
-      if (observe(boxes_[arrived_] + box) < step_) return false;
+    if (!send()) return false;
+    const std::size_t box = box_of(step_);
+    for (; arrived_ < sources_.size(); ++arrived_)
+      if (observe(boxes_[index(sources_[arrived_])] + box) < step_) return false;
     for (const Line& line : lines_) {
       const std::byte* left = line.left + (line.left_in_box ? box : 0);
       const std::byte* right = line.right + (line.right_in_box ? box : 0);
@@ -112,6 +137,47 @@ class Mailbox final : public Prepared<T> {
     std::int64_t elements;
   };
 
+  // Who loads from this rank, which does not load from it.
+  struct Listener {
+    int rank;
+    std::uint64_t seen = 1;  // a number of its mailboxes; there was no step 0 to be read
+  };
+
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  // Where the mailbox of a step begins.
+  std::size_t box_of(std::uint64_t step) const { return (step - 1) % count_ * box_bytes_; }
+
+  // False while somebody who listens may still read what the mailbox holds. Those that this rank loads from were seen to
+  // have done so when it finished its last step.
+  bool send() {
+    if (sent_) return true;
+    for (; heard_ < listeners_.size(); ++heard_)
+      if (!has_left(listeners_[heard_])) return false;
+    std::byte* box = this->region_.data + this->layout_.end() + box_of(step_);
+    if (read_) fill(box + header);
+    publish(box, step_);
+    this->transport_.notify();
+    return sent_ = true;
+  }
+
+  // Whether this listener is through with what the mailbox holds. It is often well ahead of that: then it is not asked again
+  // for a while.
+  bool has_left(Listener& listener) const {
+    if (listener.seen + count_ > step_) return true;
+    for (const std::uint64_t number : {step_ - count_ / 2, step_ - count_ + 1}) {
+      if (observe(boxes_[index(listener.rank)] + box_of(number)) < number) continue;
+      listener.seen = number;
+      return true;
+    }
+    return false;
+  }
+
+  void fill(std::byte* payload) {
+    if (input_bytes_ == 0) return;
+    if (given_.input) return this->pack(payload, input_bytes_, given_);
+    for (int k = 0; k < this->inputs_; ++k) std::memcpy(payload + index(k) * input_bytes_, this->input(k), input_bytes_);
+  }
+
   void aim(const CallerBuffers& buffers) {
     aimed_ = buffers.input || buffers.output;
     std::byte* const own = this->region_.data;
@@ -123,6 +189,13 @@ class Mailbox final : public Prepared<T> {
     }
   }
 
+  static std::size_t boxes(const CollectiveSpec& spec, const Schedule& schedule) {
+    const auto loads = ranks_loaded(schedule);
+    for (std::size_t a = 0; a < loads.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b)
+        if (loads[a][b] != loads[b][a]) return std::clamp<std::size_t>(run_ahead_bytes / box_bytes(spec, schedule), 2, run_ahead_steps);
+    return 2;
+  }
   static std::size_t box_bytes(const CollectiveSpec& spec, const Schedule& schedule) {
     return (header + payload_bytes(spec, schedule) + 127) / 128 * 128;
   }
@@ -152,15 +225,25 @@ class Mailbox final : public Prepared<T> {
            static_cast<std::size_t>(operand.index) * input_bytes_ + inside;
   }
 
-  int missing_rank() const override { return arrived_ < boxes_.size() ? static_cast<int>(arrived_) : -1; }
+  int missing_rank() const override {
+    if (!sent_) return listeners_[heard_].rank;
+    return arrived_ < sources_.size() ? sources_[arrived_] : -1;
+  }
 
+  std::size_t count_;
   std::size_t box_bytes_;
   std::size_t input_bytes_;
   bool aimed_ = false;  // at buffers of the caller's
   std::vector<const std::byte*> boxes_;  // [rank]
   std::vector<Line> lines_;
+  std::vector<int> sources_;    // from which this rank loads
+  std::vector<Listener> listeners_;
+  bool read_ = false;           // by anybody
+  CallerBuffers given_;         // in this step
   std::uint64_t step_ = 0;
-  std::size_t arrived_ = 0;  // ranks whose mailbox of this step is full
+  bool sent_ = true;
+  std::size_t heard_ = 0;    // listeners who have read what the mailbox held
+  std::size_t arrived_ = 0;  // sources whose mailbox of this step is full
   bool running_ = false;
 };
 

@@ -104,6 +104,7 @@ class RawRunner {
   };
   static constexpr std::size_t least_room = 64;
   static constexpr std::size_t fine = 64 * 1024;
+  static constexpr std::size_t sooner_copied = 1024;  // bytes, than peers are told where to reach them
   static constexpr std::size_t most_windows = 4;  // under way
 
   // A power of two: of a block, so that what a replica contributes or receives fits the window.
@@ -122,16 +123,16 @@ class RawRunner {
 
   void begin(const RawCall& call, const Slice& slice, transport::Clock::duration deadline) {
     Collective& collective = idle(call, slice.room, deadline);
+    for (const Flight& flight : flights_) flight.collective->advance();
     const CallerBuffers buffers = caller_buffers(call, slice);
     if (!buffers.input) copy_in(call, slice, collective);
     flights_.push_back({&collective, slice, collective.start_on(buffers)});
-    for (const Flight& flight : flights_) flight.collective->advance();
   }
 
   void land(const RawCall& call, transport::Clock::duration deadline) {
     const Flight flight = flights_.front();
-    flight.collective->wait(deadline == deadline.zero() ? transport::Clock::time_point::max()
-                                                        : transport::Clock::now() + deadline);
+    if (!flight.collective->advance())
+      flight.collective->wait(deadline == deadline.zero() ? transport::Clock::time_point::max() : transport::Clock::now() + deadline);
     if (!flight.delivered) copy_out(call, flight.slice, *flight.collective);
     flights_.pop_front();
   }
@@ -142,7 +143,9 @@ class RawRunner {
 
   // One that is prepared for this much and not under way. Which one, every rank decides alike.
   Collective& idle(const RawCall& call, std::size_t room, transport::Clock::duration deadline) {
-    auto& prepared = prepared_[use(call, room)];
+    const Use asked = use(call, room);
+    if (!last_ || last_->first != asked) last_ = &*prepared_.try_emplace(asked).first;
+    auto& prepared = last_->second;
     for (;;) {
       for (const auto& collective : prepared)
         if (!flying(collective.get())) return *collective;
@@ -167,11 +170,11 @@ class RawRunner {
     result.in_place = call.overlaps(communicator_.blocks(), communicator_.rank());
     if (works_on_input(call, result.in_place) && aligned(call.input)) {
       result.input = call.input + slice.begin;
-      if (alike_ && call.kind != Kind::broadcast) result.inputs = reached<const std::byte*>(call.input, slice.begin);
+      if (alike_ && call.kind != Kind::broadcast) result.inputs = reached<const std::byte*>(call.input, slice);
     }
     if (aligned(call.output)) {
       result.output = call.output + slice.begin;
-      result.outputs = reached<std::byte*>(call.output, slice.begin);
+      result.outputs = reached<std::byte*>(call.output, slice);
     }
     return result;
   }
@@ -188,11 +191,12 @@ class RawRunner {
 
   // That place of a buffer on every rank, where it lies in memory that was allocated here.
   template <class Pointer>
-  std::vector<Pointer> reached(const std::byte* buffer, std::size_t begin) const {
-    const auto [allocation, offset] = place_of(buffer);
+  std::vector<Pointer> reached(const std::byte* buffer, const Slice& slice) const {
     std::vector<Pointer> result;
+    if (slice.bytes <= sooner_copied) return result;
+    const auto [allocation, offset] = place_of(buffer);
     if (allocation > 0)
-      for (std::byte* memory : allocations_[allocation - 1].by_rank) result.push_back(memory + offset + begin);
+      for (std::byte* memory : allocations_[allocation - 1].by_rank) result.push_back(memory + offset + slice.begin);
     return result;
   }
 
@@ -262,7 +266,9 @@ class RawRunner {
   LocalFold fold_;
   std::vector<std::vector<std::byte>> temporaries_;
   std::uint32_t next_id_ = 0;
-  std::map<Use, std::vector<std::unique_ptr<Collective>>> prepared_;
+  using Prepared = std::map<Use, std::vector<std::unique_ptr<Collective>>>;
+  Prepared prepared_;
+  Prepared::value_type* last_ = nullptr;  // used; a call is often as the one before
   std::deque<Flight> flights_;
   std::vector<Allocation> allocations_;
   bool alike_ = true;  // all ranks have as many replicas, and fold none of them

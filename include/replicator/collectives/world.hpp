@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <replicator/collectives/host_transport.hpp>
 #include <replicator/collectives/linked_parts.hpp>
 #include <replicator/collectives/raw_runner.hpp>
@@ -170,14 +171,17 @@ class World {
   class PlainArithmetic {
    public:
     PlainArithmetic() : saved_{__builtin_ia32_stmxcsr()} {
-      constexpr unsigned nearest_without_traps = 0x1F80;
-      __builtin_ia32_ldmxcsr(nearest_without_traps);
+      if (saved_ != nearest_without_traps) __builtin_ia32_ldmxcsr(nearest_without_traps);
     }
     PlainArithmetic(const PlainArithmetic&) = delete;
     PlainArithmetic& operator=(const PlainArithmetic&) = delete;
-    ~PlainArithmetic() { __builtin_ia32_ldmxcsr(saved_); }
+    // What was raised meanwhile goes with it.
+    ~PlainArithmetic() {
+      if (__builtin_ia32_stmxcsr() != saved_) __builtin_ia32_ldmxcsr(saved_);
+    }
 
    private:
+    static constexpr unsigned nearest_without_traps = 0x1F80;
     unsigned saved_;
   };
   using Place = std::pair<std::size_t, std::size_t>;
@@ -205,13 +209,15 @@ class World {
 
   void compare(const RawCall& call) {
     if (job_.size() == 1) return;
-    job_.set_context("during call", ++calls_, name_of(call.kind));
+    job_.set_context("during call", ++calls_, name_of(call.kind).data());
     if (!options_.compare_calls) return;
     if (known_.size() == most_known) known_.clear();
     // Only the root looks at a broadcast's input.
     const Place input = call.kind == Kind::broadcast ? Place{} : runner_->place_of(call.input), output = runner_->place_of(call.output);
-    if (known_.insert({call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count, input, output}).second)
-      job_.barrier(call.text() + words("input", input) + words("output", output));
+    const Signature signature{call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count, input, output};
+    if (signature == last_) return;
+    if (known_.insert(signature).second) job_.barrier(call.text() + words("input", input) + words("output", output));
+    last_ = signature;
   }
 
   static std::string words(const char* what, const Place& place) {
@@ -249,6 +255,7 @@ class World {
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<RawRunner> runner_;
   std::set<Signature> known_;
+  std::optional<Signature> last_;  // a call is often as the one before
   std::vector<replicator::detail::Pages> pages_;
   std::uint64_t calls_ = 0;
   bool fatal_ = false;  // the others are on their way

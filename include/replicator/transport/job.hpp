@@ -76,9 +76,13 @@ class Job {
   void suspect(int process, const std::string& why);
   // For whoever cannot go on without `process`, which seems broken: suspects it, and throws the verdict when it is known.
   [[noreturn]] void give_up_on(int process, const std::string& why);
-  // What this process is doing, as in "during step" 12: added to the sentences that process 0 makes. Cheap; the words must
-  // outlive the job.
-  void set_context(std::string_view what, std::uint64_t number, std::string_view detail = {});
+  // What this process is doing, as in "during step" 12: added to the sentences that process 0 makes. Cheap; the words are
+  // literals.
+  void set_context(const char* what, std::uint64_t number, const char* detail = "") noexcept {
+    what_.store(what, std::memory_order_relaxed);
+    number_.store(number, std::memory_order_relaxed);
+    detail_.store(detail, std::memory_order_relaxed);
+  }
 
   bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
   // Throws the job's CommunicationError once it is aborted. One atomic load.
@@ -165,11 +169,6 @@ class Job {
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::vector<Peer> peers_;  // process 0: one per process (its own has no link); others: process 0 alone
-  struct Context {
-    std::string_view what;  // empty: nothing yet
-    std::uint64_t number = 0;
-    std::string_view detail;
-  } context_;
   std::uint64_t gathering_ = 0;  // the exchange that process 0 collects for
   Clock::time_point gather_began_{};
   std::uint64_t asked_ = 0;  // exchanges this process has begun
@@ -178,6 +177,11 @@ class Job {
   bool farewell_ = false;
   bool stop_ = false;
   Clock::time_point next_beat_{};
+
+  // The context. A sentence that is made while it changes may have a part of each.
+  std::atomic<const char*> what_{""};  // empty: nothing yet
+  std::atomic<std::uint64_t> number_{0};
+  std::atomic<const char*> detail_{""};
 
   std::string failure_;  // written once, before aborted_
   int culprit_ = -1;

@@ -121,11 +121,6 @@ inline void Job::give_up_on(int process, const std::string& why) {
   throw CommunicationError{failure_, culprit_};
 }
 
-inline void Job::set_context(std::string_view what, std::uint64_t number, std::string_view detail) {
-  const Lock lock{mutex_};
-  context_ = {what, number, detail};
-}
-
 inline Job::Hook Job::on_abort(std::function<void()> wake) {
   const std::scoped_lock lock{hooks_mutex_};
   if (aborted()) {

@@ -215,9 +215,9 @@ inline void Job::adopt(const std::string& message, int culprit) {
 // Only process 0 adds what it was doing: when it dies, the others may be at different places, and their
 // sentences must be equal.
 inline std::string Job::with_context(const std::string& message) const {
-  if (!is_hub() || context_.what.empty()) return message;
-  const std::string detail = context_.detail.empty() ? "" : " (" + std::string{context_.detail} + ")";
-  return message + " " + std::string{context_.what} + " " + std::to_string(context_.number) + detail;
+  const std::string what = what_.load(), detail = detail_.load();
+  if (!is_hub() || what.empty()) return message;
+  return message + " " + what + " " + std::to_string(number_) + (detail.empty() ? "" : " (" + detail + ")");
 }
 
 // The last words must arrive: a socket closed with unread input would take them back. So: send, shut, read to the end.

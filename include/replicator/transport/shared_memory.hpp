@@ -56,9 +56,8 @@ class SharedMemory {
   const std::byte* peer(Region region, int peer) const { return writable_peer(region, peer); }
   std::byte* writable_peer(Region region, int peer) const { return regions_[region.id][static_cast<std::size_t>(peer)]; }
 
-  // After release stores into the own memory: peers that sleep look again.
+  // After seq_cst stores into the own memory: peers that sleep look again.
   void notify() {
-    detail::full_fence();
     for (std::size_t r = 0; r < pool_->ranks(); ++r)
       if (r != rank_) detail::ring_if_asleep(pool_->control(r).bell);
   }
