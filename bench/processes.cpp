@@ -5,8 +5,10 @@
 //
 //   processes [collective=all_reduce] [smallest=4] [largest=268435456] [samples=15]
 //             [buffers=transport] or world: anywhere; allocated: by World::allocate    [window=...] the bytes that a World moves at once
-//             [order=tree] or any: the ring
+//             [order=tree] or any: the ring; add: the least that memory allows, see Adding
 //             [transport=shared_memory] or ucx, where built with it
+#include <xmmintrin.h>
+
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -157,10 +159,48 @@ class Raw {
   float* out_ = nullptr;
 };
 
+// No collective: all processes at once add two buffers of their own to a third one. An all-reduce of S bytes between P reads
+// and writes at least 2 P S, this 3 P S: two thirds of its time are the limit that memory sets.
+class Adding {
+ public:
+  explicit Adding(Raw& world) : world_{world} {}
+
+  int rank() const { return world_.rank(); }
+  void barrier() { world_.barrier(); }
+  double maximum(double mine) { return world_.maximum(mine); }
+  void prepare(std::size_t elements) {
+    left_.assign(elements, 1);
+    right_.assign(elements, 2);
+    sum_.assign(elements, 0);
+  }
+  void call() {
+    constexpr std::size_t in_caches = std::size_t{1} << 20;
+    const std::size_t n = sum_.size(), streamed = n * sizeof(float) > in_caches ? n / 4 * 4 : 0;
+    float* to = sum_.data();
+    for (std::size_t i = 0; i < streamed; i += 4) _mm_stream_ps(to + i, _mm_add_ps(_mm_loadu_ps(&left_[i]), _mm_loadu_ps(&right_[i])));
+    for (std::size_t i = streamed; i < n; ++i) to[i] = left_[i] + right_[i];
+    _mm_sfence();
+  }
+
+ private:
+  Raw& world_;
+  std::vector<float> left_, right_, sum_;
+};
+
 template <class System>
 void run(System&& system, const processes::Options& options) {
   processes::measure(system, options);
   system.finish();
+}
+
+void run_limit(Raw&& world, const processes::Options& options) {
+  Adding adding{world};
+  for (std::int64_t bytes = options.smallest; bytes <= options.largest; bytes *= 4) {
+    adding.prepare(static_cast<std::size_t>(bytes / 4));
+    const processes::Times times = processes::microseconds(adding, bytes, options.samples_of(bytes));
+    if (adding.rank() == 0) std::printf("%lld %.3f %.3f\n", static_cast<long long>(bytes), times.median * 2 / 3, times.least * 2 / 3);
+  }
+  world.finish();
 }
 
 }  // namespace
@@ -169,12 +209,15 @@ int main(int argc, char** argv) {
   try {
     const processes::Options options = processes::options_from(argc, argv);
     const std::string transport = option(argc, argv, "transport", "shared_memory");
-    const bool any_order = option(argc, argv, "order", "tree") == "any";
+    const std::string order = option(argc, argv, "order", "tree");
+    const bool any_order = order == "any";
     rc::WorldOptions world;
     world.transport = transport;
     world.window = std::stoul(option(argc, argv, "window", std::to_string(world.window)));
     const std::string buffers = option(argc, argv, "buffers", "transport");
-    if (buffers != "transport")
+    if (order == "add")
+      run_limit(Raw{world, false, 0}, options);
+    else if (buffers != "transport")
       run(Raw{world, any_order, buffers == "allocated" ? options.largest / 4 : 0}, options);
     else
       run(InTransport{transport, any_order}, options);

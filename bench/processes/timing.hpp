@@ -19,6 +19,8 @@ struct Options {
   std::string collective = "all_reduce";
   std::int64_t smallest = 4, largest = std::int64_t{256} << 20;
   int samples = 15;
+
+  int samples_of(std::int64_t bytes) const { return bytes >= (std::int64_t{16} << 20) ? std::min(samples, 5) : samples; }
 };
 
 // What a system reads beside, of the form key=value, is left to it.
@@ -112,8 +114,7 @@ void measure(System& system, const Options& options) {
     if (lengths.block == 0) continue;
     system.prepare(options.collective, lengths);
     require_right(system, options.collective, lengths);
-    const int samples = bytes >= (std::int64_t{16} << 20) ? std::min(options.samples, 5) : options.samples;
-    const Times times = microseconds(system, bytes, samples);
+    const Times times = microseconds(system, bytes, options.samples_of(bytes));
     if (system.rank() == 0) {
       std::printf("%lld %.3f %.3f\n", static_cast<long long>(bytes), times.median, times.least);
       std::fflush(stdout);
