@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs that lose processes and go on: the survivors end with the bits of the undisturbed run.
+// Jobs that lose processes and go on, and take in those that come back: all end with the bits of the undisturbed run.
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -200,6 +201,117 @@ TEST_CASE("a training loop is told by whoever is the first of its processes") {
   CHECK(text.find("step 1/5") == std::string::npos);
   CHECK(text.find("step 4/5") != std::string::npos);
   CHECK(text.find("validation after step 5: one") != std::string::npos);
+}
+
+namespace {
+
+// Of three processes one dies after its second step. Who comes back does so some milliseconds later, after 0 while the others do not
+// know of the death yet. Those who are left wait for it, as far as the steps go.
+struct Return {
+  int process = 0;
+  int milliseconds = 0;
+  int lost_later = -1;  // another process, once the first is back
+};
+constexpr std::int64_t many_steps = 200;
+
+// `death`: who dies says so there.
+std::string run_with_return(const Experiment& e, const Deployment& where, int self, const Return& r, int death = -1) {
+  Replicator repl{where};
+  return test::with_input(e, [&](auto input_fn) {
+    auto train = repl.replicate(input_fn, test::step_of(e));
+    bool again = self < 0;
+    std::uint64_t done_here = 0;
+    for (const auto& results : train.steps(many_steps)) {
+      (void)results;
+      ++done_here;
+      if (death >= 0 && train.steps_done() == 2) {
+        static_cast<void>(!::write(death, "x", 1));
+        ::raise(SIGKILL);
+      }
+      again |= train.steps_done() > 2 && repl.processes() == 3;
+      if (self >= 0 && self == r.lost_later && again && train.steps_done() > many_steps - 20) ::raise(SIGKILL);
+      if (!again && train.steps_done() < 100) ::usleep(15000);
+    }
+    const auto digest = repl.digest();
+    return std::to_string(train.steps_done() - done_here) + " steps by others; " + std::to_string(repl.processes()) + " processes; " + digest;
+  });
+}
+
+// The last one is who comes back.
+std::vector<test::ProcessResult> run_return(const Experiment& e, const Deployment& where, const Return& r, const Deployment& back) {
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const int port = test::free_port();
+  auto results = test::run_processes(4, [&](int child) {
+    test::set_environment(child < 3 ? child : r.process, 3, port);
+    if (child < 3) return run_with_return(e, where, child, r, child == r.process ? ends[1] : -1);
+    char nothing;
+    static_cast<void>(!::read(ends[0], &nothing, 1));  // until that process dies
+    ::usleep(static_cast<useconds_t>(1000 * r.milliseconds));
+    return run_with_return(e, back, r.process, r);
+  });
+  ::close(ends[0]);
+  ::close(ends[1]);
+  return results;
+}
+
+void check_return(const Experiment& e, const Deployment& where, const Return& r, const std::string& digest) {
+  const auto results = run_return(e, where, r, where);
+  INFO(test::describe(results));
+  REQUIRE(digest.size() == 64);
+  for (int child = 0; child < 4; ++child) {
+    const auto& result = results[static_cast<std::size_t>(child)];
+    if (child == r.process || child == r.lost_later) {
+      CHECK(result.signal == SIGKILL);
+      continue;
+    }
+    CHECK(result.exit_code == 0);
+    CHECK(result.text.ends_with(digest));
+    CHECK(result.text.find(r.lost_later < 0 ? "3 processes; " : "2 processes; ") != std::string::npos);
+  }
+  CHECK(results[3].text.find("\n0 steps by others") == std::string::npos);
+  CHECK(!results[3].text.starts_with("0 steps by others"));
+}
+
+std::string undisturbed_for_long(const Experiment& e) {
+  auto where = elastic();
+  where.elastic = false;
+  const auto text = test::run_as_job(1, [&](int) { return run_with_return(e, where, -1, {}); })[0].text;
+  return text.substr(text.size() - 64);
+}
+
+}  // namespace
+
+TEST_CASE("a process that was killed and started again is given replicas, whoever it is, whatever the input") {
+  for (const auto& [source, back] : std::vector<std::pair<Source, Return>>{{Source::host, {0, 300}}, {Source::state, {2}}}) {
+    const Experiment e{.source = source};
+    check_return(e, elastic(), back, undisturbed_for_long(e));
+  }
+}
+
+TEST_CASE("process 0 may be started again before the others know of its death, and what it was given survives the next loss") {
+  const TemporaryFolder whole, disturbed;
+  auto where = test::kept(elastic(), whole.path(), false, 50);
+  where.elastic = false;
+  const auto text = test::run_as_job(1, [&](int) { return run_with_return({}, where, -1, {}); })[0].text;
+  check_return({}, test::kept(elastic(), disturbed.path(), false, 50), {0, 0, 2}, text.substr(text.size() - 64));
+  std::vector<std::byte> a, b;
+  io::read_file(whole.path() + "/step-0000000150.safetensors", a);
+  io::read_file(disturbed.path() + "/step-0000000150.safetensors", b);
+  CHECK(a == b);
+}
+
+TEST_CASE("who comes back as another program is refused with a sentence, and the job goes on without it") {
+  auto back = elastic();
+  back.remaining = {"--learning-rate", "2"};
+  const auto results = run_return({}, elastic(), {1, 300}, back);
+  INFO(test::describe(results));
+  CHECK(results[3].exit_code == 1);
+  CHECK(results[3].text.find("differ in the arguments of the program: process 1") != std::string::npos);
+  for (const int child : {0, 2}) {
+    CHECK(results[static_cast<std::size_t>(child)].exit_code == 0);
+    CHECK(results[static_cast<std::size_t>(child)].text.find("2 processes; ") != std::string::npos);
+  }
 }
 
 }  // namespace test_elastic_processes

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <replicator/transport/elastic_job.hpp>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "../support/programs.hpp"
 #include "jobs.hpp"
 
 namespace test_elastic_job {
@@ -18,6 +27,7 @@ namespace test_elastic_job {
 using namespace replicator;
 using namespace replicator::test;
 using transport::ElasticJob;
+using transport::FileDescriptor;
 using transport::Job;
 
 namespace {
@@ -110,6 +120,270 @@ TEST_CASE("a process that fails by itself is not of what is left") {
   INFO(describe(results));
   CHECK(results[0].text.ends_with("1"));
   CHECK(results[1].exit_code == 1);
+}
+
+namespace {
+
+using Bytes = transport::detail::Bytes;
+
+Bytes bytes_of(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span{text});
+  return {bytes.begin(), bytes.end()};
+}
+
+// Identities are compared as they are.
+transport::Admission admission(const std::string& program) {
+  const auto mine = bytes_of(program);
+  return {mine, [mine](const Bytes& theirs, const std::string& who) { return theirs == mine ? "" : who + " is another"; }};
+}
+
+struct Steps {
+  std::function<bool(const Bytes&)> fits = [](const Bytes&) { return true; };
+  std::function<void(bool taken)> handing = [](bool) {};  // while the state is handed over, and when it was taken
+  std::function<void()> joined = [] {};
+};
+
+// As a program whose steps are exchanges, of which all know that somebody waits: until that one has come, or many have passed.
+std::string await_return(ElasticJob& elastic, const Bytes& state, const Steps& steps) {
+  auto job = elastic.job();
+  for (int step = 0; step < 1000; ++step) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});
+    const auto waits = job->exchange(bytes_of(job->rank() == 0 && elastic.somebody_waits() ? "yes" : ""), "a step")[0];
+    if (waits.empty()) continue;
+    std::optional<transport::Offer> mine;
+    const auto parts = [&] {
+      steps.handing(false);
+      return std::vector{state, Bytes{}, bytes_of("end")};
+    };
+    if (job->rank() == 0) mine = elastic.hand_over(steps.fits, parts);
+    if (mine) steps.handing(true);
+    if (!elastic.decide([&] { return transport::Offer::unpack(job->exchange(transport::Offer::pack(mine), "an offer")[0]); })) continue;
+    job->leave();
+    job = elastic.after(*job);
+    if (job->size() < 3) continue;
+    job->barrier();
+    steps.joined();
+    auto text = std::to_string(job->rank()) + " of " + std::to_string(job->size()) + ", newest " + std::to_string(elastic.newest());
+    elastic.trust_newest();
+    if (elastic.newest() != -1) text += ", not trusted";
+    job->leave();
+    return text;
+  }
+  return "nobody came";
+}
+
+std::string come_back(ElasticJob& elastic, const std::string& wish, const Bytes& state) {
+  const auto parts = elastic.enter(bytes_of(wish));
+  const auto job = elastic.job();
+  job->barrier();
+  auto text = std::to_string(job->rank()) + " of " + std::to_string(job->size());
+  if (parts == std::vector{state, Bytes{}, bytes_of("end")}) text += ", all";
+  job->leave();
+  return text;
+}
+
+struct Pipe {
+  Pipe() { REQUIRE(::pipe2(ends, O_CLOEXEC) == 0); }
+  ~Pipe() {
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  void say(const char* words) const { static_cast<void>(!::write(ends[1], words, std::strlen(words))); }
+  void await() const {
+    char nothing = 0;
+    static_cast<void>(!::read(ends[0], &nothing, 1));
+  }
+  int ends[2];
+};
+
+// Of a job of three the victim dies, or is stopped; then `left` is done by the others. The processes from 3 on are started in its place.
+std::vector<ProcessResult> lose(int victim, int children, const std::function<std::string(ElasticJob&, pid_t)>& left,
+                                const std::function<std::string(int, const transport::ProcessEnvironment&)>& started_again, int signal = SIGKILL) {
+  const int port = free_port();
+  return run_processes(children, [&](int child) -> std::string {
+    transport::ProcessEnvironment environment;
+    environment.rank = child < 3 ? child : victim;
+    environment.world_size = 3;
+    environment.master_address = "127.0.0.1";
+    environment.master_port = static_cast<std::uint16_t>(port);
+    if (child >= 3) return started_again(child, environment);
+    ElasticJob elastic{environment, quick_options(), admission("same")};
+    auto job = elastic.job();
+    meet(*job);
+    const auto pid = static_cast<pid_t>(job->process(victim).pid);
+    if (child == victim) ::raise(signal);
+    while (!job->aborted()) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    elastic.after(*job);
+    return left(elastic, pid);
+  });
+}
+
+}  // namespace
+
+// In the place of 1 come: 5, which waits for what never comes; then 3, for the same place; and 4, of another program.
+TEST_CASE("a process that is started again is handed the state and meets the others, also as process 0, and one of another program does not") {
+  const Bytes state(5 << 19, std::byte{7});
+  for (const int victim : {0, 1}) {
+    const Pipe death, waiting;
+    const auto left = [&](ElasticJob& elastic, pid_t) {
+      if (elastic.job()->rank() == 0) death.say("xxx");
+      bool told = false;
+      const auto fits = [&](const Bytes& wish) {
+        if (wish == bytes_of("never") && !std::exchange(told, true)) waiting.say("x");
+        return wish == bytes_of("step");
+      };
+      return await_return(elastic, state, {.fits = fits});
+    };
+    const auto results = lose(victim, victim == 0 ? 4 : 6, left, [&](int child, const auto& environment) {
+      (child == 3 && victim == 1 ? waiting : death).await();
+      ElasticJob elastic{environment, quick_options(), admission(child == 4 ? "another" : "same")};
+      return come_back(elastic, child == 5 ? "never" : "step", state);
+    });
+    INFO(describe(results));
+    for (int child = 0; child < 3; ++child)
+      if (child != victim)
+        CHECK(results[static_cast<std::size_t>(child)].text.ends_with(std::to_string(child) + " of 3, newest " + std::to_string(victim)));
+    CHECK(results[3].text.ends_with(std::to_string(victim) + " of 3, all"));
+    if (victim == 0) continue;
+    CHECK(results[4].exit_code == 1);
+    CHECK(results[4].text.find(" is another") != std::string::npos);
+    CHECK(results[5].exit_code == 1);
+    CHECK(results[5].text.find(" came for the same place: each needs a RANK of its own") != std::string::npos);
+  }
+}
+
+// The first dies while it is given the state, the second when it has it and all are about to meet it.
+TEST_CASE("a process that comes back and dies in the midst of it stays outside, and the next one is taken in") {
+  const Bytes state(5 << 19, std::byte{7});
+  const Pipe pids, next;
+  const auto kill_one = [&] {
+    pid_t pid = 0;
+    static_cast<void>(!::read(pids.ends[0], &pid, sizeof pid));
+    if (pid > 0) ::kill(pid, SIGKILL);
+    next.say("x");
+  };
+  const auto left = [&](ElasticJob& elastic, pid_t) {
+    if (elastic.job()->rank() == 0) next.say("x");
+    int killed = 0;
+    const auto kill_two = [&](bool taken) {
+      if (taken ? killed != 1 : killed != 0) return;
+      ++killed;
+      kill_one();
+    };
+    return await_return(elastic, state, {.handing = kill_two});
+  };
+  const auto results = lose(1, 6, left, [&](int, const auto& environment) {
+    next.await();
+    const auto self = ::getpid();
+    static_cast<void>(!::write(pids.ends[1], &self, sizeof self));
+    ElasticJob elastic{environment, quick_options(), admission("same")};
+    return come_back(elastic, "step", state);
+  });
+  INFO(describe(results));
+  int killed = 0, back = 0;
+  for (int child = 3; child < 6; ++child) {
+    killed += results[static_cast<std::size_t>(child)].signal == SIGKILL;
+    back += results[static_cast<std::size_t>(child)].text.ends_with("1 of 3, all");
+  }
+  CHECK(killed == 2);
+  CHECK(back == 1);
+  CHECK(results[0].text.ends_with("0 of 3, newest 1"));
+  CHECK(results[2].text.ends_with("2 of 3, newest 1"));
+}
+
+TEST_CASE("a process that was only stopped, and in whose place another one came, ends when it goes on, and harms nobody") {
+  const Pipe stopped;
+  const auto left = [&](ElasticJob& elastic, pid_t victim) {
+    const bool first = elastic.job()->rank() == 0;
+    if (first) stopped.say("x");
+    const auto wake = [&] {
+      if (first) ::kill(victim, SIGCONT);
+      for (int i = 0; i < 1000 && ::kill(victim, 0) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    };
+    return await_return(elastic, {}, {.joined = wake});
+  };
+  const auto come = [&](int, const auto& environment) {
+    stopped.await();
+    ElasticJob elastic{environment, quick_options(), admission("same")};
+    return come_back(elastic, "step", {});
+  };
+  const auto results = lose(1, 4, left, come, SIGSTOP);
+  INFO(describe(results));
+  CHECK(results[1].exit_code == 1);
+  CHECK(results[1].text.find("the others go on without it") != std::string::npos);
+  CHECK(results[0].text.ends_with("0 of 3, newest 1"));
+  CHECK(results[2].text.ends_with("2 of 3, newest 1"));
+  CHECK(results[3].text.ends_with("1 of 3, all"));
+}
+
+TEST_CASE("a process that comes back when the job has done its last step says that it finds nobody") {
+  const Pipe death;
+  const auto left = [&](ElasticJob& elastic, pid_t) -> std::string {
+    const auto job = elastic.job();
+    if (job->rank() == 0) death.say("x");
+    while (job->rank() == 0 && !elastic.somebody_waits()) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    job->leave();
+    return "left";
+  };
+  const auto results = lose(2, 4, left, [&](int, const auto& environment) {
+    death.await();
+    auto options = quick_options();
+    options.connect_deadline = std::chrono::milliseconds{500};
+    ElasticJob elastic{environment, options, admission("same")};
+    return come_back(elastic, "step", {});
+  });
+  INFO(describe(results));
+  CHECK(results[0].text.ends_with("left"));
+  CHECK(results[1].text.ends_with("left"));
+  CHECK(results[3].exit_code == 1);
+  CHECK(results[3].text.find("process 2 cannot reach process 0") != std::string::npos);
+}
+
+TEST_CASE("who does not take what it is given, or too slowly, holds nobody up for long") {
+  transport::JobOptions options;
+  options.dead_after = std::chrono::milliseconds{500};
+  options.exchange_deadline = std::chrono::milliseconds{1200};
+  const std::vector<Bytes> parts(16, Bytes(1 << 20));
+  for (const std::string how : {"nothing", "slowly", "gone", "aborted"}) {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+    transport::detail::Guest guest{transport::detail::Link{FileDescriptor{ends[0]}}, {}, {}};
+    FileDescriptor other{ends[1]};
+    if (how == "gone") other.close();
+    std::atomic<bool> over{false};
+    std::thread reader{[&] {
+      for (char chunk[32768]; how == "slowly" && !over; std::this_thread::sleep_for(std::chrono::milliseconds{10}))
+        static_cast<void>(!::read(other.get(), chunk, sizeof chunk));
+    }};
+    const auto began = std::chrono::steady_clock::now();
+    const bool taken = transport::detail::hand_over(guest, parts, options, [&] { return how == "aborted"; });
+    const auto time = std::chrono::steady_clock::now() - began;
+    over = true;
+    reader.join();
+    INFO(how);
+    CHECK_FALSE(taken);
+    if (how == "slowly") CHECK(time > options.exchange_deadline / 2);
+    CHECK(time < options.exchange_deadline * 5);
+  }
+}
+
+TEST_CASE("the word that a process is left out counts where it comes from another part of the job, in that life or a later one") {
+  using transport::detail::Roll;
+  const auto word = [](Roll& roll, std::uint64_t secret, std::uint64_t from, std::uint64_t life) {
+    transport::detail::FrameWriter fields{transport::detail::FrameKind::left_out};
+    roll.hear(transport::detail::FrameReader{fields.number(secret).number(from).number(life).fields()});
+    return roll.told();
+  };
+  Roll roll{1, 42, std::vector<transport::detail::Refuge>(3)};
+  roll.settle({false, true, true});
+  CHECK_FALSE(word(roll, 42, 0, 0));  // it is not of the job any more
+  CHECK_FALSE(word(roll, 41, 2, 0));
+  CHECK_FALSE(word(roll, 42, 3, 0));
+  auto taken_in_elsewhere = roll;
+  CHECK(word(taken_in_elsewhere, 42, 0, 1));
+  roll.admit(0, {}, 1);
+  CHECK_FALSE(word(roll, 42, 0, 0));
+  CHECK(word(roll, 42, 0, 1));
 }
 
 }  // namespace test_elastic_job

@@ -16,6 +16,7 @@
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/fingerprint.hpp>
 #include <replicator/runtime/variable_store.hpp>
+#include <replicator/transport/door.hpp>
 #include <replicator/transport/job.hpp>
 
 namespace replicator {
@@ -31,28 +32,50 @@ std::vector<T> unpacked(const std::vector<std::byte>& bytes) {
 
 }  // namespace detail
 
-// Collective, as is all below. Throws the same BuildError on every process where their programs, arguments or machines differ in what decides bits.
-inline void compare_experiments(transport::Job& job, const Deployment& deployment) {
-  if (job.size() == 1) return;
+// What all processes of a job have the same of before the first step: program, arguments, machine.
+inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
   const auto kind = deployment.devices[0].kind;
   const std::string machines = "give all hosts of a job the same kind of processor, libraries and ONEDNN_* variables: each decides bits";
-  compare_fingerprints(job, {{"the program", build_digest().text(), {}},
-                             {"--replicas", std::to_string(deployment.replicas), {}},
-                             {"--logical-devices", std::to_string(deployment.logical_devices), {}},
-                             {"--seed", std::to_string(deployment.seed), {}},
-                             {"--threads-per-device", std::to_string(deployment.threads_per_device), {}},
-                             {"--bucket-bytes", std::to_string(deployment.bucket_bytes), {}},
-                             {"--transport", deployment.transport, {}},
-                             {"--schedule", deployment.schedule, {}},
-                             {"--topology", deployment.topology.empty() ? "no file" : "a file", {}},
-                             {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},
-                             {"--trace, --plan and --skew", deployment.see.gathered(), {}},
-                             {"--elastic", deployment.elastic ? "given" : "not given", {}},
-                             {"--check-drift", std::to_string(deployment.see.check_drift), {}},
-                             {"--checkpoint, --every and --resume", deployment.checkpoint.gathered(), {}},
-                             {"the kind of devices", std::string{name_of(kind)}, {}},
-                             {"the instruction set", instruction_set(), {}, machines},
-                             {"the library of kernels", kernel_library(kind), {}, machines}});
+  return {{"the program", build_digest().text(), {}},
+          {"--replicas", std::to_string(deployment.replicas), {}},
+          {"--logical-devices", std::to_string(deployment.logical_devices), {}},
+          {"--seed", std::to_string(deployment.seed), {}},
+          {"--threads-per-device", std::to_string(deployment.threads_per_device), {}},
+          {"--bucket-bytes", std::to_string(deployment.bucket_bytes), {}},
+          {"--transport", deployment.transport, {}},
+          {"--schedule", deployment.schedule, {}},
+          {"--topology", deployment.topology.empty() ? "no file" : "a file", {}},
+          {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},
+          {"--trace, --plan and --skew", deployment.see.gathered(), {}},
+          {"--elastic", deployment.elastic ? "given" : "not given", {}},
+          {"--check-drift", std::to_string(deployment.see.check_drift), {}},
+          {"--checkpoint, --every and --resume", deployment.checkpoint.gathered(), {}},
+          {"the kind of devices", std::string{name_of(kind)}, {}},
+          {"the instruction set", instruction_set(), {}, machines},
+          {"the library of kernels", kernel_library(kind), {}, machines}};
+}
+
+// Collective, as is all below. Throws the same BuildError on every process where their programs, arguments or machines differ in what decides bits.
+inline void compare_experiments(transport::Job& job, const Deployment& deployment) {
+  if (job.size() > 1) compare_fingerprints(job, experiment_fingerprint(deployment));
+}
+
+// Of processes that come back to a job. It is at work, so what comparing steps would find too late is looked at too: the program's own
+// arguments. Throws BuildError for devices that cannot be.
+inline transport::Admission admission_to(const Deployment& deployment) {
+  deployment.devices_per_replica();
+  auto fields = experiment_fingerprint(deployment);
+  std::string arguments;
+  for (const auto& argument : deployment.remaining) arguments += (arguments.empty() ? "" : " ") + argument;
+  fields.push_back({"the arguments of the program", "\"" + arguments + "\"", {}});
+  return {detail::pack(fields), [fields](const std::vector<std::byte>& theirs, const std::string& who) -> std::string {
+            try {
+              detail::require_same(detail::unpack(theirs, -1), fields, who, "the job that is at work");
+              return {};
+            } catch (const Error& error) {
+              return error.what();
+            }
+          }};
 }
 
 // Throws the same BuildError on every process where a step's collectives, variables or results differ.

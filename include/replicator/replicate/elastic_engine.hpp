@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine of a job that goes on when it loses processes: those that are left go back to a moment that all remember, share all
-// replicas among themselves, and do again what was done since.
+// replicas among themselves, and do again what was done since. Processes that come back are given that moment at a step's border.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
-#include <deque>
 #include <exception>
-#include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <replicator/replicate/call_history.hpp>
+#include <replicator/replicate/compare_processes.hpp>
+#include <replicator/replicate/courses.hpp>
 #include <replicator/replicate/engine.hpp>
 #include <replicator/replicate/host.hpp>
 #include <replicator/replicate/read_ahead_step.hpp>
-#include <replicator/replicate/snapshot.hpp>
+#include <replicator/replicate/rejoin.hpp>
 #include <replicator/transport/elastic_job.hpp>
-#include <replicator/transport/part.hpp>
 
 namespace replicator {
 
@@ -33,11 +31,24 @@ namespace replicator {
 //
 //   process 0   S4 step4 S5 step5 ..       the latest of all are S5, S4: back to S4;
 //   process 1   S4 step4 ..                process 0 does step 4 again, with 1, which never finished it, then step 5
+//
+// A process that comes back makes its first calls alone, on all replicas: with the bits that they had when the job began. Its first run of a
+// step that checkpoints know waits until the others are before a run of that step, and have made no other steps than it has. It is handed
+// their snapshot; from then on it is one of them. Who waits outside is known to all by the results of a step.
+//
+//   processes 1, 2   .. step7   S8, handed over    meet   step8 ..
+//   process 0        calls of its own, waits       meet   step8 ..
 class ElasticEngine final : public Engine {
  public:
   explicit ElasticEngine(Deployment deployment)
-      : deployment_{std::move(deployment)}, elastic_{Host::environment(deployment_), Host::job_options(deployment_)}, job_{elastic_.job()} {
-    const auto open = [this] { host_->open_checkpoints(); };
+      : deployment_{std::move(deployment)},
+        environment_{Host::environment(deployment_)},
+        elastic_{environment_, Host::job_options(deployment_), admission_to(deployment_)},
+        job_{elastic_.job()} {
+    environment_.listener.reset();
+    const auto open = [this] {
+      if (!elastic_.outside()) host_->open_checkpoints();
+    };
     perform(open, open);
   }
   ~ElasticEngine() override {
@@ -51,17 +62,16 @@ class ElasticEngine final : public Engine {
   const Deployment& deployment() const override { return deployment_; }
   int first_replica() const override { return host().placement().begin(); }
   int end_replica() const override { return host().placement().end(); }
-  int process() const override { return job_->rank(); }
-  int processes() const override { return job_->size(); }
+  int process() const override { return elastic_.outside() ? environment_.rank : job_->rank(); }
+  int processes() const override { return elastic_.outside() ? environment_.world_size : job_->size(); }
 
   InputContext input_context(int replica) const override { return host().input_context(replica); }
   std::unique_ptr<InputSource> recorded_input(int, std::span<const DType>) const override { return nullptr; }
   int next_ordinal(bool checkpointed) const override { return host().checkpoints().next_ordinal(checkpointed); }
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
-    const auto step = std::make_shared<Course>(Course{ordinal, std::move(inputs), std::move(trace)});
-    courses_.push_back(step);
-    const auto begin = [this, step, checkpointed] {
-      step->from = host_->checkpoints().begin(step->ordinal, checkpointed);
+    const auto step = courses_.add({ordinal, checkpointed, std::move(inputs), std::move(trace)});
+    const auto begin = [this, step] {
+      step->from = host_->checkpoints().begin(step->ordinal, step->checkpointed);
       step->compiled.reset();
       compiled(*step);
     };
@@ -76,6 +86,7 @@ class ElasticEngine final : public Engine {
   }
   std::string save_checkpoint() override {
     std::string file;
+    if (elastic_.outside()) return file;  // the others have written theirs
     perform([&] { file = host_->save_checkpoint(); }, [this] { host_->save_checkpoint(); });
     return file;
   }
@@ -88,20 +99,13 @@ class ElasticEngine final : public Engine {
   }
 
  private:
-  // A replicated step, on whatever host it is.
-  struct Course {
-    int ordinal;
-    MakeInputs inputs;
-    Trace trace;
-    Resumption from{};                          // where it is
-    std::unique_ptr<ReadAheadStep> compiled{};  // null: not on the present host
-  };
-  using Work = std::function<void()>;
+  using Work = CallHistory::Work;
 
   class ElasticStep final : public StepDriver {
    public:
-    ElasticStep(ElasticEngine& engine, std::shared_ptr<Course> course)
-        : engine_{engine}, course_{std::move(course)}, resumed_{course_->from.done} {}
+    ElasticStep(ElasticEngine& engine, std::shared_ptr<Course> course) : engine_{engine}, course_{std::move(course)} {
+      course_->resumed = course_->from.done;
+    }
     ~ElasticStep() override { engine_.finish(course_); }
 
     StepResults run() override {
@@ -111,7 +115,7 @@ class ElasticEngine final : public Engine {
     }
     bool finished() const override { return course_->from.finished; }
     std::uint64_t steps_done() const override { return course_->from.done; }
-    std::uint64_t steps_resumed() const override { return resumed_; }
+    std::uint64_t steps_resumed() const override { return course_->resumed; }
     int stop_signal() override { return engine_.stop_signal(); }
     std::string explain(const ExplainOptions& options) override { return present().explain(options); }
     std::string dot() override { return present().dot(); }
@@ -122,22 +126,15 @@ class ElasticEngine final : public Engine {
     // One process alone may ask: so nothing is compiled.
     ReadAheadStep& present() const {
       if (!course_->compiled)
-        throw BuildError{"this job has just lost a process, and its step is planned anew when it is run: ask again after the next step"};
+        throw BuildError{
+            "this job has just lost a process, or taken one in, and its step is planned anew when it is run: ask again after the next step"};
       return *course_->compiled;
     }
     ElasticEngine& engine_;
     std::shared_ptr<Course> course_;
-    std::uint64_t resumed_;
   };
 
-  struct Moment {
-    Snapshot snapshot;
-    std::map<std::shared_ptr<Course>, Resumption> courses;  // where steps are
-  };
-  struct Call {
-    std::uint64_t number;
-    Work again;
-  };
+  struct Moved {};  // thrown where the job goes on as another one
 
   const Host& host() const {
     if (!host_) throw CommunicationError{job_->failure(), job_->culprit()};
@@ -149,16 +146,21 @@ class ElasticEngine final : public Engine {
   void perform(const Work& work, const Work& again) {
     while (!attempt(work)) {
     }
-    if (job_->size() > 1) calls_.push_back({next_, again});
-    ++next_;
+    history_.end_call(again, job_->size() > 1);
   }
-  // False where a process was lost.
+  // False where a process was lost, or came back.
   bool attempt(const Work& work) {
     try {
       if (!host_) establish();
-      at_ = next_;
+      history_.begin_call();
       work();
       return true;
+    } catch (const Moved&) {
+    } catch (const BuildError& error) {
+      if (!send_back_newcomer(error.what())) {
+        ended_ = true;
+        throw;
+      }
     } catch (const CommunicationError&) {
       if (!goes_on()) {
         ended_ = true;
@@ -174,12 +176,31 @@ class ElasticEngine final : public Engine {
   bool goes_on() const { return !left_out_ && job_->aborted() && job_->culprit() >= 0 && job_->culprit() != job_->rank(); }
 
   StepResults run(Course& course) {
-    remember();
+    if (elastic_.outside() && course.checkpointed) {
+      history_.go_on_from(come_in(elastic_, courses_, course));
+      move();
+    }
+    const bool newcomer = std::exchange(newcomer_waits_, false) && course.checkpointed;
+    remember(newcomer);
+    if (newcomer && take_in(elastic_, *job_, courses_, course, history_.latest())) {
+      part();
+      move();
+    }
     auto& step = compiled(course);
     auto results = step.run();
     course.from.done = step.steps_done();
     course.from.finished = step.finished();
+    newcomer_waits_ = results.newcomer;
+    if (std::exchange(newest_, -1) >= 0) elastic_.trust_newest();
     return results;
+  }
+  [[noreturn]] void move() {
+    moved_ = true;
+    throw Moved{};
+  }
+  // Alone there is nobody to lose.
+  void remember(bool alone_too) {
+    if (job_->size() > 1 || alone_too) history_.remember(*host_, courses_);
   }
   ReadAheadStep& compiled(Course& course) {
     if (!course.compiled)
@@ -189,9 +210,10 @@ class ElasticEngine final : public Engine {
   // What the step function refers to may be gone from now on: so nobody may go back to where the step is needed. After the barrier
   // all have the snapshot.
   void finish(const std::shared_ptr<Course>& course) noexcept {
+    course->gone = true;
     if (ended_ || std::uncaught_exceptions() != exceptions_at_start_) return course->compiled.reset();
     const auto settle = [this] {
-      remember();
+      remember(false);
       if (job_->size() > 1) job_->barrier("the end of a step");
     };
     try {
@@ -201,32 +223,22 @@ class ElasticEngine final : public Engine {
     course->compiled.reset();
   }
   void part() {
-    drop_steps();
+    courses_.drop_compiled();
     host_->part();
   }
 
-  // --- going back ----------------------------------------------------------------------------------------------------------
-  // Alone there is nobody to lose.
-  void remember() {
-    if (job_->size() == 1) return;
-    auto& moment = latest_.snapshot.call == at_ ? latest_ : previous_;
-    host_->remember(moment.snapshot);
-    moment.snapshot.call = at_;
-    moment.courses.clear();
-    for (const auto& weak : courses_)
-      if (const auto course = weak.lock()) moment.courses[course] = course->from;
-    if (&moment == &previous_) std::swap(latest_, previous_);
-    std::erase_if(calls_, [this](const Call& call) { return call.number < previous_.snapshot.call; });
-    std::erase_if(courses_, [](const auto& weak) { return weak.expired(); });
+  // --- from job to job -----------------------------------------------------------------------------------------------------
+  // What programs and devices have in common shows when a step is planned: where all refuse it in the first step with a process that
+  // came back, they go on without that.
+  bool send_back_newcomer(const std::string& why) {
+    if (newest_ < 0) return false;
+    if (!job_->aborted()) job_->abort(job_->describe(newest_) + " came back to the job, but cannot take part in it: " + why, newest_);
+    return goes_on();
   }
 
-  void drop_steps() {
-    for (const auto& weak : courses_)
-      if (const auto course = weak.lock()) course->compiled.reset();
-  }
   void drop_host() {
     if (!host_) return;
-    drop_steps();
+    courses_.drop_compiled();
     stop_signal();  // is kept
     if (job_->aborted()) host_->failure().keep(std::make_exception_ptr(CommunicationError{job_->failure(), job_->culprit()}));
     host_.reset();
@@ -234,63 +246,44 @@ class ElasticEngine final : public Engine {
 
   // A host in the job as it is, at the moment to which all go back, and from there as far as this process was.
   void establish() {
-    if (job_->aborted()) join_what_is_left();
-    host_ = std::make_unique<Host>(deployment_, job_);
-    go_back_to(oldest_of_latest());
-    const auto calls = calls_;
-    for (const auto& call : calls) {
-      at_ = call.number;
-      call.again();
-    }
+    if (job_->aborted() || moved_) join_what_is_left();
+    host_ = std::make_unique<Host>(elastic_.outside() ? deployment_outside() : deployment_, job_);
+    if (!elastic_.outside()) host_->ask_for_newcomers([this] { return elastic_.somebody_waits(); });
+    history_.go_back_to(oldest_moment(*job_, history_.latest().call, stop_signal_), *host_);
+    history_.repeat();
   }
   void join_what_is_left() {
+    const bool lost = job_->aborted();
     const auto why = job_->failure();
     left_out_ = true;  // unless it is taken in
     job_ = elastic_.after(*job_);
-    left_out_ = false;
-    if (job_->rank() == 0)
+    left_out_ = moved_ = newcomer_waits_ = false;
+    newest_ = elastic_.newest();
+    if (lost && job_->rank() == 0)
       std::fprintf(stderr, "replicator: %s; the %d process(es) that are left take over its replicas\n", why.c_str(), job_->size());
   }
-  // Whoever knows that the job is to stop was told so by the last step that it did; the others learn it here, before that step.
-  std::uint64_t oldest_of_latest() {
-    static constexpr const char* what = "the moment to go back to";
-    const std::uint64_t mine[] = {latest_.snapshot.call, static_cast<std::uint64_t>(stop_signal_)};
-    const auto all = job_->exchange(std::as_bytes(std::span{mine}), what);
-    std::uint64_t oldest = mine[0];
-    for (int process = 0; process < job_->size(); ++process) {
-      const auto& part = all[static_cast<std::size_t>(process)];
-      transport::require_part(part.size() == sizeof mine, process, part.size(), what);
-      std::uint64_t theirs[2] = {};
-      std::memcpy(theirs, part.data(), sizeof theirs);
-      oldest = std::min(oldest, theirs[0]);
-      stop_signal_ = std::max(stop_signal_, static_cast<int>(theirs[1]));
-    }
-    return oldest;
-  }
-  void go_back_to(std::uint64_t call) {
-    if (latest_.snapshot.call != call) latest_ = std::exchange(previous_, {});
-    if (latest_.snapshot.call != call)
-      throw BuildError{"the processes of this job have made different calls: all must run the same steps in the same order"};
-    previous_ = {};
-    previous_.snapshot.call = call;
-    std::erase_if(calls_, [&](const Call& made) { return made.number < call; });
-    if (call == 0) return;
-    host_->recall(latest_.snapshot);
-    for (const auto& [course, from] : latest_.courses) course->from = from;
+  // Of a process that is alone for a while, and whose job has files of these.
+  Deployment deployment_outside() const {
+    auto result = deployment_;
+    result.schedule = "auto";
+    result.topology.clear();
+    result.see = {};
+    return result;
   }
 
   Deployment deployment_;
+  transport::ProcessEnvironment environment_;
   int exceptions_at_start_ = std::uncaught_exceptions();
   transport::ElasticJob elastic_;
   std::shared_ptr<transport::Job> job_;
   std::unique_ptr<Host> host_;
   bool ended_ = false, left_out_ = false;
-  int stop_signal_ = 0;                         // of hosts before
-  std::vector<std::weak_ptr<Course>> courses_;  // not gone yet
-  Moment latest_, previous_;
-  std::deque<Call> calls_;  // made since the previous moment
-  std::uint64_t next_ = 0;  // the number of the call that the program makes next
-  std::uint64_t at_ = 0;    // of the one that is being made, perhaps once more
+  bool moved_ = false;           // all have left the job for another one
+  bool newcomer_waits_ = false;  // all know it, since the latest step
+  int newest_ = -1;              // rank of a process that came back and has done no step since; -1: none
+  int stop_signal_ = 0;          // of hosts before
+  Courses courses_;
+  CallHistory history_;
 };
 
 }  // namespace replicator

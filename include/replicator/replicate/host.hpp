@@ -111,6 +111,9 @@ class Host {
     return options;
   }
   void open_checkpoints() { checkpoints_.open(); }
+  // Asked in every step; what it says is told to all processes.
+  void ask_for_newcomers(std::function<bool()> somebody_waits) { somebody_waits_ = std::move(somebody_waits); }
+  bool newcomer_waits() const { return somebody_waits_ && somebody_waits_(); }
 
   const Deployment& deployment() const { return deployment_; }
   const transport::Job& job() const { return job_; }
@@ -296,6 +299,7 @@ class Host {
   StepReporter reporter_;
   Checkpoints checkpoints_;
   std::vector<std::shared_ptr<StepListener>> listeners_;
+  std::function<bool()> somebody_waits_;
   int stop_signal_ = 0;
   bool parted_ = false;
 };

@@ -82,7 +82,8 @@ inline StepResults results_of(const HostStep& step, const Placement& placement, 
   std::copy(upcoming.begin(), upcoming.end(), results.upcoming.begin() + placement.begin());
   for (auto& word : results.upcoming) {
     results.stop_signal = std::max(results.stop_signal, stop_signal_of(word));
-    word = without_stop_signal(word);
+    results.newcomer |= newcomer_of(word);
+    word = without_signs(word);
   }
   results.all_have_next = std::find(results.upcoming.begin(), results.upcoming.end(), no_upcoming) == results.upcoming.end();
   return results;

@@ -103,7 +103,7 @@ class ReadAheadStep final : public StepDriver {
   void read_ahead() {
     for (std::size_t r = 0; r < inputs_.size(); ++r) read_ahead(r);
     const int signal = StopOnSignal::received();
-    for (auto& word : upcoming_) word = with_stop_signal(word, signal);
+    for (auto& word : upcoming_) word = with_newcomer(with_stop_signal(word, signal), host_.newcomer_waits());
   }
   void read_ahead(std::size_t r) {
     upcoming_[r] = upcoming_with(0);

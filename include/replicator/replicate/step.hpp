@@ -63,7 +63,12 @@ class Step {
   // Runs one step. Where the elements of any replica have shapes that no step had before, all processes compile programs for them: of the latest
   // 16 sets of shapes they are kept. Throws BuildError when the input has ended, what the input throws, CommunicationError when a device
   // or host is lost or late.
-  Results step() { return unpack(driver_->run(), std::index_sequence_for<A...>{}); }
+  Results step() {
+    const auto before = driver_->steps_resumed();
+    auto results = driver_->run();
+    resumed_ += driver_->steps_resumed() - before;
+    return unpack(std::move(results), std::index_sequence_for<A...>{});
+  }
   // The input of some replica has ended: no replica takes another step.
   bool finished() const { return driver_->finished(); }
   // Those before the run was resumed counted.
@@ -107,7 +112,9 @@ class Step {
      private:
       void advance() {
         current_.reset();
-        if (left_-- > 0 && !owner_->finished() && owner_->driver_->stop_signal() == 0) current_.emplace(owner_->step());
+        if (left_-- <= 0 || owner_->finished() || owner_->driver_->stop_signal() != 0) return;
+        current_.emplace(owner_->step());
+        left_ -= owner_->take_resumed(left_);
       }
       Step* owner_ = nullptr;
       std::int64_t left_ = 0;
@@ -121,13 +128,15 @@ class Step {
     Step* owner_;
     std::int64_t count_;
   };
-  Steps steps(std::int64_t count) {
-    const auto before = std::min(resumed_, static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
-    resumed_ -= before;
-    return {*this, count - static_cast<std::int64_t>(before)};
-  }
+  Steps steps(std::int64_t count) { return {*this, count - take_resumed(count)}; }
 
  private:
+  // Of `count` steps, those that were done before.
+  std::int64_t take_resumed(std::int64_t count) {
+    const auto before = std::min(resumed_, static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
+    resumed_ -= before;
+    return static_cast<std::int64_t>(before);
+  }
   template <std::size_t... I>
   Results unpack(StepResults results, std::index_sequence<I...>) {
     return {per_replica<A>(results, I)...};

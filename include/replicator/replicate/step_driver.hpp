@@ -25,7 +25,8 @@ struct StepResults {
   // By replica of all processes: what there is for the next step.
   std::vector<std::uint64_t> upcoming;
   bool all_have_next = true;
-  int stop_signal = 0;  // that asks some process to stop
+  int stop_signal = 0;    // that asks some process to stop
+  bool newcomer = false;  // somebody waits to be taken into the job
 };
 
 class StepDriver {
@@ -38,7 +39,7 @@ class StepDriver {
   virtual StepResults run() = 0;
   virtual bool finished() const = 0;
   virtual std::uint64_t steps_done() const = 0;
-  // Of those, by the run that this one resumes.
+  // Of those, by the run that this one resumes, or by the others before this process came back to its job: then it grows once, in run().
   virtual std::uint64_t steps_resumed() const = 0;
   // That the processes have agreed to stop for; 0 where none came.
   virtual int stop_signal() = 0;

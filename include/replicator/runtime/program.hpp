@@ -72,13 +72,15 @@ struct CollectiveUse {
 };
 
 // What a replica has for the next step: no element, or one whose shapes have a number. 8 bytes, for they travel in every step. The highest
-// of them is the signal that asks its process to stop, 0 where none does.
+// of them is the signal that asks its process to stop, 0 where none does; its highest bit says that somebody comes back to the job.
 inline constexpr std::uint64_t no_upcoming = 0;
 constexpr std::uint64_t upcoming_with(std::uint64_t shapes) { return shapes + 1; }
 constexpr std::uint64_t shapes_of(std::uint64_t upcoming) { return upcoming - 1; }
 constexpr std::uint64_t with_stop_signal(std::uint64_t upcoming, int signal) { return upcoming | static_cast<std::uint64_t>(signal) << 56; }
-constexpr int stop_signal_of(std::uint64_t upcoming) { return static_cast<int>(upcoming >> 56); }
-constexpr std::uint64_t without_stop_signal(std::uint64_t upcoming) { return upcoming & ~(std::uint64_t{0xff} << 56); }
+constexpr std::uint64_t with_newcomer(std::uint64_t upcoming, bool waits) { return upcoming | static_cast<std::uint64_t>(waits) << 63; }
+constexpr int stop_signal_of(std::uint64_t upcoming) { return static_cast<int>(upcoming >> 56 & 0x7f); }
+constexpr bool newcomer_of(std::uint64_t upcoming) { return upcoming >> 63 != 0; }
+constexpr std::uint64_t without_signs(std::uint64_t upcoming) { return upcoming & ~(std::uint64_t{0xff} << 56); }
 
 // An all_gather over the hosts at the end of a step. A replica's block: what it has for the next step, then its small results.
 struct ResultExchange {

@@ -25,6 +25,7 @@ struct Meeting {
   std::uint64_t token = 0;
   std::vector<ProcessInfo> processes;
   std::vector<Link> links;
+  bool going_on = false;  // the job is at work already, without this process; links: to its first process, if to anybody
 };
 
 // Why process 0 turns a connection away, and so what the other side throws.

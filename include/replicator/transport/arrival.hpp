@@ -60,16 +60,34 @@ class Arrival {
                              0};
   }
 
-  // One attempt at the first address, which waits options.dead_after for an answer: empty where nobody receives this process.
+  // One attempt at each address, which waits options.dead_after for an answer: empty where nobody receives this process.
   std::optional<Meeting> knock() {
     const auto until = MeetingClock::now() + options_.connect_deadline;
     silence_ = options_.dead_after;
-    Link link{connect_to(addresses_[0], environment_.master_port, std::chrono::milliseconds{attempt_ms}, attempts_[0].last, from_),
-              longest_frame()};
-    if (!link.open()) return {};
-    say_hello(link);
-    if (!listen(link, until, attempts_[0])) return {};
-    return std::move(meeting_);
+    for (std::size_t i = 0; i < addresses_.size(); ++i) {
+      Link link{connect_to(addresses_[i], environment_.master_port, std::chrono::milliseconds{attempt_ms}, attempts_[i].last, from_),
+                longest_frame()};
+      if (!link.open()) continue;
+      say_hello(link);
+      if (listen(link, until, attempts_[i])) return std::move(meeting_);
+    }
+    return {};
+  }
+
+  // Of the first process of a job that is at work: should a process 0 that was started again wait at one of the addresses for the job to
+  // begin, it is told. `own_port`: where this process itself listens.
+  void tell_that_it_goes_on(std::uint16_t own_port) {
+    constexpr std::chrono::milliseconds limit{200};
+    for (std::size_t i = 0; i < addresses_.size(); ++i) {
+      Link link{connect_to(addresses_[i], environment_.master_port, limit, attempts_[i].last, from_), longest_frame()};
+      if (!link.open()) continue;
+      const auto there = address_of_peer(link.descriptor());
+      if (there.port() == own_port && there.text() == address_of(link.descriptor()).text()) continue;
+      silence_ = limit;
+      environment_.life = Introduction::at_work;
+      say_hello(link);
+      listen(link, MeetingClock::now() + limit, attempts_[i]);
+    }
   }
 
  private:
@@ -87,7 +105,8 @@ class Arrival {
                      static_cast<std::uint64_t>(environment_.world_size),
                      static_cast<std::uint64_t>(environment_.rank),
                      this_process(),
-                     {}};
+                     {},
+                     environment_.life};
     if (!environment_.job_token.empty()) {
       const auto nonce = cryptography().random();
       introduction_.nonce.assign(nonce.begin(), nonce.end());
@@ -144,11 +163,13 @@ class Arrival {
         return examine(reader, complaint);
       else if (kind == FrameKind::welcome && proven_)
         accept(link, reader);
+      else if (kind == FrameKind::going_on && proven_)
+        find_at_work(link);
     } catch (const CommunicationError&) {
       complaint = "somebody answered, but did not speak as a process 0";
       return false;
     }
-    if (kind == FrameKind::welcome && !proven_) complaint = "it wants to begin without having proven the job token";
+    if ((kind == FrameKind::welcome || kind == FrameKind::going_on) && !proven_) complaint = "it wants to begin without having proven the job token";
     if (refused) bear(*refused, complaint);
     return complaint.empty();
   }
@@ -187,6 +208,12 @@ class Arrival {
     link.raise_limit();
     meeting.links.push_back(std::move(link));
     meeting_ = std::move(meeting);
+  }
+
+  void find_at_work(Link& link) {
+    link.raise_limit();
+    meeting_.going_on = true;
+    meeting_.links.push_back(std::move(link));
   }
 
   void bear(const Refused& refused, std::string& complaint) {

@@ -28,12 +28,17 @@ enum class FrameKind : std::uint32_t {
   abort,      // culprit, sentence
   bye,        // nothing: this process is done
   farewell,   // nothing: all processes are done
-  left_out,   // token, rank of the sender: its job goes on without the process that receives this
+  left_out,   // token, rank and life of the sender: its job goes on without the process that receives this
+  going_on,   // nothing: the job is at work; its first process says so to one that was started again
+  apply,      // what must be equal, whether it is ready, its port, what it waits for: to that first process
+  state,      // of what it goes on from: how many parts there are, bytes of this one, the next piece of it
+  taken,      // nothing: it has all of it
+  enter,      // the roll of the job: the processes are about to meet
 };
 
 // The first word makes foreign connections visible; it changes whenever the frames do.
 struct FrameHeader {
-  static constexpr std::uint32_t expected_magic = 0x32435052;  // "RPC2"
+  static constexpr std::uint32_t expected_magic = 0x33435052;  // "RPC3"
   std::uint32_t magic = expected_magic;
   FrameKind kind{};
   std::uint64_t bytes = 0;

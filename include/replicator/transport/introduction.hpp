@@ -22,7 +22,10 @@ struct Introduction {
   std::uint64_t world_size = 0;
   std::uint64_t rank = 0;
   ProcessInfo info;
-  Bytes nonce;  // empty where the process was given no job token
+  Bytes nonce;             // empty where the process was given no job token
+  std::uint64_t life = 0;  // how often processes of this rank were taken into the job while it was at work
+  // As a life: this is the first process of a job that is at work, which comes to say so.
+  static constexpr std::uint64_t at_work = ~std::uint64_t{0};
 
   void write(FrameWriter& frame) const {
     frame.text(job_name)
@@ -30,7 +33,8 @@ struct Introduction {
         .number(rank)
         .number(static_cast<std::uint64_t>(info.pid))
         .text(info.host)
-        .blob(nonce);
+        .blob(nonce)
+        .number(life);
   }
   // Throws CommunicationError where the fields are cut short.
   static Introduction read(FrameReader& fields) {
@@ -41,6 +45,7 @@ struct Introduction {
     result.info.pid = static_cast<std::int64_t>(fields.number());
     result.info.host = printable(fields.text());
     result.nonce = fields.blob();
+    result.life = fields.number();
     return result;
   }
 };

@@ -26,6 +26,8 @@ struct ProcessEnvironment {
   std::string job_token;
   // The network interface, by name or numeric address, to which this process keeps. Empty: any.
   std::string interface;
+  // How often a process of this rank was taken into the job while it was at work: this one is the latest.
+  std::uint64_t life = 0;
   // Process 0 only: a socket that listens already (a launcher had to publish its port); else Job makes one.
   std::shared_ptr<FileDescriptor> listener;
 };

@@ -17,7 +17,7 @@
 #include <replicator/transport/introduction.hpp>
 #include <replicator/transport/job_options.hpp>
 #include <replicator/transport/link.hpp>
-#include <replicator/transport/proof.hpp>
+#include <replicator/transport/newcomers.hpp>
 #include <replicator/transport/rendezvous.hpp>
 #include <replicator/transport/roll.hpp>
 #include <replicator/transport/tcp.hpp>
@@ -28,14 +28,7 @@
 
 namespace replicator::transport::detail {
 
-// Listens until all are here; whoever does not speak as one of them is sent away. Where there is a job token a newcomer
-// counts only once it has proven it: until then nothing that it says can end the job, and process 0 proves nothing to
-// it.
-//
-//   newcomer   hello: who it is, a random number          the proofs: see proof.hpp
-//   process 0  challenge: a random number
-//   newcomer   proof
-//   process 0  proof, then, when all are here, welcome
+// Listens until all are here, and then welcomes them; whoever does not speak as one of them is sent away (newcomers.hpp).
 class Reception {
  public:
   // `roll`: where the job begins again, who is still waited for; it outlives this.
@@ -44,6 +37,7 @@ class Reception {
         options_{options},
         roll_{roll},
         here_(static_cast<std::size_t>(environment.world_size)),
+        newcomers_{environment_, options_, answers()},
         report_{options.report_after} {
     if (!environment_.listener)
       environment_.listener = std::make_shared<FileDescriptor>(
@@ -63,24 +57,19 @@ class Reception {
       if (roll_) roll_->strike(here_, late);
       report_.look([this] { return waiting_sentence(); });
       listen_for(until);
+      if (meeting_.going_on) return std::move(meeting_);
     } while (!complete());
     if (roll_) part_from_missing();
     return welcome();
   }
 
  private:
-  struct Newcomer {
-    Link link;
-    MeetingClock::time_point since;
-    Introduction introduction{};
-    std::optional<Nonce> challenge{};  // sent: it is to answer with a proof
-  };
-  // Those that say nothing must not use up descriptors, memory or the place of others. Each has until
-  // options.dead_after.
-  static constexpr std::size_t most_newcomers = 128;
-  static constexpr std::uint64_t longest_hello = 65536;
-  static constexpr std::size_t most_remembered = 4;
-
+  Newcomers::Answers answers() {
+    Newcomers::Answers result{[this](Newcomer& newcomer) { settle(newcomer); },
+                              [this](Newcomer& newcomer, const std::string& sentence) { refuse_token(newcomer, sentence); }};
+    if (roll_) result.left_out = [this](FrameReader fields) { roll_->hear(fields); };
+    return result;
+  }
   std::size_t own() const { return static_cast<std::size_t>(environment_.rank); }
   bool complete() const {
     if (roll_ && roll_->told()) return true;
@@ -90,9 +79,9 @@ class Reception {
   }
   void listen_for(MeetingClock::time_point until) {
     wait(until);
-    admit();
+    newcomers_.admit(environment_.listener->get());
     forget_lost();
-    hear_newcomers();
+    newcomers_.hear();
   }
 
   // Those who are missing are told; whoever is told by another part of the job itself must not go on.
@@ -115,20 +104,8 @@ class Reception {
     std::vector<pollfd> events{{environment_.listener->get(), POLLIN, 0}};
     for (const auto& link : meeting_.links)
       if (link.open()) events.push_back({link.descriptor(), POLLIN, 0});
-    for (const auto& newcomer : newcomers_) events.push_back({newcomer.link.descriptor(), POLLIN, 0});
+    newcomers_.watch(events);
     ::poll(events.data(), events.size(), remaining_ms(until, 200));
-  }
-
-  void admit() {
-    for (std::size_t n = 0; n < most_newcomers; ++n) {  // a flood must not keep us from listening
-      FileDescriptor socket{::accept4(environment_.listener->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
-      if (!socket) return;
-      set_no_delay(socket.get());
-      if (newcomers_.size() >= most_newcomers) hear_newcomers();  // who has spoken already is not in the way
-      if (newcomers_.size() >= most_newcomers) drop(newcomers_.front());
-      std::erase_if(newcomers_, [](const Newcomer& newcomer) { return !newcomer.link.open(); });
-      newcomers_.push_back({Link{std::move(socket), longest_hello}, MeetingClock::now()});
-    }
   }
 
   // A process that broke its connection may come again. None has anything to say before it is welcome.
@@ -142,100 +119,11 @@ class Reception {
       }
   }
 
-  void hear_newcomers() {
-    for (auto& newcomer : newcomers_) hear(newcomer);
-    std::erase_if(newcomers_, [](const Newcomer& newcomer) { return !newcomer.link.open(); });
-  }
-
-  void hear(Newcomer& newcomer) {
-    const bool good = newcomer.link.pump_in();
-    FrameKind kind{};
-    Bytes fields;
-    try {
-      while (newcomer.link.open() && newcomer.link.next(kind, fields)) {
-        FrameReader reader{fields};
-        if (kind == FrameKind::hello && !newcomer.challenge)
-          greet(newcomer, reader);
-        else if (kind == FrameKind::proof && newcomer.challenge)
-          examine(newcomer, reader);
-        else if (kind == FrameKind::left_out && roll_)
-          roll_->hear(reader), newcomer.link.close();
-        else
-          drop(newcomer);
-      }
-    } catch (const CommunicationError&) {  // cut short: not one of us
-      drop(newcomer);
-    }
-    // No frame of ours: somebody else's program.
-    if (newcomer.link.open() && (!good || MeetingClock::now() - newcomer.since > options_.dead_after)) drop(newcomer);
-  }
-
-  void drop(Newcomer& newcomer) {
-    newcomer.link.close();
-    ++strangers_;
-  }
-
-  void greet(Newcomer& newcomer, FrameReader& fields) {
-    auto& introduction = newcomer.introduction;
-    introduction = Introduction::read(fields);
-    if (introduction.job_name != environment_.job_name) {
-      newcomer.link.push(
-          refusal(Refusal::elsewhere, 0, "process 0 there belongs to the job \"" + environment_.job_name + "\""));
-      newcomer.link.pump_out();
-      newcomer.link.close();
-      return;
-    }
-    const bool has_token = !introduction.nonce.empty();
-    if (environment_.job_token.empty()) {
-      if (has_token) refuse_token(newcomer);
-      return settle(newcomer);
-    }
-    if (!has_token)
-      return turn_away(newcomer,
-                       "process 0 was given a job token, but " + name_of(newcomer) + " was not: " + token_advice());
-    if (introduction.nonce.size() != sizeof(Nonce)) return drop(newcomer);
-    newcomer.challenge = cryptography().random();
-    newcomer.link.push(FrameWriter{FrameKind::challenge}.blob(*newcomer.challenge).finish());
-    newcomer.link.pump_out();
-  }
-
-  void examine(Newcomer& newcomer, FrameReader& fields) {
-    const auto proof = [&](Prover prover) {
-      return proof_of(environment_.job_token, prover, newcomer.introduction, *newcomer.challenge);
-    };
-    if (!cryptography().equal(proof(Prover::newcomer), fields.blob()))
-      return turn_away(newcomer, name_of(newcomer) + " has another job token than process 0: " + token_advice());
-    newcomer.link.push(FrameWriter{FrameKind::proof}.blob(proof(Prover::process_0)).finish());
-    settle(newcomer);
-  }
-
   // Where process 0 has no token it believes everybody, also that the job cannot begin.
-  [[noreturn]] void refuse_token(Newcomer& newcomer) {
-    const auto sentence = name_of(newcomer) + " was given a job token, but process 0 was not: " + token_advice();
+  [[noreturn]] void refuse_token(Newcomer& newcomer, const std::string& sentence) {
     const auto rank = static_cast<int>(newcomer.introduction.rank);
     meeting_.links.push_back(std::move(newcomer.link));
     fail<BuildError>(Refusal::token, sentence, rank);
-  }
-
-  // Its sentence is told to whoever should have come, now on stderr and at the deadline in the error.
-  void turn_away(Newcomer& newcomer, const std::string& sentence) {
-    newcomer.link.push(refusal(Refusal::token, 0, sentence));
-    newcomer.link.pump_out();
-    newcomer.link.shut_output();
-    newcomer.link.close();
-    if (turned_away_.size() >= most_remembered) return;
-    turned_away_.push_back(sentence);
-    WaitReport::say("turned away: " + sentence);
-  }
-
-  static std::string token_advice() {
-    return "give all processes the same (REPLICATOR_JOB_TOKEN or --job-token-file), or none";
-  }
-
-  static std::string name_of(const Newcomer& newcomer) {
-    const auto& introduction = newcomer.introduction;
-    return "process " + std::to_string(introduction.rank) + " (pid " + std::to_string(introduction.info.pid) + " on " +
-           introduction.info.host + ", from " + address_of_peer(newcomer.link.descriptor()).text() + ")";
   }
 
   // It is believed: it takes its place.
@@ -243,32 +131,36 @@ class Reception {
     const auto world = newcomer.introduction.world_size;
     const auto rank = newcomer.introduction.rank;
     auto& info = newcomer.introduction.info;
-    if (roll_ && rank < here_.size() && roll_->gone(rank)) {
-      newcomer.link.push(refusal(Refusal::failure, static_cast<int>(rank), left_out_sentence(static_cast<int>(rank), info)));
-      newcomer.link.pump_out();
-      newcomer.link.shut_output();
+    const auto number = static_cast<int>(rank);
+    if (roll_ && rank < here_.size() && (roll_->gone(rank) || roll_->life(rank) != newcomer.introduction.life))
+      return dismiss(newcomer.link, Refusal::failure, number, left_out_sentence(number, info));
+    if (!roll_ && newcomer.introduction.life == Introduction::at_work) {
+      meeting_.going_on = true;
       return newcomer.link.close();
     }
+    if (world == here_.size() && rank == own())
+      return dismiss(newcomer.link, Refusal::contradiction, number, two_sentence(meeting_.processes[rank], newcomer.introduction));
     meeting_.links.push_back(std::move(newcomer.link));  // so that fail() tells this one too
-    if (world != here_.size() || rank == own() || rank >= world)
+    if (world != here_.size() || rank >= world)
       fail<BuildError>(Refusal::contradiction,
                        "process " + std::to_string(rank) + " (pid " + std::to_string(info.pid) + " on " + info.host +
                            ") was started with WORLD_SIZE=" + std::to_string(world) + ", process 0 with WORLD_SIZE=" +
                            std::to_string(here_.size()) + ": all processes of a job need the same, and a RANK each",
-                       static_cast<int>(rank));
+                       number);
     auto& place = meeting_.links[rank];
     if (here_[rank] && place.pump_in())
-      fail<BuildError>(Refusal::contradiction,
-                       "two processes were started with RANK=" + std::to_string(rank) + ": pid " +
-                           std::to_string(meeting_.processes[rank].pid) + " on " + meeting_.processes[rank].host +
-                           " and pid " + std::to_string(info.pid) + " on " + info.host + "; each needs its own",
-                       static_cast<int>(rank));
+      fail<BuildError>(Refusal::contradiction, two_sentence(meeting_.processes[rank], newcomer.introduction), number);
     place = std::move(meeting_.links.back());
     meeting_.links.pop_back();
     place.push(FrameWriter{FrameKind::heartbeat}.finish());  // "you are at the right address"
     place.pump_out();
     here_[rank] = true;
     meeting_.processes[rank] = std::move(info);
+  }
+
+  static std::string two_sentence(const ProcessInfo& here, const Introduction& other) {
+    return "two processes were started with RANK=" + std::to_string(other.rank) + ": pid " + std::to_string(here.pid) + " on " + here.host +
+           " and pid " + std::to_string(other.info.pid) + " on " + other.info.host + "; each needs its own";
   }
 
   template <class Failure>
@@ -291,27 +183,18 @@ class Reception {
     return result;
   }
 
-  // What came that was none of the missing processes; empty where nothing did.
-  std::string others_sentence() const {
-    std::string result;
-    if (strangers_ > 0)
-      result += "; " + std::to_string(strangers_) + " connections did not speak as a process of a job";
-    for (const auto& sentence : turned_away_) result += "; turned away: " + sentence;
-    return result;
-  }
-
   std::string missing_sentence() const {
     const auto port = std::to_string(port_of(environment_.listener->get()));
     return "process " + ranks(false) + " did not come to port " + port + " of " + meeting_.processes[0].host +
            " within " + seconds_text(options_.connect_deadline) + " (here: " + ranks(true) + " of " +
-           std::to_string(here_.size()) + others_sentence() +
+           std::to_string(here_.size()) + newcomers_.others_sentence() +
            "): start it with its RANK and WORLD_SIZE=" + std::to_string(here_.size()) +
            ", or raise the connect deadline";
   }
 
   std::string waiting_sentence() const {
     return "process 0 still waits at " + address_of(environment_.listener->get()).with_port() + " for process " +
-           ranks(false) + " (here: " + ranks(true) + " of " + std::to_string(here_.size()) + others_sentence() + ")";
+           ranks(false) + " (here: " + ranks(true) + " of " + std::to_string(here_.size()) + newcomers_.others_sentence() + ")";
   }
 
   // Without a token whoever reaches the port can take part in the job, or end it.
@@ -346,10 +229,8 @@ class Reception {
   Roll* roll_;  // null where the job meets for the first time
   std::vector<bool> here_;
   Meeting meeting_;
-  std::vector<Newcomer> newcomers_;  // the oldest first
+  Newcomers newcomers_;
   WaitReport report_;
-  std::uint64_t strangers_ = 0;
-  std::vector<std::string> turned_away_;
 };
 
 }  // namespace replicator::transport::detail

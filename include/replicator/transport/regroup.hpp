@@ -24,7 +24,7 @@ namespace replicator::transport::detail {
 
 // From its beginning on every process listens at a port of its own, its refuge. When the job has failed, the lowest process that lives
 // receives the others there, as process 0 did at first (token proofs included). Processes keep the numbers they had at
-// first; their ranks in what is left follow the same order.
+// first; their ranks in what is left follow the same order. In the same way they meet when one has come back.
 //
 //   0 x   1 <-- 2,3      process 0 is dead: nobody listens, so 2 and 3 knock at 1, which waits until it knows of all
 class Regroup {
@@ -34,30 +34,62 @@ class Regroup {
       : environment_{environment}, options_{options}, roll_{open(job)} {
     for (int process = 0; process < job.size(); ++process) members_.push_back(process);
   }
+  // Of a process that comes back: with its refuge as listener, and what write() of the others' has written. Throws CommunicationError
+  // where that cannot be read.
+  Regroup(const ProcessEnvironment& environment, const JobOptions& options, FrameReader fields)
+      : environment_{environment}, options_{patient(options)}, roll_{read(fields)} {}
+
+  const Roll& roll() const { return roll_; }
+  // Where this process is found; it listens there.
+  static std::shared_ptr<FileDescriptor> open_refuge(const ProcessEnvironment& environment) {
+    return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment.interface, environment.master_address)));
+  }
+  FrameWriter& write(FrameWriter& frame) const { return roll_.write(frame.text(environment_.job_name)); }
+  // The process was started again: it is expected at the next meeting.
+  void admit(int process, Refuge refuge, std::uint64_t life) { roll_.admit(process, std::move(refuge), life); }
 
   // The processes of the job at hand lost the one of this rank: those that are left meet. Throws CommunicationError, with this
   // process as culprit, where the others go on without it.
   Meeting without(int rank) {
     roll_.lose(members_.at(static_cast<std::size_t>(rank)));
+    return again();
+  }
+  // All who are expected meet.
+  Meeting again() {
     auto meeting = meet();
     members_.clear();
     for (std::size_t r = 0; r < meeting.processes.size(); ++r)
       if (meeting.processes[r].pid != 0) members_.push_back(static_cast<int>(r));
     return compacted(std::move(meeting));
   }
-  // Of this process, in the latest meeting.
-  int rank() const { return static_cast<int>(std::find(members_.begin(), members_.end(), environment_.rank) - members_.begin()); }
+  // In the latest meeting: of this process, and of one that was counted so at first; -1 where it is not there.
+  int rank() const { return rank_of(environment_.rank); }
+  int rank_of(int process) const {
+    const auto found = std::find(members_.begin(), members_.end(), process);
+    return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
+  }
 
  private:
   // A process that is late may be left out; longer than a process that is stopped is waited for before another one is tried.
   static constexpr std::chrono::milliseconds patience{8000};
 
+  static JobOptions patient(JobOptions options) {
+    options.connect_deadline = patience;
+    options.report_after = std::chrono::milliseconds{0};
+    return options;
+  }
+
+  Roll read(FrameReader& fields) {
+    environment_.job_name = fields.text();
+    auto roll = Roll::read(environment_.rank, static_cast<std::size_t>(environment_.world_size), fields);
+    environment_.life = roll.life(static_cast<std::size_t>(environment_.rank));
+    return roll;
+  }
+
   Roll open(Job& job) {
-    environment_.listener = std::make_shared<FileDescriptor>(
-        listen_on(0, listening_address(environment_.interface, environment_.master_address)));
+    environment_.listener = open_refuge(environment_);
     if (environment_.job_name.empty()) environment_.job_name = "elastic " + std::to_string(job.token());
-    options_.connect_deadline = patience;
-    options_.report_after = std::chrono::milliseconds{0};
+    options_ = patient(options_);
     const std::string mine = std::to_string(port_of(environment_.listener->get())) + ":" + job.address();
     std::vector<Refuge> refuges;
     for (const auto& bytes : job.exchange(std::as_bytes(std::span{mine}), "where processes are found again")) {
@@ -88,7 +120,7 @@ class Regroup {
       there.master_address = roll_.refuge(process).address;
       there.master_port = roll_.refuge(process).port;
       there.listener.reset();
-      if (auto meeting = Arrival{there, options_}.knock()) {
+      if (auto meeting = Arrival{there, options_}.knock(); meeting && !meeting->going_on) {
         std::vector<bool> here;
         for (const auto& one : meeting->processes) here.push_back(one.pid != 0);
         roll_.settle(here);

@@ -7,6 +7,7 @@
 
 #include <linux/sockios.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -39,7 +40,37 @@ class Roll {
  public:
   // `secret`: known to the processes of this job alone.
   Roll(int self, std::uint64_t secret, std::vector<Refuge> refuges)
-      : self_{self}, secret_{secret}, refuges_{std::move(refuges)}, gone_(refuges_.size()), parted_(refuges_.size()) {}
+      : self_{self}, secret_{secret}, refuges_{std::move(refuges)}, gone_(refuges_.size()), parted_(refuges_.size()), lives_(refuges_.size()) {}
+
+  // For a process that comes while the job is at work, and which is on the roll already.
+  FrameWriter& write(FrameWriter& frame) const {
+    frame.number(secret_).number(refuges_.size());
+    for (std::size_t r = 0; r < refuges_.size(); ++r)
+      frame.text(refuges_[r].address).number(refuges_[r].port).number(lives_[r]).number(gone_[r] ? 1 : 0);
+    return frame;
+  }
+  // Throws CommunicationError where the fields are cut short, or of another number of processes.
+  static Roll read(int self, std::size_t processes, FrameReader& fields) {
+    Roll result{self, fields.number(), std::vector<Refuge>(processes)};
+    if (fields.number() != processes) throw CommunicationError{"the roll of a job has another number of processes", 0};
+    for (std::size_t r = 0; r < processes; ++r) {
+      result.refuges_[r].address = fields.text();
+      result.refuges_[r].port = static_cast<std::uint16_t>(fields.number());
+      result.lives_[r] = fields.number();
+      result.gone_[r] = result.parted_[r] = fields.number() != 0;
+    }
+    result.met_ = false;
+    return result;
+  }
+  // The process was started again and is about to come.
+  void admit(int process, Refuge refuge, std::uint64_t life) {
+    const auto r = static_cast<std::size_t>(process);
+    refuges_.at(r) = std::move(refuge);
+    lives_[r] = life;
+    gone_[r] = parted_[r] = false;
+  }
+  // Which life of the process the others know.
+  std::uint64_t life(std::size_t process) const { return lives_[process]; }
 
   const Refuge& refuge(int process) const { return refuges_[static_cast<std::size_t>(process)]; }
   bool gone(std::size_t process) const { return gone_[process]; }
@@ -58,6 +89,8 @@ class Roll {
 
   // Throws CommunicationError where this part of the job must not go on.
   void part_from_missing(const std::vector<bool>& here) {
+    if (!met_ && std::count(here.begin(), here.end(), true) == 1)
+      throw CommunicationError{"none of the processes of the job came to meet process " + std::to_string(self_) + ", which they had taken in", self_};
     std::vector<std::size_t> reached, cut_off;
     for (std::size_t r = 0; r < here.size(); ++r) {
       if (here[r]) reached.push_back(r);
@@ -74,11 +107,14 @@ class Roll {
   void settle(const std::vector<bool>& here) {
     if (told_) throw CommunicationError{left_out_sentence(self_, this_process()), self_};
     for (std::size_t r = 0; r < here.size(); ++r) gone_[r] = parted_[r] = !here[r];
+    met_ = true;
   }
-  // Somebody says that this process is left out; it counts where it comes from another part of the job.
+  // Somebody says that this process is left out; it counts where it comes from another part of the job, also from a process that was
+  // taken in there since, not where it comes from an earlier life of a process of this part.
   void hear(FrameReader fields) {
-    const auto secret = fields.number(), from = fields.number();
-    told_ |= secret == secret_ && from < parted_.size() && !parted_[from];
+    const auto secret = fields.number(), from = fields.number(), life = fields.number();
+    if (secret != secret_ || from >= parted_.size() || life < lives_[from]) return;
+    told_ |= life > lives_[from] || !parted_[from];
   }
   bool told() const { return told_; }
 
@@ -100,8 +136,9 @@ class Roll {
     FileDescriptor socket;
     const int number = reach(process, socket);
     if (number != 0) return number == ECONNREFUSED;
+    const auto own = static_cast<std::size_t>(self_);
     const auto frame =
-        FrameWriter{FrameKind::left_out}.number(secret_).number(static_cast<std::uint64_t>(self_)).finish();
+        FrameWriter{FrameKind::left_out}.number(secret_).number(own).number(lives_[own]).finish();
     if (::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(frame.size())) return false;
     for (int tenths = 0; tenths < 10; ++tenths) {
       int unconfirmed = 0;
@@ -116,6 +153,8 @@ class Roll {
   std::vector<Refuge> refuges_;
   std::vector<bool> gone_;    // as far as this process knows
   std::vector<bool> parted_;  // the job has gone on without them
+  std::vector<std::uint64_t> lives_;
+  bool met_ = true;  // false: this process is about to meet the others for the first time
   bool told_ = false;
   MeetingClock::time_point next_look_{};
 };
