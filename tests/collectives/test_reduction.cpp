@@ -76,6 +76,10 @@ TEST_CASE("every instruction level gives the same bits") {
   rc::detail::combine_tiles<rc::detail::Max, float>(bytes(plain), bytes(left), bytes(right), n);
   rc::combine(DType::float32, rc::Reduction::max, bytes(best), bytes(left), bytes(right), n);
   CHECK(equal());
+  plain = best = left;
+  rc::detail::divide_tiles<float>(bytes(plain), n - 5, 7);
+  rc::finish_root(DType::float32, rc::Reduction::mean, bytes(best), n - 5, 7);
+  CHECK(equal());
 }
 
 TEST_CASE("not-a-number wins over every number, from either side") {

@@ -243,6 +243,20 @@ TEST_CASE("every all-reduce that keeps the tree has its bits") {
         }
 }
 
+TEST_CASE("a rank alone has its result where its input was, unless results have another order") {
+  const rc::ReplicaBlocks blocks{4, 1};
+  rt::InProcessGroup group{1};
+  const auto communicator = rc::make_communicator(rt::InProcess{group, 0}, blocks);
+  for (const auto kind : {rc::Kind::all_reduce, rc::Kind::reduce_scatter, rc::Kind::all_gather, rc::Kind::all_to_all}) {
+    rc::CollectiveSpec spec;
+    spec.kind = kind;
+    spec.elements = 100;
+    spec.id = static_cast<std::uint32_t>(kind);
+    const auto collective = communicator->prepare(spec, rc::choose(kind, 400, blocks).schedule);
+    CHECK((collective->output() == collective->input(0)) == rc::reduces(kind));
+  }
+}
+
 TEST_CASE("several collectives are under way at once and a slow rank never sees another step's data") {
   constexpr int ranks = 3, steps = 200;
   const rc::ReplicaBlocks blocks{ranks, ranks};

@@ -3,6 +3,7 @@
 //
 //   | input 0 | input 1 | ... | output | piece 0: slot 0, slot 1, ... | piece 1: ... |      each begins on a cache line
 //
+// Of a rank alone, which has nothing to do but to copy its one input, the output is that input.
 // A *piece* is a span of the elements of every block on which the whole schedule runs by itself.
 #pragma once
 
@@ -23,6 +24,17 @@ inline int piece_count(const CollectiveSpec& spec, const Schedule& schedule, std
   return static_cast<int>(std::clamp<std::size_t>(block / static_cast<std::size_t>(schedule.chunks) / piece_bytes, 1, 64));
 }
 
+// Does the schedule copy each chunk of the only input of its only rank to the same chunk of the output, and nothing else?
+inline bool copies_onto_itself(const Schedule& schedule) {
+  if (schedule.ranks() != 1 || schedule.inputs(0).size() != 1) return false;
+  const auto copies = [](const Instruction& i) {
+    return i.action == Action::copy && i.dst.buffer == Buffer::output && i.left.buffer == Buffer::input && i.dst.chunk == i.left.chunk &&
+           i.dst.count == i.left.count;
+  };
+  return std::all_of(schedule.programs[0].begin(), schedule.programs[0].end(),
+                     [&](const Channel& channel) { return std::all_of(channel.begin(), channel.end(), copies); });
+}
+
 class Layout {
  public:
   // A stretch of a region.
@@ -40,7 +52,7 @@ class Layout {
       slots_ = std::max(slots_, static_cast<std::size_t>(schedule.scratch[static_cast<std::size_t>(rank)]));
     }
     input_bytes_ = lines(bytes(elements_) * static_cast<std::size_t>(schedule.input_blocks()));
-    output_ = input_bytes_ * static_cast<std::size_t>(inputs);
+    output_ = copies_onto_itself(schedule) ? 0 : input_bytes_ * static_cast<std::size_t>(inputs);
     scratch_ = output_ + lines(bytes(elements_) * static_cast<std::size_t>(output_blocks));
     for (int piece = 0; piece < pieces; ++piece)
       for (int chunk = 0; chunk < chunks_; ++chunk)

@@ -131,11 +131,34 @@ CombineFunction choose_dtype(DType dtype) {
   return choose_level<Op, std::uint8_t>();
 }
 
+// As combine_tiles; a quotient is rounded once, so its bits are those of every level.
+template <class T>
+inline void divide_tiles(std::byte* values, std::int64_t elements, int divisor) {
+  constexpr std::int64_t tile = 64 / sizeof(T);
+  auto* value = reinterpret_cast<Word<T>*>(values);
+  const auto by = static_cast<decltype(widen<T>(Word<T>{}))>(divisor);
+  const auto divide = [by](Word<T> word) {
+    if constexpr (std::is_same_v<T, bfloat16>) return bfloat16_bits(widen<T>(word) / by);
+    else return word / by;
+  };
+  std::int64_t i = 0;
+  for (; i + tile <= elements; i += tile)
+    for (std::int64_t j = 0; j < tile; ++j) value[i + j] = divide(value[i + j]);
+  for (; i < elements; ++i) value[i] = divide(value[i]);
+}
+template <class T>
+[[gnu::flatten, gnu::target("avx512f")]] inline void divide_avx512(std::byte* values, std::int64_t elements, int divisor) {
+  divide_tiles<T>(values, elements, divisor);
+}
+template <class T>
+[[gnu::flatten, gnu::target("avx2")]] inline void divide_avx2(std::byte* values, std::int64_t elements, int divisor) {
+  divide_tiles<T>(values, elements, divisor);
+}
 template <class T>
 void divide_all(std::byte* values, std::int64_t elements, int divisor) {
-  using Computed = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
-  auto* value = reinterpret_cast<T*>(values);
-  for (std::int64_t i = 0; i < elements; ++i) value[i] = value[i] / static_cast<Computed>(divisor);
+  if (__builtin_cpu_supports("avx512f")) divide_avx512<T>(values, elements, divisor);
+  else if (__builtin_cpu_supports("avx2")) divide_avx2<T>(values, elements, divisor);
+  else divide_tiles<T>(values, elements, divisor);
 }
 
 }  // namespace detail
@@ -156,7 +179,7 @@ inline void combine(DType dtype, Reduction reduction, std::byte* dst, const std:
 
 // What turns the root of T into the result: a mean is divided by the number of replicas, all else stays.
 inline void finish_root(DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int replicas) {
-  if (reduction != Reduction::mean) return;
+  if (reduction != Reduction::mean || replicas == 1) return;
   if (dtype == DType::float32) detail::divide_all<float>(values, elements, replicas);
   if (dtype == DType::float64) detail::divide_all<double>(values, elements, replicas);
   if (dtype == DType::bfloat16) detail::divide_all<bfloat16>(values, elements, replicas);
