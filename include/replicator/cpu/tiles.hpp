@@ -234,6 +234,30 @@ void loop_square_root(void* out, const TileOperand& a, const TileOperand&, const
     }
 }
 
+// Correctly rounded at every width: the same bits.
+using WideFloatVector = float __attribute__((vector_size(32)));
+using WidestFloatVector = float __attribute__((vector_size(64)));
+[[gnu::target("avx2,fma")]] inline void loop_square_root_avx2(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+  auto* o = static_cast<float*>(out);
+  for (std::int64_t i = 0; i < n; i += tile_group)
+    for (std::int64_t j = 0; j < tile_group; j += 8) {
+      WideFloatVector v;
+      std::memcpy(&v, a.data + i / tile_group * a.step + j * 4, sizeof v);
+      v = __builtin_ia32_sqrtps256(v);
+      std::memcpy(o + i + j, &v, sizeof v);
+    }
+}
+// The built-in function has another name in each compiler.
+[[gnu::target("avx512f")]] inline void loop_square_root_avx512(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+  auto* o = static_cast<float*>(out);
+  for (std::int64_t i = 0; i < n; i += tile_group) {
+    WidestFloatVector v;
+    std::memcpy(&v, a.data + i / tile_group * a.step, sizeof v);
+    asm("vsqrtps %0, %0" : "+v"(v));
+    std::memcpy(o + i, &v, sizeof v);
+  }
+}
+
 using TileTable = std::array<TileLoop, tile_ops>;
 
 template <std::size_t index, class T, InstructionLevel level>
@@ -242,6 +266,8 @@ constexpr TileLoop tile_loop_of() {
   constexpr bool pair = index >= static_cast<std::size_t>(TileOp::first_pair);
   if constexpr (op <= ScalarOp::constant || (std::is_integral_v<T> && needs_floating(op)) || (pair && !std::is_same_v<T, float>))
     return nullptr;
+  else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx512) return &loop_square_root_avx512;
+  else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx2) return &loop_square_root_avx2;
   else if constexpr (op == ScalarOp::square_root)
     return &loop_square_root<T, std::conditional_t<std::is_same_v<T, float>, FloatVector, DoubleVector>>;
   else if constexpr (level == InstructionLevel::avx512) return &loop_avx512<index, T>;
