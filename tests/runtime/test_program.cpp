@@ -16,6 +16,8 @@
 #include <replicator/cpu/device.hpp>
 #include <replicator/cpu/map.hpp>
 #include <replicator/cpu/reduce.hpp>
+#include <replicator/nn/adam.hpp>
+#include <replicator/nn/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replica_context.hpp>
@@ -220,6 +222,16 @@ TEST_CASE("a uniform update runs once per device, in place of the variable") {
       for (std::size_t o = 0; o < instruction.executable->output_layouts.size(); ++o)
         written = written || program.pointers[instruction.pointers + instruction.inputs + o] == memory;
   CHECK(written);
+}
+
+TEST_CASE("an optimizer updates what it remembers in place too") {
+  Programs programs{3, 1, [](ReplicaContext& replica, Tensor<float> x) {
+                      const auto w = replica.variable<float>("w", {4}, Initializer::ones()), u = replica.variable<float>("u", {4}, Initializer::ones());
+                      const auto loss = sum(w.read() * u.read() * x);
+                      nn::adam({.learning_rate = 0.5}).minimize(replica, loss, {w});
+                      nn::sgd({.learning_rate = 0.5, .momentum = 0.9, .weight_decay = 0.1}).minimize(replica, loss, {u});
+                    }};
+  CHECK(programs.count(Kind::copy) == 0);
 }
 
 TEST_CASE("gradients are folded where they are made: one device copies nothing to merge a bucket") {

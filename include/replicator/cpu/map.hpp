@@ -51,11 +51,19 @@ class MapExecutable final : public Executable {
     input_layouts = demanded_layouts(request, map.domain, layout);
     output_layouts.assign(request.outputs.size(), layout);
     scratch_bytes = program_.scratch_bytes() * static_cast<std::size_t>(threads_);
-    for (std::size_t o = 0; o < request.outputs.size(); ++o) {
-      const int shared = program_.in_place(o);
-      const bool taken = std::find(in_place.begin(), in_place.end(), shared) != in_place.end();
-      in_place.push_back(shared >= 0 && !taken && request.inputs[static_cast<std::size_t>(shared)].shape == map.domain ? shared : -1);
+    for (std::size_t o = 0; o < request.outputs.size(); ++o) in_place.push_back(find_in_place(o, request, map.domain));
+  }
+
+  // The formulas of optimizers are (variable, gradient, .., slots..) -> (variable, slots..): so the first output prefers the first input that it
+  // may share, the others prefer the last one.
+  int find_in_place(std::size_t o, const KernelRequest& request, const Shape& domain) const {
+    int found = -1;
+    for (std::size_t i = 0; i < request.inputs.size() && (found < 0 || o > 0); ++i) {
+      const auto input = static_cast<int>(i);
+      const bool taken = std::find(in_place.begin(), in_place.end(), input) != in_place.end();
+      if (!taken && request.inputs[i].shape == domain && program_.may_share(o, i)) found = input;
     }
+    return found;
   }
 
   TileProgram program_;

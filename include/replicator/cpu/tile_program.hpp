@@ -38,18 +38,12 @@ class TileProgram {
   // Of one thread; a multiple of 64.
   std::size_t scratch_bytes() const { return header_bytes() + slots_ * buffer_bytes(); }
 
-  // The input whose memory output `o` may share: read, element for element, no later than that output is written.
-  int in_place(std::size_t o) const {
-    const auto written = static_cast<std::size_t>(
-        std::find_if(code_.begin(), code_.end(), [&](const auto& i) { return i.out == output_slot(o); }) - code_.begin());
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      if (!inputs_[i].linear || inputs_[i].dtype != outputs_[o]) continue;
-      bool later = false;
-      for (std::size_t at = written + 1; at < code_.size(); ++at)
-        later |= code_[at].a == i || code_[at].b == i || code_[at].c == i;
-      if (!later) return static_cast<int>(i);
-    }
-    return -1;
+  // May output `o` share the memory of input `input`? It is read, element for element, no later than that output is written.
+  bool may_share(std::size_t o, std::size_t input) const {
+    if (!inputs_[input].linear || inputs_[input].dtype != outputs_[o]) return false;
+    const auto written = std::find_if(code_.begin(), code_.end(), [&](const auto& i) { return i.out == output_slot(o); });
+    const auto reads = [&](const auto& i) { return i.a == input || i.b == input || i.c == input; };
+    return written == code_.end() || std::none_of(written + 1, code_.end(), reads);
   }
 
   // Evaluates elements [begin, end) of the domain in storage order. `outputs` holds a pointer per stored output. After each
