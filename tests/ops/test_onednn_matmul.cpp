@@ -20,6 +20,15 @@ TEST_CASE("oneDNN computes products of matrices as defined, transposed and in ba
   }));
 }
 
+TEST_CASE("large products are as defined, and those that are just small enough for a plain call") {
+  for (const std::int64_t depth : {64, 65})
+    for (const bool a : {false, true})
+      for (const bool b : {false, true}) {
+        const Shape left = a ? Shape{depth, 128} : Shape{128, depth}, right = b ? Shape{128, depth} : Shape{depth, 128};
+        CHECK(matmul_error<float>({{a, b}, left, right}, {.highest = KernelTier::library}) < 1e-5);
+      }
+}
+
 TEST_CASE("a product made for two threads is as defined") {
   CHECK(matmul_error<float>({{false, true}, {3, 40, 50}, {3, 70, 50}}, {.highest = KernelTier::library, .threads = 2}) <
         1e-5);

@@ -52,15 +52,41 @@ inline dnnl_memory_desc_t matrices(const MatmulBatch& batch, const std::int64_t*
   return strided(std::span{extents}.first(batch.rank + 2), type, steps.data());
 }
 
+// One product of small matrices of float32: a primitive would cost as much again around its kernel.
+class SmallMatmul final : public Executable {
+ public:
+  static constexpr std::int64_t most_products = std::int64_t{1} << 20;  // rows depth columns
+
+  SmallMatmul(const Matmul& op, const MatmulExtents& extents) : op_{op}, extents_{extents} {
+    input_layouts.resize(2);
+    output_layouts.resize(1);
+    in_place = {-1};
+  }
+  void run(const Launch& launch) const override {
+    const auto& e = extents_;
+    require(dnnl_sgemm(op_.transpose_a ? 'T' : 'N', op_.transpose_b ? 'T' : 'N', e.rows, e.columns, e.depth, 1.0f,
+                       reinterpret_cast<const float*>(launch.inputs[0]), op_.transpose_a ? e.rows : e.depth,
+                       reinterpret_cast<const float*>(launch.inputs[1]), op_.transpose_b ? e.depth : e.columns, 0.0f,
+                       reinterpret_cast<float*>(launch.outputs[0]), e.columns),
+            "dnnl_sgemm");
+  }
+
+ private:
+  Matmul op_;
+  MatmulExtents extents_;
+};
+
 inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
   const auto& op = *request.operation.get<Matmul>();
   const Shape& a = request.inputs[0].shape;
   const Shape& b = request.inputs[1].shape;
   const DType dtype = request.outputs[0].dtype;
   if ((dtype != DType::float32 && dtype != DType::bfloat16) || a.elements() == 0 || b.elements() == 0) return nullptr;
-  const OpenMpThreads guard{request.threads};
   const auto e = matmul_extents(op, a, b);
   const auto batch = matmul_batch(op, a, b);
+  if (dtype == DType::float32 && batch.rank == 0 && e.rows * e.depth * e.columns <= SmallMatmul::most_products)
+    return std::make_unique<SmallMatmul>(op, e);
+  const OpenMpThreads guard{request.threads};
   std::array<std::int64_t, Shape::max_rank> y{};
   std::int64_t stride = 1;
   for (std::size_t i = batch.rank; i-- > 0; stride *= batch.extents[i]) y[i] = stride;
