@@ -250,6 +250,7 @@ class ElasticJob {
       if (expected) newcomer_ = expected->process;
     }
     if (expected) regroup_->admit(expected->process, expected->refuge, expected->life);
+    if (expected && expected->process < environment_.rank) door_->close();  // it may need the port
     if (guest && expected) {
       detail::FrameWriter frame{detail::FrameKind::enter};
       guest->link.push(regroup_->write(frame).finish());
