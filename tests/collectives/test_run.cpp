@@ -312,7 +312,7 @@ TEST_CASE("the root of a small broadcast runs eight steps ahead of those who lis
       if (rank == root && step == 8) {
         const auto patience = soon();
         do {
-          if (collective->wait_until(rt::Clock::now() + std::chrono::milliseconds{5})) throw replicator::Error{"has not waited"};
+          if (collective->wait_until(rt::Clock::now() + std::chrono::milliseconds{5}, {})) throw replicator::Error{"has not waited"};
         } while (collective->missing().rank != 2 && rt::Clock::now() < patience);
         if (collective->missing().rank != 2) throw replicator::Error{"does not wait for the slowest"};
         stuck = true;

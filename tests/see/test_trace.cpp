@@ -3,10 +3,13 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+#include <thread>
+#include <tuple>
 #include <vector>
 
 #include <unistd.h>
@@ -20,6 +23,7 @@
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/loss.hpp>
+#include <replicator/ops/observe.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
 
@@ -198,6 +202,36 @@ TEST_CASE("in a step of ResNet-18 on two devices, gradients are reduced beside t
       }
   }
   CHECK(beside > 0);
+}
+
+TEST_CASE("while a device waits for one collective, others that are under way move on") {
+  const TemporaryFile file;
+  {
+    auto deployment = traced(2, 2, file.path);
+    Replicator repl{deployment};
+    const auto late_by = [](int milliseconds) {
+      return [=](const Observation& seen) {
+        if (seen.replica == 1) std::this_thread::sleep_for(std::chrono::milliseconds{milliseconds});
+      };
+    };
+    auto step = repl.replicate([](const InputContext&) { return rows(64, 1024); },
+                               [&](ReplicaContext&, Tensor<float> x) {
+                                 const auto first = all_reduce(host_callback(x, late_by(30)), Reduction::sum, {.label = "first"});
+                                 const auto second = all_reduce(host_callback(x + x, late_by(100)), Reduction::max, {.label = "second"});
+                                 const auto needed_first = mean(second * second);
+                                 return std::tuple{needed_first, mean(first * first)};
+                               });
+    for (auto result : step.steps(3)) (void)result;
+  }
+  std::map<std::string, double> finished;
+  const auto trace = file.read();
+  for (const auto& event : trace["traceEvents"])
+    if (event["ph"] == "b" && event["tid"] == 0 && event["args"]["step"] == 2)
+      finished[event["name"].get<std::string>().substr(0, 17)] = event["args"]["finished"].get<double>();
+  REQUIRE(finished.count("all_reduce \"first") == 1);
+  REQUIRE(finished.count("all_reduce \"secon") == 1);
+  // Device 0 has its part of the first to add while it waits for the second.
+  CHECK(finished["all_reduce \"secon"] - finished["all_reduce \"first"] > 50'000);
 }
 
 TEST_CASE("the same bits with a trace and without, and a step that is recorded twice as long keeps its last records") {

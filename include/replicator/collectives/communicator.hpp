@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <replicator/collectives/caller_buffers.hpp>
 #include <replicator/collectives/reduction.hpp>
@@ -56,8 +57,9 @@ class Collective {
   // Until finished. Throws CommunicationError at the deadline, naming the collective, the missing rank, its replicas
   // and the bytes moved.
   virtual void wait(transport::Clock::time_point deadline) = 0;
-  // The same, but false at the time.
-  virtual bool wait_until(transport::Clock::time_point time) = 0;
+  // The same, but false at the time. `beside` (it may be empty) is called whenever something has moved: other collectives of the
+  // thread should not stand still meanwhile.
+  virtual bool wait_until(transport::Clock::time_point time, const std::function<void()>& beside) = 0;
   // Of one that is under way: a rank that this one waits for, or -1, and how many bytes have been written here.
   struct Missing {
     int rank = -1;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <replicator/collectives/communicator.hpp>
 #include <replicator/collectives/layout.hpp>
 #include <replicator/collectives/reduction.hpp>
@@ -61,10 +62,14 @@ class Prepared : public Collective {
   std::size_t bytes() const override { return region_.bytes; }
 
   void wait(transport::Clock::time_point deadline) override {
-    if (!wait_until(deadline)) throw late();
+    if (!wait_until(deadline, {})) throw late();
   }
-  bool wait_until(transport::Clock::time_point time) final {
-    return advance() || transport_.wait([this] { return advance(); }, time);
+  bool wait_until(transport::Clock::time_point time, const std::function<void()>& beside) final {
+    const auto ready = [&] {
+      if (beside) beside();
+      return advance();
+    };
+    return advance() || transport_.wait(ready, time);
   }
   Missing missing() const override { return {missing_rank(), moved_}; }
 

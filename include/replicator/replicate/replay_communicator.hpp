@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <memory>
 
 #include <replicator/collectives/communicator.hpp>
@@ -26,7 +27,7 @@ class ReplayCollective final : public collectives::Collective {
   bool start_on(const collectives::CallerBuffers&) override { return false; }
   bool advance() override { return true; }
   void wait(transport::Clock::time_point) override {}
-  bool wait_until(transport::Clock::time_point) override { return true; }
+  bool wait_until(transport::Clock::time_point, const std::function<void()>&) override { return true; }
   Missing missing() const override { return {}; }
 
  private:

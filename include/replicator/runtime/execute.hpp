@@ -123,7 +123,10 @@ class Execution {
     auto& collective = *program_.collectives[index].collective;
     if (collective.advance()) return;
     const auto now = transport::Clock::now();
-    if (!record_) return collective.wait(deadline(now));
+    if (!record_) {
+      if (!collective.wait_until(deadline(now), others_)) collective.wait(deadline(now));
+      return;
+    }
     record_->waits(nanoseconds(now));
     try {
       wait_aloud(collective, now);
@@ -141,7 +144,7 @@ class Execution {
   void wait_aloud(collectives::Collective& collective, Time begun) {
     const auto end = deadline(begun);
     auto late = late_from(begun);
-    for (auto until = begun + soon; !collective.wait_until(std::min({until, late, end}));) {
+    for (auto until = begun + soon; !collective.wait_until(std::min({until, late, end}), others_);) {
       misses(collective);
       const auto now = transport::Clock::now();
       if (now >= end) return collective.wait(end);
@@ -182,6 +185,7 @@ class Execution {
   const ExecutionOptions& options_;
   FlightRecord* record_;
   std::vector<std::uint32_t>& pending_;
+  const std::function<void()> others_ = [this] { advance(); };  // move on while one is waited for
 };
 
 }  // namespace detail
