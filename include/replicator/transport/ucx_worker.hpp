@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <replicator/transport/frame.hpp>
 #include <replicator/transport/ucx_status.hpp>
 #include <string>
+#include <system_error>
 
 namespace replicator::transport::detail {
 
@@ -52,12 +54,23 @@ class UcxWorker {
       check_ucx(ucp_config_modify(config, "TLS", "^sm"), "excluding shared memory");
     if (!interface.empty() && std::getenv("UCX_NET_DEVICES") == nullptr)
       check_ucx(ucp_config_modify(config, "NET_DEVICES", interface.c_str()), "keeping to one network interface");
+    // By default the sender of more than 20 kB asks first. The answer queues up behind all that the receiver sends itself: where
+    // several collectives are under way, each direction stands still for the other in turn (steps of ResNet-18 took up to 40 % longer).
+    // Where only tcp is used nothing is gained by it.
+    if (std::getenv("UCX_RNDV_THRESH") == nullptr && (!interface.empty() || !has_rdma()))
+      check_ucx(ucp_config_modify(config, "RNDV_THRESH", "inf"), "sending without asking");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
     ucp_context_h context = nullptr;
     check_ucx(ucp_init(&params, config, &context), "opening the network");
     return context;
+  }
+
+  // InfiniBand or RoCE, to which `interface` cannot be.
+  static bool has_rdma() {
+    std::error_code failure;
+    return !std::filesystem::is_empty("/sys/class/infiniband", failure) && !failure;
   }
 
   static ucp_worker_h make_worker(ucp_context_h context) {
