@@ -5,7 +5,7 @@
 //
 //   processes [collective=all_reduce] [smallest=4] [largest=268435456] [samples=15]
 //             [buffers=transport] or world: anywhere; allocated: by World::allocate    [window=...] the bytes that a World moves at once
-//             [order=tree] or any: the ring; add: the least that memory allows, see Adding
+//             [schedule=auto] or the name of an all-reduce; ring adds in an order of its own; add: the least that memory allows, see Adding
 //             [transport=shared_memory] or ucx, where built with it
 #include <xmmintrin.h>
 
@@ -15,7 +15,6 @@
 #include <memory>
 #include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/host_transport.hpp>
-#include <replicator/collectives/ring.hpp>
 #include <replicator/collectives/world.hpp>
 #include <span>
 #include <string>
@@ -43,10 +42,11 @@ rc::Kind kind_of(const std::string& collective) {
 // Buffers in the memory of the transport, as a training step has them.
 class InTransport {
  public:
-  InTransport(const std::string& transport, bool any_order)
-      : any_order_{any_order}, job_{rt::find_environment()}, blocks_{job_.size(), job_.size()} {
+  InTransport(const std::string& transport, const std::string& schedule)
+      : job_{rt::find_environment()}, blocks_{job_.size(), job_.size()} {
     std::vector<int> process_of_rank;
     for (int rank = 0; rank < job_.size(); ++rank) process_of_rank.push_back(rank);
+    wanted_ = rc::parse_all_reduce(schedule, {blocks_.ranks()});
     communicator_ = std::move(rc::connect_hosts(transport, job_, process_of_rank, blocks_).front());
     rc::CollectiveSpec spec;
     spec.dtype = replicator::DType::float64;
@@ -68,8 +68,7 @@ class InTransport {
     rc::CollectiveSpec spec;
     spec.kind = kind_of(collective);
     spec.elements = lengths.block;
-    spec.any_order = any_order_;
-    collective_ = prepared(spec);
+    collective_ = prepared(spec, wanted_);
   }
   float* input() { return reinterpret_cast<float*>(collective_->input(0)); }
   const float* output() { return reinterpret_cast<const float*>(collective_->output()); }
@@ -81,20 +80,20 @@ class InTransport {
   }
 
  private:
-  std::unique_ptr<rc::Collective> prepared(rc::CollectiveSpec spec) {
+  std::unique_ptr<rc::Collective> prepared(rc::CollectiveSpec spec, const rc::AllReducePreference& wanted = {}) {
     spec.id = next_id_++;
+    spec.any_order = wanted.name == "ring";
     const auto bytes = spec.elements * static_cast<std::int64_t>(size_of(spec.dtype));
-    return communicator_->prepare(
-        spec, spec.any_order ? rc::ring(blocks_) : rc::choose(spec.kind, bytes, blocks_).schedule);
+    return communicator_->prepare(spec, rc::choose(spec.kind, bytes, blocks_, 0, spec.any_order, wanted).schedule);
   }
   static void run(rc::Collective& collective) {
     collective.start();
     if (!collective.advance()) collective.wait(rt::Clock::now() + std::chrono::seconds{300});
   }
 
-  bool any_order_;
   rt::Job job_;
   rc::ReplicaBlocks blocks_;
+  rc::AllReducePreference wanted_;
   std::unique_ptr<rc::Communicator> communicator_;
   std::uint32_t next_id_ = 0;
   std::unique_ptr<rc::Collective> maximum_, collective_;
@@ -209,18 +208,17 @@ int main(int argc, char** argv) {
   try {
     const processes::Options options = processes::options_from(argc, argv);
     const std::string transport = option(argc, argv, "transport", "shared_memory");
-    const std::string order = option(argc, argv, "order", "tree");
-    const bool any_order = order == "any";
+    const std::string schedule = option(argc, argv, "schedule", "auto");
     rc::WorldOptions world;
     world.transport = transport;
     world.window = std::stoul(option(argc, argv, "window", std::to_string(world.window)));
     const std::string buffers = option(argc, argv, "buffers", "transport");
-    if (order == "add")
+    if (schedule == "add")
       run_limit(Raw{world, false, 0}, options);
     else if (buffers != "transport")
-      run(Raw{world, any_order, buffers == "allocated" ? options.largest / 4 : 0}, options);
+      run(Raw{world, schedule == "ring", buffers == "allocated" ? options.largest / 4 : 0}, options);
     else
-      run(InTransport{transport, any_order}, options);
+      run(InTransport{transport, schedule}, options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

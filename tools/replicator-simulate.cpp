@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a step would take on other hosts: simulates what --plan wrote. See docs/simulate.md.
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <replicator/collectives/parse_link.hpp>
 #include <replicator/core/json.hpp>
 
 #include "simulated_step.hpp"
+#include "traced_run.hpp"
 
 namespace rp = replicator;
 namespace rc = replicator::collectives;
@@ -24,37 +25,14 @@ namespace rc = replicator::collectives;
 namespace {
 
 constexpr int timeline_hosts = 4;
+constexpr int most_on_a_path = 2048;  // devices of which the critical path is kept: more need too much memory
 
 struct Options {
-  std::string plan, trace, link, host_link = "20GB/s,1us", reduce = "10GB/s", jitter = "0%", step_time, schedule = "auto", timeline;
+  std::string plan, trace, link, host_link = "20GB/s,1us", reduce = "10GB/s", jitter = "0%", device_jitter = "0%", step_time, schedule = "auto", timeline;
   int hosts = 1, devices_per_host = 1, steps = 1;
   std::uint64_t seed = 0;
-  bool kernels_aside = false;
+  bool kernels_aside = false, no_overlap = false, as_run = false;
 };
-
-// "12.5GB/s" with a table of units; throws BuildError with an example.
-double quantity(const std::string& flag, std::string_view text, const std::vector<std::pair<std::string_view, double>>& units, const char* example) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view unit{end, static_cast<std::size_t>(text.data() + text.size() - end)};
-  if (error == std::errc{} && value >= 0)
-    for (const auto& [name, factor] : units)
-      if (unit == name) return value * factor;
-  throw rp::BuildError{flag + " has \"" + std::string{text} + "\": say " + example};
-}
-double bandwidth(const std::string& flag, std::string_view text) {
-  const double result = quantity(flag, text, {{"GB/s", 1e3}, {"MB/s", 1}, {"Gbit/s", 125}, {"Mbit/s", 0.125}}, "12.5GB/s, 100MB/s or 10Gbit/s");
-  if (result == 0) throw rp::BuildError{flag + " has \"" + std::string{text} + "\": a bandwidth is more than 0"};
-  return result;
-}
-double duration(const std::string& flag, std::string_view text) {
-  return quantity(flag, text, {{"us", 1}, {"ms", 1e3}, {"s", 1e6}, {"ns", 1e-3}}, "2us, 0.5ms or 1s");
-}
-rc::Link link_of(const std::string& flag, const std::string& text) {
-  const auto comma = text.find(',');
-  if (comma == std::string::npos) throw rp::BuildError{flag + " is \"" + text + "\": say bandwidth and latency, 12.5GB/s,2us"};
-  return {duration(flag, std::string_view{text}.substr(comma + 1)), bandwidth(flag, std::string_view{text}.substr(0, comma))};
-}
 
 nlohmann::json read(const std::string& flag, const std::string& path) {
   if (path.empty()) return nullptr;
@@ -93,10 +71,21 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--schedule", o.schedule,
                  "For every all-reduce: auto, owner_computes, direct, hierarchical, naive, ...; ring where the plan allows any order")
       ->capture_default_str();
-  app.add_option("--jitter", o.jitter, "Deviation of every time from its mean")->capture_default_str();
+  app.add_option("--jitter", o.jitter, "Deviation of every time from its mean: 5%, or measured: that of the kernels in the trace")->capture_default_str();
+  app.add_option("--device-jitter", o.device_jitter, "Deviation of a device's kernels, all together, in a step: 2%, or measured")->capture_default_str();
   app.add_option("--steps", o.steps, "How many steps to draw; the median is told")->check(CLI::Range(1, 100000))->capture_default_str();
   app.add_option("--seed", o.seed, "Of the jitter")->capture_default_str();
   app.add_flag("--kernels-aside", o.kernels_aside, "Kernels run beside communication, as on GPUs; else it moves on between kernels");
+  app.add_flag("--no-overlap", o.no_overlap, "Collectives begin where kernels cannot go on without them, and these wait for all of them");
+  app.add_flag("--as-run", o.as_run,
+               "The steps of the trace themselves, on as many hosts and devices, each device with its own times in each step, beside the "
+               "times that the steps took")
+      ->excludes("--hosts")
+      ->excludes("--devices-per-host")
+      ->excludes("--step-time")
+      ->excludes("--jitter")
+      ->excludes("--device-jitter")
+      ->excludes("--steps");
   app.add_option("--timeline", o.timeline, "Writes what happens on the first 4 hosts in the first step, for ui.perfetto.dev");
 }
 
@@ -111,9 +100,11 @@ std::string percent(double part) {
   return text;
 }
 
-std::string name_of(const rc::SimulatedSpan& span, const rp::tools::DeviceStep& step) {
+std::string signed_percent(double part) { return (part < 0 ? "" : "+") + percent(part); }
+
+std::string name_of(const rc::SimulatedSpan& span, const std::vector<rp::tools::DeviceStep::Use>& uses) {
   if (span.kind == rc::SimulatedSpan::Kind::compute) return "kernels";
-  const auto& text = step.collectives[static_cast<std::size_t>(span.collective)].text;
+  const auto& text = uses[static_cast<std::size_t>(span.collective)].text;
   return (span.kind == rc::SimulatedSpan::Kind::reduce ? "reductions of " : "messages of ") + text;
 }
 
@@ -136,10 +127,10 @@ class Progress {
 };
 
 // Where the time went, the largest first.
-void tell_critical_path(const rc::Simulation& simulation, const rp::tools::DeviceStep& step) {
+void tell_critical_path(const rc::Simulation& simulation, const std::vector<rp::tools::DeviceStep::Use>& uses) {
   std::vector<std::pair<double, std::string>> parts;
   for (const auto& span : simulation.critical_path) {
-    const std::string name = name_of(span, step);
+    const std::string name = name_of(span, uses);
     const auto found = std::find_if(parts.begin(), parts.end(), [&](const auto& part) { return part.second == name; });
     if (found == parts.end()) parts.push_back({span.end - span.begin, name});
     else found->first += span.end - span.begin;
@@ -162,7 +153,7 @@ void tell_busiest_links(const rc::Simulation& simulation) {
 }
 
 // Of the first hosts: more would be too much to look at.
-void write_timeline(const std::string& path, const rc::Simulation& simulation, const rp::tools::DeviceStep& step, int devices_per_host) {
+void write_timeline(const std::string& path, const rc::Simulation& simulation, const std::vector<rp::tools::DeviceStep::Use>& uses, int devices_per_host) {
   rp::JsonWriter json;
   std::size_t id = 0;
   const auto add = [&](const rc::SimulatedSpan& span, const char* phase, double time) {
@@ -171,7 +162,7 @@ void write_timeline(const std::string& path, const rc::Simulation& simulation, c
       json.member("ph", phase);
       json.member("pid", span.rank / devices_per_host);
       json.member("tid", span.rank % devices_per_host);
-      json.member("name", name_of(span, step));
+      json.member("name", name_of(span, uses));
       json.member("cat", "simulated");
       json.member("ts", time);
       if (*phase == 'X') json.member("dur", span.end - span.begin);
@@ -198,42 +189,106 @@ void write_timeline(const std::string& path, const rc::Simulation& simulation, c
   if (!file.flush()) throw rp::DataError{"\"" + path + "\" cannot be written"};
 }
 
-void run(const Options& o) {
-  const rc::Topology topology{{{o.devices_per_host, link_of("--host-link", o.host_link)}, {o.hosts, link_of("--link", o.link)}},
-                              bandwidth("--reduce", o.reduce)};
-  const double jitter = quantity("--jitter", o.jitter, {{"%", 0.01}}, "5%");
+rc::Topology topology_of(const Options& o, int devices_per_host, int hosts) {
+  rc::Topology topology{{{devices_per_host, rc::parse_link("--host-link", o.host_link)}, {hosts, rc::parse_link("--link", o.link)}},
+                        rc::parse_bandwidth("--reduce", o.reduce)};
   topology.require();
-  const double step_time = o.step_time.empty() ? 0 : duration("--step-time", o.step_time);
+  return topology;
+}
+double jitter_of(const std::string& flag, const std::string& text, double measured) {
+  return text == "measured" ? measured : rc::parse_quantity(flag, text, {{"%", 0.01}}, "5%, or measured");
+}
+
+void tell_collectives(const rp::tools::ChosenCollectives& chosen, const std::vector<rp::tools::DeviceStep::Use>& uses) {
+  for (std::size_t c = 0; c < chosen.uses.size(); ++c)
+    std::cout << uses[c].text << ": " << chosen.bytes_of[c] << " B by " << chosen.uses[c].schedule->name << " in " << chosen.uses[c].pieces
+              << " piece(s)\n";
+}
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Steps on other hosts.
+void run(const Options& o) {
+  const auto topology = topology_of(o, o.devices_per_host, o.hosts);
+  const double step_time = o.step_time.empty() ? 0 : rc::parse_duration("--step-time", o.step_time);
   const auto schedule = rc::parse_all_reduce(o.schedule, {o.devices_per_host, o.hosts});
+  jitter_of("--jitter", o.jitter, 0);
+  jitter_of("--device-jitter", o.device_jitter, 0);
   const auto plan = read("--plan", o.plan), trace = read("--trace", o.trace);
   about("--plan", o.plan, [&] { return rp::tools::read_step(plan, nullptr, 1); });  // what fails from here on is the trace's
   if (o.trace.empty() && o.step_time.empty())
     throw rp::BuildError{"nothing says how long kernels take: give --trace FILE of the run that wrote the plan, or --step-time 110ms"};
-  const auto step = about("--trace", o.trace, [&] { return rp::tools::read_step(plan, trace, step_time); });
+  auto step = about("--trace", o.trace, [&] { return rp::tools::read_step(plan, trace, step_time); });
+  rp::MeasuredJitter measured;
+  if (o.jitter == "measured" || o.device_jitter == "measured") {
+    if (o.trace.empty()) throw rp::BuildError{"--jitter measured needs --trace FILE with several steps"};
+    measured = about("--trace", o.trace, [&] { return rp::tools::jitter_of(rp::tools::read_run(plan, trace)); });
+    std::cout << "measured jitter: " << percent(measured.kernel) << " of a kernel, " << percent(measured.device) << " of all kernels of a step\n";
+  }
+  if (o.no_overlap) step.actions = rp::tools::without_overlap(step.actions);
   const rp::tools::ChosenCollectives chosen{step, topology.ranks(), schedule};
   Progress progress{o.steps, topology.ranks()};
   std::vector<double> times;
   for (int n = 0; n < o.steps; ++n) {
-    const bool first = n == 0;
-    const rc::SimulationOptions options{jitter, o.seed + static_cast<std::uint64_t>(n), o.kernels_aside, first && !o.timeline.empty(), first};
+    const bool first = n == 0, path = first && topology.ranks() <= most_on_a_path;
+    rc::SimulationOptions options;
+    options.jitter = jitter_of("--jitter", o.jitter, measured.kernel);
+    options.device_jitter = jitter_of("--device-jitter", o.device_jitter, measured.device);
+    options.seed = o.seed + static_cast<std::uint64_t>(n);
+    options.kernels_aside = o.kernels_aside;
+    options.spans = first && !o.timeline.empty();
+    options.critical_path = path;
     const auto simulation = rc::simulate(chosen.uses, {step.actions}, topology, options);
     times.push_back(simulation.time());
     progress.done(n + 1);
     if (!first) continue;
     std::cout << step.replicas * topology.ranks() << " replicas on " << o.hosts << " host(s) x " << o.devices_per_host << " device(s)\n";
-    for (std::size_t c = 0; c < chosen.uses.size(); ++c)
-      std::cout << step.collectives[c].text << ": " << chosen.bytes_of[c] << " B by " << chosen.uses[c].schedule->name << " in "
-                << chosen.uses[c].pieces << " piece(s)\n";
-    tell_critical_path(simulation, step);
+    tell_collectives(chosen, step.collectives);
+    if (path) tell_critical_path(simulation, step.collectives);
     tell_busiest_links(simulation);
     std::cout.flush();
-    if (!o.timeline.empty()) write_timeline(o.timeline, simulation, step, o.devices_per_host);
+    if (!o.timeline.empty()) write_timeline(o.timeline, simulation, step.collectives, o.devices_per_host);
   }
-  std::sort(times.begin(), times.end());
-  const double median = times[times.size() / 2];
-  std::cout << "one device alone: " << text_of(step.microseconds) << "\nstep: " << text_of(median);
-  if (o.steps > 1) std::cout << " (median of " << o.steps << "; " << text_of(times.front()) << " to " << text_of(times.back()) << ")";
-  std::cout << "\nefficiency: " << percent(step.microseconds / median) << '\n';
+  std::cout << "one device alone: " << text_of(step.microseconds) << "\nstep: " << text_of(median(times));
+  const auto [least, most] = std::minmax_element(times.begin(), times.end());
+  if (o.steps > 1) std::cout << " (median of " << o.steps << "; " << text_of(*least) << " to " << text_of(*most) << ")";
+  std::cout << "\nefficiency: " << percent(step.microseconds / median(times)) << '\n';
+}
+
+// The steps that were run.
+void run_again(const Options& o) {
+  if (o.trace.empty()) throw rp::BuildError{"--as-run simulates the steps of a trace: give --trace FILE of the run that wrote the plan"};
+  const auto plan = read("--plan", o.plan), trace = read("--trace", o.trace);
+  const auto run = about("--trace", o.trace, [&] { return rp::tools::read_run(plan, trace); });
+  const auto topology = topology_of(o, run.devices_per_host, run.hosts);
+  const rp::tools::ChosenCollectives chosen{run.collectives, {run.replicas, topology.ranks()}, rc::parse_all_reduce(o.schedule, {run.devices_per_host, run.hosts})};
+  if (const auto text = rp::tools::done_otherwise(plan, run, chosen); !text.empty())
+    throw rp::BuildError{"the run did " + text + " by another schedule than would be simulated: give the --schedule of the run"};
+  std::cout << run.replicas << " replicas on " << run.hosts << " host(s) x " << run.devices_per_host << " device(s)\n";
+  tell_collectives(chosen, run.collectives);
+  std::vector<double> computed, measured, predicted;
+  for (const auto& step : run.steps) {
+    auto actions = step.actions;
+    if (o.no_overlap)
+      for (auto& list : actions) list = rp::tools::without_overlap(list);
+    const bool first = predicted.empty();
+    rc::SimulationOptions options;
+    options.kernels_aside = o.kernels_aside;
+    options.spans = first && !o.timeline.empty();
+    options.critical_path = first;
+    const auto simulation = rc::simulate(chosen.uses, actions, topology, options);
+    if (first) tell_critical_path(simulation, run.collectives);
+    if (options.spans) write_timeline(o.timeline, simulation, run.collectives, run.devices_per_host);
+    computed.push_back(step.computed);
+    measured.push_back(step.microseconds);
+    predicted.push_back(simulation.time());
+    std::cout << "step " << step.number << ": kernels " << text_of(computed.back()) << ", measured " << text_of(measured.back()) << ", predicted "
+              << text_of(predicted.back()) << " (" << signed_percent(predicted.back() / measured.back() - 1) << ")\n";
+  }
+  std::cout << "median of " << run.steps.size() << " step(s): kernels " << text_of(median(computed)) << ", measured " << text_of(median(measured))
+            << ", predicted " << text_of(median(predicted)) << " (" << signed_percent(median(predicted) / median(measured) - 1) << ")\n";
 }
 
 }  // namespace
@@ -248,11 +303,12 @@ int main(int argc, char** argv) {
       "Example:\n"
       "  train --devices cpu:0 --plan plan.json --trace trace.json\n"
       "  replicator-simulate plan.json --trace trace.json --hosts 64 --devices-per-host 4 --link 12.5GB/s,2us --jitter 5% --steps 20\n"
+      "  replicator-simulate plan.json --trace trace.json --as-run --link 125MB/s,100us        predicted beside measured\n"
       "Exit code: 0; 1 where a file cannot be used; 2 for flags that cannot be.");
   add_flags(app, options);
   try {
     app.parse(argc, argv);
-    run(options);
+    options.as_run ? run_again(options) : run(options);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const rp::BuildError& error) {

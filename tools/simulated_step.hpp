@@ -111,13 +111,46 @@ inline DeviceStep::Use read_use(const json& use, const json& schedules) {
 
 }  // namespace detail
 
+namespace detail {
+
+// What a device does; what an instruction but start and wait takes comes from `time`.
+template <class Time>
+std::vector<collectives::SimulatedAction> read_actions(const json& instructions, std::size_t collectives, Time time) {
+  using Kind = collectives::SimulatedAction::Kind;
+  std::vector<collectives::SimulatedAction> actions;
+  std::vector<int> begun(collectives);  // 1: started, 2: waited for
+  for (std::size_t i = 0; i < instructions.size(); ++i) {
+    const std::string what = instructions[i].at("do");
+    if (what == "give" || what == "take")
+      throw DataError{"a replica of the plan is spread over several devices: that cannot be simulated, only one device for a replica"};
+    const bool starts = what == "start";
+    if (starts || what == "wait") {
+      const auto last = static_cast<std::int64_t>(begun.size()) - 1;
+      const auto collective = static_cast<int>(whole(instructions[i].at("collective"), "the collective of an instruction of the plan", 0, last));
+      auto& state = begun[static_cast<std::size_t>(collective)];
+      if (state != (starts ? 0 : 1))
+        throw DataError{"the plan has \"" + what + "\" of collective " + std::to_string(collective) + " out of order: each is started, then waited for, once"};
+      ++state;
+      actions.push_back({starts ? Kind::start : Kind::wait, collective, 0});
+    } else {
+      actions.push_back({Kind::compute, 0, time(i)});
+    }
+  }
+  return actions;
+}
+
+inline const json& require_plan(const json& plan) {
+  if (plan.value("format", "") != "replicator plan 1") throw DataError{"the plan does not begin with \"replicator plan 1\": give what --plan wrote"};
+  return plan;
+}
+
+}  // namespace detail
+
 // The first device of a plan. `trace` may be null: then `microseconds` (more than 0) is dealt to what computes, by the bytes it
 // touches; with a trace, measured times are stretched to it where it is not 0. Throws DataError for what cannot be simulated,
 // nlohmann::json::exception for files that are something else.
 inline DeviceStep read_step(const nlohmann::json& plan, const nlohmann::json& trace, double microseconds) {
-  using Kind = collectives::SimulatedAction::Kind;
-  if (plan.value("format", "") != "replicator plan 1") throw DataError{"the plan does not begin with \"replicator plan 1\": give what --plan wrote"};
-  const auto& process = plan.at("processes").at(0);
+  const auto& process = detail::require_plan(plan).at("processes").at(0);
   const auto& device = process.at("devices").at(0);
   const auto& instructions = device.at("instructions");
   DeviceStep step;
@@ -126,25 +159,9 @@ inline DeviceStep read_step(const nlohmann::json& plan, const nlohmann::json& tr
   for (const auto& use : device.at("collectives")) step.collectives.push_back(detail::read_use(use, process.at("schedules")));
   std::vector<double> times;
   if (!trace.is_null()) times = detail::traced_times(trace, plan, instructions.size());
-  std::vector<int> begun(step.collectives.size());  // 1: started, 2: waited for
-  for (std::size_t i = 0; i < instructions.size(); ++i) {
-    const std::string what = instructions[i].at("do");
-    if (what == "give" || what == "take")
-      throw DataError{"a replica of the plan is spread over several devices: that cannot be simulated, only one device for a replica"};
-    const bool starts = what == "start";
-    if (starts || what == "wait") {
-      const auto last = static_cast<std::int64_t>(begun.size()) - 1;
-      const auto collective = static_cast<int>(detail::whole(instructions[i].at("collective"), "the collective of an instruction of the plan", 0, last));
-      auto& state = begun[static_cast<std::size_t>(collective)];
-      if (state != (starts ? 0 : 1))
-        throw DataError{"the plan has \"" + what + "\" of collective " + std::to_string(collective) + " out of order: each is started, then waited for, once"};
-      ++state;
-      step.actions.push_back({starts ? Kind::start : Kind::wait, collective, 0});
-    } else {
-      step.actions.push_back({Kind::compute, 0, times.empty() ? detail::bytes_touched(instructions[i]) : times[i]});
-      step.microseconds += step.actions.back().microseconds;
-    }
-  }
+  step.actions = detail::read_actions(instructions, step.collectives.size(),
+                                      [&](std::size_t i) { return times.empty() ? detail::bytes_touched(instructions[i]) : times[i]; });
+  for (const auto& action : step.actions) step.microseconds += action.microseconds;
   if (microseconds > 0) {
     if (!(step.microseconds > 0)) throw DataError{"the plan has no instruction that takes time, to which the time of the step could be dealt"};
     for (auto& action : step.actions) action.microseconds *= microseconds / step.microseconds;
@@ -153,12 +170,33 @@ inline DeviceStep read_step(const nlohmann::json& plan, const nlohmann::json& tr
   return step;
 }
 
+// The same without overlap: collectives begin where a device cannot go on without one of them, and it waits for all of these.
+inline std::vector<collectives::SimulatedAction> without_overlap(const std::vector<collectives::SimulatedAction>& actions) {
+  using Kind = collectives::SimulatedAction::Kind;
+  std::vector<collectives::SimulatedAction> result;
+  std::vector<int> held;
+  const auto release = [&] {
+    for (const Kind kind : {Kind::start, Kind::wait})
+      for (const int collective : held) result.push_back({kind, collective, 0});
+    held.clear();
+  };
+  for (const auto& action : actions) {
+    if (action.kind == Kind::compute) result.push_back(action);
+    if (action.kind == Kind::start) held.push_back(action.collective);
+    if (action.kind == Kind::wait && std::find(held.begin(), held.end(), action.collective) != held.end()) release();
+  }
+  release();
+  return result;
+}
+
 // The collectives of a step on so many devices, with schedules chosen as for a real run.
 class ChosenCollectives {
  public:
-  ChosenCollectives(const DeviceStep& step, int ranks, const collectives::AllReducePreference& wanted) {
-    const collectives::ReplicaBlocks blocks{step.replicas * ranks, ranks};
-    for (const auto& use : step.collectives) {
+  ChosenCollectives(const DeviceStep& step, int ranks, const collectives::AllReducePreference& wanted)
+      : ChosenCollectives{step.collectives, {step.replicas * ranks, ranks}, wanted} {}
+  ChosenCollectives(const std::vector<DeviceStep::Use>& collectives, const collectives::ReplicaBlocks& blocks,
+                    const collectives::AllReducePreference& wanted) {
+    for (const auto& use : collectives) {
       const auto bytes = use.spec.elements * static_cast<std::int64_t>(size_of(use.spec.dtype));
       const auto& choice = choose(use.spec, bytes, blocks, wanted);
       bytes_of.push_back(bytes);

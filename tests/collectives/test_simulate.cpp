@@ -190,6 +190,21 @@ TEST_CASE("what computes meanwhile hides a collective, and its reductions wait f
   CHECK(time({start(0), compute(10), compute(90), wait(0)}, false) == Approx(101));
 }
 
+TEST_CASE("the jitter of a device is one factor for all its kernels, another one on every rank") {
+  const auto schedule = rc::direct({64, 64});
+  const auto spread = [&](const rc::SimulationOptions& options) {
+    const auto finish = rc::simulate({{&schedule, spec_of(0), 1}}, {std::vector<rc::SimulatedAction>(100, compute(1))}, flat(64), options).finish;
+    double mean = 0, squares = 0;
+    for (const double time : finish) mean += time / 64;
+    for (const double time : finish) squares += (time - mean) * (time - mean) / 64;
+    CHECK(mean == Approx(100).epsilon(0.1));
+    return std::sqrt(squares) / mean;
+  };
+  CHECK(spread({}) == 0);
+  CHECK(spread({.jitter = 0.2}) == Approx(0.02).epsilon(0.3));  // of the 100 each has one of its own
+  CHECK(spread({.device_jitter = 0.2}) == Approx(0.2).epsilon(0.3));
+}
+
 TEST_CASE("a rank that comes late makes all others wait, and the critical path says so") {
   const auto schedule = rc::ring({3, 3});
   const std::vector<rc::SimulatedAction> soon{start(0), wait(0)}, late{compute(1000), start(0), wait(0)};
@@ -226,6 +241,7 @@ TEST_CASE("what cannot be simulated is refused in a sentence") {
   CHECK_THROWS_WITH(rc::simulate({{&schedule, spec_of(16), 1}}, {{wait(0), start(0)}}, flat(4)),
                     Catch::Contains("the simulated rank 0 waits for ever"));
   CHECK_THROWS_WITH(rc::simulate(schedule, spec_of(1), flat(4), 0), "a collective was to be simulated in 0 pieces: 1 is the least");
+  CHECK_THROWS_WITH(rc::simulate(schedule, spec_of(1), flat(4), 1, {.device_jitter = -1}), "the jitter of a simulation is -1.000000: say 0.05 for 5 %");
 }
 
 }  // namespace test_simulate

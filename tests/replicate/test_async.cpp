@@ -348,6 +348,7 @@ TEST_CASE("a deployment that the asynchronous regime cannot have is refused with
     CHECK(refused(change) == std::string{"--regime async cannot be combined with "} + flag +
                                  ", which needs all replicas at the same step: leave it out, or run with --regime sync");
   CHECK_THAT(refused([](Deployment& d) { d.topology = "links.json"; }), Catch::Contains("cannot be combined with --topology"));
+  CHECK_THAT(refused([](Deployment& d) { d.link = "1GB/s,2us"; }), Catch::Contains("cannot be combined with --link"));
   CHECK_THAT(refused([](Deployment& d) { d.logical_devices = 2; }), Catch::Contains("cannot be combined with --logical-devices"));
   CHECK_THAT(refused([](Deployment& d) { d.devices[1].kind = DeviceKind::cuda; }), Catch::Contains("cannot be combined with cuda:1"));
   CHECK_THAT(refused([](Deployment& d) {

@@ -38,7 +38,7 @@ TEST_CASE("without arguments one replica runs on cpu:0") {
 
 TEST_CASE("every flag is taken, apart from its value or joined to it") {
   const auto d = parsed({"--replicas", "8", "--devices=cpu:0-1", "--seed", "18446744073", "--transport=ucx",
-                         "--schedule", "naive", "--topology=links.json", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
+                         "--schedule", "naive", "--topology=links.json", "--link", "1GB/s,2us", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
                          "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--interface", "eth1",
                          "--connect-deadline", "9", "--regime", "async", "--staleness=7", "--sync-group", "4"});
   CHECK(d.replicas == 8);
@@ -47,6 +47,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   CHECK(d.transport == "ucx");
   CHECK(d.schedule == "naive");
   CHECK(d.topology == "links.json");
+  CHECK(d.link == "1GB/s,2us");
   CHECK(d.threads_per_device == 2);
   CHECK(d.bucket_bytes == 64);
   CHECK(d.recompute_bytes == 0);
@@ -174,6 +175,9 @@ TEST_CASE("a deployment that a program fills in is refused as its flags would be
   CHECK(refused([](D& d) { d.input_threads = -1; }) == must("--input-threads", "-1", 0));
   CHECK(refused([](D& d) { d.checkpoint.keep = 0; }) == must("--keep", "0", 1));
   CHECK(refused([](D& d) { d.transport = "foo"; }) == error_of({"--transport", "foo"}));
+  CHECK(refused([](D& d) { d.link = "12.5,2us"; }) == "--link has \"12.5\": say 12.5GB/s, 100MB/s or 10Gbit/s");
+  CHECK(refused([](D& d) { d.link = "1GB/s,2us", d.topology = "links.json"; }) ==
+        "--link and --topology both say what connects the devices: give one of them");
   CHECK(refused([](D& d) { d.devices[0].index = -3; }) == "--devices has \"cpu:-3\": devices are counted from 0, as in cpu:0");
   CHECK(refused([](D& d) { d.devices.push_back(d.devices[0]); }) == "--devices names cpu:0 twice");
   CHECK(refused([](D& d) { d.see.trace_steps = {9, 2}; }) == error_of({"--trace-steps", "9:2"}));
@@ -185,7 +189,7 @@ TEST_CASE("a deployment that a program fills in is refused as its flags would be
 TEST_CASE("a flag without its value says so") { CHECK(error_of({"--replicas"}) == "--replicas needs a value"); }
 
 TEST_CASE("the help names every flag") {
-  for (const char* flag : {"--replicas", "--devices", "--serial", "--seed", "--transport", "--schedule", "--topology",
+  for (const char* flag : {"--replicas", "--devices", "--serial", "--seed", "--transport", "--schedule", "--topology", "--link",
                            "--threads-per-device", "--bucket-bytes", "--deadline", "--connect-deadline", "--input-threads", "--regime", "--staleness",
                            "--sync-group"})
     CHECK(Deployment::help().find(flag) != std::string::npos);

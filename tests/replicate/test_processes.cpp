@@ -330,7 +330,7 @@ TEST_CASE("between slow processes a pinned topology takes the hierarchical all-r
   INFO(test::describe(results));
   std::filesystem::remove(path);
   const auto alone = trained(on_devices(8, 1));
-  for (const auto& result : results) CHECK(result.text == alone + " hierarchical");
+  for (const auto& result : results) CHECK_THAT(result.text, Catch::EndsWith(alone + " hierarchical"));  // behind what process 0 says of the time
 }
 
 }  // namespace test_processes

@@ -134,4 +134,19 @@ TEST_CASE("one device needs no topology, and processes with different numbers of
   CHECK_THROWS_WITH(find_topology(job, file.path, "auto", {}), Catch::Contains("differ in their numbers of devices"));
 }
 
+TEST_CASE("a link in words is a topology of the job's size, without a measurement") {
+  const auto topology = topology_of_link("10Gbit/s,0.5ms", {2, 3});
+  CHECK(topology.text() == "2x3");
+  CHECK(topology.dimensions[1].link.microseconds == 500);
+  CHECK(topology.dimensions[1].link.bytes_per_microsecond == 1250);
+  CHECK(topology.reduced_bytes_per_microsecond == collectives::common_reduction);
+  CHECK(topology_of_link("100MB/s,1us", {1, 3}).text() == "3");
+  CHECK(topology_of_link("100MB/s,1us", {1, 1}).dimensions.empty());
+  CHECK_THROWS_WITH(topology_of_link("100MB/s,1us", {}), Catch::Contains("differ in their numbers of devices"));
+  for (const char* text : {"", "1GB/s", "0GB/s,1us", "1GB/s,us", "1GB/s,1", "-1GB/s,1us", "nanGB/s,1us"}) {
+    INFO(text);
+    CHECK_THROWS_AS(topology_of_link(text, {1, 2}), BuildError);
+  }
+}
+
 }  // namespace test_topology

@@ -2,10 +2,13 @@
 // A plan as the simulator of whole steps reads it.
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
@@ -13,6 +16,9 @@
 #include <replicator/replicate/replicator.hpp>
 
 #include "../../tools/simulated_step.hpp"
+#include "../../tools/traced_run.hpp"
+#include "../replicate/deployments.hpp"
+#include "../support/programs.hpp"
 
 namespace test_simulated_step {
 
@@ -101,6 +107,80 @@ TEST_CASE("a simulated step ends when its kernels and what they did not hide hav
   // On one device nothing travels.
   const tools::ChosenCollectives alone{step, 1, {}};
   CHECK(collectives::simulate(alone.uses, {step.actions}, {{{1, {}}}, 0}).time() == Approx(1000));
+}
+
+TEST_CASE("without overlap collectives begin where one of them is needed, and kernels wait for all of them") {
+  const auto kernel = [](double time) { return collectives::SimulatedAction{Kind::compute, 0, time}; };
+  const auto of = [](Kind kind, int collective) { return collectives::SimulatedAction{kind, collective, 0}; };
+  const auto text = [](const std::vector<collectives::SimulatedAction>& actions) {
+    std::string result;
+    for (const auto& a : actions)
+      result += a.kind == Kind::compute ? "k" + std::to_string(static_cast<int>(a.microseconds)) + " " : (a.kind == Kind::start ? "s" : "w") + std::to_string(a.collective) + " ";
+    return result;
+  };
+  CHECK(text(tools::without_overlap({kernel(1), of(Kind::start, 0), kernel(2), of(Kind::start, 1), kernel(3), of(Kind::wait, 0), kernel(4),
+                                     of(Kind::start, 2), kernel(5), of(Kind::wait, 1), kernel(6), of(Kind::wait, 2)})) ==
+        "k1 k2 k3 s0 s1 w0 w1 k4 k5 k6 s2 w2 ");
+}
+
+TEST_CASE("a run is simulated as it was: each device begins when it did, and its kernels take what they took") {
+  auto plan = small_plan();
+  plan["processes"].push_back(plan["processes"][0]);
+  plan["processes"][1]["process"] = 1;
+  plan["processes"][1]["devices"][0]["replicas"] = json::array({2});
+  json trace;
+  trace["traceEvents"] = json::array();
+  const auto add = [&](int process, int step, int instruction, double begin, double duration) {
+    json args{{"step", step}};
+    if (instruction >= 0) args["instruction"] = instruction, args["plan"] = 1;
+    trace["traceEvents"].push_back({{"ph", "X"}, {"pid", process}, {"tid", 0}, {"cat", instruction < 0 ? "step" : "kernel"}, {"ts", begin}, {"dur", duration}, {"args", args}});
+  };
+  for (const int process : {0, 1}) {
+    for (const int i : {0, 1, 2, 3}) add(process, 4, i, 0, i == 0 ? 1000 : i == 2 ? 10 : 7);
+    add(process, 4, -1, process == 0 ? 5000 : 5300, 1100);  // the second one is 300 us late
+  }
+  const auto run = tools::read_run(plan, trace);
+  CHECK(run.replicas == 3);
+  CHECK(run.hosts == 2);
+  REQUIRE(run.steps.size() == 1);
+  CHECK(run.steps[0].number == 4);
+  CHECK(run.steps[0].microseconds == 1400);
+  CHECK(run.steps[0].computed == 1010);
+  const tools::ChosenCollectives chosen{run.collectives, {run.replicas, 2}, {}};
+  // 20,000 bytes each way, twice.
+  const auto simulation = collectives::simulate(chosen.uses, run.steps[0].actions, {{{1, {}}, {2, {2, 1000}}}, 0});
+  CHECK(simulation.time() == Approx(300 + 1000 + 2 * (2 + 20)).epsilon(0.01));
+  CHECK(tools::done_otherwise(plan, run, chosen) == "all_reduce w");  // the plan of this test has none
+  trace["traceEvents"].erase(2);
+  CHECK_THROWS_WITH(tools::read_run(plan, trace), Catch::StartsWith("the trace has no instruction 2 of rank 0 in step 4"));
+  plan["processes"][1]["devices"].push_back(plan["processes"][1]["devices"][0]);
+  CHECK_THROWS_WITH(tools::read_run(plan, trace), Catch::StartsWith("the processes of the plan differ in their numbers of devices"));
+}
+
+TEST_CASE("the jitter of a step is told apart from that of its kernels") {
+  CHECK(measure_jitter({{1, 2}}).device == 0);
+  const auto whole = measure_jitter({{90, 180}, {110, 220}});
+  CHECK(whole.device == Approx(0.1 * std::sqrt(2)));
+  CHECK(whole.kernel == Approx(0).margin(1e-12));
+  const auto each = measure_jitter({{90, 110}, {110, 90}});
+  CHECK(each.device == Approx(0).margin(1e-12));
+  CHECK(each.kernel == Approx(0.1 * std::sqrt(2)));
+}
+
+TEST_CASE("where links are known process 0 says how long a step took and should have taken") {
+  const auto results = test::run_as_job(2, [&](int) {
+    auto deployment = test::on_devices(2, 1);
+    deployment.link = "1GB/s,2us";
+    Replicator repl{deployment};
+    auto train = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{}, {1}}; }); },
+                                [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::sum); });
+    for (auto sum : train.steps(5)) (void)sum;
+    return std::string{"done"};
+  });
+  INFO(test::describe(results));
+  const auto line = test::line_of(results[0].text, "replicator: a step took ");
+  CHECK_THAT(line, Catch::Contains("(median of 4), ") && Catch::Contains(" were predicted (") && Catch::Contains("all together"));
+  CHECK(results[1].text == "done");
 }
 
 TEST_CASE("the plan of a real step can be simulated on other hosts") {

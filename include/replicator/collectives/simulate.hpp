@@ -33,7 +33,8 @@ inline Simulation simulate(const std::vector<SimulatedCollective>& collectives, 
           (action.collective < 0 || static_cast<std::size_t>(action.collective) >= collectives.size()))
         throw BuildError{"a simulated rank starts or waits for collective " + std::to_string(action.collective) + ", of " +
                          std::to_string(collectives.size())};
-  if (!(options.jitter >= 0)) throw BuildError{"the jitter of a simulation is " + std::to_string(options.jitter) + ": say 0.05 for 5 %"};
+  for (const double jitter : {options.jitter, options.device_jitter})
+    if (!(jitter >= 0)) throw BuildError{"the jitter of a simulation is " + std::to_string(jitter) + ": say 0.05 for 5 %"};
   return detail::Simulator{collectives, actions, topology, options}.run();
 }
 

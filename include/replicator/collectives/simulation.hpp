@@ -25,7 +25,8 @@ struct SimulatedCollective {
 
 struct SimulationOptions {
   double jitter = 0;             // deviation of each time relative to its mean: 0.05 for 5 %; log-normal
-  std::uint64_t seed = 0;        // of the jitter
+  double device_jitter = 0;      // the same of all kernels of a rank together: whoever is slow holds up all others
+  std::uint64_t seed = 0;        // of both
   bool kernels_aside = false;    // kernels run beside the thread that communicates, as on GPUs
   bool spans = false;            // return all that happened, for a timeline
   bool critical_path = true;     // without it and spans, large simulations need half the memory

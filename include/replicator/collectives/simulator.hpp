@@ -34,6 +34,8 @@ class Simulator {
         network_{topology},
         chance_{options.jitter, options.seed} {
     const auto ranks = static_cast<std::size_t>(ranks_);
+    const Chance of_devices{options.device_jitter, options.seed};
+    for (std::size_t rank = 0; rank < ranks; ++rank) slowness_.push_back(of_devices.factor(rank, ~1u));
     threads_.resize(ranks);
     position_.assign(ranks, 0);
     waiting_.assign(ranks, -1);
@@ -64,9 +66,10 @@ class Simulator {
     std::shared_ptr<const TaskGraph> graph;  // one for all uses of a schedule
     Layout layout;
     int pieces;
-    std::vector<std::int32_t> missing;     // [piece][task]
+    std::vector<std::int32_t> missing;     // [piece][task]; there while it runs only
     std::vector<std::int64_t> unfinished;  // tasks of each rank
     std::vector<bool> started;
+    std::int64_t left;                     // tasks of all ranks
   };
   // Of a collective's task; -1: the rank's own actions.
   struct Event {
@@ -100,12 +103,11 @@ class Simulator {
   void add(const SimulatedCollective& each) {
     auto& graph = graphs_[each.schedule];
     if (!graph) graph = std::make_shared<const TaskGraph>(*each.schedule);
-    std::vector<std::int32_t> missing;
-    for (int piece = 0; piece < each.pieces; ++piece) missing.insert(missing.end(), graph->missing().begin(), graph->missing().end());
     std::vector<std::int64_t> unfinished;
     for (int rank = 0; rank < ranks_; ++rank) unfinished.push_back(graph->tasks_of(rank) * each.pieces);
-    running_.push_back({graph, Layout{each.spec, *each.schedule, each.pieces}, each.pieces, std::move(missing), std::move(unfinished),
-                        std::vector<bool>(static_cast<std::size_t>(ranks_), false)});
+    const auto all = std::int64_t{graph->count()} * each.pieces;
+    running_.push_back({graph, Layout{each.spec, *each.schedule, each.pieces}, each.pieces, {}, std::move(unfinished),
+                        std::vector<bool>(static_cast<std::size_t>(ranks_), false), all});
   }
 
   const std::vector<SimulatedAction>& actions_of(int rank) const {
@@ -163,7 +165,7 @@ class Simulator {
   void run_kernel(const Event& event) {
     const auto r = static_cast<std::size_t>(event.stage);
     const double microseconds = actions_of(event.stage)[position_[r]].microseconds;
-    const double end = now_ + microseconds * chance_.factor(position_[r] << 24 | r, ~0u);
+    const double end = now_ + microseconds * slowness_[r] * chance_.factor(position_[r] << 24 | r, ~0u);
     push(end, event, event.stage, log({SimulatedSpan::Kind::compute, event.stage, -1, -1, 0, now_, end}, event.cause));
   }
   void end_kernel(const Event& event) {
@@ -173,6 +175,8 @@ class Simulator {
   }
   void start(Running& c, int index, int rank, Cause cause) {
     c.started[static_cast<std::size_t>(rank)] = true;
+    if (c.missing.empty() && c.left > 0)
+      for (int piece = 0; piece < c.pieces; ++piece) c.missing.insert(c.missing.end(), c.graph->missing().begin(), c.graph->missing().end());
     for (int piece = 0; piece < c.pieces; ++piece)
       for (const Id* head = c.graph->heads_begin(rank); head != c.graph->heads_end(rank); ++head) release(index, piece, *head, cause);
   }
@@ -273,6 +277,7 @@ class Simulator {
   void finish_task(int index, int rank, Cause cause) {
     const auto r = static_cast<std::size_t>(rank);
     Running& c = running_[static_cast<std::size_t>(index)];
+    if (--c.left == 0) std::vector<std::int32_t>{}.swap(c.missing);
     if (--c.unfinished[r] > 0 || waiting_[r] != index || !c.started[r]) return;
     waiting_[r] = -1;
     ++position_[r];
@@ -308,6 +313,7 @@ class Simulator {
   int ranks_;
   SimulatedNetwork network_;
   Chance chance_;
+  std::vector<double> slowness_;  // of each rank's kernels
   double now_ = 0;
   std::uint64_t sequence_ = 0;
   std::priority_queue<Event> events_;

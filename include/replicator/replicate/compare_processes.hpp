@@ -45,6 +45,7 @@ inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
           {"--transport", deployment.transport, {}},
           {"--schedule", deployment.schedule, {}},
           {"--topology", deployment.topology.empty() ? "no file" : "a file", {}},
+          {"--link", deployment.link, {}},
           {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},
           {"--trace, --plan and --skew", deployment.see.gathered(), {}},
           {"--elastic", deployment.elastic ? "given" : "not given", {}},

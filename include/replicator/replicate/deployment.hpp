@@ -27,6 +27,7 @@ struct Deployment {
   std::string transport = "auto";         // between processes: shared_memory on one machine, else ucx; or one by name
   std::string schedule = "auto";          // of all_reduces between devices, see collectives/all_reduces.hpp
   std::string topology = {};              // a file of figures by which schedules are chosen, measured where it does not exist; empty: none
+  std::string link = {};                  // the links between processes in words, "12.5GB/s,2us", in place of such a file; empty: not said
   Regime regime = Regime::synchronous;    // when the gradients of replicas meet
   std::optional<std::int64_t> staleness = {};  // asynchronous: by so many updates of others the values of a gradient may be old; none: any
   int sync_group = 1;                     // asynchronous: replicas in a row that are synchronous with each other

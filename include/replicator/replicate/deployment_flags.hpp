@@ -73,6 +73,8 @@ inline constexpr Flag<D> flags_of[] = {
      [](D& d, Text, Text value) { d.schedule = value; }},
     {"--topology", "FILE", "choose schedules by the links' latency and bandwidth in FILE; measured and written where there is none",
      [](D& d, Text, Text value) { d.topology = value; }},
+    {"--link", "BANDWIDTH,LATENCY", "the same by what is said here of the links between processes, 12.5GB/s,2us: nothing is measured",
+     [](D& d, Text, Text value) { d.link = value; }},
     {"--regime", "NAME", "sync, or async: replicas do not wait for each other, and bits are not promised (sync; docs/asynchronous.md)",
      [](D& d, Text flag, Text value) { d.regime = parse_regime(flag, value); }},
     {"--staleness", "N", "async: a gradient is of values that are old by at most N updates (any number)",

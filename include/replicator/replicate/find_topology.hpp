@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <replicator/collectives/measure_topology.hpp>
+#include <replicator/collectives/parse_link.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/replicate/topology_file.hpp>
 #include <replicator/transport/job.hpp>
@@ -77,6 +78,19 @@ inline collectives::Topology find_topology(transport::Job& job, const std::strin
     });
   }
   return detail::fitting_topology(text, path, grid);
+}
+
+// What --link says of the links between processes, with common figures for those inside; nothing is measured. `grid` as above.
+// Throws BuildError.
+inline collectives::Topology topology_of_link(const std::string& link, const std::vector<int>& grid) {
+  const auto between = collectives::parse_link("--link", link);
+  if (grid.empty())
+    throw BuildError{"--link " + link + " was given, but the processes of this job differ in their numbers of devices: name as many --devices "
+                     "on every host, or leave --link out"};
+  collectives::Topology topology{{}, collectives::common_reduction};
+  if (grid[0] > 1) topology.dimensions.push_back({grid[0], collectives::common_host_link});
+  if (grid[1] > 1) topology.dimensions.push_back({grid[1], between});
+  return topology;
 }
 
 }  // namespace replicator

@@ -66,6 +66,8 @@ class Host {
     compare_experiments(job_, deployment_);
     if (!deployment_.topology.empty() && !replay_)
       all_reduce_.topology = find_topology(job_, deployment_.topology, deployment_.transport, placement_.grid());
+    if (!deployment_.link.empty() && !replay_) all_reduce_.topology = topology_of_link(deployment_.link, placement_.grid());
+    reporter_.predict(all_reduce_.topology);
     reporter_.begin();
     if (replay_) communicators_.connect_replay(replay_->replica(), replay_->replicas());
     else communicators_.connect(job_, deployment_, placement_);

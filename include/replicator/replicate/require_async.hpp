@@ -46,8 +46,9 @@ inline void require_async_possible(const Deployment& d) {
   const std::string cannot = "--regime async cannot be combined with ";
   if (const auto flag = detail::flag_of_steps(d); !flag.empty())
     throw BuildError{cannot + std::string{flag} + ", which needs all replicas at the same step: leave it out, or run with --regime sync"};
-  if (!d.topology.empty())
-    throw BuildError{cannot + "--topology, by which collectives between all devices are chosen: leave it out, or run with --regime sync"};
+  if (!d.topology.empty() || !d.link.empty())
+    throw BuildError{cannot + (d.link.empty() ? "--topology" : "--link") +
+                     ", by which collectives between all devices are chosen: leave it out, or run with --regime sync"};
   if (d.logical_devices != 1) throw BuildError{cannot + "--logical-devices: a replica is on one device there"};
   for (const auto& device : d.devices)
     if (device.kind != DeviceKind::cpu)

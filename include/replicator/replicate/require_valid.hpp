@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include <replicator/collectives/parse_link.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/parse.hpp>
 #include <replicator/replicate/deployment.hpp>
@@ -43,6 +44,9 @@ inline void require_valid(const Deployment& deployment) {
   detail::require_distinct(deployment.devices);
   require_number("--logical-devices", deployment.logical_devices, 1);
   detail::transport_name("--transport", deployment.transport);
+  if (!deployment.link.empty()) collectives::parse_link("--link", deployment.link);
+  if (!deployment.link.empty() && !deployment.topology.empty())
+    throw BuildError{"--link and --topology both say what connects the devices: give one of them"};
   require_number("--sync-group", deployment.sync_group, 1);
   if (deployment.staleness) require_number("--staleness", *deployment.staleness, 0);
   require_number("--threads-per-device", deployment.threads_per_device, 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is reported about steps: their plans and drawings once they are compiled, and when the processes part, timelines and who came late.
+// What is reported about steps: their plans and drawings once they are compiled, and when the processes part, timelines, who came late, and
+// how long it should have taken.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <replicator/collectives/resolution_dot.hpp>
 #include <replicator/io/file.hpp>
 #include <replicator/replicate/deployment.hpp>
+#include <replicator/replicate/step_prediction.hpp>
 #include <replicator/runtime/arrivals.hpp>
 #include <replicator/runtime/find_nan.hpp>
 #include <replicator/runtime/plan_json.hpp>
@@ -33,7 +35,10 @@ class StepReporter {
   StepReporter(const Deployment& deployment, transport::Job& job) : options_{deployment.see}, job_{job} {
     trace_.process = job.rank();
     trace_.name = job.describe(job.rank());
-    for (const auto& device : deployment.devices) trace_.devices.push_back(device.text());
+    for (const auto& device : deployment.devices) {
+      trace_.devices.push_back(device.text());
+      times_cost_nothing_ = times_cost_nothing_ && device.kind == DeviceKind::cpu;
+    }
   }
 
   // Collective, once, before all else. Compares the clocks of the processes where that is needed. Throws DataError for
@@ -46,15 +51,21 @@ class StepReporter {
     trace_.clock = {trace_clock(), offset.offset, 0, 0, offset.uncertainty};
   }
 
+  // What connects the devices is known: in the end process 0 says how long steps should have taken. Their times are taken for
+  // that where it does not slow down the devices.
+  void predict(const collectives::Topology& topology) { topology_ = topology; }
+
   // Their names.
   const std::vector<std::string>& devices() const { return trace_.devices; }
 
   // A step was compiled: the traces of its devices, empty where none are asked for.
   std::vector<std::shared_ptr<DeviceTrace>> record(const Resolution& resolution, std::span<const Program> programs) {
     std::vector<std::shared_ptr<DeviceTrace>> traces;
-    if (!options_.times()) return traces;
+    const bool predicts = !topology_.dimensions.empty();
+    if (!options_.times() && !(predicts && times_cost_nothing_)) return traces;
     for (const auto& program : programs) traces.push_back(std::make_shared<DeviceTrace>(resolution, program, options_.trace_steps));
     if (!options_.trace.empty()) trace_.steps.push_back(traces);
+    if (predicts && job_.rank() == 0) predictions_.emplace_back(programs[0], topology_, traces[0]);
     return traces;
   }
   // Who looks on at each device; empty where nobody does.
@@ -96,6 +107,7 @@ class StepReporter {
 
   // Collective: process 0 writes what all have recorded. Where they cannot be gathered, every process writes its own.
   void finish() {
+    tell_predictions();
     if (!needs_clock()) return;
     try {
       measure_drift();
@@ -115,6 +127,12 @@ class StepReporter {
 
  private:
   bool needs_clock() const { return options_.skew || !options_.trace.empty(); }
+  // Beside the times that were measured.
+  void tell_predictions() const {
+    for (std::size_t number = 0; number < predictions_.size(); ++number)
+      if (const auto text = predictions_[number].text(); !text.empty())
+        say(predictions_.size() == 1 ? text : "replicated step " + std::to_string(number) + ": " + text);
+  }
   // Arrivals of all processes, by the clock of process 0.
   void tell_skew() {
     std::vector<Arrival> mine;
@@ -191,6 +209,9 @@ class StepReporter {
   transport::Job& job_;
   ProcessTrace trace_;
   std::vector<std::shared_ptr<ArrivalTrace>> arrivals_;
+  collectives::Topology topology_;  // no dimensions: not known
+  bool times_cost_nothing_ = true;  // nobody has to wait for a device to take them
+  std::vector<StepPrediction> predictions_;
   int described_ = 0;          // steps
   std::uint32_t watched_ = 0;  // steps
 };

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts for measurements: network namespaces of this machine, joined by a bridge in one of its own, and processes of a job
+in them. Linux, iproute2, root."""
+
+import os
+import socket
+import subprocess
+
+link = "replicator"  # the interface of each host
+burst = 128 << 10    # bytes that a shaped link lets pass at once
+queue = 1 << 20      # bytes that wait for it; more are lost
+
+
+class Failed(Exception):
+    pass
+
+
+def address(host):
+    return f"10.77.77.{host + 1}"
+
+
+def namespace(host):
+    return f"replicator-{os.getpid()}-{host}"
+
+
+def within(host, command):
+    return ["ip", "netns", "exec", namespace(host), *command]
+
+
+def network(command, *words):
+    try:
+        subprocess.run([*command.split(), *words], check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise SystemExit("network namespaces need ip and tc (iproute2)") from None
+    except subprocess.CalledProcessError as error:
+        raise SystemExit("network namespaces need root, and a kernel that has namespaces, veth (with a delay: TAP devices) and tbf: "
+                         f"{command}: {error.stderr.strip()}") from None
+
+
+class Namespaces:
+    """One for each host, gone with it. `rate`: bits/s that each host's link has each way; 0: as many as there are. `delay`:
+    microseconds for each way of each link, which `forwarder` (bench/delay) keeps frames for; 0: none. `settings`: of sysctl, in each."""
+
+    def __init__(self, hosts, rate=0, delay=0, forwarder=None, settings=()):
+        self.names, self.forwarders, self.settings = [], [], settings
+        try:
+            self.make(hosts, delay, forwarder)
+            if rate:
+                self.shape(hosts, rate)
+        except BaseException:
+            self.close()
+            raise
+
+    def make(self, hosts, delay, forwarder):
+        bridge = namespace("bridge")
+        for name in [bridge, *map(namespace, range(hosts))]:
+            network(f"ip netns add {name}")
+            self.names.append(name)
+            network(f"ip -n {name} link set lo up")
+            for setting in self.settings:
+                network(f"ip netns exec {name} sysctl -q -w", setting)
+        network(f"ip -n {bridge} link add name middle type bridge")
+        network(f"ip -n {bridge} link set middle up")
+        for host in range(hosts):
+            end = f"end{host}"
+            if delay:
+                self.forward(forwarder, delay, [namespace(host), link, bridge, end])
+            else:
+                network(f"ip -n {bridge} link add {end} type veth peer name {link} netns {namespace(host)}")
+            network(f"ip -n {bridge} link set {end} master middle up")
+            network(f"ip -n {namespace(host)} addr add {address(host)}/24 dev {link}")
+            network(f"ip -n {namespace(host)} link set {link} up")
+
+    def forward(self, forwarder, delay, ends):
+        started = subprocess.Popen([str(forwarder), str(delay), *ends], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.forwarders.append(started)
+        if started.stdout.readline() != "ready\n":
+            raise SystemExit(f"{forwarder} could not connect {ends}")
+
+    def shape(self, hosts, rate):
+        """What a host sends at its end, what it receives where the bridge sends it. Queues are as long as those of switches, no longer: heartbeats wait in them too."""
+        for host in range(hosts):
+            for name, device in ((namespace(host), link), (namespace("bridge"), f"end{host}")):
+                network(f"tc -n {name} qdisc replace dev {device} root tbf rate {rate}bit burst {burst} limit {queue}")
+
+    def close(self):
+        for started in self.forwarders:
+            started.stdin.close()
+            started.wait()
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+def spawned(commands, master, more, timeout):
+    """Runs one process of a job for each command and gives what each wrote to its standard output. `more`: environment."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    started = []
+    try:
+        for process, command in enumerate(commands):
+            environment = dict(os.environ, RANK=str(process), WORLD_SIZE=str(len(commands)), MASTER_ADDR=master,
+                               MASTER_PORT=str(port), OMP_NUM_THREADS="1", **more)
+            started.append(subprocess.Popen([str(word) for word in command], env=environment, text=True,
+                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        outputs = [process.communicate(timeout=timeout) for process in started]
+    except subprocess.TimeoutExpired:
+        raise Failed(f"not finished after {timeout} s") from None
+    finally:
+        for process in started:
+            process.kill()
+    for process, (_, errors) in zip(started, outputs):
+        if process.returncode:
+            raise Failed(errors.strip() or f"exit code {process.returncode}")
+    return [output for output, _ in outputs]
+
+
+def over_tcp():
+    """The environment in which UCX keeps to the interface of its namespace, and sees no shared memory."""
+    return {"UCX_TLS": "tcp", "UCX_NET_DEVICES": link}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links in words, as flags have them: "12.5GB/s,2us".
+#pragma once
+
+#include <charconv>
+#include <replicator/collectives/topology.hpp>
+#include <replicator/core/error.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace replicator::collectives {
+
+// Where nothing is said or measured: between the devices of a host, and bytes per microsecond that a device reduces.
+inline constexpr Link common_host_link{1, 20000};
+inline constexpr double common_reduction = 10000;
+
+// "12.5GB/s" with a table of units. Throws BuildError with an example.
+inline double parse_quantity(const std::string& flag, std::string_view text, const std::vector<std::pair<std::string_view, double>>& units,
+                             const char* example) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  if (error == std::errc{} && value >= 0)
+    for (const auto& [name, factor] : units)
+      if (unit == name) return value * factor;
+  throw BuildError{flag + " has \"" + std::string{text} + "\": say " + example};
+}
+
+// Bytes per microsecond.
+inline double parse_bandwidth(const std::string& flag, std::string_view text) {
+  const double result =
+      parse_quantity(flag, text, {{"GB/s", 1e3}, {"MB/s", 1}, {"Gbit/s", 125}, {"Mbit/s", 0.125}}, "12.5GB/s, 100MB/s or 10Gbit/s");
+  if (result == 0) throw BuildError{flag + " has \"" + std::string{text} + "\": a bandwidth is more than 0"};
+  return result;
+}
+
+// Microseconds.
+inline double parse_duration(const std::string& flag, std::string_view text) {
+  return parse_quantity(flag, text, {{"us", 1}, {"ms", 1e3}, {"s", 1e6}, {"ns", 1e-3}}, "2us, 0.5ms or 1s");
+}
+
+// Bandwidth each way, and latency.
+inline Link parse_link(const std::string& flag, const std::string& text) {
+  const auto comma = text.find(',');
+  if (comma == std::string::npos) throw BuildError{flag + " is \"" + text + "\": say bandwidth and latency, 12.5GB/s,2us"};
+  return {parse_duration(flag, std::string_view{text}.substr(comma + 1)), parse_bandwidth(flag, std::string_view{text}.substr(0, comma))};
+}
+
+}  // namespace replicator::collectives
