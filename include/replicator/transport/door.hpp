@@ -202,7 +202,7 @@ class Door {
 // Gives it all parts. False where it is gone, where it takes nothing for options.dead_after, or not all within half of options.exchange_deadline,
 // in which the other processes wait for this one, or once stop() is true.
 inline bool hand_over(Guest& guest, const std::vector<Bytes>& parts, const JobOptions& options, const std::function<bool()>& stop) {
-  constexpr std::size_t largest_piece = std::size_t{1} << 20;
+  constexpr std::size_t largest_piece = std::size_t{1} << 18;
   const auto began = MeetingClock::now();
   const auto longest = options.exchange_deadline.count() > 0 ? options.exchange_deadline / 2 : std::chrono::hours{24 * 365};
   std::size_t next = 0, at = 0, unsent = 0;
