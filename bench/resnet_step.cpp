@@ -2,7 +2,7 @@
 // Times whole training steps of a ResNet on random pictures (no decoding): forward, backward, all-reduce, SGD with momentum.
 //   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] [--precision float32] and the flags of a deployment
 // --steps 0: plans, and runs none. Prints the median seconds of a step, images/s, and how long tracing, initial values, resolving and planning took; then the
-// memory of the plan, what was resident before planning, and the most that was. bench/compare_pytorch runs it beside PyTorch.
+// memory of the plan, what was resident before planning, and the most that was. bench/run runs it beside PyTorch and others.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same training step as bench/resnet_step.cpp in PyTorch, tuned: channels-last, on the CPU in eager mode.
+"""The same training step as bench/resnet_step.cpp in PyTorch, tuned: channels-last, a fused optimizer.
 
-bench/compare_pytorch sets the allocator so that pages stay mapped. On a GPU (--device cuda) --bfloat16 computes under autocast, and
---compile makes CUDA graphs of the step. Prints the median seconds of a step and images/s; then what was resident before the model
-was made, and the most that was."""
+bench/run sets the allocator so that pages stay mapped. --bfloat16 computes under autocast; --compile compiles forward and backward, on a
+GPU (--device cuda) as CUDA graphs. In one of several processes (WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT) it is a replica of
+DistributedDataParallel over Gloo, and --batch is that of all of them. Prints the median seconds of a step and images/s; then what was
+resident before the model was made, and the most that was."""
 import argparse
+import os
 import time
 
 import torch
@@ -46,6 +48,13 @@ def resnet50(cifar_stem):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
 
 
+def tuned(optimizer, parameters, **options):
+    try:
+        return optimizer(parameters, fused=True, **options)
+    except (TypeError, RuntimeError):  # an older PyTorch
+        return optimizer(parameters, **options)
+
+
 def resident(field):
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(field + ":")) / 1024
@@ -67,19 +76,24 @@ def main():
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = False  # replicator's float32 is float32
     model = resnet50(options.image_size < 64).to(options.device, memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    optimizer = tuned(torch.optim.SGD, list(model.parameters()), lr=1e-3, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
-    images = torch.rand(options.batch, 3, options.image_size, options.image_size).to(options.device, memory_format=torch.channels_last)
-    labels = torch.randint(0, 1000, (options.batch,)).to(options.device)
+    processes = int(os.environ.get("WORLD_SIZE", 1))
+    if processes > 1:
+        torch.distributed.init_process_group("gloo")
+        model = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True, static_graph=True)
+    batch = options.batch // processes
+    images = torch.rand(batch, 3, options.image_size, options.image_size).to(options.device, memory_format=torch.channels_last)
+    labels = torch.randint(0, 1000, (batch,)).to(options.device)
 
     def loss_of(images, labels):
         with torch.autocast(options.device, torch.bfloat16, enabled=options.bfloat16):
             return criterion(model(images), labels)
 
     if options.compile:
-        loss_of = torch.compile(loss_of, mode="reduce-overhead")
+        loss_of = torch.compile(loss_of, mode="reduce-overhead" if options.device == "cuda" else None)
     seconds = []
-    first = 3 if options.device == "cuda" else 1  # steps that choose algorithms, compile and capture
+    first = 3 if options.device == "cuda" or options.compile or processes > 1 else 1  # steps that choose algorithms, compile and capture
     for _ in range(options.steps + first):
         begin = time.perf_counter()
         loss = loss_of(images, labels)
@@ -90,6 +104,8 @@ def main():
         seconds.append(time.perf_counter() - begin)
     seconds = sorted(seconds[first:])
     median = seconds[len(seconds) // 2]
+    if processes > 1:
+        torch.distributed.destroy_process_group()
     print(f"{median:.4f} s/step {options.batch / median:.2f} images/s")
     print(f"resident: {before:.0f} MiB before the model, at most {resident('VmHWM'):.0f} MiB")
 

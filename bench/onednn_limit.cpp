@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training step of ResNet-50 v1.5 costs at least with oneDNN: all its convolutions, and with its batch norms (ReLU fused where one
+// follows), forward and backward, in the layouts that oneDNN likes best, on pages that stay mapped, and nothing else.
+//   onednn_limit [--batch 16] [--image-size 224] [--precision float32] [--threads 1] [--devices 1] [--steps 5]
+// --devices: so many threads do the same at once, each with a batch of its own. Prints images/s of all, medians.
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/pages.hpp>
+#include <replicator/cpu/onednn_convolution.hpp>
+
+namespace rp = replicator;
+namespace dnn = replicator::cpu::onednn;
+
+namespace {
+
+struct Options {
+  std::int64_t batch = 16;  // of each device
+  std::int64_t image_size = 224;
+  rp::DType dtype = rp::DType::float32;
+  int threads = 1, devices = 1, steps = 5;
+};
+
+struct Layer {
+  std::int64_t in, out, window, stride, extent;  // extent of the picture that comes in
+  int times;
+  bool rectified;  // a ReLU follows the batch norm
+};
+
+std::vector<Layer> resnet50(std::int64_t image) {
+  const bool small = image < 64;
+  std::vector<Layer> layers{{3, 64, small ? 3 : 7, small ? 1 : 2, image, 1, true}};
+  std::int64_t in = 64, extent = small ? image : image / 4;
+  const int blocks[] = {3, 4, 6, 3};
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::int64_t width = 64 << stage, out = 4 * width, stride = stage == 0 ? 1 : 2, inner = extent / stride;
+    const int rest = blocks[stage] - 1;
+    layers.push_back({in, width, 1, 1, extent, 1, true});
+    layers.push_back({width, width, 3, stride, extent, 1, true});
+    layers.push_back({width, out, 1, 1, inner, blocks[stage], false});
+    layers.push_back({in, out, 1, stride, extent, 1, false});
+    layers.push_back({out, width, 1, 1, inner, rest, true});
+    layers.push_back({width, width, 3, 1, inner, rest, true});
+    in = out;
+    extent = inner;
+  }
+  return layers;
+}
+
+// Zero-filled, as large as the largest that was asked for.
+class Buffer {
+ public:
+  void reserve(std::size_t bytes) {
+    if (bytes <= bytes_) return;
+    pages_ = rp::detail::map_pages(bytes_ = bytes);
+    if (!pages_) throw rp::DeviceError{"there is no memory for " + std::to_string(bytes) + " bytes"};
+  }
+  std::byte* data() const { return pages_.get(); }
+
+ private:
+  rp::detail::Pages pages_;
+  std::size_t bytes_ = 0;
+};
+
+// A convolution in one direction, on the buffers of its layer.
+class Convolution {
+ public:
+  // `types`, `buffers`: of the two inputs and of the output.
+  Convolution(const rp::AnyOperation& operation, const std::vector<rp::TensorType>& types, std::vector<Buffer*> buffers, int threads)
+      : buffers_{std::move(buffers)} {
+    const rp::Layout offered[2];
+    const rp::Kernel* kernel = operation.slots()[0][static_cast<std::size_t>(rp::KernelTier::library)].load();
+    executable_ = kernel->make({operation, std::span{types}.first(2), std::span{types}.last(1), offered, threads});
+    for (std::size_t i = 0; i < 3; ++i) buffers_[i]->reserve(bytes_of(types[i], i < 2 ? executable_->input_layouts[i] : output_layout()));
+    scratch_.reserve(executable_->scratch_bytes + 1);
+  }
+  const rp::Layout& output_layout() const { return executable_->output_layouts[0]; }
+
+  void run() const {
+    const std::byte* in[] = {buffers_[0]->data(), buffers_[1]->data()};
+    std::byte* out[] = {buffers_[2]->data()};
+    executable_->run({in, out, scratch_.data(), {}, nullptr});
+  }
+
+ private:
+  static std::size_t bytes_of(const rp::TensorType& type, const rp::Layout& layout) {
+    return static_cast<std::size_t>(rp::storage_elements(layout, type.shape)) * rp::size_of(type.dtype);
+  }
+  std::vector<Buffer*> buffers_;
+  std::unique_ptr<rp::Executable> executable_;
+  Buffer scratch_;
+};
+
+// oneDNN's batch norm of training, both directions; the library itself has it as elementwise passes.
+class BatchNorm {
+ public:
+  BatchNorm(const dnnl_memory_desc_t& data, const Buffer& from, bool rectified) {
+    unsigned flags = dnnl_use_scaleshift;
+    if (rectified) flags |= dnnl_fuse_norm_relu;
+    dnnl_batch_normalization_desc_t description;
+    dnn::require(dnnl_batch_normalization_forward_desc_init(&description, dnnl_forward_training, &data, 1e-5f, flags), "batch norm");
+    forward_ = dnn::describe(&description);
+    dnn::require(dnnl_batch_normalization_backward_desc_init(&description, dnnl_backward, &data, &data, 1e-5f, flags), "batch norm backward");
+    backward_ = dnn::describe(&description, forward_.get());
+    dnn::require(dnnl_primitive_create(run_forward_.out(), forward_.get()), "dnnl_primitive_create");
+    dnn::require(dnnl_primitive_create(run_backward_.out(), backward_.get()), "dnnl_primitive_create");
+    give(both, DNNL_ARG_SRC, data, from.data());
+    to_.reserve(dnnl_memory_desc_get_size(&data));
+    give(forward, DNNL_ARG_DST, data, to_.data());
+    give(backward, DNNL_ARG_DIFF_DST, data, to_.data());
+    give(backward, DNNL_ARG_DIFF_SRC, data, to_.data());
+    const std::int64_t channels[] = {data.dims[1]}, gain_and_shift[] = {2, data.dims[1]};
+    const auto each = dnn::strided(channels, dnnl_f32), two_of_each = dnn::strided(gain_and_shift, dnnl_f32);
+    give(both, DNNL_ARG_MEAN, each);
+    give(both, DNNL_ARG_VARIANCE, each);
+    give(both, DNNL_ARG_SCALE_SHIFT, two_of_each);
+    give(backward, DNNL_ARG_DIFF_SCALE_SHIFT, two_of_each);
+    if (rectified) give(both, DNNL_ARG_WORKSPACE, *dnnl_primitive_desc_query_md(forward_.get(), dnnl_query_workspace_md, 0));
+    give(forward, DNNL_ARG_SCRATCHPAD, *dnnl_primitive_desc_query_md(forward_.get(), dnnl_query_scratchpad_md, 0));
+    give(backward, DNNL_ARG_SCRATCHPAD, *dnnl_primitive_desc_query_md(backward_.get(), dnnl_query_scratchpad_md, 0));
+  }
+
+  void run_forward() const { run(run_forward_.get(), arguments_[0]); }
+  void run_backward() const { run(run_backward_.get(), arguments_[1]); }
+
+ private:
+  using Primitive = dnn::Handle<dnnl_primitive_t, dnnl_primitive_destroy>;
+  enum Direction : unsigned { forward = 1, backward = 2, both = 3 };
+
+  void give(Direction direction, int argument, const dnnl_memory_desc_t& description, std::byte* data = nullptr) {
+    if (!data) {
+      own_.emplace_back().reserve(dnnl_memory_desc_get_size(&description) + 1);
+      data = own_.back().data();
+    }
+    auto& memory = memory_.emplace_back();
+    dnn::require(dnnl_memory_create(memory.out(), &description, dnn::engine(), data), "dnnl_memory_create");
+    for (unsigned d = 0; d < 2; ++d)
+      if (direction >> d & 1) arguments_[d].push_back({argument, memory.get()});
+  }
+  static void run(dnnl_primitive_t primitive, const std::vector<dnnl_exec_arg_t>& arguments) {
+    dnn::require(dnnl_primitive_execute(primitive, dnn::stream(), static_cast<int>(arguments.size()), arguments.data()), "dnnl_primitive_execute");
+  }
+
+  dnn::PrimitiveDescription forward_, backward_;
+  Primitive run_forward_, run_backward_;
+  Buffer to_;
+  std::vector<Buffer> own_;
+  std::vector<dnn::Memory> memory_;
+  std::vector<dnnl_exec_arg_t> arguments_[2];  // forward, backward
+};
+
+// All kernels of one layer. A tensor and its gradient share a buffer: nobody looks at the values.
+class LayerKernels {
+ public:
+  LayerKernels(const Layer& layer, const Options& options) : times_{layer.times} {
+    const std::int64_t padding = layer.window / 2;
+    const rp::ConvolutionOptions convolution{.stride = {layer.stride, layer.stride}, .padding = {padding, padding}};
+    const rp::TensorType x{options.dtype, {options.batch, layer.in, layer.extent, layer.extent}};
+    const rp::TensorType w{options.dtype, {layer.out, layer.in, layer.window, layer.window}};
+    const rp::TensorType y{options.dtype, rp::detail::convolution_shape(x.shape, w.shape, convolution)};
+    add(rp::Convolution{convolution}, {x, w, y}, {&x_, &w_, &y_}, options);
+    if (layer.in > 3) add(rp::ConvolutionBackwardData{convolution, x.shape}, {y, w, x}, {&y_, &w_, &x_}, options);
+    add(rp::ConvolutionBackwardWeights{convolution, w.shape}, {x, y, w}, {&x_, &y_, &w_}, options);
+    const auto memory = dnn::description(y.shape, *dnn::data_type(options.dtype), convolutions_[0]->output_layout());
+    norm_ = std::make_unique<BatchNorm>(memory, y_, layer.rectified);
+  }
+
+  void run(bool with_norm) const {
+    for (int i = 0; i < times_; ++i) {
+      convolutions_[0]->run();
+      if (with_norm) norm_->run_forward();
+      if (with_norm) norm_->run_backward();
+      for (std::size_t backward = 1; backward < convolutions_.size(); ++backward) convolutions_[backward]->run();
+    }
+  }
+
+ private:
+  void add(const rp::AnyOperation& operation, const std::vector<rp::TensorType>& types, std::vector<Buffer*> buffers, const Options& options) {
+    convolutions_.push_back(std::make_unique<Convolution>(operation, types, std::move(buffers), options.threads));
+  }
+  int times_;
+  Buffer x_, w_, y_;
+  std::vector<std::unique_ptr<Convolution>> convolutions_;  // forward, then backward
+  std::unique_ptr<BatchNorm> norm_;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Seconds of a pass over all layers, by all devices together.
+struct Seconds {
+  std::vector<double> convolutions, with_norm;
+};
+
+void run_device(const Options& options, std::barrier<>& together, Seconds& seconds) {
+  const dnn::OpenMpThreads guard{options.threads};
+  std::vector<std::unique_ptr<LayerKernels>> layers;
+  for (const auto& layer : resnet50(options.image_size)) layers.push_back(std::make_unique<LayerKernels>(layer, options));
+  for (int step = -1; step < options.steps; ++step)
+    for (const bool with_norm : {false, true}) {
+      together.arrive_and_wait();
+      const auto begin = std::chrono::steady_clock::now();
+      for (const auto& layer : layers) layer->run(with_norm);
+      together.arrive_and_wait();
+      const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (step >= 0) (with_norm ? seconds.with_norm : seconds.convolutions).push_back(passed);
+    }
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i], word = argv[i + 1];
+    const int value = std::atoi(argv[i + 1]);
+    if (flag == "--batch" && value > 0) options.batch = value;
+    else if (flag == "--image-size" && value > 0) options.image_size = value;
+    else if (flag == "--threads" && value > 0) options.threads = value;
+    else if (flag == "--devices" && value > 0) options.devices = value;
+    else if (flag == "--steps" && value > 0) options.steps = value;
+    else if (flag == "--precision" && word == "bfloat16") options.dtype = rp::DType::bfloat16;
+    else if (flag == "--precision" && word == "float32") options.dtype = rp::DType::float32;
+    else throw rp::BuildError{"onednn_limit knows no flag " + flag + " " + word};
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const Options options = parse(argc, argv);
+  std::barrier<> together{options.devices};
+  std::vector<Seconds> seconds(static_cast<std::size_t>(options.devices));
+  std::vector<std::thread> devices;
+  for (auto& own : seconds) devices.emplace_back([&] { run_device(options, together, own); });
+  for (auto& device : devices) device.join();
+  const auto images = static_cast<double>(options.batch * options.devices);
+  std::printf("convolutions %.2f images/s, with batch norm %.2f images/s\n", images / median(seconds[0].convolutions),
+              images / median(seconds[0].with_norm));
+} catch (const rp::Error& error) {
+  std::fprintf(stderr, "onednn_limit: %s\n", error.what());
+  return 1;
+}
