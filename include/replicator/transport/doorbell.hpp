@@ -76,10 +76,10 @@ inline int usable_cores() {
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-// How long to spin before sleeping: longer than it takes to wake a peer (30 us have been seen), or two that have slept once
-// would wake each other at every step from then on; not at all where spinning would keep the peer from running.
-inline std::chrono::nanoseconds spin_time(int ranks_here) {
-  return std::chrono::nanoseconds{ranks_here > usable_cores() ? 0 : 100'000};
-}
+inline bool more_than_cores(int ranks_here) { return ranks_here > usable_cores(); }
+
+// How long to look again and again before sleeping: longer than it takes to wake a peer (30 us have been seen), or two that have slept
+// once would wake each other at every step from then on. Where there are more_than_cores, whoever does so must give way to the others.
+inline constexpr std::chrono::microseconds spin_time{100};
 
 }  // namespace replicator::transport::detail

@@ -177,7 +177,7 @@ class InProcess {
  public:
   // Throws BuildError for a rank outside the group.
   InProcess(InProcessGroup& group, int rank)
-      : group_{&group}, rank_{rank}, spins_{group.size() <= static_cast<int>(std::thread::hardware_concurrency())} {
+      : group_{&group}, rank_{rank}, gives_way_{group.size() > static_cast<int>(std::thread::hardware_concurrency())} {
     if (rank < 0 || rank >= group.size())
       throw BuildError{"rank " + std::to_string(rank) + " of a group of " + std::to_string(group.size())};
   }
@@ -208,16 +208,15 @@ class InProcess {
 
   void progress() { group_->throw_if_aborted(); }
 
-  // Spins for 20 us where every rank can have a core, then sleeps.
+  // Looks again and again for 20 us, then sleeps.
   bool wait(const std::function<bool()>& ready, Clock::time_point until) {
-    if (spins_) {
-      const auto spin_until = std::min(until, Clock::now() + std::chrono::microseconds{20});
-      do {
-        group_->throw_if_aborted();
-        if (ready()) return true;
-        __builtin_ia32_pause();
-      } while (Clock::now() < spin_until);
-    }
+    const auto spin_until = std::min(until, Clock::now() + std::chrono::microseconds{20});
+    do {
+      group_->throw_if_aborted();
+      if (ready()) return true;
+      if (gives_way_) std::this_thread::yield();
+      else __builtin_ia32_pause();
+    } while (Clock::now() < spin_until);
     return group_->sleep(ready, until);
   }
 
@@ -245,7 +244,7 @@ class InProcess {
 
   InProcessGroup* group_;
   int rank_;
-  bool spins_;
+  bool gives_way_;  // not every rank can have a core
   std::uint32_t regions_ = 0;
   std::deque<std::atomic<bool>> done_;  // by ticket; never moves
   std::vector<std::uint32_t> free_;

@@ -98,7 +98,8 @@ class SharedMemory {
       job_.check();
       if (ready()) return true;
       progress();
-    } while (Clock::now() < std::min(until, start + spin_));
+      if (gives_way_) ::sched_yield();
+    } while (Clock::now() < std::min(until, start + detail::spin_time));
     while (Clock::now() < until) {
       detail::Sleeper sleeper{pool_->control(rank_).bell};
       progress();
@@ -115,7 +116,7 @@ class SharedMemory {
         pool_{std::move(pool)},
         rank_{rank},
         end_{pool_->head_bytes()},
-        spin_{detail::spin_time(static_cast<int>(pool_->ranks()))},
+        gives_way_{detail::more_than_cores(static_cast<int>(pool_->ranks()))},
         mailbox_{static_cast<int>(rank), rings(true), rings(false)},
         hook_{job.on_abort([bell = &pool_->control(rank).bell] { detail::ring(*bell); })} {}
 
@@ -142,7 +143,7 @@ class SharedMemory {
   std::shared_ptr<detail::SharedPool> pool_;
   std::size_t rank_;
   std::size_t end_;  // of the file so far
-  std::chrono::nanoseconds spin_;
+  bool gives_way_;
   std::vector<std::vector<std::byte*>> regions_;  // by id, then rank
   detail::Mailbox mailbox_;
   Job::Hook hook_;

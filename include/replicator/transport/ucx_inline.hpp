@@ -20,7 +20,7 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
   for (std::size_t r = 0; r < process_of_rank.size(); ++r)
     if (process_of_rank[r] == job.rank()) {
       result.emplace_back(
-          new Ucx{job, static_cast<int>(r), process_of_rank, detail::spin_time(static_cast<int>(ranks_here))});
+          new Ucx{job, static_cast<int>(r), process_of_rank, detail::more_than_cores(static_cast<int>(ranks_here)) ? std::chrono::nanoseconds{} : detail::spin_time});
       mine.blob(result.back()->worker_.address());
     }
   const auto all = job.exchange(mine.fields(), "ucx: addresses");
