@@ -40,9 +40,10 @@ inline bool loads_only_inputs(const Schedule& schedule) {
 namespace detail {
 
 // loads[r][s]: whether rank r loads from rank s, another one.
-inline std::vector<std::vector<bool>> ranks_loaded(const Schedule& schedule) {
+using Loads = std::vector<std::vector<bool>>;
+inline Loads ranks_loaded(const Schedule& schedule) {
   const auto ranks = static_cast<std::size_t>(schedule.ranks());
-  std::vector<std::vector<bool>> loads(ranks, std::vector<bool>(ranks));
+  Loads loads(ranks, std::vector<bool>(ranks));
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     for (const Channel& channel : schedule.programs[rank])
       for (const Instruction& i : channel) {
@@ -66,24 +67,7 @@ class Mailbox final : public Prepared<T> {
   }
 
   Mailbox(T& transport, const CollectiveSpec& spec, const Schedule& schedule)
-      : Base{transport, spec, schedule, 1, boxes(spec, schedule) * box_bytes(spec, schedule)},
-        count_{boxes(spec, schedule)},
-        box_bytes_{box_bytes(spec, schedule)},
-        input_bytes_{static_cast<std::size_t>(spec.elements * schedule.input_blocks()) * size_of(spec.dtype)} {
-    for (int rank = 0; rank < schedule.ranks(); ++rank)
-      boxes_.push_back(this->transport_.peer(this->region_, rank) + this->layout_.end());
-    const int me = transport.rank();
-    const auto loads = ranks_loaded(schedule);
-    for (int rank = 0; rank < schedule.ranks(); ++rank) {
-      const bool source = loads[index(me)][index(rank)], reader = loads[index(rank)][index(me)];
-      if (source) sources_.push_back(rank);
-      if (reader && !source) listeners_.push_back({rank});
-      read_ = read_ || reader;
-    }
-    for (const Channel& channel : schedule.programs[static_cast<std::size_t>(me)])
-      for (const Instruction& i : channel) lines_.push_back(resolve(i, me));
-    aim({});
-  }
+      : Mailbox{transport, spec, schedule, ranks_loaded(schedule), box_bytes(spec, schedule)} {}
 
   void start() override { start_on({}); }
 
@@ -119,6 +103,25 @@ class Mailbox final : public Prepared<T> {
   }
 
  private:
+  Mailbox(T& transport, const CollectiveSpec& spec, const Schedule& schedule, const Loads& loads, std::size_t box_bytes)
+      : Base{transport, spec, schedule, 1, boxes(loads, box_bytes) * box_bytes},
+        count_{boxes(loads, box_bytes)},
+        box_bytes_{box_bytes},
+        input_bytes_{static_cast<std::size_t>(spec.elements * schedule.input_blocks()) * size_of(spec.dtype)} {
+    for (int rank = 0; rank < schedule.ranks(); ++rank)
+      boxes_.push_back(this->transport_.peer(this->region_, rank) + this->layout_.end());
+    const int me = transport.rank();
+    for (int rank = 0; rank < schedule.ranks(); ++rank) {
+      const bool source = loads[index(me)][index(rank)], reader = loads[index(rank)][index(me)];
+      if (source) sources_.push_back(rank);
+      if (reader && !source) listeners_.push_back({rank});
+      read_ = read_ || reader;
+    }
+    for (const Channel& channel : schedule.programs[static_cast<std::size_t>(me)])
+      for (const Instruction& i : channel) lines_.push_back(resolve(i, me));
+    aim({});
+  }
+
   static constexpr std::size_t header = 16;
 
   struct Line {
@@ -189,11 +192,10 @@ class Mailbox final : public Prepared<T> {
     }
   }
 
-  static std::size_t boxes(const CollectiveSpec& spec, const Schedule& schedule) {
-    const auto loads = ranks_loaded(schedule);
+  static std::size_t boxes(const Loads& loads, std::size_t box_bytes) {
     for (std::size_t a = 0; a < loads.size(); ++a)
       for (std::size_t b = 0; b < a; ++b)
-        if (loads[a][b] != loads[b][a]) return std::clamp<std::size_t>(run_ahead_bytes / box_bytes(spec, schedule), 2, run_ahead_steps);
+        if (loads[a][b] != loads[b][a]) return std::clamp<std::size_t>(run_ahead_bytes / box_bytes, 2, run_ahead_steps);
     return 2;
   }
   static std::size_t box_bytes(const CollectiveSpec& spec, const Schedule& schedule) {
