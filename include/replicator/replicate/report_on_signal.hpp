@@ -2,7 +2,6 @@
 // Asking a running program where it stands: `kill -USR1 <pid>`.
 #pragma once
 
-#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -15,10 +14,10 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include <replicator/core/error.hpp>
+#include <replicator/core/thread_without_signals.hpp>
 
 namespace replicator {
 
@@ -77,11 +76,7 @@ class ReportSignal {
     const int made = ::eventfd(0, EFD_CLOEXEC);
     if (made < 0) throw BuildError{std::string{"report_on_signal: no eventfd: "} + std::strerror(errno)};
     descriptor.store(made);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for the program's threads
-    std::thread{[this] { serve(); }}.detach();
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_without_signals([this] { serve(); }).detach();
   }
   void serve() {
     for (std::uint64_t count = 0;;) {

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -18,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <replicator/core/error.hpp>
+#include <replicator/core/thread_without_signals.hpp>
 #include <replicator/transport/applicant.hpp>
 #include <replicator/transport/door.hpp>
 #include <replicator/transport/job.hpp>
@@ -170,12 +169,7 @@ class ElasticJob {
     if (job_->rank() != 0) environment_.listener.reset();
     door_.emplace(environment_, options_, admission_);
     environment_.listener.reset();
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for the program's threads
-    thread_ = std::thread{[this] { follow(); }};
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = thread_without_signals([this] { follow(); });
   }
   void wake() {
     const std::uint64_t one = 1;

@@ -2,14 +2,13 @@
 // The functions of Job that a program calls; include job.hpp.
 #pragma once
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <string>
 
+#include <replicator/core/thread_without_signals.hpp>
 #include <replicator/transport/job.hpp>
 
 namespace replicator::transport {
@@ -28,12 +27,7 @@ inline Job::Job(detail::Meeting meeting, int rank, const std::string& interface,
     peers_.back().link = std::move(link);
     peers_.back().heard = now;
   }
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for the program's threads
-  thread_ = std::thread{[this] { run(); }};
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = thread_without_signals([this] { run(); });
 }
 
 inline std::string Job::address() {
