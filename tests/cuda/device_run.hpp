@@ -68,18 +68,38 @@ class DeviceQueue {
 struct RunOptions {
   bool in_place = false;                   // where the kernel allows it
   KernelTier highest = KernelTier::user;  // of the tiers asked
-  Layout offered = {};                    // of all inputs
+  bool channels_last = false;             // so are all inputs of rank 4 offered
 };
 inline constexpr StepContext context{.seed = 0x123456789abcdef, .step = (std::uint64_t{3} << 32) + 7, .replica = 5};
 
-// The outputs of the kernel that is registered for this kind of device.
+// The same elements in another layout; neither has blocks.
+inline AnyArray relaid(const AnyArray& array, const Layout& from, const Layout& to) {
+  if (from == to) return array;
+  AnyArray result{array.type()};
+  const Shape& shape = array.shape();
+  const auto own = strides_of(from, shape), other = strides_of(to, shape);
+  const std::size_t bytes = size_of(array.dtype());
+  for (std::int64_t i = 0; i < shape.elements(); ++i) {
+    std::int64_t rest = i, source = 0, destination = 0;
+    for (std::size_t axis = shape.rank(); axis-- > 0; rest /= shape[axis]) {
+      source += rest % shape[axis] * own[axis];
+      destination += rest % shape[axis] * other[axis];
+    }
+    std::memcpy(result.data() + static_cast<std::size_t>(destination) * bytes, array.data() + static_cast<std::size_t>(source) * bytes, bytes);
+  }
+  return result;
+}
+
+// The outputs, row-major, of the kernel that is registered for this kind of device.
 template <class Op>
 std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::vector<AnyArray>& inputs, const RunOptions& options = {}) {
   const AnyOperation operation{op};
   std::vector<TensorType> types;
   for (const auto& input : inputs) types.push_back(input.type());
   const auto outputs = operation.infer_shape(types);
-  const std::vector<Layout> offered(inputs.size(), options.offered);
+  std::vector<Layout> offered(inputs.size());
+  for (std::size_t i = 0; options.channels_last && i < inputs.size(); ++i)
+    if (const Shape& shape = inputs[i].shape(); shape.rank() == 4) offered[i] = simplest(channels_last(shape), shape);
   std::unique_ptr<Executable> executable;
   for (std::size_t tier = static_cast<std::size_t>(options.highest) + 1; tier-- > 0 && !executable;)
     if (const Kernel* kernel = operation.slots()[static_cast<std::size_t>(kind)][tier].load())
@@ -100,7 +120,8 @@ std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::ve
   const DeviceQueue queue;
   support_of(kind).enter(0);
   std::vector<DeviceBuffer> buffers;
-  for (const auto& input : inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const AnyArray input = relaid(inputs[i], Layout{}, executable->input_layouts[i]);
     buffers.emplace_back(input.size_bytes());
     queue.copy(buffers.back().data(), input.data(), input.size_bytes());
     in.push_back(buffers.back().data());
@@ -117,6 +138,7 @@ std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::ve
   executable->run({in.data(), out.data(), scratch.data(), context, queue.handle()});
   for (std::size_t o = 0; o < outputs.size(); ++o) queue.copy(result[o].data(), out[o], result[o].size_bytes());
   queue.synchronise();
+  for (std::size_t o = 0; o < outputs.size(); ++o) result[o] = relaid(result[o], executable->output_layouts[o], Layout{});
   return result;
 }
 

@@ -28,18 +28,20 @@ void check_map(Expression e, const Shape& domain, const std::vector<AnyArray>& i
                double tolerance, bool in_place = false) {
   const Map map{std::make_shared<const Expression>(std::move(e)), domain, std::move(stored)};
   const auto want = run_kernel_on(DeviceKind::cpu, map, inputs);
-  const auto got = run_kernel_on(DeviceKind::cuda, map, inputs, {.in_place = in_place});
-  for (std::size_t o = 0; o < want.size(); ++o) check_close(got[o], want[o], tolerance, map.expression->text());
+  for (const bool channels_last : {false, true}) {
+    const auto got = run_kernel_on(DeviceKind::cuda, map, inputs, {.in_place = in_place, .channels_last = channels_last});
+    for (std::size_t o = 0; o < want.size(); ++o) check_close(got[o], want[o], tolerance, map.expression->text());
+  }
 }
 
 // In double, or in int64 for integers; and how large the terms were.
-void check_reduce(ReduceKind kind, DType dtype, const Shape& domain, std::vector<std::int64_t> axes, const AnyArray& x) {
+void check_reduce(ReduceKind kind, DType dtype, const Shape& domain, std::vector<std::int64_t> axes, const AnyArray& x, bool channels_last = false) {
   Expression e;
   e.compute = compute_type(dtype);
   e.inputs = 1;
   e.outputs = {e.apply(ScalarOp::add, e.input(0), e.constant(1)), e.input(0)};
   const Reduce reduce{kind, std::make_shared<const Expression>(e), axes, domain, {e.compute, e.compute}};
-  const auto got = run_kernel_on(DeviceKind::cuda, reduce, {x});
+  const auto got = run_kernel_on(DeviceKind::cuda, reduce, {x}, {.channels_last = channels_last});
   const auto strides = x.shape().strides(), kept = got[0].shape().strides();
   visit_dtype(e.compute, [&]<class T>() {
     for (int o = 0; o < 2; ++o) {
@@ -190,11 +192,14 @@ TEST_CASE("reductions over any axes, of few elements and of many blocks") {
   };
   const Case cases[] = {{{1000}, {1000}, {0}},          {{20000}, {20000}, {0}},     {{5, 40}, {5, 40}, {1}},      {{40, 5}, {40, 5}, {0}},
                         {{3, 7, 4099}, {3, 7, 4099}, {0, 2}}, {{70, 9}, {70, 9}, {1}},     {{4, 5, 6}, {4, 1, 6}, {1}},    {{6, 7}, {6, 7}, {}},
-                        {{2, 3, 4, 50}, {2, 3, 4, 50}, {0, 1, 2, 3}}, {{0, 3}, {0, 3}, {1}}};
+                        {{2, 3, 4, 50}, {2, 3, 4, 50}, {0, 1, 2, 3}}, {{0, 3}, {0, 3}, {1}},
+                        {{3, 40, 6, 5}, {3, 40, 6, 5}, {0, 2, 3}}, {{2, 70, 8, 9}, {2, 70, 8, 9}, {2, 3}}, {{4100, 9}, {4100, 9}, {0}},
+                        {{3, 8, 40, 40}, {1, 8, 40, 40}, {0, 2, 3}}, {{9, 5, 7, 1}, {9, 5, 7, 1}, {0}}};
   for (const auto& c : cases)
     for (const auto compute : computes)
       for (const auto kind : {ReduceKind::sum, ReduceKind::min, ReduceKind::max})
-        check_reduce(kind, compute, c.domain, c.axes, random_values({compute, c.x}, 9));
+        for (const bool channels_last : {false, true})
+          check_reduce(kind, compute, c.domain, c.axes, random_values({compute, c.x}, 9), channels_last);
   check_reduce(ReduceKind::sum, DType::float32, {4, 0}, {1}, AnyArray{{DType::float32, {4, 0}}});
 }
 

@@ -26,11 +26,37 @@ namespace {
 constexpr DType every_dtype[] = {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8, DType::boolean, DType::bfloat16};
 constexpr RunOptions loops{.highest = KernelTier::reference};
 
+std::unique_ptr<Executable> gpu_kernel(const AnyOperation& operation, const std::vector<TensorType>& inputs, const TensorType& output,
+                                       const std::vector<Layout>& offered) {
+  const auto& kernel = operation.slots()[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::reference)];
+  return kernel.load()->make({operation, inputs, {&output, 1}, offered, 1});
+}
+
 template <class Op>
 void check_same(const Op& op, const std::vector<AnyArray>& inputs, double tolerance = 0) {
-  const auto want = run_kernel_on(DeviceKind::cpu, op, inputs, loops), got = run_kernel_on(DeviceKind::cuda, op, inputs, loops);
-  for (std::size_t o = 0; o < want.size(); ++o)
-    check_close(got[o], want[o], tolerance, std::string{Op::name} + ", which gives " + want[o].type().text());
+  const auto want = run_kernel_on(DeviceKind::cpu, op, inputs, loops);
+  for (const bool channels_last : {false, true}) {
+    const auto got = run_kernel_on(DeviceKind::cuda, op, inputs, {.highest = KernelTier::reference, .channels_last = channels_last});
+    for (std::size_t o = 0; o < want.size(); ++o)
+      check_close(got[o], want[o], tolerance, std::string{Op::name} + ", which gives " + want[o].type().text() + (channels_last ? ", of NHWC" : ""));
+  }
+}
+
+// Channels last for channels last, row-major for row-major: nothing is to be copied.
+template <class Op>
+bool is_given_as_offered(const Op& op, const std::vector<Shape>& inputs, const Shape& output) {
+  const AnyOperation operation{op};
+  std::vector<TensorType> types;
+  std::vector<Layout> plain(inputs.size()), last;
+  for (const auto& shape : inputs) {
+    types.push_back({DType::float32, shape});
+    last.push_back(channels_last(shape));
+  }
+  const TensorType result{DType::float32, output};
+  const auto made = [&](const std::vector<Layout>& offered) { return gpu_kernel(operation, types, result, offered); };
+  const auto of_plain = made(plain), of_last = made(last);
+  return of_plain->input_layouts == plain && of_plain->output_layouts[0].plain && of_last->input_layouts == last &&
+         of_last->output_layouts[0] == channels_last(output);
 }
 
 struct ConvolutionCase {
@@ -99,14 +125,21 @@ TEST_CASE("movement of every type of element gives the CPU's bits") {
 TEST_CASE("a change of layout puts channels last, and back") {
   if (!gpu_is_here()) return;
   const AnyArray x = random_values({DType::float32, {2, 3, 4, 5}}, 1);
-  Layout last;
-  last.plain = false;
-  last.strides = {60, 1, 15, 3};
-  last.storage = 120;
-  const AnyArray got = run_kernel_on(DeviceKind::cuda, LayoutCopy{last}, {x})[0];
-  const AnyArray want = run_kernel_on(DeviceKind::cpu, Transpose{{0, 2, 3, 1}}, {x})[0];
-  CHECK(std::memcmp(got.data(), want.data(), want.size_bytes()) == 0);
-  check_close(run_kernel_on(DeviceKind::cuda, LayoutCopy{Layout{}}, {got}, {.offered = last})[0], x, 0, "the way back");
+  const Layout last = channels_last(x.shape());
+  check_close(run_kernel_on(DeviceKind::cuda, LayoutCopy{last}, {x})[0], x, 0, "a copy that is read back as NHWC");
+  check_close(run_kernel_on(DeviceKind::cuda, LayoutCopy{Layout{}}, {x}, {.channels_last = true})[0], x, 0, "the way back");
+  const AnyArray want = run_kernel_on(DeviceKind::cpu, Transpose{{0, 2, 3, 1}}, {x})[0], got = relaid(x, Layout{}, last);
+  CHECK(std::memcmp(got.data(), want.data(), want.size_bytes()) == 0);  // NHWC is what this test takes it for
+}
+
+TEST_CASE("pooling and up-sampling give images as they are offered") {
+  const Shape x{2, 5, 4, 4}, half{2, 5, 2, 2}, twice{2, 5, 8, 8};
+  const PoolingOptions two{{2, 2}, {2, 2}};
+  CHECK(is_given_as_offered(MaxPool{two}, {x}, half));
+  CHECK(is_given_as_offered(MaxPoolSpread{two}, {x, half}, x));
+  CHECK(is_given_as_offered(AveragePoolTranspose{two, x}, {half}, x));
+  CHECK(is_given_as_offered(Upsample{{{2, 2}}}, {x}, twice));
+  CHECK(is_given_as_offered(UpsampleTranspose{{{2, 2}}}, {x}, half));
 }
 
 TEST_CASE("pooling and its gradients give the CPU's bits") {

@@ -86,10 +86,11 @@ TEST_CASE("an expression that is too large for a launch is declined, not cut") {
   const TensorType type{DType::float32, {4}};
   const std::size_t axes[] = {0};
   const DType dtypes[] = {DType::float32};
-  CHECK_FALSE(replicator::cuda::compile_scalar_program(e, {&type, 1}, type.shape, axes, dtypes));
+  const Layout plain;
+  CHECK_FALSE(replicator::cuda::compile_scalar_program(e, {&type, 1}, {&plain, 1}, type.shape, axes, dtypes));
   e.code.resize(200);
   e.outputs = {199};
-  const auto program = replicator::cuda::compile_scalar_program(e, {&type, 1}, type.shape, axes, dtypes);
+  const auto program = replicator::cuda::compile_scalar_program(e, {&type, 1}, {&plain, 1}, type.shape, axes, dtypes);
   REQUIRE(program);
   CHECK(program->step_count == 200);
 }

@@ -126,7 +126,7 @@ TEST_CASE("pooling takes blocked channels and channels last as they are") {
     const auto c = draw_pooling({3, 8, 10, 16, 17, 24});
     RC_LOG(c.text());
     for (const auto& layout :
-         {cpu::detail::channel_blocks(c.x, 8), cpu::detail::channel_blocks(c.x, 16), cpu::detail::channels_last(c.x)}) {
+         {cpu::detail::channel_blocks(c.x, 8), cpu::detail::channel_blocks(c.x, 16), channels_last(c.x)}) {
       RC_ASSERT(pooling_error<float>(c, layout) < 1e-6);
       RC_ASSERT(pooling_error<double>(c, layout) < 1e-15);
     }
@@ -147,7 +147,7 @@ TEST_CASE("pooling gives the layout it was offered, and row-major for one it doe
     return make_kernel(op, {op, {&in, 1}, {&out, 1}, {&offered, 1}, 1}, KernelTier::reference)->output_layouts[0];
   };
   CHECK(given(cpu::detail::channel_blocks(c.x, 16)) == cpu::detail::channel_blocks(c.y, 16));
-  CHECK(given(cpu::detail::channels_last(c.x)) == cpu::detail::channels_last(c.y));
+  CHECK(given(channels_last(c.x)) == channels_last(c.y));
   Layout other = cpu::detail::channel_blocks(c.x, 16);
   other.axis[0] = 0;
   CHECK(given(other).plain);

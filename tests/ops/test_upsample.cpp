@@ -69,7 +69,7 @@ double upsample_error(const UpsampleCase& c, std::int64_t pixel, int threads) {
   const auto error = [&](const AnyOperation& op, const AnyArray& in, const TensorType& type,
                          const std::vector<double>& values) {
     const Layout layout =
-        pixel == 0 ? cpu::detail::channels_last(in.shape()) : cpu::detail::channel_blocks(in.shape(), pixel);
+        pixel == 0 ? channels_last(in.shape()) : cpu::detail::channel_blocks(in.shape(), pixel);
     const auto found = run_kernel(op, {relaid(held(in), layout)}, {&type, 1}, {.threads = threads})[0];
     if (found.layout.plain != layout.plain) return INFINITY * 1.0;
     return largest_difference(array_of(found), array_of(type, values));

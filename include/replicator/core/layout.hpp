@@ -2,9 +2,11 @@
 // How the elements of a tensor lie in memory.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <replicator/core/shape.hpp>
 
@@ -29,6 +31,38 @@ struct Layout {
 // Elements that memory must hold for a tensor of this shape.
 inline std::int64_t storage_elements(const Layout& layout, const Shape& shape) {
   return layout.plain ? shape.elements() : layout.storage;
+}
+
+// Images [N, C, H, W] with the channels of a pixel side by side: NHWC. Of the weights of a convolution: OHWI.
+inline Layout channels_last(const Shape& shape) {
+  Layout layout;
+  layout.plain = false;
+  layout.strides = {shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]};
+  layout.storage = shape.elements();
+  return layout;
+}
+
+// Strides in elements of a layout without blocks.
+inline std::array<std::int64_t, Shape::max_rank> strides_of(const Layout& layout, const Shape& shape) {
+  return layout.plain ? shape.strides() : layout.strides;
+}
+
+// Plain where a layout without blocks puts every element where row-major does, as channels_last of one channel or one pixel:
+// what need not be copied then is not.
+inline Layout simplest(const Layout& layout, const Shape& shape) {
+  const auto own = strides_of(layout, shape), plain = shape.strides();
+  for (std::size_t axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] > 1 && own[axis] != plain[axis]) return layout;
+  return Layout{};
+}
+
+// The axes from the outermost to the innermost in memory, of a layout without blocks.
+inline std::vector<std::size_t> storage_order(const Layout& layout, const Shape& shape) {
+  const auto strides = strides_of(layout, shape);
+  std::vector<std::size_t> axes;
+  for (std::size_t axis = 0; axis < shape.rank(); ++axis) axes.push_back(axis);
+  std::stable_sort(axes.begin(), axes.end(), [&](std::size_t a, std::size_t b) { return strides[a] > strides[b]; });
+  return axes;
 }
 
 // True where no element of the storage is padding.

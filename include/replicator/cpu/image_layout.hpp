@@ -23,13 +23,6 @@ inline Layout channel_blocks(const Shape& shape, std::int64_t pixel) {
   layout.storage = shape[0] * layout.strides[0];
   return layout;
 }
-inline Layout channels_last(const Shape& shape) {
-  Layout layout;
-  layout.plain = false;
-  layout.strides = {shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]};
-  layout.storage = shape.elements();
-  return layout;
-}
 
 // How an image lies, if it is one of these; row-major otherwise.
 struct ImageLayout {

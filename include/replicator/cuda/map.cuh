@@ -10,6 +10,7 @@
 #include <replicator/cuda/launch.cuh>
 #include <replicator/cuda/parts.cuh>
 #include <replicator/cuda/scalar_program.cuh>
+#include <replicator/graph/domain_layout.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
@@ -27,9 +28,10 @@ __global__ void map_elements(const __grid_constant__ ScalarProgram program) {
 
 class MapExecutable final : public Executable {
  public:
-  MapExecutable(const Map& map, const KernelRequest& request, const ScalarProgram& program) : compute_{map.expression->compute}, program_{program} {
-    input_layouts.resize(request.inputs.size());
-    output_layouts.resize(request.outputs.size());
+  MapExecutable(const Map& map, const KernelRequest& request, const Layout& layout, const ScalarProgram& program)
+      : compute_{map.expression->compute}, program_{program} {
+    input_layouts = demanded_layouts(request, map.domain, layout);
+    output_layouts.assign(request.outputs.size(), layout);
     find_in_place(map, request);
   }
 
@@ -62,14 +64,14 @@ class MapExecutable final : public Executable {
 
 inline std::unique_ptr<Executable> make_map(const KernelRequest& request) {
   const auto& map = *request.operation.get<Map>();
-  std::vector<std::size_t> axes;
-  for (std::size_t axis = 0; axis < map.domain.rank(); ++axis) axes.push_back(axis);
-  const auto program = compile_scalar_program(*map.expression, request.inputs, map.domain, axes, map.dtypes);
-  if (program) return std::make_unique<MapExecutable>(map, request, *program);
+  const Layout layout = domain_layout(request, map.domain);
+  const auto layouts = demanded_layouts(request, map.domain, layout);
+  const auto program = compile_scalar_program(*map.expression, request.inputs, layouts, map.domain, storage_order(layout, map.domain), map.dtypes);
+  if (program) return std::make_unique<MapExecutable>(map, request, layout, *program);
   const auto single = [&](Expression part, std::size_t o) {
     return Map{std::make_shared<const Expression>(std::move(part)), map.domain, {map.dtypes[o]}};
   };
-  return make_parts(request, *map.expression, single, &make_map);
+  return make_parts(request, layouts, *map.expression, single, &make_map);
 }
 inline constexpr Kernel map_kernel{"cuda interpreter", &make_map};
 inline const bool map_registered = register_kernel<Map>(DeviceKind::cuda, KernelTier::reference, &map_kernel);

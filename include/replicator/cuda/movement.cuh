@@ -112,10 +112,10 @@ inline std::unique_ptr<Executable> make_pad(const KernelRequest& request) {
 inline std::unique_ptr<Executable> make_layout_copy(const KernelRequest& request) {
   const TensorType& type = request.inputs[0];
   const Layout &from = request.offered[0], &to = request.operation.get<LayoutCopy>()->to;
-  const auto strides_of = [&](const Layout& layout) { return layout.plain ? type.shape.strides() : layout.strides; };
   if (from.blocks > 0 || to.blocks > 0 || !is_dense(from, type.shape) || !is_dense(to, type.shape)) return nullptr;
   return visit_word(type.dtype, [&]<class Word>() -> std::unique_ptr<Executable> {
-    auto copy = std::make_unique<StridedCopies<Word>>(std::vector{StridedCopy{type.shape, strides_of(from), strides_of(to)}}, 0, Word{});
+    const StridedCopy whole{type.shape, strides_of(from, type.shape), strides_of(to, type.shape)};
+    auto copy = std::make_unique<StridedCopies<Word>>(std::vector{whole}, 0, Word{});
     copy->input_layouts = {from};
     copy->output_layouts = {to};
     return copy;

@@ -50,13 +50,13 @@ inline ExpressionPart part_of(const Expression& whole, std::size_t output) {
 
 class PartsExecutable final : public Executable {
  public:
-  explicit PartsExecutable(std::size_t inputs) { input_layouts.resize(inputs); }
+  explicit PartsExecutable(std::vector<Layout> layouts) { input_layouts = std::move(layouts); }
 
   // The part that gives the next output, from these inputs.
   void add(std::unique_ptr<Executable> executable, std::vector<std::size_t> inputs) {
     scratch_bytes = std::max(scratch_bytes, executable->scratch_bytes);
+    output_layouts.push_back(executable->output_layouts[0]);
     parts_.push_back({std::move(executable), std::move(inputs)});
-    output_layouts.emplace_back();
     in_place.push_back(-1);  // a later part may still read the input
   }
   void run(const Launch& launch) const override {
@@ -75,19 +75,22 @@ class PartsExecutable final : public Executable {
   std::vector<Part> parts_;
 };
 
-// For an operation that carries an expression; operation(expression, number of the output) makes one of a single output. Null where a
-// part is still too large.
+// For an operation that carries an expression, whose inputs lie in `layouts`; operation(expression, number of the output) makes one of a
+// single output. Null where a part is still too large.
 template <class F>
-std::unique_ptr<Executable> make_parts(const KernelRequest& request, const Expression& whole, F&& operation,
+std::unique_ptr<Executable> make_parts(const KernelRequest& request, const std::vector<Layout>& layouts, const Expression& whole, F&& operation,
                                        std::unique_ptr<Executable> (*make)(const KernelRequest&)) {
   if (request.outputs.size() < 2) return nullptr;
-  auto result = std::make_unique<PartsExecutable>(request.inputs.size());
+  auto result = std::make_unique<PartsExecutable>(layouts);
   for (std::size_t o = 0; o < request.outputs.size(); ++o) {
     auto part = part_of(whole, o);
     std::vector<TensorType> inputs;
-    for (const auto input : part.inputs) inputs.push_back(request.inputs[input]);
+    std::vector<Layout> offered;
+    for (const auto input : part.inputs) {
+      inputs.push_back(request.inputs[input]);
+      offered.push_back(layouts[input]);
+    }
     const AnyOperation single{operation(std::move(part.expression), o)};
-    const std::vector<Layout> offered(inputs.size());
     auto executable = make({single, inputs, request.outputs.subspan(o, 1), offered, request.threads});
     if (!executable) return nullptr;
     result->add(std::move(executable), std::move(part.inputs));

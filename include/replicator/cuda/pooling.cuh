@@ -7,15 +7,16 @@
 
 #include <replicator/cuda/arithmetic.cuh>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/image_layout.cuh>
 #include <replicator/cuda/launch.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/pooling.hpp>
 
 namespace replicator::cuda {
 
-// Images as planes of rows and columns: x[0] by x[1] pixels are pooled to y[0] by y[1].
+// Images as planes of rows and columns: x[0] by x[1] pixels, of `pixel` elements each, are pooled to y[0] by y[1].
 struct PoolingExtents {
-  std::int64_t x[2], y[2], window[2], stride[2], padding[2];
+  std::int64_t x[2], y[2], window[2], stride[2], padding[2], pixel;
   bool count_include_pad;
 };
 
@@ -44,14 +45,14 @@ __device__ inline PoolingSpan windows_with(const PoolingExtents& e, int axis, st
   return {first <= 0 ? 0 : (first + stride - 1) / stride, end < e.y[axis] ? end : e.y[axis]};
 }
 
-// Where in its plane the maximum of a window lies: the first of equal ones, the last of several NaN.
+// The pixel of its plane in which the maximum of a window lies: the first of equal ones, the last of several NaN.
 template <class Stored>
 __device__ std::int64_t place_of_maximum(const PoolingExtents& e, const PoolingWindow& w, const Stored* plane) {
   std::int64_t best = w.begin[0] * e.x[1] + w.begin[1];
-  auto value = value_of(plane[best]);
+  auto value = value_of(plane[best * e.pixel]);
   for (std::int64_t row = w.begin[0]; row < w.end[0]; ++row)
     for (std::int64_t column = w.begin[1]; column < w.end[1]; ++column) {
-      const auto candidate = value_of(plane[row * e.x[1] + column]);
+      const auto candidate = value_of(plane[(row * e.x[1] + column) * e.pixel]);
       if (!(candidate > value) && candidate == candidate) continue;
       value = candidate;
       best = row * e.x[1] + column;
@@ -67,7 +68,7 @@ __device__ T divisor(const PoolingExtents& e, const PoolingWindow& w) {
 // Where an element of the result lies.
 template <class Stored>
 struct PoolingPlace {
-  const Stored *a, *b;  // the planes of the inputs, which begin there
+  const Stored *a, *b;  // the planes of the inputs, which begin there, with its channel
   std::int64_t row, column;
 };
 
@@ -76,14 +77,14 @@ struct MaxPoolKernel {
   static constexpr bool over_x = false, a_is_x = true, b_is_x = true;
   template <class Stored>
   __device__ static compute_of<Stored> element(const PoolingExtents& e, const PoolingPlace<Stored>& at) {
-    return value_of(at.a[place_of_maximum(e, window_at(e, at.row, at.column), at.a)]);
+    return value_of(at.a[place_of_maximum(e, window_at(e, at.row, at.column), at.a) * e.pixel]);
   }
 };
 struct MaxPoolPickKernel {
   static constexpr bool over_x = false, a_is_x = true, b_is_x = true;
   template <class Stored>
   __device__ static compute_of<Stored> element(const PoolingExtents& e, const PoolingPlace<Stored>& at) {
-    return value_of(at.b[place_of_maximum(e, window_at(e, at.row, at.column), at.a)]);
+    return value_of(at.b[place_of_maximum(e, window_at(e, at.row, at.column), at.a) * e.pixel]);
   }
 };
 struct MaxPoolSpreadKernel {
@@ -94,7 +95,8 @@ struct MaxPoolSpreadKernel {
     compute_of<Stored> sum{};
     for (std::int64_t r = rows.first; r < rows.end; ++r)
       for (std::int64_t c = columns.first; c < columns.end; ++c)
-        if (place_of_maximum(e, window_at(e, r, c), at.a) == at.row * e.x[1] + at.column) sum = plus(sum, value_of(at.b[r * e.y[1] + c]));
+        if (place_of_maximum(e, window_at(e, r, c), at.a) == at.row * e.x[1] + at.column)
+          sum = plus(sum, value_of(at.b[(r * e.y[1] + c) * e.pixel]));
     return sum;
   }
 };
@@ -105,7 +107,8 @@ struct AveragePoolKernel {
     const PoolingWindow w = window_at(e, at.row, at.column);
     compute_of<Stored> sum{};
     for (std::int64_t row = w.begin[0]; row < w.end[0]; ++row)
-      for (std::int64_t column = w.begin[1]; column < w.end[1]; ++column) sum = plus(sum, value_of(at.a[row * e.x[1] + column]));
+      for (std::int64_t column = w.begin[1]; column < w.end[1]; ++column)
+        sum = plus(sum, value_of(at.a[(row * e.x[1] + column) * e.pixel]));
     return quotient(sum, divisor<compute_of<Stored>>(e, w));
   }
 };
@@ -117,7 +120,7 @@ struct AveragePoolTransposeKernel {
     compute_of<Stored> sum{};
     for (std::int64_t r = rows.first; r < rows.end; ++r)
       for (std::int64_t c = columns.first; c < columns.end; ++c)
-        sum = plus(sum, quotient(value_of(at.a[r * e.y[1] + c]), divisor<compute_of<Stored>>(e, window_at(e, r, c))));
+        sum = plus(sum, quotient(value_of(at.a[(r * e.y[1] + c) * e.pixel]), divisor<compute_of<Stored>>(e, window_at(e, r, c))));
     return sum;
   }
 };
@@ -126,8 +129,9 @@ template <class Loop, class Stored>
 __global__ void pool(const __grid_constant__ PoolingExtents e, std::int64_t elements, const Stored* a, const Stored* b, Stored* out) {
   const std::int64_t* own = Loop::over_x ? e.x : e.y;
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) {
-    const std::int64_t plane = i / own[1] / own[0], of_x = plane * e.x[0] * e.x[1], of_y = plane * e.y[0] * e.y[1];
-    const PoolingPlace<Stored> at{a + (Loop::a_is_x ? of_x : of_y), b + (Loop::b_is_x ? of_x : of_y), i / own[1] % own[0], i % own[1]};
+    const std::int64_t place = i / e.pixel, channel = i - place * e.pixel, plane = place / own[1] / own[0];
+    const std::int64_t of_x = plane * e.x[0] * e.x[1] * e.pixel + channel, of_y = plane * e.y[0] * e.y[1] * e.pixel + channel;
+    const PoolingPlace<Stored> at{a + (Loop::a_is_x ? of_x : of_y), b + (Loop::b_is_x ? of_x : of_y), place / own[1] % own[0], place % own[1]};
     out[i] = stored<Stored>(Loop::element(e, at));
   }
 }
@@ -135,10 +139,10 @@ __global__ void pool(const __grid_constant__ PoolingExtents e, std::int64_t elem
 template <class Loop, class Stored>
 class PoolingExecutable final : public Executable {
  public:
-  PoolingExecutable(const PoolingExtents& extents, const KernelRequest& request)
+  PoolingExecutable(const PoolingExtents& extents, ImageLayout layout, const KernelRequest& request)
       : extents_{extents}, elements_{request.outputs[0].shape.elements()} {
-    input_layouts.resize(request.inputs.size());
-    output_layouts.resize(1);
+    for (const auto& input : request.inputs) input_layouts.push_back(layout.of(input.shape));
+    output_layouts = {layout.of(request.outputs[0].shape)};
     in_place = {-1};
   }
   void run(const Launch& launch) const override {
@@ -155,13 +159,15 @@ class PoolingExecutable final : public Executable {
   std::int64_t elements_;
 };
 
-// Inputs and result are images; the larger ones are `x`, the pooled ones `y`.
+// Inputs and result are images, in the layout in which input 0 is offered; the larger ones are `x`, the pooled ones `y`.
 template <class Op, class Loop>
 std::unique_ptr<Executable> make_pooling(const KernelRequest& request) {
   const auto& options = request.operation.get<Op>()->options;
   const Shape& x = Loop::a_is_x ? request.inputs[0].shape : request.outputs[0].shape;
   const Shape& y = !Loop::over_x ? request.outputs[0].shape : request.inputs.back().shape;
+  const ImageLayout layout = image_layout(request.offered[0], request.inputs[0].shape);
   PoolingExtents e{};
+  e.pixel = layout.pixel(x);
   for (std::size_t i = 0; i < 2; ++i) {
     e.x[i] = x[i + 2];
     e.y[i] = y[i + 2];
@@ -171,9 +177,9 @@ std::unique_ptr<Executable> make_pooling(const KernelRequest& request) {
   }
   e.count_include_pad = options.count_include_pad;
   switch (request.outputs[0].dtype) {
-    case DType::float32: return std::make_unique<PoolingExecutable<Loop, float>>(e, request);
-    case DType::float64: return std::make_unique<PoolingExecutable<Loop, double>>(e, request);
-    case DType::bfloat16: return std::make_unique<PoolingExecutable<Loop, Bfloat16Word>>(e, request);
+    case DType::float32: return std::make_unique<PoolingExecutable<Loop, float>>(e, layout, request);
+    case DType::float64: return std::make_unique<PoolingExecutable<Loop, double>>(e, layout, request);
+    case DType::bfloat16: return std::make_unique<PoolingExecutable<Loop, Bfloat16Word>>(e, layout, request);
     default: return nullptr;
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of Reduce on GPUs. The order depends on shape and axes only: the reduced elements of an output, in
-// row-major order, are cut into blocks of 4,096; CUB reduces a block with a fixed number of threads, a tree the blocks.
+// The kernel of Reduce on GPUs. The order depends on shape, axes and layout only: the reduced elements of an output, in the order in
+// which they lie in memory, are cut into blocks of 4,096; a fixed number of threads takes a block's elements in turns, and a tree
+// their results (CUB's, or ours where a block of threads takes neighbouring outputs); a binary counter's tree the blocks.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <replicator/cuda/launch.cuh>
 #include <replicator/cuda/parts.cuh>
 #include <replicator/cuda/scalar_program.cuh>
+#include <replicator/graph/domain_layout.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
@@ -27,6 +29,8 @@ namespace replicator::cuda {
 struct ReduceExtents {
   static constexpr std::int64_t block = 4096;  // reduced elements
   static constexpr std::int64_t few = 32;      // so many one thread takes alone
+  static constexpr int columns = 32, lanes = 16;  // of a block of threads, where neighbouring outputs are neighbours in memory
+  static constexpr std::int64_t least_columns = 8;
   std::int64_t kept = 1, reduced = 1, blocks = 1;
 };
 
@@ -69,6 +73,35 @@ __global__ void reduce_blocks(const __grid_constant__ ScalarProgram program, Com
   }
 }
 
+// A block of threads for a block of 32 neighbouring output elements: element j of a block goes to lane j mod 16, a tree takes the lanes.
+template <class T>
+__global__ void reduce_columns(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents, T* partials) {
+  constexpr int columns = ReduceExtents::columns, lanes = ReduceExtents::lanes;
+  __shared__ T shared[lanes][columns];
+  T registers[ScalarProgram::most_registers];
+  const int column = static_cast<int>(threadIdx.x) % columns, lane = static_cast<int>(threadIdx.x) / columns;
+  const std::int64_t groups = (extents.kept + columns - 1) / columns;
+  for (std::int64_t unit = blockIdx.x; unit < groups * extents.blocks; unit += gridDim.x) {
+    const std::int64_t b = unit / groups, k = (unit - b * groups) * columns + column;
+    const std::int64_t end = k < extents.kept ? ::min((b + 1) * ReduceExtents::block, extents.reduced) : 0;
+    T sums[ScalarProgram::most_outputs];
+    for (int o = 0; o < program.output_count; ++o) sums[o] = combine.identity;
+    for (std::int64_t j = b * ReduceExtents::block + lane; j < end; j += lanes) {
+      program.evaluate(k * extents.reduced + j, registers);
+      for (int o = 0; o < program.output_count; ++o) sums[o] = combine(sums[o], registers[program.outputs[o].value]);
+    }
+    for (int o = 0; o < program.output_count; ++o) {
+      shared[lane][column] = sums[o];
+      for (int half = lanes / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (lane < half) shared[lane][column] = combine(shared[lane][column], shared[lane + half][column]);
+      }
+      if (lane == 0 && k < extents.kept) partials[(o * extents.kept + k) * extents.blocks + b] = shared[0][column];
+      __syncthreads();  // the memory is used again
+    }
+  }
+}
+
 // The binary counter's tree over the blocks, a thread for each output element.
 template <class T>
 __global__ void reduce_tree(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents, const T* partials) {
@@ -90,9 +123,11 @@ __global__ void reduce_tree(const __grid_constant__ ScalarProgram program, Combi
 
 class ReduceExecutable final : public Executable {
  public:
-  ReduceExecutable(const Reduce& reduce, const KernelRequest& request, const ReduceExtents& extents, const ScalarProgram& program)
-      : kind_{reduce.kind}, compute_{reduce.expression->compute}, extents_{extents}, program_{program} {
-    input_layouts.resize(request.inputs.size());
+  // `columns`: neighbouring output elements are made of neighbours in memory.
+  ReduceExecutable(const Reduce& reduce, const KernelRequest& request, std::vector<Layout> layouts, const ReduceExtents& extents, bool columns,
+                   const ScalarProgram& program)
+      : kind_{reduce.kind}, compute_{reduce.expression->compute}, extents_{extents}, columns_{columns}, program_{program} {
+    input_layouts = std::move(layouts);
     output_layouts.resize(request.outputs.size());
     in_place.assign(request.outputs.size(), -1);
     if (extents_.kept > 0 && extents_.reduced > ReduceExtents::few)
@@ -117,7 +152,13 @@ class ReduceExecutable final : public Executable {
       return;
     }
     T* partials = reinterpret_cast<T*>(launch.scratch);
-    reduce_blocks<T><<<blocks_for(extents_.kept * extents_.blocks, 1), block_threads, 0, stream>>>(program, combine, extents_, partials);
+    if (columns_) {
+      constexpr int threads = ReduceExtents::columns * ReduceExtents::lanes;
+      const std::int64_t groups = (extents_.kept + ReduceExtents::columns - 1) / ReduceExtents::columns;
+      reduce_columns<T><<<blocks_for(groups * extents_.blocks, 1), threads, 0, stream>>>(program, combine, extents_, partials);
+    } else {
+      reduce_blocks<T><<<blocks_for(extents_.kept * extents_.blocks, 1), block_threads, 0, stream>>>(program, combine, extents_, partials);
+    }
     reduce_tree<T><<<per_output, block_threads, 0, stream>>>(program, combine, extents_, partials);
   }
 
@@ -133,29 +174,41 @@ class ReduceExecutable final : public Executable {
   ReduceKind kind_;
   DType compute_;
   ReduceExtents extents_;
+  bool columns_;
   ScalarProgram program_;
 };
 
 inline std::unique_ptr<Executable> make_reduce(const KernelRequest& request) {
   const auto& reduce = *request.operation.get<Reduce>();
-  std::vector<std::size_t> kept, axes;
+  const auto is_reduced = [&](std::size_t axis) {
+    return std::find(reduce.axes.begin(), reduce.axes.end(), static_cast<std::int64_t>(axis)) != reduce.axes.end();
+  };
+  const Layout layout = domain_layout(request, reduce.domain);
+  const auto layouts = demanded_layouts(request, reduce.domain, layout);
+  std::vector<std::size_t> kept, axes;  // those in the order of the result, these in that of memory
   ReduceExtents extents;
   for (std::size_t axis = 0; axis < reduce.domain.rank(); ++axis) {
-    const bool reduced = std::find(reduce.axes.begin(), reduce.axes.end(), static_cast<std::int64_t>(axis)) != reduce.axes.end();
-    (reduced ? extents.reduced : extents.kept) *= reduce.domain[axis];
-    (reduced ? axes : kept).push_back(axis);
+    (is_reduced(axis) ? extents.reduced : extents.kept) *= reduce.domain[axis];
+    if (!is_reduced(axis)) kept.push_back(axis);
   }
+  std::optional<std::size_t> innermost;
+  for (const auto axis : storage_order(layout, reduce.domain)) {
+    if (is_reduced(axis)) axes.push_back(axis);
+    if (reduce.domain[axis] > 1) innermost = axis;
+  }
+  while (!kept.empty() && reduce.domain[kept.back()] == 1) kept.pop_back();
+  const bool columns = innermost && !kept.empty() && kept.back() == *innermost && reduce.domain[*innermost] >= ReduceExtents::least_columns;
   if (extents.kept > 0 && extents.reduced == 0 && reduce.kind != ReduceKind::sum)
     throw BuildError{"the " + std::string{name_of(reduce.kind)} + " over no elements was asked for, of the shape " + reduce.domain.text() +
                      ": give the reduced axes an extent of at least 1"};
   extents.blocks = (extents.reduced + ReduceExtents::block - 1) / ReduceExtents::block;
   kept.insert(kept.end(), axes.begin(), axes.end());
-  const auto program = compile_scalar_program(*reduce.expression, request.inputs, reduce.domain, kept, reduce.dtypes);
-  if (program) return std::make_unique<ReduceExecutable>(reduce, request, extents, *program);
+  const auto program = compile_scalar_program(*reduce.expression, request.inputs, layouts, reduce.domain, kept, reduce.dtypes);
+  if (program) return std::make_unique<ReduceExecutable>(reduce, request, layouts, extents, columns, *program);
   const auto single = [&](Expression part, std::size_t o) {
     return Reduce{reduce.kind, std::make_shared<const Expression>(std::move(part)), reduce.axes, reduce.domain, {reduce.dtypes[o]}};
   };
-  return make_parts(request, *reduce.expression, single, &make_reduce);
+  return make_parts(request, layouts, *reduce.expression, single, &make_reduce);
 }
 inline constexpr Kernel reduce_kernel{"cuda blocks", &make_reduce};
 inline const bool reduce_registered = register_kernel<Reduce>(DeviceKind::cuda, KernelTier::reference, &reduce_kernel);

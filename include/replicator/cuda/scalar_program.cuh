@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <replicator/core/error.hpp>
+#include <replicator/core/layout.hpp>
 #include <replicator/core/shape.hpp>
 #include <replicator/cuda/arithmetic.cuh>
 #include <replicator/graph/expression.hpp>
@@ -53,7 +54,7 @@ struct ScalarProgram {
   std::uint16_t step_count;
   std::uint8_t rank, input_count, output_count;
 
-  // Where element `index` of the domain, in row-major order, lies in an input.
+  // Where element `index` of the domain lies in an input.
   __device__ std::int64_t offset_of(const Input& input, std::int64_t index) const {
     if (input.kind == OperandKind::linear) return index;
     if (input.kind == OperandKind::scalar) return 0;
@@ -180,10 +181,12 @@ class ScalarCompiler {
 };
 
 // Strides of the inputs along `axes` of the domain, in this order; axes that lie one in the other for all inputs are one.
-inline void place_operands(ScalarProgram& program, std::span<const TensorType> inputs, const Shape& domain, std::span<const std::size_t> axes) {
+inline void place_operands(ScalarProgram& program, std::span<const TensorType> inputs, std::span<const Layout> layouts, const Shape& domain,
+                           std::span<const std::size_t> axes) {
   std::vector<std::array<std::int64_t, Shape::max_rank>> strides;
-  for (const auto& input : inputs) {
-    const auto own = input.shape.strides();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto& input = inputs[i];
+    const auto own = strides_of(layouts[i], input.shape);
     const std::size_t missing = domain.rank() - input.shape.rank();
     auto& along = strides.emplace_back();
     for (std::size_t k = 0; k < axes.size(); ++k)
@@ -214,15 +217,17 @@ inline void place_operands(ScalarProgram& program, std::span<const TensorType> i
 
 }  // namespace detail
 
-// The expression over the domain, whose elements are numbered along `axes` of it, the last one fastest. Empty where it
-// is too large to travel with a launch. Throws BuildError for operations that the compute type does not have.
-inline std::optional<ScalarProgram> compile_scalar_program(const Expression& expression, std::span<const TensorType> inputs, const Shape& domain,
+// The expression over the domain, whose elements are numbered along `axes` of it, the last one fastest; inputs lie in `layouts`,
+// which have no blocks. Empty where it is too large to travel with a launch. Throws BuildError for operations that the compute type
+// does not have.
+inline std::optional<ScalarProgram> compile_scalar_program(const Expression& expression, std::span<const TensorType> inputs,
+                                                           std::span<const Layout> layouts, const Shape& domain,
                                                            std::span<const std::size_t> axes, std::span<const DType> outputs) {
   ScalarProgram program{};
   if (inputs.size() > ScalarProgram::most_inputs || !detail::ScalarCompiler{expression}.compile(program)) return std::nullopt;
   program.input_count = static_cast<std::uint8_t>(inputs.size());
   for (std::size_t o = 0; o < outputs.size(); ++o) program.outputs[o].dtype = outputs[o];
-  detail::place_operands(program, inputs, domain, axes);
+  detail::place_operands(program, inputs, layouts, domain, axes);
   return program;
 }
 

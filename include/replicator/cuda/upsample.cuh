@@ -8,15 +8,16 @@
 
 #include <replicator/cuda/arithmetic.cuh>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/image_layout.cuh>
 #include <replicator/cuda/launch.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/upsample.hpp>
 
 namespace replicator::cuda {
 
-// Images as planes: `small` before up-sampling, factors times as large behind it.
+// Images as planes: `small` before up-sampling, factors times as large behind it; pixels are of `pixel` elements.
 struct UpsampleExtents {
-  std::int64_t small[2], factors[2];
+  std::int64_t small[2], factors[2], pixel;
   bool nearest;
 };
 
@@ -59,13 +60,13 @@ __global__ void resample(const __grid_constant__ UpsampleExtents e, std::int64_t
   const std::int64_t rows = transpose ? e.small[0] : e.small[0] * e.factors[0], columns = transpose ? e.small[1] : e.small[1] * e.factors[1];
   const std::int64_t in_rows = transpose ? e.small[0] * e.factors[0] : e.small[0], in_columns = transpose ? e.small[1] * e.factors[1] : e.small[1];
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) {
-    const std::int64_t column = i % columns, row = i / columns % rows;
-    const Stored* const plane = in + i / columns / rows * in_rows * in_columns;
+    const std::int64_t place = i / e.pixel, column = place % columns, row = place / columns % rows;
+    const Stored* const plane = in + place / columns / rows * in_rows * in_columns * e.pixel + (i - place * e.pixel);
     T sum = -T{};
     for_each_tap<transpose>(e, 0, row, [&](std::int64_t r, double row_weight) {
       T part = -T{};
       for_each_tap<transpose>(e, 1, column, [&](std::int64_t c, double weight) {
-        part = plus(part, times(static_cast<T>(weight), value_of(plane[r * in_columns + c])));
+        part = plus(part, times(static_cast<T>(weight), value_of(plane[(r * in_columns + c) * e.pixel])));
       });
       sum = plus(sum, times(static_cast<T>(row_weight), part));
     });
@@ -76,9 +77,10 @@ __global__ void resample(const __grid_constant__ UpsampleExtents e, std::int64_t
 template <bool transpose, class Stored>
 class UpsampleExecutable final : public Executable {
  public:
-  UpsampleExecutable(const UpsampleExtents& extents, std::int64_t elements) : extents_{extents}, elements_{elements} {
-    input_layouts.resize(1);
-    output_layouts.resize(1);
+  UpsampleExecutable(const UpsampleExtents& extents, ImageLayout layout, const KernelRequest& request)
+      : extents_{extents}, elements_{request.outputs[0].shape.elements()} {
+    input_layouts = {layout.of(request.inputs[0].shape)};
+    output_layouts = {layout.of(request.outputs[0].shape)};
     in_place = {-1};
   }
   void run(const Launch& launch) const override {
@@ -93,17 +95,18 @@ class UpsampleExecutable final : public Executable {
   std::int64_t elements_;
 };
 
+// The result lies as the input is offered.
 template <class Op, bool transpose>
 std::unique_ptr<Executable> make_upsample(const KernelRequest& request) {
   const auto& options = request.operation.get<Op>()->options;
   const Shape& small = transpose ? request.outputs[0].shape : request.inputs[0].shape;
+  const ImageLayout layout = image_layout(request.offered[0], request.inputs[0].shape);
   const UpsampleExtents extents{
-      {small[2], small[3]}, {options.factors[0], options.factors[1]}, options.interpolation == Interpolation::nearest};
-  const std::int64_t elements = request.outputs[0].shape.elements();
+      {small[2], small[3]}, {options.factors[0], options.factors[1]}, layout.pixel(small), options.interpolation == Interpolation::nearest};
   switch (request.outputs[0].dtype) {
-    case DType::float32: return std::make_unique<UpsampleExecutable<transpose, float>>(extents, elements);
-    case DType::float64: return std::make_unique<UpsampleExecutable<transpose, double>>(extents, elements);
-    case DType::bfloat16: return std::make_unique<UpsampleExecutable<transpose, Bfloat16Word>>(extents, elements);
+    case DType::float32: return std::make_unique<UpsampleExecutable<transpose, float>>(extents, layout, request);
+    case DType::float64: return std::make_unique<UpsampleExecutable<transpose, double>>(extents, layout, request);
+    case DType::bfloat16: return std::make_unique<UpsampleExecutable<transpose, Bfloat16Word>>(extents, layout, request);
     default: return nullptr;
   }
 }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which layout kernels over a domain, elementwise ones and reductions, take what they are offered.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <replicator/core/layout.hpp>
+#include <replicator/core/shape.hpp>
+#include <replicator/graph/kernel.hpp>
+
+namespace replicator {
+
+// The layout in which a kernel walks its domain: the first dense one that is not plain among the inputs
+// that span the domain, else plain.
+inline Layout domain_layout(const KernelRequest& request, const Shape& domain) {
+  for (std::size_t i = 0; i < request.inputs.size(); ++i)
+    if (request.inputs[i].shape == domain && !request.offered[i].plain && is_dense(request.offered[i], domain))
+      return request.offered[i];
+  return {};
+}
+
+// What is demanded of the inputs: that layout of those that span the domain, plain of the smaller ones.
+inline std::vector<Layout> demanded_layouts(const KernelRequest& request, const Shape& domain, const Layout& layout) {
+  std::vector<Layout> result;
+  for (const auto& input : request.inputs) result.push_back(input.shape == domain ? layout : Layout{});
+  return result;
+}
+
+}  // namespace replicator
