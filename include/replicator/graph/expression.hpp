@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include <replicator/core/dtype.hpp>
+#include <replicator/core/error.hpp>
 #include <replicator/core/hash.hpp>
 #include <replicator/core/number.hpp>
 
@@ -66,9 +68,15 @@ struct Expression {
   std::vector<ScalarInstruction> code;
   std::vector<std::uint16_t> outputs;
 
+  static constexpr std::size_t most_instructions = 1 << 15;  // what kernels number (values, constants) then fits 16 bits
+
+  // The instruction's number; that of an equal one where there is one. Throws BuildError where it would be one too many.
   std::uint16_t append(ScalarInstruction instruction) {
     for (std::size_t i = 0; i < code.size(); ++i)
       if (code[i] == instruction) return static_cast<std::uint16_t>(i);
+    if (code.size() == most_instructions)
+      throw BuildError{"an elementwise expression can have " + std::to_string(most_instructions) +
+                       " instructions: share the work among several rp::map"};
     code.push_back(instruction);
     return static_cast<std::uint16_t>(code.size() - 1);
   }
@@ -99,29 +107,43 @@ struct Expression {
     return words;
   }
 
-  // "relu(add(x0, x1))"
-  std::string text() const {
+  // "relu(add(x0, x1))"; of a longer one the first characters and "...": `length` in all.
+  std::string text(std::size_t length = 1000) const {
     std::string result;
-    for (const auto output : outputs) result += (result.empty() ? "" : "; ") + text_of(output);
+    for (const auto output : outputs) {
+      if (!result.empty()) result += "; ";
+      add_text(result, output, length);
+    }
+    if (result.size() > length) result.replace(length - 3, std::string::npos, "...");
     return result;
   }
+  // "0.1"
   static std::string text_of_number(double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", value);
     return text;
   }
-  std::string text_of(std::uint16_t index) const {
+
+ private:
+  // Goes no further than `length`: an instruction is written out for each of its uses, so that the whole may double with every one.
+  void add_text(std::string& text, std::uint16_t index, std::size_t length) const {
+    if (text.size() > length) return;
     const auto& i = code[index];
-    if (i.op == ScalarOp::input) return "x" + std::to_string(i.a);
-    if (i.op == ScalarOp::constant)
-      return is_floating(compute) ? text_of_number(std::bit_cast<double>(i.bits))
-                                  : std::to_string(static_cast<std::int64_t>(i.bits));
-    std::string result{name_of(i.op)};
-    const int n = operands_of(i.op);
-    result += "(" + text_of(i.a);
-    if (n > 1) result += ", " + text_of(i.b);
-    if (n > 2) result += ", " + text_of(i.c);
-    return result + ")";
+    if (operands_of(i.op) == 0) {
+      text += leaf_text(i);
+      return;
+    }
+    text += name_of(i.op);
+    const std::uint16_t operands[] = {i.a, i.b, i.c};
+    for (int o = 0; o < operands_of(i.op); ++o) {
+      text += o == 0 ? "(" : ", ";
+      add_text(text, operands[o], length);
+    }
+    text += ")";
+  }
+  std::string leaf_text(const ScalarInstruction& leaf) const {
+    if (leaf.op == ScalarOp::input) return "x" + std::to_string(leaf.a);
+    return is_floating(compute) ? text_of_number(std::bit_cast<double>(leaf.bits)) : std::to_string(static_cast<std::int64_t>(leaf.bits));
   }
 };
 

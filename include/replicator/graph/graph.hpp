@@ -194,6 +194,18 @@ struct ExpansionContext {
   Location where;
 };
 
+namespace detail {
+// Runs `make` and puts the user's line before what it throws.
+template <class F>
+auto at_line(std::string_view name, Location where, F&& make) {
+  try {
+    return make();
+  } catch (const BuildError& error) {
+    throw BuildError{std::string{name} + " at " + where.text() + ": " + error.what()};
+  }
+}
+}  // namespace detail
+
 // Adds a node of an operation: infers and checks the shapes. Errors name the operation, the replica and the user's line.
 inline std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span<const AnyTensor> inputs, Location where) {
   std::vector<TensorType> types;

@@ -24,11 +24,11 @@ inline std::string located_text(const Graph& graph, std::uint32_t index) {
 
 // What an elementwise node computes, at most `length` characters of it; empty for others.
 inline std::string formula_of(const Node& node, std::size_t length = 80) {
-  std::string text;
-  if (const auto* map = operation_of<Map>(node)) text = map->expression->text();
-  if (const auto* reduce = operation_of<Reduce>(node)) text = std::string{name_of(reduce->kind)} + " of " + reduce->expression->text();
-  if (text.size() > length) text = text.substr(0, length - 3) + "...";
-  return text;
+  if (const auto* map = operation_of<Map>(node)) return map->expression->text(length);
+  const auto* reduce = operation_of<Reduce>(node);
+  if (!reduce) return {};
+  const std::string kind = std::string{name_of(reduce->kind)} + " of ";
+  return kind + reduce->expression->text(length - kind.size());
 }
 
 }  // namespace replicator

@@ -67,9 +67,10 @@ struct map : Tensor<T> {
  private:
   static AnyTensor make(F& f, Location where, const Tensor<T>& x, const More&... more) {
     const AnyTensor operands[] = {x, more...};
-    return map_node(x.graph(),
-                    detail::record(f, compute_type(dtype_of<T>), std::make_index_sequence<1 + sizeof...(More)>{}),
-                    operands, dtype_of<T>, where);
+    auto expression = detail::at_line("map", where, [&] {
+      return detail::record(f, compute_type(dtype_of<T>), std::make_index_sequence<1 + sizeof...(More)>{});
+    });
+    return map_node(x.graph(), std::move(expression), operands, dtype_of<T>, where);
   }
 };
 template <class F, Element T, class... More>

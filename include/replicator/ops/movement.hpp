@@ -31,15 +31,6 @@ inline std::int64_t require_axis(std::int64_t axis, std::size_t rank) {
                      " dimensions"};
   return axis < 0 ? axis + signed_rank : axis;
 }
-// Runs `make` and puts the user's line before what it throws.
-template <class F>
-auto at_line(std::string_view name, Location where, F&& make) {
-  try {
-    return make();
-  } catch (const BuildError& error) {
-    throw BuildError{std::string{name} + " at " + where.text() + ": " + error.what()};
-  }
-}
 }  // namespace detail
 
 // Axis i of the result is axis permutation[i] of x.
