@@ -60,7 +60,7 @@ class Recomputation {
     std::uint32_t until = 0;    // the last time here
     bool elementwise = false;   // can be computed again from `sources`, which are needed as long
     bool again = false;         // is computed again for late users
-    std::set<Value> sources;    // large ones
+    std::set<Value> sources;    // large ones; of what is not `small` as many as show it
     std::size_t small_inputs = 0, instructions = 0;
   };
 
@@ -92,11 +92,12 @@ class Recomputation {
     fate.elementwise = true;
     fate.instructions = map->expression->code.size();
     for (const auto input : node.inputs) {
+      if (!small(fate)) return;  // nor will it be, nor what is computed from it: so chains are no longer work than their length
       const auto& from = fates_[input.node];
       if (bytes(input) * small_part <= bytes({index, 0})) {
         ++fate.small_inputs;
       } else if (from.elementwise && (from.again ? cheap(from) : !from.late) && !from.is_result && same_domain(index, input.node)) {
-        fate.sources.insert(from.sources.begin(), from.sources.end());
+        for (auto source = from.sources.begin(); source != from.sources.end() && small(fate); ++source) fate.sources.insert(*source);
         fate.small_inputs += from.small_inputs;
         fate.instructions += from.instructions;
       } else {
@@ -109,9 +110,13 @@ class Recomputation {
     const auto* y = operation_of<Map>(graph_.node(b));
     return x->domain == y->domain && x->expression->compute == y->expression->compute;
   }
+  // Fusion could make it one node that reads few large values.
+  bool small(const Fate& fate) const {
+    return fate.sources.size() <= options_.most_large_inputs && fate.instructions <= largest_fused_expression &&
+           fate.sources.size() + fate.small_inputs <= most_fused_inputs;
+  }
   bool cheap(const Fate& fate) const {
-    if (!fate.elementwise || fate.sources.size() > options_.most_large_inputs) return false;
-    if (fate.instructions > largest_fused_expression || fate.sources.size() + fate.small_inputs > most_fused_inputs) return false;
+    if (!fate.elementwise || !small(fate)) return false;
     return std::all_of(fate.sources.begin(), fate.sources.end(), [&](Value source) { return fates_[source.node].until >= fate.until; });
   }
 
