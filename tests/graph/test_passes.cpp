@@ -13,8 +13,10 @@
 #include <replicator/cpu/reduce.hpp>
 #include <replicator/graph/digest.hpp>
 #include <replicator/graph/gradients.hpp>
+#include <replicator/graph/node_text.hpp>
 #include <replicator/graph/optimise.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/movement.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
 
@@ -240,6 +242,21 @@ TEST_CASE("a chain of elementwise operations becomes one") {
         "tanh(sub(relu(add(mul(x0, 2), x1)), 1))");
 }
 
+TEST_CASE("the text of an expression ends where it was told to, though it would double with every instruction") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{64}}, 0)};
+  const auto squared = [](int times) {
+    return [times](Symbol v) {
+      for (int i = 0; i < times; ++i) v = v * v;
+      return v;
+    };
+  };
+  const auto formula = [&](int times) { return formula_of(graph.node(map(squared(times), x).any().value()), 22); };
+  CHECK(formula(1) == "mul(x0, x0)");
+  CHECK(formula(2) == "mul(mul(x0, x0), mu...");
+  CHECK(formula(1000).size() == 22);
+}
+
 TEST_CASE("an elementwise operation disappears into the reduction that uses it") {
   Graph graph;
   const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 64}}, 0)};
@@ -297,6 +314,15 @@ TEST_CASE("marked and unmarked reductions are never merged") {
   mark[fused.results()[0].node] = true;
   CHECK(count<Reduce>(passes::merge_reduces(fused)) == 1);
   CHECK(count<Reduce>(passes::merge_reduces(fused, mark)) == 2);
+}
+
+TEST_CASE("reductions are merged over a chain of any length between them") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{8, 8}}, 0)};
+  Tensor<float> y = x;
+  for (int i = 0; i < 200000; ++i) y = transpose(y, {1, 0});
+  graph.results() = {sum(x, {0}).any().value(), sum(x * y, {0}).any().value()};
+  CHECK(count<Reduce>(passes::merge_reduces(passes::fuse(graph))) == 1);
 }
 
 }  // namespace test_passes

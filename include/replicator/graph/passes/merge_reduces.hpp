@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include <replicator/graph/map.hpp>
@@ -22,6 +23,7 @@ class ReduceMerging {
   }
 
   Graph run() && {
+    emitted_.resize(graph_.nodes().size());
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) emit(i);
     return std::move(rewriter_).finish();
   }
@@ -68,19 +70,32 @@ class ReduceMerging {
     return false;
   }
 
-  // Emits a node after its inputs; a group as soon as its first member is due.
+  // Emits a node after its inputs; a group as soon as its first member is due. What is behind the first of several may lie
+  // far back: the nodes that are due are a stack here, and not on the thread's.
   void emit(std::uint32_t index) {
-    if (emitted_.size() <= index) emitted_.resize(graph_.nodes().size());
-    if (emitted_[index]) return;
-    const auto group = group_of_[index];
-    const std::vector<std::uint32_t> members = group == none ? std::vector{index} : groups_[group];
-    for (const auto member : members) emitted_[member] = true;
-    for (const auto member : members)
-      for (const auto input : graph_.node(member).inputs) emit(input.node);
-    if (members.size() == 1) rewriter_.copy(index);
-    else emit_group(members);
+    std::vector<std::uint32_t> due{index};
+    while (!due.empty()) {
+      const auto next = due.back();
+      const std::span<const std::uint32_t> members = group_of_[next] == none ? std::span{&next, 1} : groups_[group_of_[next]];
+      const auto waiting = due.size();
+      if (!emitted_[next]) push_inputs(members, due);
+      if (due.size() > waiting) continue;
+      due.pop_back();
+      if (emitted_[next]) continue;
+      for (const auto member : members) emitted_[member] = true;
+      if (members.size() == 1) rewriter_.copy(next);
+      else emit_group(members);
+    }
   }
-  void emit_group(const std::vector<std::uint32_t>& members) {
+  // Those that are not there yet; the first one on top.
+  void push_inputs(std::span<const std::uint32_t> members, std::vector<std::uint32_t>& due) const {
+    for (auto member = members.rbegin(); member != members.rend(); ++member) {
+      const auto& inputs = graph_.node(*member).inputs;
+      for (auto input = inputs.rbegin(); input != inputs.rend(); ++input)
+        if (!emitted_[input->node]) due.push_back(input->node);
+    }
+  }
+  void emit_group(std::span<const std::uint32_t> members) {
     const auto& first_node = graph_.node(members.front());
     const auto& first = *operation_of<Reduce>(first_node);
     Expression merged;
