@@ -173,6 +173,23 @@ TEST_CASE("where a function has a corner the gradient is the one that is written
   CHECK(slope(max(maximum(x, -x), {0}), x) == V{0, 0, 1});
 }
 
+TEST_CASE("a power has a derivative at 0, to any order") {
+  Graph graph;
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{3}}, 0)}, y{test::input(graph, {DType::float64, Shape{3}}, 1)};
+  const std::vector<AnyArray> at{Array<double>{{3}, {0, 2, -1}}.any(), Array<double>{{3}, {0, 1, 2}}.any()};
+  const auto values = [&](Tensor<double> value) { return test::doubles(test::evaluate(value, at)); };
+  using V = std::vector<double>;
+  CHECK(values(gradient(pow(x, 0), x)) == V{0, 0, 0});
+  CHECK(values(gradient(pow(x, 1), x)) == V{1, 1, 1});
+  const auto twice = [&](double exponent) { return gradient(gradient(pow(x, exponent), x), x); };
+  CHECK(values(twice(1)) == V{0, 0, 0});
+  CHECK(values(twice(2)) == V{2, 2, 2});
+  CHECK(values(gradient(twice(2), x)) == V{0, 0, 0});
+  const auto power = [](auto a, auto b) { return pow(a, b); };
+  CHECK(values(gradient(Tensor<double>{map(power, x, y)}, x)) == V{0, 1, -2});     // x^0 is 1 everywhere
+  CHECK(values(gradient(Tensor<double>{map(power, x, y * y)}, y))[0] == 0);       // 0^y for y >= 0, as PyTorch
+}
+
 TEST_CASE("elements that share a maximum share its gradient") {
   Graph graph;
   const Tensor<double> x{test::input(graph, {DType::float64, Shape{4}}, 0)};

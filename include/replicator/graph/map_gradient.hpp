@@ -2,6 +2,7 @@
 // Gradients of Map and Reduce: reverse accumulation over a scalar expression gives another expression.
 #pragma once
 
+#include <bit>
 #include <optional>
 #include <span>
 #include <utility>
@@ -120,11 +121,20 @@ class ExpressionGradient {
       default: break;  // steps, comparisons and leaves have no derivative
     }
   }
+  // Where the formulas would be 0 times infinity, the derivatives are 0: of x^0 and, in the exponent, of 0^y for y >= 0.
   void propagate_power(const ScalarInstruction& f, std::uint16_t a, std::uint16_t b, std::uint16_t out, std::uint16_t u) {
-    const auto lowered = result_.apply(ScalarOp::power, a, result_.apply(ScalarOp::subtract, b, result_.constant(1)));
-    accumulate(f.a, mul(u, mul(b, lowered)));
-    if (forward_.code[f.b].op != ScalarOp::constant)
-      accumulate(f.b, mul(u, mul(out, result_.apply(ScalarOp::logarithm, a))));
+    const auto apply = [&](ScalarOp op, std::uint16_t x, std::uint16_t y) { return result_.apply(op, x, y); };
+    const auto zero = result_.constant(0);
+    if (const auto& exponent = forward_.code[f.b]; exponent.op == ScalarOp::constant && is_floating(forward_.compute)) {
+      // Numbers stay numbers, so that derivatives of higher orders end where the exponent comes to 0.
+      const double value = std::bit_cast<double>(exponent.bits);
+      if (value != 0) accumulate(f.a, mul(u, mul(b, apply(ScalarOp::power, a, result_.constant(value - 1)))));
+      return;
+    }
+    const auto lowered = apply(ScalarOp::power, a, apply(ScalarOp::subtract, b, result_.constant(1)));
+    accumulate(f.a, mul(u, choose(apply(ScalarOp::equal, b, zero), zero, mul(b, lowered))));
+    const auto flat = apply(ScalarOp::logical_and, apply(ScalarOp::equal, a, zero), apply(ScalarOp::less_equal, zero, b));
+    accumulate(f.b, mul(u, choose(flat, zero, mul(out, result_.apply(ScalarOp::logarithm, a)))));
   }
 
   const Expression& forward_;
@@ -177,7 +187,9 @@ inline std::vector<std::int64_t> repeated_axes(const Shape& shape, const Shape& 
 // Nodes for the gradients of every wanted input, given candidates for all inputs of the gradient expression.
 inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, const Expression& forward, const Shape& domain,
                                                    std::span<const AnyTensor> upstream, std::span<const AnyTensor> outputs) {
-  const ExpressionGradient backward{forward, upstream, !outputs.empty()};
+  const auto backward = at_line("the gradient of an elementwise operation", at.where, [&] {
+    return ExpressionGradient{forward, upstream, !outputs.empty()};
+  });
   std::vector<AnyTensor> candidates{at.inputs.begin(), at.inputs.end()};
   candidates.insert(candidates.end(), upstream.begin(), upstream.end());
   candidates.insert(candidates.end(), outputs.begin(), outputs.end());
