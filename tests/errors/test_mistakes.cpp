@@ -77,6 +77,26 @@ TEST_CASE("an axis that does not exist, or is named twice") {
   CHECK(found.message == "max at " + found.line + ": an axis is named twice");
 }
 
+TEST_CASE("the extremum of no elements") {
+  auto found = mistake([](T x, T, Where& at) { at = Where::current(), (void)max(slice(x, {0, 0}, {4, 0}), {1}); });
+  CHECK(found.message == "replica 1: reduce at " + found.line +
+                             ": asked for the max over no elements, of the shape [4, 0]: give the reduced axes an extent of at least 1");
+  found = mistake([](T x, T, Where& at) { at = Where::current(), (void)min(slice(x, {0, 0}, {0, 2}), {1}); });
+  CHECK(found.message.empty());  // no minimum is asked for
+}
+
+TEST_CASE("an expression of more instructions than can be numbered") {
+  const auto found = mistake([](T x, T, Where& at) {
+    const auto sum_of_many = [](auto v) {
+      auto sum = v;
+      for (int i = 0; i < 20000; ++i) sum = sum + (v + i);
+      return sum;
+    };
+    at = Where::current(), (void)map(sum_of_many, x);
+  });
+  CHECK(found.message == "map at " + found.line + ": an elementwise expression can have 32768 instructions: share the work among several rp::map");
+}
+
 TEST_CASE("a shape of another number of elements") {
   const auto found = mistake([](T x, T, Where& at) { at = Where::current(), (void)reshape(x, {3, 3}); });
   CHECK_THAT(found.message, Catch::Contains(found.line) && Catch::Contains("[3, 3]") && Catch::Contains("[4, 2]"));

@@ -53,9 +53,6 @@ class ReduceExecutable final : public Executable {
         threads_{program_.tiles() < 32 ? 1 : request.threads},
         plan_{ReductionNest{loops_, reduce.axes}, accumulate_loops(compute_, reduce.kind, instruction_level()), size_of(compute_), widest(),
               stored_.size(), threads_} {
-    if (program_.elements() == 0 && plan_.nest().kept > 0 && reduce.kind != ReduceKind::sum)
-      throw BuildError{"the " + std::string{name_of(reduce.kind)} + " over no elements was asked for, of the shape " +
-                       reduce.domain.text() + ": give the reduced axes an extent of at least 1"};
     input_layouts = demanded_layouts(request, reduce.domain, layout);
     output_layouts.assign(request.outputs.size(), Layout{});
     in_place.assign(request.outputs.size(), -1);
@@ -118,7 +115,7 @@ class ReduceExecutable final : public Executable {
     }
   }
 
-  // The sum of nothing.
+  // The sum of nothing; a minimum of nothing is not asked for.
   void clear(const Launch& launch) const {
     for (std::size_t o = 0; o < stored_.size(); ++o)
       if (kept() > 0) std::memset(launch.outputs[o], 0, static_cast<std::size_t>(kept()) * size_of(stored_[o]));

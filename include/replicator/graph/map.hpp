@@ -97,6 +97,9 @@ struct Reduce {
       else shape.push_back(domain[axis]);
     }
     if (next != axes.size()) throw BuildError{"the axes to reduce must be ascending, distinct and below the rank " + std::to_string(domain.rank())};
+    if (kind != ReduceKind::sum && domain.elements() == 0 && shape.elements() > 0)
+      throw BuildError{"asked for the " + std::string{name_of(kind)} + " over no elements, of the shape " + domain.text() +
+                       ": give the reduced axes an extent of at least 1"};
     std::vector<TensorType> result;
     for (const auto dtype : dtypes) result.push_back({dtype, shape});
     return result;
