@@ -5,7 +5,7 @@
 #
 # defines the target replicator::<name>, which carries replicator::replicator with it, or sets
 # replicator_<name>_NOT_FOUND_MESSAGE to the reason in the caller's scope.
-set(replicator_components onednn ucx pmix crypto jpeg mujoco egl cuda cudnn nccl compiled c)
+set(replicator_components onednn ucx pmix crypto jpeg mujoco egl cuda cudnn nvrtc nccl compiled c)
 
 function(replicator_find_component name)
   if(TARGET replicator::${name})
@@ -31,6 +31,8 @@ function(replicator_find_component name)
     replicator_find_cuda()
   elseif(name STREQUAL "cudnn")
     replicator_find_for_cuda(cudnn HEADER cudnn.h LIBRARIES cudnn cublas PACKAGE "NVIDIA's cuDNN 9 and the CUDA toolkit")
+  elseif(name STREQUAL "nvrtc")
+    replicator_find_nvrtc()
   elseif(name STREQUAL "nccl")
     replicator_find_for_cuda(nccl HEADER nccl.h LIBRARIES nccl PACKAGE "NVIDIA's NCCL")
   elseif(name STREQUAL "compiled")
@@ -133,6 +135,44 @@ function(replicator_find_for_cuda name)
     target_link_libraries(replicator::${name} INTERFACE replicator::cuda)
   endif()
   set(reason "${reason}" PARENT_SCOPE)
+endfunction()
+
+# NVRTC, and the headers of cuda/rtc as text for it.
+function(replicator_find_nvrtc)
+  replicator_find_for_cuda(nvrtc HEADER nvrtc.h LIBRARIES nvrtc PACKAGE "the CUDA toolkit")
+  if(TARGET replicator::nvrtc)
+    replicator_write_rtc_headers("${CMAKE_CURRENT_BINARY_DIR}/replicator-rtc")
+    target_include_directories(replicator::nvrtc INTERFACE "${CMAKE_CURRENT_BINARY_DIR}/replicator-rtc")
+  endif()
+  set(reason "${reason}" PARENT_SCOPE)
+endfunction()
+
+# Writes <folder>/replicator/with/rtc_headers.hpp: what a running program gives NVRTC to include.
+function(replicator_write_rtc_headers folder)
+  get_target_property(include_dirs replicator::replicator HEADER_DIRS)
+  list(GET include_dirs 0 include_dir)
+  file(GLOB headers RELATIVE "${include_dir}" CONFIGURE_DEPENDS "${include_dir}/replicator/cuda/rtc/*")
+  set(entries "")
+  foreach(header IN LISTS headers)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${include_dir}/${header}")
+    file(READ "${include_dir}/${header}" text)
+    string(APPEND entries "    {\"${header}\", R\"text(${text})text\"},\n")
+  endforeach()
+  file(CONFIGURE OUTPUT "${folder}/replicator/with/rtc_headers.hpp" @ONLY CONTENT [[
+// Written by CMake from the headers of replicator/cuda/rtc.
+#pragma once
+
+namespace replicator::cuda {
+
+struct RtcHeader {
+  const char* name;
+  const char* text;
+};
+inline constexpr RtcHeader rtc_headers[] = {
+@entries@};
+
+}  // namespace replicator::cuda
+]])
 endfunction()
 
 # Those of the components that REPLICATOR_WITH_<component> does not switch off.

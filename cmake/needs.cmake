@@ -3,7 +3,7 @@
 
 # What is included or named -> what it needs.
 set(replicator_include_needs
-  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cudnn|^cublas" cudnn  "^nccl" nccl
+  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cudnn|^cublas" cudnn  "^nvrtc" nvrtc  "^nccl" nccl
   "^replicator/with/onednn" onednn  "^replicator/with/ucx" ucx  "^replicator/with/pmix" pmix
   "^replicator/with/crypto" crypto  "^replicator/with/jpeg" jpeg
   "^(cuda_runtime|cuda_|cub/|thrust/|cuda/)|\\.cuh$" cuda
@@ -121,7 +121,7 @@ replicator_find_tool(cli11 CLI11::CLI11 libcli11-dev)
 replicator_find_tool(json nlohmann_json::nlohmann_json nlohmann-json3-dev)
 replicator_find_tool(benchmark benchmark::benchmark libbenchmark-dev)
 
-# All components but cuda, cudnn and nccl, which only what is compiled by nvcc links. --as-needed drops what is not used.
+# All components but cuda, cudnn, nvrtc and nccl, which only what is compiled by nvcc links. --as-needed drops what is not used.
 add_library(replicator-everything INTERFACE)
 target_link_libraries(replicator-everything INTERFACE replicator::replicator)
 foreach(component onednn ucx pmix crypto jpeg mujoco egl)
@@ -146,9 +146,11 @@ function(replicator_link target)
       list(APPEND all_needs compiled)
     endif()
   endforeach()
-  if(TARGET replicator::cudnn AND "cuda" IN_LIST all_needs)
-    list(APPEND all_needs cudnn)  # cuda/kernels.cuh chooses by __has_include
-  endif()
+  foreach(optional cudnn nvrtc)  # cuda/kernels.cuh chooses by __has_include
+    if(TARGET replicator::${optional} AND "cuda" IN_LIST all_needs)
+      list(APPEND all_needs ${optional})
+    endif()
+  endforeach()
   list(REMOVE_DUPLICATES all_needs)
   list(TRANSFORM all_needs PREPEND "replicator::")
   target_link_libraries(${target} ${scope} replicator-everything ${all_needs})

@@ -83,14 +83,12 @@ TEST_CASE("an expression that is too large for a launch is declined, not cut") {
   auto value = e.input(0);
   for (int i = 0; i < 300; ++i) value = e.apply(ScalarOp::add, value, e.input(0));
   e.outputs = {value};
-  const TensorType type{DType::float32, {4}};
-  const std::size_t axes[] = {0};
+  const replicator::cuda::Operands operands{4, {4}, {{DType::float32, replicator::cuda::OperandKind::linear, {1}}}};
   const DType dtypes[] = {DType::float32};
-  const Layout plain;
-  CHECK_FALSE(replicator::cuda::compile_scalar_program(e, {&type, 1}, {&plain, 1}, type.shape, axes, dtypes));
+  CHECK_FALSE(replicator::cuda::compile_scalar_program(e, operands, dtypes));
   e.code.resize(200);
   e.outputs = {199};
-  const auto program = replicator::cuda::compile_scalar_program(e, {&type, 1}, {&plain, 1}, type.shape, axes, dtypes);
+  const auto program = replicator::cuda::compile_scalar_program(e, operands, dtypes);
   REQUIRE(program);
   CHECK(program->step_count == 200);
 }

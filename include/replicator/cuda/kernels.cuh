@@ -18,3 +18,6 @@
 #if __has_include(<replicator/with/cudnn.cuh>)
 #include <replicator/with/cudnn.cuh>
 #endif
+#if __has_include(<replicator/with/nvrtc.cuh>)
+#include <replicator/with/nvrtc.cuh>
+#endif

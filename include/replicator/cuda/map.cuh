@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of Map on GPUs: any scalar expression over broadcast inputs, in one launch.
+// The plain kernel of Map on GPUs: any scalar expression over broadcast inputs, in one launch of an interpreter.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,11 @@
 #include <vector>
 
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/expression_plan.hpp>
 #include <replicator/cuda/launch.cuh>
 #include <replicator/cuda/parts.cuh>
+#include <replicator/cuda/rtc/map.cuh>
 #include <replicator/cuda/scalar_program.cuh>
-#include <replicator/graph/domain_layout.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
@@ -18,34 +19,21 @@
 namespace replicator::cuda {
 
 template <class T>
-__global__ void map_elements(const __grid_constant__ ScalarProgram program) {
-  T registers[ScalarProgram::most_registers];
-  for (std::int64_t i = first_element(); i < program.elements; i += element_stride()) {
-    program.evaluate(i, registers);
-    for (int o = 0; o < program.output_count; ++o) store(program.outputs[o].dtype, program.outputs[o].data, i, registers[program.outputs[o].value]);
-  }
+__global__ void interpret_map(const __grid_constant__ ScalarProgram program) {
+  map_elements<T>(program);
 }
 
-class MapExecutable final : public Executable {
+// Whoever evaluates the expression.
+class MapExecutable : public Executable {
  public:
-  MapExecutable(const Map& map, const KernelRequest& request, const Layout& layout, const ScalarProgram& program)
-      : compute_{map.expression->compute}, program_{program} {
-    input_layouts = demanded_layouts(request, map.domain, layout);
-    output_layouts.assign(request.outputs.size(), layout);
+  MapExecutable(const Map& map, const KernelRequest& request, const MapPlan& plan) {
+    input_layouts = plan.inputs;
+    output_layouts.assign(request.outputs.size(), plan.layout);
     find_in_place(map, request);
   }
 
-  void run(const Launch& launch) const override {
-    if (program_.elements == 0) return;
-    visit_compute(compute_, [&]<class T>() {
-      map_elements<T><<<blocks_for(program_.elements, block_threads), block_threads, 0, stream_of(launch.stream)>>>(
-          bind(program_, launch.inputs, launch.outputs));
-    });
-    REPLICATOR_CUDA_CHECK(cudaGetLastError());
-  }
-
  private:
-  // A thread reads all that its element needs before it writes: an input of the domain's shape may be written over.
+  // A thread reads all that its elements need before it writes them: an input of the domain's shape may be written over.
   void find_in_place(const Map& map, const KernelRequest& request) {
     std::vector<bool> taken(request.inputs.size());
     for (const auto& output : request.outputs) {
@@ -57,23 +45,38 @@ class MapExecutable final : public Executable {
         }
     }
   }
+};
 
+class InterpretedMap final : public MapExecutable {
+ public:
+  InterpretedMap(const Map& map, const KernelRequest& request, const MapPlan& plan, const ScalarProgram& program)
+      : MapExecutable{map, request, plan}, compute_{map.expression->compute}, program_{program} {}
+
+  void run(const Launch& launch) const override {
+    if (program_.elements == 0) return;
+    visit_compute(compute_, [&]<class T>() {
+      interpret_map<T><<<blocks_for(program_.elements, block_threads), block_threads, 0, stream_of(launch.stream)>>>(
+          bind(program_, launch.inputs, launch.outputs));
+    });
+    REPLICATOR_CUDA_CHECK(cudaGetLastError());
+  }
+
+ private:
   DType compute_;
   ScalarProgram program_;
 };
 
-inline std::unique_ptr<Executable> make_map(const KernelRequest& request) {
+inline std::unique_ptr<Executable> make_interpreted_map(const KernelRequest& request) {
   const auto& map = *request.operation.get<Map>();
-  const Layout layout = domain_layout(request, map.domain);
-  const auto layouts = demanded_layouts(request, map.domain, layout);
-  const auto program = compile_scalar_program(*map.expression, request.inputs, layouts, map.domain, storage_order(layout, map.domain), map.dtypes);
-  if (program) return std::make_unique<MapExecutable>(map, request, layout, *program);
+  const auto plan = plan_of(map, request);
+  const auto program = compile_scalar_program(*map.expression, plan.operands, map.dtypes);
+  if (program) return std::make_unique<InterpretedMap>(map, request, plan, *program);
   const auto single = [&](Expression part, std::size_t o) {
     return Map{std::make_shared<const Expression>(std::move(part)), map.domain, {map.dtypes[o]}};
   };
-  return make_parts(request, layouts, *map.expression, single, &make_map);
+  return make_parts(request, plan.inputs, *map.expression, single, &make_interpreted_map);
 }
-inline constexpr Kernel map_kernel{"cuda interpreter", &make_map};
-inline const bool map_registered = register_kernel<Map>(DeviceKind::cuda, KernelTier::reference, &map_kernel);
+inline constexpr Kernel interpreted_map{"cuda interpreter", &make_interpreted_map};
+inline const bool interpreted_map_registered = register_kernel<Map>(DeviceKind::cuda, KernelTier::reference, &interpreted_map);
 
 }  // namespace replicator::cuda

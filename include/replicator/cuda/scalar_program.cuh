@@ -3,20 +3,19 @@
 // thread runs on it. No memory of the device holds any of it, so equal executables serve all GPUs.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <replicator/core/error.hpp>
-#include <replicator/core/layout.hpp>
 #include <replicator/core/shape.hpp>
 #include <replicator/cuda/arithmetic.cuh>
+#include <replicator/cuda/operands.hpp>
 #include <replicator/graph/expression.hpp>
 
 namespace replicator::cuda {
@@ -27,11 +26,11 @@ struct ScalarStep {
   std::uint8_t out, a, b, c;
 };
 
-// How elements of the domain lie in an input.
-enum class OperandKind : std::uint8_t { linear, scalar, strided };
-
+// What rtc/map.cuh and rtc/reduction.cuh want of a program.
 struct ScalarProgram {
   static constexpr std::size_t most_steps = 256, most_registers = 64, most_constants = 48, most_inputs = 24, most_outputs = 8;
+  static constexpr std::size_t slots = most_registers;
+  static constexpr int at_once = 1;
 
   struct Input {
     const std::byte* data;
@@ -54,7 +53,7 @@ struct ScalarProgram {
   std::uint16_t step_count;
   std::uint8_t rank, input_count, output_count;
 
-  // Where element `index` of the domain lies in an input.
+  // Where element `index` of the domain, in row-major order, lies in an input.
   __device__ std::int64_t offset_of(const Input& input, std::int64_t index) const {
     if (input.kind == OperandKind::linear) return index;
     if (input.kind == OperandKind::scalar) return 0;
@@ -62,7 +61,7 @@ struct ScalarProgram {
                                   : strided_offset(input, static_cast<std::uint64_t>(index));
   }
 
-  // Leaves the values of all outputs in the registers.
+  // Leaves the value of output o in register slot_of(o).
   template <class T>
   __device__ void evaluate(std::int64_t index, T* registers) const {
     for (int s = 0; s < step_count; ++s) {
@@ -74,6 +73,16 @@ struct ScalarProgram {
       else
         registers[step.out] = apply(step.op, registers[step.a], registers[step.b], registers[step.c]);
     }
+  }
+
+  __device__ int slot_of(int output) const { return outputs[output].value; }
+  template <class T>
+  __device__ void store(int output, std::int64_t at, T value) const {
+    cuda::store(outputs[output].dtype, outputs[output].data, at, value);
+  }
+  template <class T>
+  __device__ void store_all(std::int64_t at, const T* registers) const {
+    for (int o = 0; o < output_count; ++o) store(o, at, registers[slot_of(o)]);
   }
 
  private:
@@ -180,54 +189,27 @@ class ScalarCompiler {
   std::size_t constants_ = 0;
 };
 
-// Strides of the inputs along `axes` of the domain, in this order; axes that lie one in the other for all inputs are one.
-inline void place_operands(ScalarProgram& program, std::span<const TensorType> inputs, std::span<const Layout> layouts, const Shape& domain,
-                           std::span<const std::size_t> axes) {
-  std::vector<std::array<std::int64_t, Shape::max_rank>> strides;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const auto& input = inputs[i];
-    const auto own = strides_of(layouts[i], input.shape);
-    const std::size_t missing = domain.rank() - input.shape.rank();
-    auto& along = strides.emplace_back();
-    for (std::size_t k = 0; k < axes.size(); ++k)
-      along[k] = axes[k] < missing || input.shape[axes[k] - missing] == 1 ? 0 : own[axes[k] - missing];
-  }
-  program.elements = domain.elements();
-  for (std::size_t k = 0; k < axes.size(); ++k) {
-    const std::int64_t extent = domain[axes[k]];
-    if (extent == 1) continue;
-    bool joins = program.rank > 0;
-    for (std::size_t i = 0; i < inputs.size() && joins; ++i) joins = program.inputs[i].strides[program.rank - 1] == strides[i][k] * extent;
-    if (!joins) program.extents[program.rank++] = 1;
-    program.extents[program.rank - 1] *= extent;
-    for (std::size_t i = 0; i < inputs.size(); ++i) program.inputs[i].strides[program.rank - 1] = strides[i][k];
-  }
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    auto& input = program.inputs[i];
-    bool linear = true, scalar = true;
-    std::int64_t inside = 1;
-    for (std::size_t axis = program.rank; axis-- > 0; inside *= program.extents[axis]) {
-      linear = linear && input.strides[axis] == inside;
-      scalar = scalar && input.strides[axis] == 0;
-    }
-    input.dtype = inputs[i].dtype;
-    input.kind = scalar ? OperandKind::scalar : linear ? OperandKind::linear : OperandKind::strided;
+inline void place_operands(ScalarProgram& program, const Operands& operands) {
+  program.elements = operands.elements;
+  program.rank = static_cast<std::uint8_t>(operands.extents.size());
+  std::copy(operands.extents.begin(), operands.extents.end(), program.extents);
+  for (const auto& operand : operands.inputs) {
+    auto& input = program.inputs[program.input_count++];
+    std::copy(operand.strides.begin(), operand.strides.end(), input.strides);
+    input.dtype = operand.dtype;
+    input.kind = operand.kind;
   }
 }
 
 }  // namespace detail
 
-// The expression over the domain, whose elements are numbered along `axes` of it, the last one fastest; inputs lie in `layouts`,
-// which have no blocks. Empty where it is too large to travel with a launch. Throws BuildError for operations that the compute type
-// does not have.
-inline std::optional<ScalarProgram> compile_scalar_program(const Expression& expression, std::span<const TensorType> inputs,
-                                                           std::span<const Layout> layouts, const Shape& domain,
-                                                           std::span<const std::size_t> axes, std::span<const DType> outputs) {
+// The expression of these operands. Empty where it is too large to travel with a launch. Throws BuildError for operations that the
+// compute type does not have.
+inline std::optional<ScalarProgram> compile_scalar_program(const Expression& expression, const Operands& operands, std::span<const DType> outputs) {
   ScalarProgram program{};
-  if (inputs.size() > ScalarProgram::most_inputs || !detail::ScalarCompiler{expression}.compile(program)) return std::nullopt;
-  program.input_count = static_cast<std::uint8_t>(inputs.size());
+  if (operands.inputs.size() > ScalarProgram::most_inputs || !detail::ScalarCompiler{expression}.compile(program)) return std::nullopt;
   for (std::size_t o = 0; o < outputs.size(); ++o) program.outputs[o].dtype = outputs[o];
-  detail::place_operands(program, inputs, layouts, domain, axes);
+  detail::place_operands(program, operands);
   return program;
 }
 

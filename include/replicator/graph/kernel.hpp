@@ -52,6 +52,7 @@ class Executable {
   std::size_t scratch_bytes = 0;
   // in_place[o] = i: output o may share the memory of input i (same layout, element-for-element); -1: it may not.
   std::vector<int> in_place;
+  std::string_view kernel;  // Kernel::name of who made it
 };
 
 struct KernelRequest {

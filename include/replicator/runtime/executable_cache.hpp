@@ -51,7 +51,10 @@ class ExecutableCache {
     for (std::size_t tier = kernel_tiers; tier-- > 0;)
       if (const Kernel* kernel = tiers[tier].load(std::memory_order_relaxed)) {
         any = true;
-        if (auto executable = kernel->make(request)) return executable;
+        if (auto executable = kernel->make(request)) {
+          executable->kernel = kernel->name;
+          return executable;
+        }
       }
     const std::string name{request.operation.name()}, device{name_of(kind)};
     std::string types;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -82,6 +83,7 @@ class Explanation {
 
  private:
   struct Cost {
+    std::string_view kernel;
     std::uint32_t runs = 0;
     double seconds = 0, operations = 0, bytes = 0;
   };
@@ -133,6 +135,7 @@ class Explanation {
       if (instruction.kind != Instruction::Kind::run || instruction.relayout || instruction.graph == Instruction::none) continue;
       auto& cost = costs[{instruction.graph, instruction.node}];
       const auto work = operations_of(resolution_.classes[instruction.graph].graph, instruction.node);
+      cost.kernel = instruction.executable->kernel;
       ++cost.runs;
       cost.seconds += instruction_seconds_[i];
       cost.operations += work;
@@ -160,7 +163,7 @@ class Explanation {
     const auto& node = graph.node(key.second);
     text_ += "  " + percent_text(part) + "  " + node_text(graph, key.second) + " at " + node.where.text();
     if (const auto formula = formula_of(node, 60); !formula.empty()) text_ += " (" + formula + ")";
-    text_ += ": " + std::to_string(cost.runs) + " run(s), " + large_text(cost.operations) + "FLOP, " + large_text(cost.bytes) + "B";
+    text_ += " by " + std::string{cost.kernel} + ": " + std::to_string(cost.runs) + " run(s), " + large_text(cost.operations) + "FLOP, " + large_text(cost.bytes) + "B";
     if (timed_ && cost.seconds > 0) text_ += ", " + seconds_text(cost.seconds) + roofline(cost);
     text_ += "\n";
   }

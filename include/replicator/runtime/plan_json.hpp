@@ -198,6 +198,7 @@ class PlanJson {
       const auto inputs = instruction.kind == Kind::run ? instruction.inputs : instruction.kind == Kind::copy ? 1u : 0u;
       const auto all = instruction.kind == Kind::run ? inputs + static_cast<std::uint32_t>(instruction.executable->output_layouts.size())
                        : instruction.kind == Kind::copy || instruction.kind == Kind::fold ? 2u : 0u;
+      if (instruction.kind == Kind::run) json_.member("kernel", instruction.executable->kernel);
       if (instruction.kind == Kind::run && instruction.executable->scratch_bytes) json_.member("scratch", instruction.executable->scratch_bytes);
       if (inputs) add_operands(program, "inputs", instruction.pointers, instruction.pointers + inputs);
       if (all > inputs) add_operands(program, "outputs", instruction.pointers + inputs, instruction.pointers + all);

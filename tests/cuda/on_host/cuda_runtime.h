@@ -15,49 +15,26 @@
 
 #include "launch.hpp"
 
-#define CUDART_VERSION 13000
-#define __global__
-#define __host__
-#define __device__
-#define __grid_constant__
-#define __shared__ static
+#include "intrinsics.h"
 
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fdiv_rn(float a, float b) { return a / b; }
-inline float __fsqrt_rn(float a) { return std::sqrt(a); }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline double __dadd_rn(double a, double b) { return a + b; }
-inline double __dsub_rn(double a, double b) { return a - b; }
-inline double __dmul_rn(double a, double b) { return a * b; }
-inline double __ddiv_rn(double a, double b) { return a / b; }
-inline double __dsqrt_rn(double a) { return std::sqrt(a); }
-inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
-inline float __uint_as_float(unsigned bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-inline unsigned __float_as_uint(float value) {
-  unsigned bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-inline std::int64_t min(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+#define CUDART_VERSION 13000
+
 inline void atomicMin(unsigned long long* at, unsigned long long value) {
   if (value < *at) *at = value;
 }
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorInsufficientDriver = 35 };
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInsufficientDriver = 35 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice, cudaMemcpyDeviceToHost };
 enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeDevice };
 enum { cudaStreamNonBlocking = 1 };
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
 struct cudaPointerAttributes {
   cudaMemoryType type;
 };
 struct CUstream_st {};
 using cudaStream_t = CUstream_st*;
+
+#include "library.hpp"
 
 namespace on_host {
 inline std::map<const char*, std::size_t> memory;  // of the device: where, how many bytes
@@ -69,6 +46,8 @@ inline const char* cudaGetErrorString(cudaError_t) { return "no error"; }
 inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
 inline cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 0, cudaSuccess; }
 inline cudaError_t cudaMalloc(void** to, std::size_t bytes) {
   const std::lock_guard lock{on_host::gate};
   (void)::posix_memalign(to, 256, bytes);  // not a byte more, for AddressSanitizer to see what is behind

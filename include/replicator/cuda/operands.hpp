@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the elements of a domain lie in the operands of an expression. Pure; for kernels of GPUs.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <replicator/core/layout.hpp>
+#include <replicator/core/shape.hpp>
+
+namespace replicator::cuda {
+
+enum class OperandKind : std::uint8_t {
+  linear,  // element i of the domain is its element i
+  scalar,  // all read the same element
+  strided,
+};
+
+struct Operand {
+  DType dtype = DType::float32;
+  OperandKind kind = OperandKind::linear;
+  std::vector<std::int64_t> strides;  // in elements, of the domain's axes; 0 where it is broadcast
+};
+
+struct Operands {
+  std::int64_t elements = 0;
+  std::vector<std::int64_t> extents;  // of the domain's axes, none of them 1
+  std::vector<Operand> inputs;
+};
+
+namespace detail {
+inline OperandKind kind_of(const std::vector<std::int64_t>& strides, const std::vector<std::int64_t>& extents) {
+  bool linear = true, scalar = true;
+  std::int64_t inside = 1;
+  for (std::size_t axis = extents.size(); axis-- > 0; inside *= extents[axis]) {
+    linear = linear && strides[axis] == inside;
+    scalar = scalar && strides[axis] == 0;
+  }
+  return scalar ? OperandKind::scalar : linear ? OperandKind::linear : OperandKind::strided;
+}
+}  // namespace detail
+
+// The inputs, broadcast to the domain, whose elements are numbered along `axes` of it, the last one fastest; they lie in `layouts`, which have
+// no blocks. Axes that lie one in the other for all inputs are one.
+inline Operands place_operands(std::span<const TensorType> inputs, std::span<const Layout> layouts, const Shape& domain,
+                               std::span<const std::size_t> axes) {
+  Operands result{domain.elements(), {}, {}};
+  std::vector<std::vector<std::int64_t>> along;  // strides by input and axis
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto& input = inputs[i];
+    const auto own = strides_of(layouts[i], input.shape);
+    const std::size_t missing = domain.rank() - input.shape.rank();
+    auto& strides = along.emplace_back();
+    for (const auto axis : axes) strides.push_back(axis < missing || input.shape[axis - missing] == 1 ? 0 : own[axis - missing]);
+    result.inputs.push_back({input.dtype, OperandKind::linear, {}});
+  }
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    const std::int64_t extent = domain[axes[k]];
+    if (extent == 1) continue;
+    bool joins = !result.extents.empty();
+    for (std::size_t i = 0; i < inputs.size() && joins; ++i) joins = result.inputs[i].strides.back() == along[i][k] * extent;
+    if (!joins) {
+      result.extents.push_back(1);
+      for (auto& input : result.inputs) input.strides.push_back(0);
+    }
+    result.extents.back() *= extent;
+    for (std::size_t i = 0; i < inputs.size(); ++i) result.inputs[i].strides.back() = along[i][k];
+  }
+  for (auto& input : result.inputs) input.kind = detail::kind_of(input.strides, result.extents);
+  return result;
+}
+
+// The words of rtc/divider.cuh's Divider; extents are at least 1.
+inline std::array<std::uint64_t, 2> divider_words(std::int64_t extent) {
+  const auto divisor = static_cast<std::uint64_t>(extent);
+  if (extent >= std::int64_t{1} << 31) return {0, divisor};  // more than any number that is divided so
+  const int bits = static_cast<int>(std::bit_width(divisor - 1)), shift = 31 + bits;
+  const std::uint64_t multiplier = (std::uint64_t{1} << shift) / divisor + 1;
+  return {multiplier | static_cast<std::uint64_t>(shift) << 32, divisor};
+}
+
+}  // namespace replicator::cuda

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scalar arithmetic on the device with the CPU's meaning (cpu/tiles.hpp): one rounding per operation whatever the
+// compiler's flags, integers that wrap around, a NaN that wins a minimum or maximum of a reduction.
+#pragma once
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+
+namespace replicator::cuda {
+
+template <class T>
+inline constexpr bool is_float = false;
+template <>
+inline constexpr bool is_float<float> = true;
+template <class T>
+inline constexpr bool is_double = false;
+template <>
+inline constexpr bool is_double<double> = true;
+template <class T>
+inline constexpr bool is_real = is_float<T> || is_double<T>;
+
+template <int bytes>
+struct UnsignedOf;
+template <>
+struct UnsignedOf<1> {
+  using type = unsigned char;
+};
+template <>
+struct UnsignedOf<4> {
+  using type = unsigned;
+};
+template <>
+struct UnsignedOf<8> {
+  using type = unsigned long long;
+};
+// Of an integer.
+template <class T>
+using Unsigned = typename UnsignedOf<sizeof(T)>::type;
+
+template <class T>
+__device__ T plus(T a, T b) {
+  if constexpr (is_float<T>) return __fadd_rn(a, b);
+  else if constexpr (is_double<T>) return __dadd_rn(a, b);
+  else return static_cast<T>(static_cast<Unsigned<T>>(a) + static_cast<Unsigned<T>>(b));
+}
+template <class T>
+__device__ T minus(T a, T b) {
+  if constexpr (is_float<T>) return __fsub_rn(a, b);
+  else if constexpr (is_double<T>) return __dsub_rn(a, b);
+  else return static_cast<T>(static_cast<Unsigned<T>>(a) - static_cast<Unsigned<T>>(b));
+}
+template <class T>
+__device__ T times(T a, T b) {
+  if constexpr (is_float<T>) return __fmul_rn(a, b);
+  else if constexpr (is_double<T>) return __dmul_rn(a, b);
+  else return static_cast<T>(static_cast<Unsigned<T>>(a) * static_cast<Unsigned<T>>(b));
+}
+// Integers truncate; by zero they give 0, the lowest by -1 wraps.
+template <class T>
+__device__ T quotient(T a, T b) {
+  if constexpr (is_float<T>) return __fdiv_rn(a, b);
+  else if constexpr (is_double<T>) return __ddiv_rn(a, b);
+  else return b == 0 ? T(0) : b == -1 ? minus(T(0), a) : static_cast<T>(a / b);
+}
+// a * b + c with one rounding; integers have no rounding.
+template <class T>
+__device__ T fused_multiply_add(T a, T b, T c) {
+  if constexpr (is_float<T>) return __fmaf_rn(a, b, c);
+  else if constexpr (is_double<T>) return __fma_rn(a, b, c);
+  else return plus(times(a, b), c);
+}
+// Negative exponents of integers give 0 but for the bases 1 and -1.
+template <class T>
+__device__ T power(T base, T exponent) {
+  if constexpr (is_float<T>) {
+    return ::powf(base, exponent);
+  } else if constexpr (is_double<T>) {
+    return ::pow(base, exponent);
+  } else {
+    if (exponent < 0) return base == 1 ? T(1) : base == -1 ? (exponent & 1 ? T(-1) : T(1)) : T(0);
+    T result = 1;
+    for (T e = exponent; e > 0; e >>= 1, base = times(base, base))
+      if (e & 1) result = times(result, base);
+    return result;
+  }
+}
+
+// Of these only floating types have any; integers are refused by the host before.
+template <class T>
+__device__ T square_root(T a) {
+  if constexpr (is_float<T>) return __fsqrt_rn(a);
+  else if constexpr (is_double<T>) return __dsqrt_rn(a);
+  else return a;
+}
+template <class T>
+__device__ T exponential(T a) {
+  if constexpr (is_float<T>) return ::expf(a);
+  else if constexpr (is_double<T>) return ::exp(a);
+  else return a;
+}
+template <class T>
+__device__ T logarithm(T a) {
+  if constexpr (is_float<T>) return ::logf(a);
+  else if constexpr (is_double<T>) return ::log(a);
+  else return a;
+}
+template <class T>
+__device__ T hyperbolic_tangent(T a) {
+  if constexpr (is_float<T>) return ::tanhf(a);
+  else if constexpr (is_double<T>) return ::tanh(a);
+  else return a;
+}
+template <class T>
+__device__ T sine(T a) {
+  if constexpr (is_float<T>) return ::sinf(a);
+  else if constexpr (is_double<T>) return ::sin(a);
+  else return a;
+}
+template <class T>
+__device__ T cosine(T a) {
+  if constexpr (is_float<T>) return ::cosf(a);
+  else if constexpr (is_double<T>) return ::cos(a);
+  else return a;
+}
+
+template <class T>
+__device__ T rounded_down(T a) {
+  if constexpr (is_float<T>) return ::floorf(a);
+  else if constexpr (is_double<T>) return ::floor(a);
+  else return a;
+}
+template <class T>
+__device__ T negate(T a) {
+  if constexpr (is_real<T>) return -a;
+  else return minus(T(0), a);
+}
+template <class T>
+__device__ T absolute(T a) {
+  if constexpr (is_float<T>) return ::fabsf(a);
+  else if constexpr (is_double<T>) return ::fabs(a);
+  else return a < 0 ? minus(T(0), a) : a;
+}
+template <class T>
+__device__ T sign(T a) {
+  return static_cast<T>(static_cast<int>(a > 0) - static_cast<int>(a < 0));
+}
+template <class T>
+__device__ T rectify(T a) {
+  return a <= 0 ? T(0) : a;
+}
+template <class T>
+__device__ T minimum(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+__device__ T maximum(T a, T b) {
+  return a < b ? b : a;
+}
+
+// Comparisons and logic give 1 or 0; not zero is true.
+template <class T>
+__device__ T less(T a, T b) {
+  return a < b ? T(1) : T(0);
+}
+template <class T>
+__device__ T less_equal(T a, T b) {
+  return a <= b ? T(1) : T(0);
+}
+template <class T>
+__device__ T equal(T a, T b) {
+  return a == b ? T(1) : T(0);
+}
+template <class T>
+__device__ T logical_not(T a) {
+  return a == 0 ? T(1) : T(0);
+}
+template <class T>
+__device__ T logical_and(T a, T b) {
+  return a != 0 && b != 0 ? T(1) : T(0);
+}
+template <class T>
+__device__ T logical_or(T a, T b) {
+  return a != 0 || b != 0 ? T(1) : T(0);
+}
+template <class T>
+__device__ T select(T condition, T yes, T no) {
+  return condition != 0 ? yes : no;
+}
+
+// Nodes of a reduction within a replica, beside plus.
+template <class T>
+__device__ T smaller(T a, T b) {
+  return b < a || b != b ? b : a;
+}
+template <class T>
+__device__ T larger(T a, T b) {
+  return a < b || b != b ? b : a;
+}
+
+}  // namespace replicator::cuda

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Division by an extent that a launch knows, but its source does not.
+#pragma once
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+
+namespace replicator::cuda {
+
+// cuda/operands.hpp makes these words.
+struct Divider {
+  unsigned multiplier, shift;
+  long long divisor;
+};
+
+// n < 2^31. Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994.
+__device__ inline unsigned quotient_of(unsigned n, const Divider& by) {
+  return static_cast<unsigned>(static_cast<unsigned long long>(n) * by.multiplier >> by.shift);
+}
+__device__ inline long long quotient_of(long long n, const Divider& by) { return n / by.divisor; }
+
+}  // namespace replicator::cuda

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Needs no GPU: the sources that are made of expressions, and that NVRTC makes machine code of them.
+#include <catch2/catch.hpp>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <replicator/cuda/expression_source.hpp>
+#include <replicator/cuda/nvrtc.hpp>
+#include <replicator/graph/optimise.hpp>
+#include <replicator/replicator.hpp>
+
+#include "expressions.hpp"
+
+namespace test_cuda_source {
+
+using namespace replicator;
+using namespace replicator::test;
+
+namespace {
+
+// relu(x * scale + bias), scale and bias by the second axis.
+Expression scaled() {
+  Expression e;
+  e.inputs = 3;
+  const auto x = e.input(0), scale = e.input(1), bias = e.input(2);
+  e.outputs = {e.apply(ScalarOp::rectify, e.apply(ScalarOp::multiply_add, x, scale, bias))};
+  return e;
+}
+cuda::Operands scaled_operands(std::int64_t batch, std::int64_t channels, std::int64_t pixels) {
+  const TensorType inputs[] = {{DType::float32, {batch, channels, pixels}}, {DType::float32, {channels, 1}}, {DType::bfloat16, {channels, 1}}};
+  const std::size_t axes[] = {0, 1, 2};
+  return cuda::place_operands(inputs, std::vector<Layout>(3), {batch, channels, pixels}, axes);
+}
+constexpr DType floats[] = {DType::float32};
+
+// NVRTC's machine code for a Hopper is an ELF file.
+void check_compiles(const std::optional<cuda::ExpressionSource>& source) {
+  REQUIRE(source);
+  CHECK(cuda::compile_to_cubin(source->text, "sm_90").substr(0, 4) == "\x7f" "ELF");
+}
+
+// Of the Maps and Reduces of a graph, as it runs.
+void add_sources(const Graph& traced, std::set<std::string>& sources) {
+  const Graph graph = optimise(traced);
+  for (const auto& node : graph.nodes()) {
+    const auto* compute = node.get<Compute>();
+    if (!compute) continue;
+    std::vector<TensorType> inputs;
+    for (const auto input : node.inputs) inputs.push_back(graph.type(input));
+    const std::vector<Layout> offered(inputs.size());
+    const KernelRequest request{compute->operation, inputs, node.outputs, offered};
+    std::optional<cuda::ExpressionSource> source;
+    if (const auto* map = operation_of<Map>(node)) {
+      source = cuda::map_source(*map->expression, cuda::plan_of(*map, request).operands, map->dtypes);
+    } else if (const auto* reduce = operation_of<Reduce>(node)) {
+      const auto plan = cuda::plan_of(*reduce, request);
+      source = cuda::reduce_source(reduce->kind, *reduce->expression, plan.operands, reduce->dtypes, plan.way);
+    } else {
+      continue;
+    }
+    REQUIRE(source);
+    sources.insert(source->text);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a source says the expression in its order, with the interpreter's functions") {
+  const auto source = cuda::map_source(scaled(), scaled_operands(8, 16, 49), floats);
+  REQUIRE(source);
+  CHECK_THAT(source->text, Catch::Contains("    const float v0 = load<float>(x0, index);\n"
+                                           "    const float v1 = load<float>(x1, c1 * strides[0][1]);\n"
+                                           "    const float v2 = load<float>(x2, c1 * strides[1][1]);\n"
+                                           "    const float v3 = fused_multiply_add(v0, v1, v2);\n"
+                                           "    const float v4 = rectify(v3);\n"
+                                           "    y[0] = v4;\n"));
+  CHECK_THAT(source->text, Catch::Contains("const Bfloat16Word* x2;"));
+  CHECK_THAT(source->text, Catch::Contains("extern \"C\" __global__ void __launch_bounds__(block_threads) compiled_map("));
+}
+
+TEST_CASE("one source serves all extents; they are in its argument") {
+  const auto small = cuda::map_source(scaled(), scaled_operands(2, 3, 5), floats), large = cuda::map_source(scaled(), scaled_operands(64, 256, 3136), floats);
+  REQUIRE(small);
+  REQUIRE(large);
+  CHECK(small->text == large->text);
+  CHECK(small->words.size() == large->words.size());
+  CHECK(small->words[0] == 2 * 3 * 5);
+  CHECK(large->words[0] == 64 * 256 * 3136);
+  const auto huge = cuda::map_source(scaled(), scaled_operands(1 << 12, 1 << 10, 1 << 10), floats);  // numbers of 64 bits
+  REQUIRE(huge);
+  CHECK(huge->text != small->text);
+}
+
+TEST_CASE("a division by an extent is exact") {
+  PhiloxStream random{7, 0};
+  const auto quotient = [](std::uint32_t n, std::int64_t extent) {  // rtc/divider.cuh
+    const auto words = cuda::divider_words(extent);
+    return n * (words[0] & 0xffffffff) >> (words[0] >> 32);
+  };
+  for (const std::int64_t extent : {1, 2, 3, 7, 49, 56, 1000, 4097, 65537, (1 << 30) - 1, 1 << 30, (1 << 30) + 1, 2147483647}) {
+    CHECK(cuda::divider_words(extent)[1] == static_cast<std::uint64_t>(extent));
+    for (const std::int64_t near : {std::int64_t{0}, extent - 1, extent, 2 * extent - 1, 2147483647 / extent * extent - 1, std::int64_t{2147483647}})
+      if (near >= 0 && near <= 2147483647) CHECK(quotient(static_cast<std::uint32_t>(near), extent) == static_cast<std::uint64_t>(near / extent));
+    for (int i = 0; i < 100; ++i) {
+      const std::uint32_t n = random.below(1u << 31);
+      CHECK(quotient(n, extent) == static_cast<std::uint64_t>(n / extent));
+    }
+  }
+}
+
+TEST_CASE("what is no source: operations that the compute type does not have, and too much of anything") {
+  Expression e = scaled();
+  e.compute = DType::int32;
+  CHECK(cuda::map_source(e, scaled_operands(2, 3, 5), floats));
+  e.outputs = {e.apply(ScalarOp::exponential, e.input(0))};
+  CHECK_FALSE(cuda::map_source(e, scaled_operands(2, 3, 5), floats));
+  Expression many;
+  many.inputs = 600;
+  many.outputs = {many.input(0)};
+  cuda::Operands operands{4, {4}, std::vector<cuda::Operand>(600, cuda::Operand{DType::float32, cuda::OperandKind::linear, {1}})};
+  CHECK_FALSE(cuda::map_source(many, operands, floats));
+}
+
+TEST_CASE("a libnvrtc of another version than the program's is refused") {
+  int major = 0, minor = 0;
+  REQUIRE(nvrtcVersion(&major, &minor) == NVRTC_SUCCESS);
+  CHECK(cuda::refused_nvrtc(1000 * major + 10 * minor).empty());
+  CHECK(cuda::refused_nvrtc(11080) == "libnvrtc is of CUDA " + std::to_string(major) + "." + std::to_string(minor) +
+                                         ", the program was built with CUDA 11.8, and only equal versions have equal bits");
+}
+
+TEST_CASE("what NVRTC refuses is told with source and messages") {
+  CHECK_THROWS_WITH(cuda::compile_to_cubin("float x = y;\n", "sm_90"),
+                    Catch::Contains("NVRTC refused for sm_90:\nfloat x = y;") && Catch::Contains("identifier \"y\" is undefined"));
+}
+
+TEST_CASE("NVRTC compiles every operation on every type, mapped and reduced") {
+  for (const auto compute : compute_types) {
+    const Expression e = every_operation(compute);
+    const std::vector<DType> stored(e.outputs.size(), compute);
+    check_compiles(cuda::map_source(e, scaled_operands(2, 3, 5), stored));
+  }
+  for (const auto type : element_types) {
+    Expression e;
+    e.compute = compute_type(type);
+    e.inputs = 1;
+    e.outputs.assign(std::size(element_types), e.input(0));
+    const cuda::Operands operands{4, {4}, {{type, cuda::OperandKind::linear, {1}}}};
+    check_compiles(cuda::map_source(e, operands, element_types));
+    check_compiles(cuda::reduce_source(ReduceKind::sum, e, operands, element_types, cuda::ReduceWay::few));
+    if (type == DType::float32)
+      for (const auto kind : {ReduceKind::sum, ReduceKind::min, ReduceKind::max})
+        for (const auto way : {cuda::ReduceWay::blocks, cuda::ReduceWay::columns}) check_compiles(cuda::reduce_source(kind, e, operands, element_types, way));
+  }
+}
+
+TEST_CASE("NVRTC compiles random expressions") {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    PhiloxStream random{seed, 12};
+    const auto drawn = random_expression(random);
+    std::vector<std::size_t> axes;
+    for (std::size_t axis = 0; axis < drawn.domain.rank(); ++axis) axes.push_back(axis);
+    check_compiles(cuda::map_source(drawn.expression, cuda::place_operands(drawn.inputs, std::vector<Layout>(drawn.inputs.size()), drawn.domain, axes), drawn.stored));
+  }
+}
+
+TEST_CASE("NVRTC compiles all that training a ResNet-50 asks for, one source for many shapes") {
+  std::set<std::string> sources;
+  const char* const arguments[] = {"--replicas", "1", "--input-threads", "1", "--devices", "cpu:0"};
+  Replicator repl{Deployment::from(arguments)};
+  const auto input_fn = [](const InputContext&) { return std::vector{std::tuple{Array<float>{{2, 3, 64, 64}}, Array<std::int32_t>{{2}}}}; };
+  (void)repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<float> images, Tensor<std::int32_t> labels) {
+    const auto mixed = mixed_precision(replica);
+    const auto logits = models::resnet(replica, images, 50, {.classes = 10});
+    const auto loss = mean(softmax_cross_entropy(logits, labels, {.label_smoothing = 0.1}));
+    nn::lars({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
+    add_sources(replica.graph(), sources);
+    return std::tuple{loss, accuracy(logits, labels)};
+  });
+  CHECK(sources.size() > 20);
+  CHECK(sources.size() < 100);  // of several hundred nodes
+  for (const auto& source : sources) CHECK_NOTHROW(cuda::compile_to_cubin(source, "sm_90"));
+}
+
+TEST_CASE("NVRTC compiles the update of every optimizer") {
+  std::set<std::string> sources;
+  const auto add_update = [&](const auto& optimizer) {
+    const char* const arguments[] = {"--replicas", "1", "--input-threads", "1", "--devices", "cpu:0"};
+    Replicator repl{Deployment::from(arguments)};
+    const auto input_fn = [](const InputContext&) { return std::vector{Array<float>{{4, 5}}}; };
+    (void)repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<float> x) {
+      const auto loss = mean(tanh(nn::linear(replica, nn::layer_norm(replica, x, "norm"), "fc", {.features = 3})));
+      optimizer.minimize(replica, loss);
+      add_sources(replica.graph(), sources);
+      return loss;
+    });
+  };
+  add_update(nn::sgd({.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 1e-4}));
+  add_update(nn::adam({.learning_rate = 0.1}));
+  add_update(nn::adamw({.learning_rate = nn::warmup_cosine(0.1, 5, 100), .weight_decay = 0.1}));
+  add_update(nn::rmsprop({.learning_rate = 0.1}));
+  add_update(nn::lars({.learning_rate = 0.1}));
+  add_update(nn::lamb({.learning_rate = 0.1}));
+  CHECK(sources.size() > 20);
+  for (const auto& source : sources) CHECK_NOTHROW(cuda::compile_to_cubin(source, "sm_90"));
+}
+
+}  // namespace test_cuda_source
