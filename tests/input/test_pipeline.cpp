@@ -9,6 +9,7 @@
 #include <replicator/data/generator.hpp>
 #include <replicator/data/prefetch.hpp>
 #include <replicator/data/take.hpp>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -111,6 +112,14 @@ TEST_CASE("a pipeline can be moved while it runs") {
   CHECK(read(input, 1) == Lists{{1}});
   auto moved = std::move(input);
   CHECK(read(moved) == Lists{{2}, {3}});
+}
+
+TEST_CASE("a stage moves out of what can be read once only: elements that could be read again stay the program's") {
+  std::vector<Array<float>> own{scalar(1), scalar(2), scalar(3), scalar(4)};
+  for (int replica = 0; replica < 2; ++replica) {
+    auto input = std::span{own} | data::batch(2);
+    CHECK(read(input) == Lists{{1, 2}, {3, 4}});
+  }
 }
 
 TEST_CASE("a generator ends with nullopt") {

@@ -43,6 +43,13 @@ using element_of = std::iter_value_t<decltype(first_of(std::declval<R&>()))>;
 template <class R>
 inline constexpr bool gives_elements = false;
 
+// The element there. What can be read once only may be moved from; what could be read again is left as it is.
+template <std::input_iterator I>
+std::iter_value_t<I> element_at(I& at) {
+  if constexpr (std::forward_iterator<I>) return std::iter_value_t<I>(*at);
+  else return std::iter_value_t<I>(std::ranges::iter_move(at));
+}
+
 }  // namespace detail
 
 // An Array<T>, or a std::tuple of at least one of them.

@@ -92,7 +92,7 @@ class RangeStream : public Stream<RangeStream<R>, InputValue<R>> {
       ++*at_;
     if (*at_ == end(*range_)) return std::nullopt;
     ++position_;
-    return InputValue<R>(std::move(**at_));
+    return element_at(*at_);
   }
   std::int64_t position() const { return position_; }
   void seek(std::int64_t position) requires Seekable<R> {

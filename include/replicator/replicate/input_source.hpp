@@ -56,9 +56,7 @@ class RangeSource final : public InputSource {
     if (!at_) at_.emplace(begin(range_));
     else ++*at_;
     if (*at_ == end(range_)) return std::nullopt;
-    // What can be read once only may be moved from; what could be read again is left as it is.
-    if constexpr (std::forward_iterator<Iterator>) return components(data::InputValue<Range>(**at_));
-    else return components(data::InputValue<Range>(std::ranges::iter_move(*at_)));
+    return components(data::detail::element_at(*at_));
   }
   bool seek(std::int64_t position) override {
     if constexpr (data::Seekable<Range>) {
