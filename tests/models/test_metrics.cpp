@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include <rapidcheck.h>
@@ -131,6 +132,19 @@ TEST_CASE("metrics name what does not fit") {
   CHECK_THROWS_WITH(fit_gaussian(Array<float>{{1, 2}}), Contains("at least two examples, found [1, 2]"));
   CHECK_THROWS_WITH(frechet_distance(diagonal({0, 0}, {1, 1}), diagonal({0}, {1})), Contains("one width, found 2 and 1"));
   CHECK_THROWS_WITH(inception_score(Array<float>{Shape{3}}), Contains("[N, C]"));
+}
+
+TEST_CASE("a network that gives NaN has no distance and no score, wherever the NaN is") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto good = fit_gaussian(Array<float>{{3, 2}, {1, 2, 3, 2, 5, 8}});
+  for (const auto& values : {std::vector<float>(6, nan), {nan, 2, 3, 2, 5, 8}, {1, 2, 3, INFINITY, 5, 8}}) {
+    const auto bad = fit_gaussian(Array<float>{{3, 2}, std::span<const float>{values}});
+    CHECK_THROWS_AS(frechet_distance(bad, good), DataError);
+    CHECK_THROWS_WITH(frechet_distance(bad, good), Contains("frechet_distance: a mean or covariance of the first features is"));
+    CHECK_THROWS_WITH(frechet_distance(good, bad), Contains("of the second features"));
+    CHECK_THROWS_AS(inception_score(Array<float>{{3, 2}, std::span<const float>{values}}), DataError);
+  }
+  CHECK_THROWS_WITH(inception_score(Array<float>{{2, 2}, {1, 0, -0.5f, 1.5f}}), Contains("example 1 has the probability -0.5"));
 }
 
 }  // namespace test_metrics

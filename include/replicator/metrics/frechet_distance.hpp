@@ -60,6 +60,14 @@ inline std::vector<double> cholesky(const std::vector<double>& a, std::size_t n)
   return l;
 }
 
+inline void require_finite(const Gaussian& gaussian, const char* which) {
+  for (const auto* values : {&gaussian.mean, &gaussian.covariance})
+    for (const double value : *values)
+      if (!std::isfinite(value))
+        throw DataError{std::string{"frechet_distance: a mean or covariance of the "} + which + " features is " + std::to_string(value) +
+                        ": look for what is not finite in the network that gave them, or in its pictures"};
+}
+
 // L^T b L
 inline std::vector<double> between(const std::vector<double>& l, const std::vector<double>& b, std::size_t n) {
   std::vector<double> right(n * n), result(n * n);  // b L; L^T (b L)
@@ -84,6 +92,8 @@ inline double frechet_distance(const Gaussian& a, const Gaussian& b) {
   if (b.mean.size() != d || a.covariance.size() != d * d || b.covariance.size() != d * d)
     throw BuildError{"frechet_distance: the features of both must have one width, found " + std::to_string(d) + " and " +
                      std::to_string(b.mean.size())};
+  detail::require_finite(a, "first");
+  detail::require_finite(b, "second");
   double result = 0;
   for (std::size_t i = 0; i < d; ++i) {
     const double apart = a.mean[i] - b.mean[i];

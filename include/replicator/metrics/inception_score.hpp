@@ -12,7 +12,7 @@
 namespace replicator::metrics {
 
 // exp(mean over the examples of KL(p(class | example) || p(class))) of probabilities [N, C], whose rows sum to one: from 1 (all
-// alike, or never sure) to C (always sure, all classes equally often). Throws BuildError for another rank, or no examples.
+// alike, or never sure) to C (always sure, all classes equally often). Throws BuildError for another rank, or no examples, DataError for what is no probability.
 // With Inception v3 it is the Inception score. Source: Salimans et al., "Improved techniques for training GANs", 2016.
 inline double inception_score(const Array<float>& probabilities) {
   const Shape& shape = probabilities.shape();
@@ -21,7 +21,13 @@ inline double inception_score(const Array<float>& probabilities) {
   const auto count = static_cast<std::size_t>(shape[0]), classes = static_cast<std::size_t>(shape[1]);
   std::vector<double> marginal(classes);
   for (std::size_t n = 0; n < count; ++n)
-    for (std::size_t c = 0; c < classes; ++c) marginal[c] += static_cast<double>(probabilities.data()[n * classes + c]) / static_cast<double>(count);
+    for (std::size_t c = 0; c < classes; ++c) {
+      const auto p = static_cast<double>(probabilities.data()[n * classes + c]);
+      if (!(p >= 0 && p < 1.5))  // of a softmax 1 may be exceeded by rounding
+        throw DataError{"inception_score: example " + std::to_string(n) + " has the probability " + std::to_string(p) + " of class " + std::to_string(c) +
+                        ": take the softmax of the logits, and look for NaN in what they were computed from"};
+      marginal[c] += p / static_cast<double>(count);
+    }
   double divergence = 0;
   for (std::size_t n = 0; n < count; ++n)
     for (std::size_t c = 0; c < classes; ++c)
