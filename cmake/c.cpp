@@ -2,7 +2,9 @@
 // The one file of replicator::c.
 #include <replicator/replicator_c.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -99,7 +101,9 @@ WorldOptions options_of(const replicator_options& given) {
   options.replicas = given.replicas;
   if (given.transport) options.transport = given.transport;
   using std::chrono::milliseconds;
-  if (given.deadline > 0) options.deadline = milliseconds{1 + static_cast<std::int64_t>(given.deadline * 1000)};
+  constexpr double countable = 1e15;  // milliseconds: World takes as many for none
+  if (std::isnan(given.deadline)) throw BuildError{"replicator_options: deadline is not a number: give seconds, or less than 0 for none"};
+  if (given.deadline > 0) options.deadline = milliseconds{1 + static_cast<std::int64_t>(std::min(given.deadline * 1000, countable))};
   if (given.deadline < 0) options.deadline = milliseconds{0};
   return options;
 }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <replicator/replicator_c.h>
 #include <stdexcept>
 #include <string>
@@ -123,6 +124,22 @@ TEST_CASE("a world that cannot begin is a handle that says why") {
   options.transport = "pigeon";
   CHECK(replicator_init_with(&world, &options) == REPLICATOR_MISTAKE);
   CHECK_THAT(std::string{replicator_last_error(world)}, Catch::Contains("is \"pigeon\": choose auto, shared_memory or ucx"));
+  replicator_free(world);
+}
+
+TEST_CASE("a deadline without end is none, and one that is no number is a mistake") {
+  replicator_options options{};
+  options.size = sizeof options;
+  replicator_world* world = nullptr;
+  for (const double deadline : {std::numeric_limits<double>::infinity(), 1e300, -1.0}) {
+    options.deadline = deadline;
+    CHECK(replicator_init_with(&world, &options) == REPLICATOR_OK);
+    CHECK(std::string{replicator_last_error(world)}.empty());
+    replicator_free(world);
+  }
+  options.deadline = std::numeric_limits<double>::quiet_NaN();
+  CHECK(replicator_init_with(&world, &options) == REPLICATOR_MISTAKE);
+  CHECK_THAT(std::string{replicator_last_error(world)}, Catch::StartsWith("replicator_options: deadline is not a number"));
   replicator_free(world);
 }
 

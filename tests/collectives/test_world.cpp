@@ -282,6 +282,9 @@ TEST_CASE("mistakes with raw buffers are named before anything moves, and the wo
     text += message_of([&] { world.all_reduce(values.data(), values.data() + 1, 8); }) + "\n";
     text += message_of([&] { world.broadcast(values.data(), values.data(), 8, 2); }) + "\n";
     text += message_of([&] { world.all_gather(values.data(), values.data(), -1); }) + "\n";
+    text += message_of([&] { world.all_reduce(values.data(), values.data(), (std::int64_t{1} << 62) + 1); }) + "\n";
+    text += message_of([&] { world.all_to_all(values.data(), values.data(), std::int64_t{1} << 60); }) + "\n";
+    text += message_of([&] { world.allocate<float>(std::int64_t{1} << 62); }) + "\n";
     world.all_reduce(values.data(), values.data(), 64);
     text += std::to_string(values[63]) + "\n";
     world.finish();
@@ -295,9 +298,26 @@ TEST_CASE("mistakes with raw buffers are named before anything moves, and the wo
             "let them be apart, or the output begin where a block of the input does\n"
             "broadcast from replica 2 of float32[8]: there are replicas 0 to 1\n"
             "all_gather of float32[-1]: a count may not be negative\n"
+            "all_reduce (sum) of float32[4611686018427387905]: no memory holds so many bytes; a count is of the elements of one block\n"
+            "all_to_all of float32[1152921504606846976]: no memory holds so many bytes; a count is of the elements of one block\n"
+            "allocate of 4611686018427387904 elements: no memory holds so many bytes\n"
             "2.000000\n"
             "all_reduce (sum) of float32[64] was called after finish(): make another World for it\n"
             "finish was called after finish(): make another World for it");
+}
+
+TEST_CASE("a deadline that is too long to be counted is none, and one below zero is refused") {
+  const auto body = [](int) -> std::string {
+    auto options = small_window();
+    options.deadline = std::chrono::milliseconds::max();
+    rc::World world{options};
+    Values values(64, 1.0f);
+    world.all_reduce(values.data(), values.data(), 64);
+    world.finish();
+    options.deadline = std::chrono::milliseconds{-5};
+    return message_of([&] { rc::World{options}; });
+  };
+  check_job(2, body, "the deadline of a world is -5 ms: it is at least 0, which is for none");
 }
 
 TEST_CASE("processes that ask for different calls, or have other options, end with both named") {

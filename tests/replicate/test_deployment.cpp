@@ -172,6 +172,10 @@ TEST_CASE("a deployment that a program fills in is refused as its flags would be
   CHECK(refused([](D& d) { d.deadline = std::chrono::seconds{-1}; }) == must("--deadline", "-1", 0));
   CHECK(refused([](D& d) { d.connect_deadline = std::chrono::seconds{0}; }) == must("--connect-deadline", "0", 1));
   CHECK(refused([](D& d) { d.late = std::chrono::milliseconds{-1}; }) == must("Deployment::late", "-1", 0));
+  // A clock could not count to their end: without end is 0.
+  CHECK(refused([](D& d) { d.deadline = std::chrono::seconds::max(); }) == error_of({"--deadline", "9223372036854775807"}));
+  CHECK(refused([](D& d) { d.connect_deadline = std::chrono::seconds::max(); }) == error_of({"--connect-deadline", "9223372036854775807"}));
+  CHECK_THAT(refused([](D& d) { d.late = std::chrono::milliseconds::max(); }), Catch::EndsWith("at least 0 and at most 2147483647000"));
   CHECK(refused([](D& d) { d.input_threads = -1; }) == must("--input-threads", "-1", 0));
   CHECK(refused([](D& d) { d.checkpoint.keep = 0; }) == must("--keep", "0", 1));
   CHECK(refused([](D& d) { d.transport = "foo"; }) == error_of({"--transport", "foo"}));

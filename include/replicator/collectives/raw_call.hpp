@@ -10,6 +10,7 @@
 //   all_to_all      input: m times R        output: m times R
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <replicator/collectives/communicator.hpp>
@@ -55,6 +56,8 @@ struct RawCall {
   // Throws BuildError for what this process alone can know to be wrong.
   void require_valid(const ReplicaBlocks& blocks, int rank) const {
     if (count < 0) refuse("a count may not be negative");
+    if (count > most_bytes / most_blocks(blocks, rank) / static_cast<std::int64_t>(size_of(dtype)))
+      refuse("no memory holds so many bytes; a count is of the elements of one block");
     if (reduces(kind)) require_reducible(dtype, reduction);
     if (kind == Kind::broadcast && (root < 0 || root >= blocks.replicas()))
       refuse("there are replicas 0 to " + std::to_string(blocks.replicas() - 1));
@@ -65,6 +68,13 @@ struct RawCall {
   }
 
  private:
+  static constexpr auto most_bytes = std::int64_t{1} << 56;  // more than a process can address
+
+  // Of its buffers here, and of what a replica contributes or receives.
+  std::int64_t most_blocks(const ReplicaBlocks& blocks, int rank) const {
+    return std::max({std::int64_t{blocks.replicas()}, input_count(blocks, rank), output_blocks(blocks, rank)});
+  }
+
   [[noreturn]] void refuse(const std::string& why) const { throw BuildError{text() + ": " + why}; }
 
   // What is written must have been read: true where buffers share whole blocks, as the blocks move in equal slices.

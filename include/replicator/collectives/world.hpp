@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <replicator/collectives/host_transport.hpp>
@@ -34,7 +35,8 @@ struct WorldOptions {
   // processes, results have the same bits for any number of processes.
   int replicas = 0;
   std::string transport = "auto";           // auto, shared_memory, ucx
-  std::chrono::milliseconds deadline{300000};  // for every wait on a process that is alive, but does not come; 0: none
+  // For every wait on a process that is alive, but does not come. 0, and more than a century: none.
+  std::chrono::milliseconds deadline{300000};
   std::size_t window = std::size_t{512} << 10;  // bytes that move at once; each kind of call sets aside 10 to 20 of them
   // Each call that is new (kind, element type, count, reduction, root) is compared between all processes before it runs:
   // one round trip over process 0. Without, processes that contradict each other get wrong values or wait for the deadline.
@@ -55,8 +57,8 @@ class World {
   // srun; alone without them. Throws BuildError, CommunicationError.
   explicit World(const WorldOptions& options = {}) : World{transport::find_environment(), options} {}
   World(const transport::ProcessEnvironment& environment, const WorldOptions& options)
-      : options_{options},
-        job_{environment, job_options(options)},
+      : options_{checked(options)},
+        job_{environment, job_options(options_)},
         blocks_{options.replicas == 0 ? job_.size() : options.replicas, job_.size()} {
     job_.barrier("world of " + std::to_string(blocks_.replicas()) + " replicas, transport " + options.transport +
                  ", window " + std::to_string(options.window));
@@ -106,7 +108,9 @@ class World {
   // allocations, for inputs and for outputs; that is compared as the call is. Between machines it is memory as any other.
   template <Element T>
   std::span<T> allocate(std::int64_t count) {
-    if (count < 0) throw BuildError{"allocate of " + std::to_string(count) + " elements: a count may not be negative"};
+    const auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T));
+    if (count < 0 || count > most)
+      throw BuildError{"allocate of " + std::to_string(count) + " elements: " + (count < 0 ? "a count may not be negative" : "no memory holds so many bytes")};
     return {reinterpret_cast<T*>(allocate_bytes(static_cast<std::size_t>(count) * sizeof(T))), static_cast<std::size_t>(count)};
   }
   // The same without a type.
@@ -187,7 +191,14 @@ class World {
   using Place = std::pair<std::size_t, std::size_t>;
   using Signature = std::tuple<Kind, DType, Reduction, bool, int, std::int64_t, Place, Place>;
   static constexpr std::size_t most_known = 65536;
+  static constexpr std::chrono::hours longest_deadline{24 * 36525};  // a clock counts no more than some of these
 
+  static WorldOptions checked(WorldOptions options) {
+    if (options.deadline.count() < 0)
+      throw BuildError{"the deadline of a world is " + std::to_string(options.deadline.count()) + " ms: it is at least 0, which is for none"};
+    if (options.deadline > longest_deadline) options.deadline = {};
+    return options;
+  }
   static transport::JobOptions job_options(const WorldOptions& options) {
     transport::JobOptions result;
     result.exchange_deadline = options.deadline;

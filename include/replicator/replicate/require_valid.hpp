@@ -2,6 +2,7 @@
 // The check of deployments that a program has filled in: what their flags would refuse, with the same sentences.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <set>
@@ -19,8 +20,15 @@ namespace replicator {
 
 namespace detail {
 
-inline void require_number(std::string_view flag, std::int64_t value, std::int64_t lowest) {
-  parse_number(flag, std::to_string(value), lowest, std::numeric_limits<std::int64_t>::max());
+// As of flags. Clocks count nanoseconds, in 63 bits: what is much longer could not be added to one.
+inline constexpr std::int64_t most_seconds = std::numeric_limits<int>::max();
+
+inline void require_number(std::string_view flag, std::int64_t value, std::int64_t lowest,
+                           std::int64_t highest = std::numeric_limits<std::int64_t>::max()) {
+  parse_number(flag, std::to_string(value), lowest, highest);
+}
+inline void require_seconds(std::string_view flag, std::chrono::seconds value, std::int64_t lowest) {
+  require_number(flag, value.count(), lowest, most_seconds);
 }
 inline void require_window(std::string_view flag, const TraceWindow& steps) {
   parse_steps(flag, std::to_string(steps.first) + ":" + std::to_string(steps.end));
@@ -53,9 +61,9 @@ inline void require_valid(const Deployment& deployment) {
   require_number("--bucket-bytes", deployment.bucket_bytes, 1);
   require_number("--recompute-bytes", deployment.recompute_bytes, 0);
   require_number("--memory-limit", deployment.memory_limit, 0);
-  require_number("--deadline", deployment.deadline.count(), 0);
-  require_number("--connect-deadline", deployment.connect_deadline.count(), 1);
-  require_number("Deployment::late", deployment.late.count(), 0);
+  detail::require_seconds("--deadline", deployment.deadline, 0);
+  detail::require_seconds("--connect-deadline", deployment.connect_deadline, 1);
+  require_number("Deployment::late", deployment.late.count(), 0, 1000 * detail::most_seconds);
   require_number("--input-threads", deployment.input_threads, 0);
   require_number("--keep", deployment.checkpoint.keep, 1);
   const auto& steps = deployment.see.trace_steps;
