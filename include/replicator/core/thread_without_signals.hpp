@@ -10,15 +10,31 @@
 
 namespace replicator {
 
-// A thread that runs `work`, and no signal handler.
+namespace detail {
+
+// While it lives, the calling thread takes no signal; threads that are started inherit that.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace detail
+
+// A thread that runs `work`, and no signal handler. Throws std::system_error where the system has none.
 template <class Work>
 std::thread thread_without_signals(Work work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
-  std::thread result{std::move(work)};
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return result;
+  const detail::SignalsBlocked blocked;
+  return std::thread{std::move(work)};
 }
 
 }  // namespace replicator
