@@ -2,10 +2,11 @@
 // Writes JSON text.
 #pragma once
 
+#include <charconv>
 #include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,12 +54,12 @@ class JsonWriter {
   void value(const char* text) { value(std::string_view{text}); }
   void value(bool truth) { raw(truth ? "true" : "false"); }
   void value(std::integral auto number) { raw(std::to_string(number)); }
-  // JSON has no infinities: they become null.
+  // 10 digits, in any locale. JSON has no infinities: they become null.
   void value(double number) {
     if (!std::isfinite(number)) return raw("null");
     char text[32];
-    std::snprintf(text, sizeof text, "%.10g", number);
-    raw(text);
+    const auto end = std::to_chars(text, text + sizeof text, number, std::chars_format::general, 10).ptr;
+    raw({text, static_cast<std::size_t>(end - text)});
   }
   template <class T>
   void member(std::string_view name, const T& what) {
