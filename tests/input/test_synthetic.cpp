@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <exception>
 #include <filesystem>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/decode_jpeg.hpp>
 #include <replicator/data/synthetic.hpp>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "temporary_folder.hpp"
@@ -104,6 +106,27 @@ TEST_CASE("a set that is there already is kept, and another one is not overwritt
                     Contains(path) && Contains("train 2"));
   CHECK_THROWS_WITH(data::write_synthetic(folder.path(), options), Contains("something else"));
   CHECK_THROWS_WITH(data::write_synthetic(path, {.classes = 21}), Contains("2 to 20 classes"));
+}
+
+TEST_CASE("who asks for the same set at the same time, from one process or from machines that share the folder, has it whole") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() + "/sets/one/";  // the folder above is made too, and a slash at the end is none
+  const data::SyntheticOptions options{.classes = 2, .train = 40, .val = 2, .size = 16};
+  std::vector<std::string> errors(4);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& error : errors)
+      threads.emplace_back([&] {
+        try {
+          data::write_synthetic(path, options);
+        } catch (const std::exception& caught) {
+          error = caught.what();
+        }
+      });
+  }
+  CHECK(errors == std::vector<std::string>(4));
+  CHECK(data::image_folder(path + "train").images() == 40);
+  CHECK(std::distance(std::filesystem::directory_iterator{folder.path() + "/sets"}, {}) == 1);  // nothing partial is left
 }
 
 TEST_CASE("a linear classifier on the pixels of synthetic pictures stays below 40 %") {

@@ -2,7 +2,7 @@
 // A labelled set of JPEG pictures for trying things without real data: component `jpeg` (link turbojpeg).
 #pragma once
 
-#include <unistd.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <array>
@@ -207,6 +207,28 @@ inline bool holds_synthetic(const std::string& folder, const std::string& note) 
                   "; remove it or name another"};
 }
 
+// A folder of its own beside `folder`, whoever else makes one there at the same time: processes of several machines may have the same
+// number. It goes with this, unless it was renamed.
+class PartialFolder {
+ public:
+  // Makes the folders above, where they are missing. Throws DataError, or std::filesystem::filesystem_error.
+  explicit PartialFolder(const std::string& folder) : above_{folder.substr(0, folder.find_last_not_of('/') + 1) + ".partial.XXXXXX"} {
+    if (const auto parent = std::filesystem::path{above_}.parent_path(); !parent.empty()) std::filesystem::create_directories(parent);
+    if (!::mkdtemp(above_.data())) io::detail::fail(folder, "make a folder beside it");
+  }
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+  ~PartialFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(above_, ignored);
+  }
+  // mkdtemp's own is for this user alone.
+  std::string path() const { return above_ + "/set"; }
+
+ private:
+  std::string above_;
+};
+
 }  // namespace detail
 
 // Writes train/<class>/<number>.jpg and val/<class>/<number>.jpg below `folder`, which image_folder() reads, and
@@ -223,17 +245,14 @@ inline void write_synthetic(const std::string& folder, const SyntheticOptions& o
         std::string{"for train and val; found "} + detail::synthetic_note(options)};
   const std::string note = detail::synthetic_note(options);
   if (detail::holds_synthetic(folder, note)) return;
-  const std::string partial = folder + "." + std::to_string(::getpid()) + ".partial";
   try {
-    std::filesystem::remove_all(partial);
-    detail::write_synthetic_part(partial + "/train", options.train, 0, options);
-    detail::write_synthetic_part(partial + "/val", options.val, 1, options);
-    io::write_file(partial + "/synthetic.txt", std::as_bytes(std::span{note.data(), note.size()}));
+    const detail::PartialFolder partial{folder};
+    detail::write_synthetic_part(partial.path() + "/train", options.train, 0, options);
+    detail::write_synthetic_part(partial.path() + "/val", options.val, 1, options);
+    io::write_file(partial.path() + "/synthetic.txt", std::as_bytes(std::span{note.data(), note.size()}));
     std::error_code failed;
-    std::filesystem::rename(partial, folder, failed);
-    if (!failed) return;
-    std::filesystem::remove_all(partial);
-    if (detail::holds_synthetic(folder, note)) return;  // another process was faster
+    std::filesystem::rename(partial.path(), folder, failed);
+    if (!failed || detail::holds_synthetic(folder, note)) return;  // or another process was faster
     throw DataError{folder + ": cannot rename the finished pictures to this name: " + failed.message()};
   } catch (const std::filesystem::filesystem_error& error) {
     throw DataError{folder + ": cannot write synthetic pictures: " + error.what()};
