@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -205,6 +208,51 @@ TEST_CASE("who dies before it has taken the others' memory is named by all of th
                         Catch::EndsWith(") died: its connection closed"));
   for (std::size_t r = 0; r < results.size(); ++r)
     if (static_cast<int>(r) != victim) CHECK(results[r].text == first);
+}
+
+TEST_CASE("memory that another user's process hands over is not taken") {
+  if (::geteuid() != 0) {
+    WARN("skipped: only root can start a process of another user");
+    return;
+  }
+  const auto results = run_job(2, [](Job& job) -> std::string {
+    const auto file_with = [](char content) {
+      transport::FileDescriptor file{::memfd_create("test", MFD_CLOEXEC)};
+      if (::write(file.get(), &content, 1) != 1) throw Error{"no memory"};
+      return file;
+    };
+    // The names of abstract sockets stand in /proc/net/unix, for everybody.
+    if (job.rank() == 1) {
+      const auto stranger = ::fork();
+      if (stranger == 0) {
+        if (::setuid(65534) != 0) ::_exit(1);
+        const auto file = file_with('x');
+        const int number = file.get();
+        sockaddr_un address;
+        const auto length = transport::detail::abstract_address(job.token(), 0, address);
+        const transport::FileDescriptor socket{::socket(AF_UNIX, SOCK_SEQPACKET, 0)};
+        for (int tries = 0; tries < 500; ++tries) {
+          if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0)
+            ::_exit(transport::detail::send_parcel(socket.get(), {job.token(), 1, 0}, {&number, 1}) ? 0 : 1);
+          ::usleep(10000);
+        }
+        ::_exit(1);
+      }
+      int status = 1;
+      if (::waitpid(stranger, &status, 0) != stranger || status != 0) return "the stranger did not come so far";
+    }
+    const auto mine = file_with(job.rank() == 0 ? 'a' : 'b');
+    const int number = mine.get();
+    const auto files = transport::detail::exchange_descriptors(job, {&number, 1});
+    std::string content;
+    for (const auto& theirs : files) {
+      char one = '?';
+      if (theirs.size() == 1 && ::pread(theirs[0].get(), &one, 1, 0) == 1) content += one;
+    }
+    return content;
+  });
+  INFO(describe(results));
+  for (const auto& result : results) CHECK(result.text == "ab");
 }
 
 }  // namespace test_shared_memory

@@ -14,8 +14,8 @@
 
 namespace replicator::transport {
 
-// Equal for two processes exactly where memory can be passed between them: the same running kernel, and the same
-// namespaces of names (host name, IPC, and network, in which abstract sockets live).
+// Equal for two processes exactly where memory can be passed between them: the same running kernel, the same namespaces of
+// names (host name, IPC, and network, in which abstract sockets live), and the same user.
 inline std::string host_identity() {
   std::string result;
   std::ifstream{"/proc/sys/kernel/random/boot_id"} >> result;
@@ -26,7 +26,7 @@ inline std::string host_identity() {
     const auto length = ::readlink(space, text, sizeof text);
     result += " " + std::string(text, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
   }
-  return result;
+  return result + " " + std::to_string(::geteuid());
 }
 
 // For every process the number of its host, counted from 0 in the order of the processes. Collective.

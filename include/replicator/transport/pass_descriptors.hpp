@@ -23,7 +23,8 @@
 
 namespace replicator::transport::detail {
 
-// The job's random token is in the name (nobody else's socket) and in the parcels (nobody else's files).
+// The job's random token is in the name (nobody else's socket) and in the parcels (nobody else's files). Every user of the machine can read
+// the names in use, so who comes must be of the same user.
 struct Parcel {
   std::uint64_t token = 0;
   std::int32_t from = 0;
@@ -95,6 +96,12 @@ inline bool receive_parcel(Job& job, int socket, Parcel& parcel, std::vector<Fil
   return n == sizeof parcel && parcel.token == job.token();
 }
 
+inline bool same_user(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
+}
+
 // All-gather of open files: result[p] are process p's, in its order. Collective.
 inline std::vector<std::vector<FileDescriptor>> exchange_descriptors(Job& job, std::span<const int> mine) {
   std::vector<std::vector<FileDescriptor>> result(static_cast<std::size_t>(job.size()));
@@ -121,7 +128,7 @@ inline std::vector<std::vector<FileDescriptor>> exchange_descriptors(Job& job, s
     ::poll(&event, 1, 50);
     job.check();
     const FileDescriptor socket{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
-    if (!socket) continue;
+    if (!socket || !same_user(socket.get())) continue;
     Parcel parcel;
     std::vector<FileDescriptor> files;
     while (receive_parcel(job, socket.get(), parcel, files)) {

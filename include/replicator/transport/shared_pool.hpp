@@ -97,7 +97,7 @@ class SharedPool {
     const auto other = std::find_if(hosts.begin(), hosts.end(), [](int host) { return host != 0; });
     if (other != hosts.end())
       throw BuildError{job.describe(static_cast<int>(other - hosts.begin())) + " cannot share memory with " +
-                       job.describe(0) + ": they are on different hosts, or in different namespaces of names; use ucx"};
+                       job.describe(0) + ": they are on different hosts, in different namespaces of names, or of different users; use ucx"};
   }
 
   std::size_t ranks_;
