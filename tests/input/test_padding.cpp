@@ -117,6 +117,19 @@ TEST_CASE("a padded input seeks by batches") {
   CHECK(std::get<0>(*input.next())[0] == 0);
 }
 
+TEST_CASE("a replica that reads less than a batch of a finite source is told so at once, where the rest would be dropped") {
+  const data::Shard shard{.replica = 0, .replicas = 2};
+  const auto part = [&] { return numbers(14) | data::shard(shard) | data::epochs(1); };
+  const auto message = Catch::Contains("batch(8) would never give anything: this replica reads 7 elements; take a smaller batch");
+  CHECK_THROWS_WITH(part() | data::batch(8), message);
+  CHECK_THROWS_WITH(part() | data::transform([](Array<std::int64_t> x) { return x; }) | data::batch(8), message);
+  CHECK_THROWS_WITH(numbers(14) | data::transform([](Array<std::int64_t> x) { return x; }) | data::take(7) | data::batch(8), message);
+  CHECK_NOTHROW(part() | data::batch(7));
+  CHECK_NOTHROW(part() | data::batch(8, {.last = Last::keep}));
+  CHECK_NOTHROW(part() | data::batch(8, {.last = Last::pad}));
+  CHECK_NOTHROW(numbers(14) | data::shard(shard) | data::batch(8));  // without end
+}
+
 TEST_CASE("transform takes the components or the whole element, and its exceptions take the place of one element") {
   auto pairs = data::zip(numbers(3), numbers(3)) | data::epochs(1) |
                data::transform([](Array<std::int64_t> a, Array<std::int64_t> b) {

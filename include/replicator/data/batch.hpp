@@ -50,7 +50,7 @@ class Batched : public Stream<Batched<S>, typename S::value_type> {
   using Value = typename S::value_type;
 
   Batched(S source, const BatchStage& stage) : source_{std::move(source)}, stage_{stage} {
-    if constexpr (BatchReader<S>)
+    if constexpr (HasLimit<S>)
       if (source_.limit() >= 0 && source_.limit() < stage.size && stage.options.last == Last::drop)
         throw BuildError{"batch(" + std::to_string(stage.size) + ") would never give anything: this replica reads " +
                          std::to_string(source_.limit()) +

@@ -19,7 +19,6 @@ namespace replicator::data::detail {
 template <class S>
 concept BatchReader = requires(S& source, std::int64_t size) {
   { source.read_batch(size) } -> std::same_as<std::optional<typename S::value_type>>;
-  { source.limit() } -> std::same_as<std::int64_t>;
 };
 
 inline Shape with_rows(std::int64_t rows, const std::int64_t* begin, const std::int64_t* end) {

@@ -119,6 +119,12 @@ concept IndexedElements = Indexed<S> && requires(const S& source, std::int64_t p
   requires InputElement<std::remove_cvref_t<decltype(source(position))>>;
 };
 
+// A source that knows how many elements it has; -1: without end.
+template <class S>
+concept HasLimit = requires(const S& source) {
+  { source.limit() } -> std::same_as<std::int64_t>;
+};
+
 // A finite source that knows its share, and can read on behind it (into the next epoch): what fills up a last batch.
 template <class S>
 concept HasShare = requires(S& source) {
@@ -139,6 +145,7 @@ class IndexedStream : public Stream<IndexedStream<S>, std::remove_cvref_t<declty
   }
   std::int64_t position() const { return position_; }
   void seek(std::int64_t position) { position_ = position; }
+  std::int64_t limit() const { return limit_; }
   Share share() const { return source_.index().share(); }
   void read_on() { limit_ = -1; }
 

@@ -31,6 +31,11 @@ class Taken : public Stream<Taken<S>, typename S::value_type> {
   }
   std::int64_t position() const { return source_.position(); }
   void seek(std::int64_t position) requires Seekable<S> { source_.seek(position); }
+  std::int64_t limit() const {
+    if constexpr (HasLimit<S>)
+      if (const auto all = source_.limit(); all >= 0) return std::min(all, count_);
+    return count_;
+  }
   Share share() const requires HasShare<S> {
     const Share all = source_.share();
     return {all.own < 0 ? count_ : std::min(all.own, count_), all.most < 0 ? count_ : std::min(all.most, count_)};

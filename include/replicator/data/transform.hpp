@@ -47,6 +47,7 @@ class Transformed
   }
   std::int64_t position() const { return source_.position(); }
   void seek(std::int64_t position) requires Seekable<S> { source_.seek(position); }
+  std::int64_t limit() const requires HasLimit<S> { return source_.limit(); }
   Share share() const requires HasShare<S> { return source_.share(); }
   void read_on() requires HasShare<S> { source_.read_on(); }
 
