@@ -144,6 +144,11 @@ TEST_CASE("stages in a wrong order are refused") {
   CHECK_THROWS_AS(index.shard({}), BuildError);
   CHECK_THROWS_WITH(index_of(10, {.replica = 3, .replicas = 3}), Catch::Contains("replica 3 of 3"));
   CHECK_THROWS_AS(index.epochs(-1), BuildError);
+  // The first 5 items, shuffled, or dealt to replicas, is not what these would give.
+  Index taken{10};
+  taken.take(5);
+  CHECK_THROWS_WITH(taken.shuffle({}), "shuffle() stands behind take(), which takes the first items of the order: put shuffle() before it");
+  CHECK_THROWS_WITH(taken.shard({}), "shard() stands behind take(), which counts the items of one replica: put shard() before it");
 }
 
 }  // namespace test_index

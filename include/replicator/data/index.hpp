@@ -58,16 +58,20 @@ class Index {
     return {taken((total + replicas - 1 - shard_.replica) / replicas), taken((total + replicas - 1) / replicas)};
   }
 
-  // Throws BuildError behind shard(): an order of the part would not be an order of the whole.
+  // Throws BuildError behind shard(): an order of the part would not be an order of the whole. Behind take() it would order what is not taken, too.
   void shuffle(std::optional<std::uint64_t> seed) {
     if (sharded_)
       throw BuildError{"shuffle() stands behind shard(): put it before, so that all replicas cut the same order"};
+    if (take_ >= 0)
+      throw BuildError{"shuffle() stands behind take(), which takes the first items of the order: put shuffle() before it"};
     shuffled_ = true;
     shuffle_seed_ = seed;
   }
-  // Throws BuildError for a replica outside of [0, replicas), and the second time.
+  // Throws BuildError for a replica outside of [0, replicas), the second time, and behind take(), which counts this replica's items.
   void shard(const Shard& shard) {
     if (sharded_) throw BuildError{"shard() was asked for twice in one pipeline"};
+    if (take_ >= 0)
+      throw BuildError{"shard() stands behind take(), which counts the items of one replica: put shard() before it"};
     if (shard.replica < 0 || shard.replica >= shard.replicas)
       throw BuildError{"shard() was asked for replica " + std::to_string(shard.replica) + " of " +
                        std::to_string(shard.replicas)};

@@ -65,7 +65,7 @@ auto operator|(S&& source, const TakeStage& stage) {
 
 }  // namespace detail
 
-// Elements 0 .. count-1: images behind image_folder(), batches behind batch().
+// Elements 0 .. count-1 of a replica: images behind image_folder(), batches behind batch(). shuffle() and shard() stand before it.
 // Throws BuildError for a negative count.
 inline detail::TakeStage take(std::int64_t count) {
   if (count < 0) throw BuildError{"take(" + std::to_string(count) + "): the count cannot be negative"};
