@@ -143,7 +143,7 @@ TEST_CASE("a link in words is a topology of the job's size, without a measuremen
   CHECK(topology_of_link("100MB/s,1us", {1, 3}).text() == "3");
   CHECK(topology_of_link("100MB/s,1us", {1, 1}).dimensions.empty());
   CHECK_THROWS_WITH(topology_of_link("100MB/s,1us", {}), Catch::Contains("differ in their numbers of devices"));
-  for (const char* text : {"", "1GB/s", "0GB/s,1us", "1GB/s,us", "1GB/s,1", "-1GB/s,1us", "nanGB/s,1us"}) {
+  for (const char* text : {"", "1GB/s", "0GB/s,1us", "1GB/s,us", "1GB/s,1", "-1GB/s,1us", "nanGB/s,1us", "infGB/s,1us", "1e308GB/s,1us", "1GB/s,infs"}) {
     INFO(text);
     CHECK_THROWS_AS(topology_of_link(text, {1, 2}), BuildError);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <charconv>
+#include <cmath>
 #include <replicator/collectives/topology.hpp>
 #include <replicator/core/error.hpp>
 #include <string>
@@ -25,7 +26,7 @@ inline double parse_quantity(const std::string& flag, std::string_view text, con
   const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
   if (error == std::errc{} && value >= 0)
     for (const auto& [name, factor] : units)
-      if (unit == name) return value * factor;
+      if (unit == name && std::isfinite(value * factor)) return value * factor;
   throw BuildError{flag + " has \"" + std::string{text} + "\": say " + example};
 }
 
