@@ -144,6 +144,22 @@ TEST_CASE("processes with different libraries of kernels are told both, and whos
                                 Catch::Contains(") has oneDNN 1.0 for an abacus, process 0 (pid ") && Catch::Contains(": give all hosts of a job the same"));
 }
 
+TEST_CASE("processes that allow the libraries of GPUs other arithmetic are told both before the first step") {
+  const auto results = test::run_as_job(
+      2,
+      [](int rank) {
+        auto deployment = on_devices(2, 1);
+        deployment.gpu_kernels.tf32 = rank == 1;
+        const Replicator repl{deployment};
+        return std::string{"no error"};
+      },
+      std::chrono::seconds{40});
+  INFO(test::describe(results));
+  for (const auto& result : results)
+    CHECK_THAT(result.text, Catch::Contains("differ in --tf32, --fastest-kernels and --row-major-images: process 1 (pid ") &&
+                                Catch::Contains(") has --tf32, process 0 (pid ") && Catch::Contains(") has none of them"));
+}
+
 TEST_CASE("processes whose replicas make the inputs of collectives in another order merge them alike") {
   const auto results = run_job(2, 2, 1, [](Replicator& repl) {
     auto train = repl.replicate([](const InputContext&) { return numbers(2); }, [](ReplicaContext& replica, Tensor<float> x) {

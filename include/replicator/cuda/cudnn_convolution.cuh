@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution of float32 or bfloat16 by cuDNN's plain calls, on row-major images; sums are of float32, and float32 is never
-// shortened to TF32. Of the algorithms that always give the same bits, the one that cuDNN expects to be fastest on the GPU that the
-// calling thread is in: a process makes its kernels for the first of its GPUs, so all must be of one kind.
+// Convolution of float32 or bfloat16 by cuDNN's plain calls, on images and weights with channels last (row-major where cuDNN cannot,
+// or KernelChoice asks for it); sums are of float32, and float32 is shortened to TF32 only where KernelChoice allows it. Of the algorithms
+// that always add the products themselves in the same order, the one that cuDNN expects to be fastest on the GPU that the calling thread
+// is in: a process makes its kernels for the first of its GPUs, so all must be of one kind.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -26,11 +28,11 @@ inline constexpr std::size_t most_workspace = std::size_t{1} << 30;
 // The three tensors of a convolution, and the convolution, as cuDNN is asked for them.
 class ConvolutionProblem {
  public:
-  ConvolutionProblem(const ConvolutionShapes& s, DType dtype) {
+  ConvolutionProblem(const ConvolutionShapes& s, DType dtype, cudnnTensorFormat_t format, cudnnMathType_t arithmetic) {
     const auto type = dtype == DType::bfloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-    set(x, s.x, type);
-    set(y, s.y, type);
-    require(cudnnSetFilter4dDescriptor(w.get(), type, CUDNN_TENSOR_NCHW, extent(s.w[0]), extent(s.w[1]), extent(s.w[2]), extent(s.w[3])),
+    set(x, s.x, type, format);
+    set(y, s.y, type, format);
+    require(cudnnSetFilter4dDescriptor(w.get(), type, format, extent(s.w[0]), extent(s.w[1]), extent(s.w[2]), extent(s.w[3])),
             "cudnnSetFilter4dDescriptor");
     const auto& o = s.options;
     require(cudnnSetConvolution2dDescriptor(convolution.get(), extent(o.padding.low[0]), extent(o.padding.low[1]), extent(o.stride[0]),
@@ -38,7 +40,7 @@ class ConvolutionProblem {
                                             CUDNN_DATA_FLOAT),
             "cudnnSetConvolution2dDescriptor");
     require(cudnnSetConvolutionGroupCount(convolution.get(), extent(o.groups)), "cudnnSetConvolutionGroupCount");
-    set_arithmetic(dtype == DType::bfloat16 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH);
+    set_arithmetic(arithmetic);
   }
   void set_arithmetic(cudnnMathType_t type) {
     require(cudnnSetConvolutionMathType(convolution.get(), type), "cudnnSetConvolutionMathType");
@@ -62,8 +64,8 @@ class ConvolutionProblem {
 
  private:
   static int extent(std::int64_t value) { return static_cast<int>(value); }
-  static void set(const TensorDescriptor& tensor, const Shape& shape, cudnnDataType_t type) {
-    require(cudnnSetTensor4dDescriptor(tensor.get(), CUDNN_TENSOR_NCHW, type, extent(shape[0]), extent(shape[1]), extent(shape[2]), extent(shape[3])),
+  static void set(const TensorDescriptor& tensor, const Shape& shape, cudnnDataType_t type, cudnnTensorFormat_t format) {
+    require(cudnnSetTensor4dDescriptor(tensor.get(), format, type, extent(shape[0]), extent(shape[1]), extent(shape[2]), extent(shape[3])),
             "cudnnSetTensor4dDescriptor");
   }
 };
@@ -71,11 +73,17 @@ class ConvolutionProblem {
 inline constexpr float one = 1, zero = 0;
 inline constexpr int most_algorithms = 16;
 
-// Each of the three: `rank` lists algorithms, the fastest first; `run` computes out from a and b, in the order of the operation's inputs.
+// Each of the three. `in_order`: the algorithms that add all products of two factors, in an order that is always the same (NVIDIA's manual
+// calls them deterministic; Winograd's and Fourier's, which are too, add transformed factors). `rank` lists algorithms, the fastest first.
 struct Forward {
   using Performance = cudnnConvolutionFwdAlgoPerf_t;
+  static constexpr std::array in_order{CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+                                       CUDNN_CONVOLUTION_FWD_ALGO_GEMM};
   static cudnnStatus_t rank(const ConvolutionProblem& p, int& count, Performance* ranked) {
     return cudnnGetConvolutionForwardAlgorithm_v7(handle(), p.x.get(), p.w.get(), p.convolution.get(), p.y.get(), most_algorithms, &count, ranked);
+  }
+  static cudnnStatus_t workspace(const ConvolutionProblem& p, const Performance& by, std::size_t& bytes) {
+    return cudnnGetConvolutionForwardWorkspaceSize(handle(), p.x.get(), p.w.get(), p.convolution.get(), p.y.get(), by.algo, &bytes);
   }
   static cudnnStatus_t run(cudnnHandle_t on, const ConvolutionProblem& p, const Performance& by, const Launch& l) {
     return cudnnConvolutionForward(on, &one, p.x.get(), l.inputs[0], p.w.get(), l.inputs[1], p.convolution.get(), by.algo, l.scratch,
@@ -84,9 +92,13 @@ struct Forward {
 };
 struct ToData {
   using Performance = cudnnConvolutionBwdDataAlgoPerf_t;
+  static constexpr std::array in_order{CUDNN_CONVOLUTION_BWD_DATA_ALGO_1};
   static cudnnStatus_t rank(const ConvolutionProblem& p, int& count, Performance* ranked) {
     return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle(), p.w.get(), p.y.get(), p.convolution.get(), p.x.get(), most_algorithms,
                                                        &count, ranked);
+  }
+  static cudnnStatus_t workspace(const ConvolutionProblem& p, const Performance& by, std::size_t& bytes) {
+    return cudnnGetConvolutionBackwardDataWorkspaceSize(handle(), p.w.get(), p.y.get(), p.convolution.get(), p.x.get(), by.algo, &bytes);
   }
   static cudnnStatus_t run(cudnnHandle_t on, const ConvolutionProblem& p, const Performance& by, const Launch& l) {
     return cudnnConvolutionBackwardData(on, &one, p.w.get(), l.inputs[1], p.y.get(), l.inputs[0], p.convolution.get(), by.algo, l.scratch,
@@ -95,9 +107,13 @@ struct ToData {
 };
 struct ToWeights {
   using Performance = cudnnConvolutionBwdFilterAlgoPerf_t;
+  static constexpr std::array in_order{CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1};
   static cudnnStatus_t rank(const ConvolutionProblem& p, int& count, Performance* ranked) {
     return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle(), p.x.get(), p.y.get(), p.convolution.get(), p.w.get(), most_algorithms,
                                                          &count, ranked);
+  }
+  static cudnnStatus_t workspace(const ConvolutionProblem& p, const Performance& by, std::size_t& bytes) {
+    return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle(), p.x.get(), p.y.get(), p.convolution.get(), p.w.get(), by.algo, &bytes);
   }
   static cudnnStatus_t run(cudnnHandle_t on, const ConvolutionProblem& p, const Performance& by, const Launch& l) {
     return cudnnConvolutionBackwardFilter(on, &one, p.x.get(), l.inputs[0], p.y.get(), l.inputs[1], p.convolution.get(), by.algo, l.scratch,
@@ -105,27 +121,50 @@ struct ToWeights {
   }
 };
 
-// Empty where no algorithm is deterministic and modest.
+// Whether an algorithm may be taken. cuDNN's word that it is deterministic is asked for as well.
 template <class Call>
-std::optional<typename Call::Performance> choose_algorithm(const ConvolutionProblem& problem) {
+bool may_be_taken(const typename Call::Performance& by, const KernelChoice& choice) {
+  if (by.status != CUDNN_STATUS_SUCCESS) return false;
+  const bool known = std::find(Call::in_order.begin(), Call::in_order.end(), by.algo) != Call::in_order.end();
+  return choice.fastest || (known && by.determinism == CUDNN_DETERMINISTIC);
+}
+
+// What the arithmetic of factors may be: of float32 no cores for matrices, which know TF32 only, but where that is allowed.
+inline cudnnMathType_t arithmetic_of(DType dtype, const KernelChoice& choice) {
+  if (dtype == DType::bfloat16) return CUDNN_TENSOR_OP_MATH;
+  return choice.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+}
+
+// Sets the problem's arithmetic to that of the algorithm. Empty where no algorithm may be taken and is modest.
+template <class Call>
+std::optional<typename Call::Performance> choose_algorithm(ConvolutionProblem& problem, cudnnMathType_t arithmetic, const KernelChoice& choice) {
   std::array<typename Call::Performance, most_algorithms> ranked{};
   int count = 0;
   const auto status = Call::rank(problem, count, ranked.data());
   if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return std::nullopt;
   require(status, "the ranking of algorithms of a convolution");
-  for (int i = 0; i < count; ++i)
-    if (const auto& by = ranked[static_cast<std::size_t>(i)];
-        by.status == CUDNN_STATUS_SUCCESS && by.determinism == CUDNN_DETERMINISTIC && by.memory <= most_workspace)
-      return by;
+  for (int i = 0; i < count; ++i) {
+    auto by = ranked[static_cast<std::size_t>(i)];
+    if (!may_be_taken<Call>(by, choice)) continue;
+    // The arithmetic that cuDNN ranked it with may be TF32's.
+    problem.set_arithmetic(arithmetic == CUDNN_FMA_MATH ? arithmetic : by.mathType);
+    if (Call::workspace(problem, by, by.memory) == CUDNN_STATUS_SUCCESS && by.memory <= most_workspace) return by;
+  }
   return std::nullopt;
+}
+
+// How the four-dimensional tensors lie that cuDNN is given in a format.
+inline Layout layout_in(cudnnTensorFormat_t format, const Shape& shape) {
+  return format == CUDNN_TENSOR_NHWC ? simplest(channels_last(shape), shape) : Layout{};
 }
 
 template <class Call>
 class ConvolutionExecutable final : public Executable {
  public:
-  ConvolutionExecutable(ConvolutionProblem problem, const typename Call::Performance& by) : problem_{std::move(problem)}, by_{by} {
-    input_layouts.resize(2);
-    output_layouts.resize(1);
+  ConvolutionExecutable(ConvolutionProblem problem, const typename Call::Performance& by, cudnnTensorFormat_t format, const KernelRequest& request)
+      : problem_{std::move(problem)}, by_{by} {
+    for (const auto& input : request.inputs) input_layouts.push_back(layout_in(format, input.shape));
+    output_layouts = {layout_in(format, request.outputs[0].shape)};
     in_place = {-1};
     scratch_bytes = by_.memory;
   }
@@ -146,11 +185,14 @@ std::unique_ptr<Executable> make_convolution(const KernelRequest& request) {
   const auto shapes = shapes_of(*request.operation.get<Op>(), request);
   const DType dtype = request.outputs[0].dtype;
   if (!ConvolutionProblem::takes(shapes, dtype)) return nullptr;
-  ConvolutionProblem problem{shapes, dtype};
-  const auto by = choose_algorithm<Call>(problem);
-  if (!by) return nullptr;
-  if (dtype == DType::bfloat16) problem.set_arithmetic(by->mathType);  // float32 keeps its own: the default may be TF32
-  return std::make_unique<ConvolutionExecutable<Call>>(std::move(problem), *by);
+  const auto arithmetic = arithmetic_of(dtype, request.choice);
+  for (const auto format : {CUDNN_TENSOR_NHWC, CUDNN_TENSOR_NCHW}) {
+    if (format == CUDNN_TENSOR_NHWC && request.choice.row_major_images) continue;
+    ConvolutionProblem problem{shapes, dtype, format, arithmetic};
+    if (const auto by = choose_algorithm<Call>(problem, arithmetic, request.choice))
+      return std::make_unique<ConvolutionExecutable<Call>>(std::move(problem), *by, format, request);
+  }
+  return nullptr;
 }
 
 inline constexpr Kernel convolution{"cuDNN convolution", &make_convolution<Convolution, Forward>};

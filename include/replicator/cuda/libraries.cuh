@@ -2,7 +2,7 @@
 // What is told of the libraries whose kernels run on GPUs beside ours: all that decides bits.
 #pragma once
 
-#include <cublas_v2.h>
+#include <cublasLt.h>
 #include <cudnn.h>
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace replicator::cuda {
 
-// "cuDNN 9.19.0, cuBLAS 13.1.0 for NVIDIA H200 (sm_90)": by the GPU they choose among their algorithms.
+// "cuDNN 9.19.0, cuBLASLt 13.1.0 for NVIDIA H200 (sm_90)": by the GPU they choose among their algorithms.
 inline std::string describe_libraries() {
   const std::size_t cudnn = cudnnGetVersion();  // 91900: 9.19.0
   std::string text = "cuDNN " + std::to_string(cudnn / 10000) + "." + std::to_string(cudnn / 100 % 100) + "." + std::to_string(cudnn % 100);
-  text += ", cuBLAS ";
+  text += ", cuBLASLt ";
   for (const auto part : {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL}) {
     int number = 0;
-    (void)cublasGetProperty(part, &number);  // fails for an unknown part only
+    (void)cublasLtGetProperty(part, &number);  // fails for an unknown part only
     if (part != MAJOR_VERSION) text += '.';
     text += std::to_string(number);
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <replicator/core/device_kind.hpp>
+#include <replicator/core/kernel_choice.hpp>
 #include <replicator/core/layout.hpp>
 #include <replicator/core/shape.hpp>
 
@@ -61,6 +62,7 @@ struct KernelRequest {
   std::span<const TensorType> outputs;
   std::span<const Layout> offered;  // how the inputs lie where they were made
   int threads = 1;                  // OpenMP threads under which it is made and run
+  KernelChoice choice = {};         // of libraries of GPUs
 };
 
 // Constant-initialised: no order of initialisation between files matters.

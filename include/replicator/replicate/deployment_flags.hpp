@@ -55,7 +55,7 @@ inline TraceWindow trace_steps(Text flag, Text value) {
 
 template <class D>
 inline constexpr Flag<D> flags_of[] = {
-    {"", "", "Where it runs (none of these changes a bit of the result, save --replicas, --seed, --threads-per-device and --regime):"},
+    {"", "", "Where it runs (none of these changes a bit of the result, save --replicas, --seed, --regime and what says so):"},
     {"--replicas", "N", "replicas over all hosts (1)",
      [](D& d, Text flag, Text value) { d.replicas = static_cast<int>(parse_number(flag, value, 1)); }},
     {"--devices", "LIST", "devices of each process: cpu:0, cpu:0-3, cuda:0,cuda:1, cuda:0x4 (cpu:0)",
@@ -83,6 +83,12 @@ inline constexpr Flag<D> flags_of[] = {
      [](D& d, Text flag, Text value) { d.sync_group = static_cast<int>(parse_number(flag, value, 1)); }},
     {"--threads-per-device", "N", "OpenMP threads of a device's kernels (1; changes bits)",
      [](D& d, Text flag, Text value) { d.threads_per_device = static_cast<int>(parse_number(flag, value, 1)); }},
+    {"--tf32", "", "products and convolutions of float32 on GPUs use 10 bits of the factors' fractions (no; changes bits)",
+     [](D& d, Text, Text) { d.gpu_kernels.tf32 = true; }},
+    {"--fastest-kernels", "", "whatever the libraries of GPUs think fastest; bits then differ from run to run (no)",
+     [](D& d, Text, Text) { d.gpu_kernels.fastest = true; }},
+    {"--row-major-images", "", "convolutions on GPUs in NCHW, not in NHWC, to compare them (no; changes bits)",
+     [](D& d, Text, Text) { d.gpu_kernels.row_major_images = true; }},
     {"--bucket-bytes", "N", "small all_reduces are merged up to this size (4194304)",
      [](D& d, Text flag, Text value) { d.bucket_bytes = parse_number(flag, value, 1, any_number); }},
     {"--recompute-bytes", "N", "activations from this size on are computed again for the backward pass where that is cheap (65536)",

@@ -33,7 +33,7 @@ class HostCompiler {
                const collectives::AllReducePreference& all_reduce, const HostCommunicators& communicators, HostDevices& devices,
                Failure& failure)
       : deployment_{deployment}, job_{job}, placement_{placement}, all_reduce_{all_reduce}, communicators_{communicators}, devices_{devices},
-        failure_{failure}, cache_{deployment.threads_per_device} {}
+        failure_{failure}, cache_{deployment.threads_per_device, deployment.gpu_kernels} {}
 
   // `ordinal`: which step of the Replicator this is. Its variables are declared. Throws BuildError for every mistake that graphs and
   // processes show when they are compared, and for a step that needs more memory than there is.

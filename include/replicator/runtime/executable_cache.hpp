@@ -10,6 +10,7 @@
 
 #include <replicator/core/attributes.hpp>
 #include <replicator/core/hash.hpp>
+#include <replicator/core/kernel_choice.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/operation.hpp>
 
@@ -17,15 +18,15 @@ namespace replicator {
 
 class ExecutableCache {
  public:
-  explicit ExecutableCache(int threads) : threads_{threads} {}
+  explicit ExecutableCache(int threads, KernelChoice choice = {}) : threads_{threads}, choice_{choice} {}
 
   // Asks the highest filled tier first, then the next. Throws BuildError where no kernel takes these shapes.
   const Executable& get(DeviceKind kind, const AnyOperation& operation, std::span<const TensorType> inputs, std::span<const TensorType> outputs,
                         std::span<const Layout> offered, const std::string& where) {
     // What is done to the outside is no function of the attributes alone.
-    if (operation.effect()) return *effects_.emplace_back(make(kind, {operation, inputs, outputs, offered, threads_}, where));
+    if (operation.effect()) return *effects_.emplace_back(make(kind, {operation, inputs, outputs, offered, threads_, choice_}, where));
     auto& slot = made_[key(kind, operation, inputs, offered)];
-    if (!slot) slot = make(kind, {operation, inputs, outputs, offered, threads_}, where);
+    if (!slot) slot = make(kind, {operation, inputs, outputs, offered, threads_, choice_}, where);
     return *slot;
   }
   std::size_t size() const { return made_.size(); }
@@ -64,6 +65,7 @@ class ExecutableCache {
   }
 
   int threads_;
+  KernelChoice choice_;
   std::unordered_map<Digest, std::unique_ptr<Executable>, DigestHash> made_;
   std::vector<std::unique_ptr<Executable>> effects_;
 };

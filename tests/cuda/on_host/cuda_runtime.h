@@ -48,6 +48,11 @@ inline cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 0, cudaSuccess; }
+struct cudaDeviceProp {
+  char name[16];
+  int major, minor;
+};
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) { return *properties = {"a host", 0, 0}, cudaSuccess; }
 inline cudaError_t cudaMalloc(void** to, std::size_t bytes) {
   const std::lock_guard lock{on_host::gate};
   (void)::posix_memalign(to, 256, bytes);  // not a byte more, for AddressSanitizer to see what is behind
