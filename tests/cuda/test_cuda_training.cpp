@@ -43,7 +43,48 @@ Outcome train_on(const char* devices) {
   return outcome;
 }
 
+// Convolutions, batch statistics, pooling and a residual, 3 steps on 4 replicas.
+Outcome train_images_on(const char* devices) {
+  const char* const arguments[] = {"--replicas", "4", "--input-threads", "1", "--devices", devices};
+  Replicator repl{Deployment::from(arguments)};
+  const auto input_fn = [](const InputContext& ctx) {
+    return data::from_generator([n = ctx.replica_batch(8), ctx](std::int64_t position) {
+      PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
+      Array<float> images{{n, 3, 8, 8}};
+      Array<std::int32_t> labels{{n}};
+      for (auto& value : images) value = 2 * random.uniform() - 1;
+      for (auto& label : labels) label = static_cast<std::int32_t>(random.below(3));
+      return std::tuple{images, labels};
+    });
+  };
+  const auto step_fn = [](ReplicaContext& replica, Tensor<float> images, Tensor<std::int32_t> labels) {
+    const auto layer = [&](Tensor<float> x, const char* name, std::int64_t features, std::int64_t kernel) {
+      const std::int64_t around = kernel / 2;
+      return nn::batch_norm(replica, nn::conv2d(replica, x, name, {.features = features, .kernel = {kernel, kernel}, .padding = {around, around}}),
+                            std::string{name} + "_norm");
+    };
+    auto x = max_pool(relu(layer(images, "first", 10, 3)), {.window = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+    x = relu(layer(x, "second", 10, 3) + layer(x, "shortcut", 10, 1));
+    const auto logits = nn::linear(replica, global_average_pool(x), "last", {.features = 3});
+    const auto loss = mean(softmax_cross_entropy(logits, labels));
+    nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
+    return loss;
+  };
+  auto train = repl.replicate(input_fn, step_fn);
+  Outcome outcome;
+  for (auto [loss] : train.steps(3)) outcome.loss = mean(loss);
+  outcome.digest = repl.digest();
+  return outcome;
+}
+
 }  // namespace
+
+TEST_CASE("one digest for a convolutional network on a GPU as 1, 2, 3 and 4 logical devices, and the CPU's loss") {
+  if (!replicator::test::gpu_is_here()) return;
+  const auto one = train_images_on("cuda:0");
+  for (const char* devices : {"cuda:0x2", "cuda:0x3", "cuda:0x4"}) CHECK(train_images_on(devices).digest == one.digest);
+  CHECK(one.loss == Approx(train_images_on("cpu:0").loss).epsilon(1e-3));
+}
 
 TEST_CASE("one digest for a GPU as 1, 2, 3, 4 and 8 logical devices, and the CPU's loss") {
   if (!replicator::test::gpu_is_here()) return;
