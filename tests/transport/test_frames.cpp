@@ -242,4 +242,33 @@ TEST_CASE("mutated frames from a process that was welcome end the job with a sen
   }
 }
 
+TEST_CASE("a link moves so much at once, however much there is: who serves several, and beats, comes to the others in time") {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+  for (const int end : ends) {
+    const int wanted = 1 << 20;
+    ::setsockopt(end, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted);
+  }
+  Link from{FileDescriptor{ends[0]}}, to{FileDescriptor{ends[1]}};
+  const auto frame = FrameWriter{FrameKind::state}.blob(Bytes(std::size_t{1} << 20, std::byte{3})).finish();
+  from.push(frame);
+  std::size_t sent = 0;
+  do {
+    const auto before = from.unsent();
+    CHECK(from.pump_out());
+    sent = before - from.unsent();
+    CHECK(sent <= Link::most_at_once);
+  } while (sent > 0);
+  REQUIRE(frame.size() - from.unsent() > Link::most_at_once);  // the socket holds more
+  FrameKind kind{};
+  Bytes fields;
+  while (!to.next(kind, fields)) {
+    const auto before = to.received();
+    REQUIRE(to.pump_in());
+    CHECK(to.received() - before <= Link::most_at_once);
+    from.pump_out();
+  }
+  CHECK(fields.size() == frame.size() - sizeof(transport::detail::FrameHeader));
+}
+
 }  // namespace test_frames

@@ -4,8 +4,8 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <replicator/transport/file_descriptor.hpp>
@@ -19,6 +19,8 @@ namespace replicator::transport::detail {
 class Link {
  public:
   static constexpr std::uint64_t largest_frame = std::uint64_t{1} << 32;
+  // Bytes that a call moves each way: the other end may be as fast as this one, and its owner has others to serve.
+  static constexpr std::size_t most_at_once = std::size_t{1} << 17;
 
   Link() = default;
   explicit Link(FileDescriptor socket, std::uint64_t limit = largest_frame)
@@ -39,24 +41,26 @@ class Link {
     if (open()) out_.insert(out_.end(), frame.begin(), frame.end());
   }
 
-  // Sends what the socket takes. False once the connection is gone.
+  // Sends what the socket takes, and most_at_once. False once the connection is gone.
   bool pump_out() {
-    while (open() && has_output()) {
-      const auto n = ::send(socket_.get(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    for (std::size_t left = most_at_once; open() && has_output();) {
+      if (left == 0) return true;
+      const auto n = ::send(socket_.get(), out_.data() + sent_, std::min(unsent(), left), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
       sent_ += static_cast<std::size_t>(n);
+      left -= static_cast<std::size_t>(n);
     }
     out_.clear();
     sent_ = 0;
     return open();
   }
 
-  // Receives what has arrived, but no more than about one largest frame ahead of next(): a sender cannot use up the
-  // memory. False at the end of the stream, on an error, or on bytes that are no frame.
+  // Receives what has arrived, but most_at_once, and no more than about one largest frame ahead of next(): a sender cannot use
+  // up the memory. False at the end of the stream, on an error, or on bytes that are no frame.
   bool pump_in() {
     std::byte chunk[16384];
-    while (open() && valid_) {
+    for (std::size_t left = most_at_once; open() && valid_;) {
       const auto n = ::recv(socket_.get(), chunk, sizeof chunk, MSG_DONTWAIT);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
@@ -64,7 +68,8 @@ class Link {
       in_.insert(in_.end(), chunk, chunk + n);
       received_ += static_cast<std::uint64_t>(n);
       look_at_header();
-      if (static_cast<std::size_t>(n) < sizeof chunk || in_.size() - read_ > limit_) return valid_;
+      left -= static_cast<std::size_t>(n);
+      if (static_cast<std::size_t>(n) < sizeof chunk || left == 0 || in_.size() - read_ > limit_) return valid_;
     }
     return false;
   }
