@@ -145,6 +145,23 @@ TEST_CASE("an exception comes in the place of its element") {
   CHECK(read(input, 2) == Lists{{6, 7}, {8, 9}});
 }
 
+TEST_CASE("an exception counts as the batch that it takes the place of, in an input that cannot seek too") {
+  const auto failing = [] {
+    return data::from_generator([n = 0]() mutable {
+      if (n++ == 2) throw DataError{"element two"};
+      return scalar(n - 1);
+    });
+  };
+  auto input = failing() | data::batch(2);
+  CHECK(read(input, 1) == Lists{{0, 1}});
+  CHECK_THROWS_WITH(input.next(), Contains("element two"));
+  CHECK(input.position() == 2);
+  auto padded = failing() | data::batch(2, {.last = data::Last::pad});
+  padded.next();
+  CHECK_THROWS_WITH(padded.next(), Contains("element two"));
+  CHECK(padded.position() == 2);
+}
+
 TEST_CASE("prefetch works ahead, but no further than asked") {
   std::atomic<int> made = 0;
   auto input =

@@ -65,6 +65,7 @@ class Batched : public Stream<Batched<S>, typename S::value_type> {
       value = read_stacked(source_, stage_.size);
     } catch (...) {
       if constexpr (Seekable<S>) seek(position_ + 1);
+      else ++position_;
       throw;
     }
     const std::int64_t got = source_.position() - before;
@@ -118,6 +119,7 @@ class PaddedBatches : public Stream<PaddedBatches<S>, typename Weighted<typename
       value = read_stacked(source_, std::max<std::int64_t>(own, 1));
     } catch (...) {
       if constexpr (Seekable<S>) seek(position_ + 1);
+      else ++position_;
       throw;
     }
     if (!value) return std::nullopt;
