@@ -4,7 +4,7 @@
 // outputs of its half, and waits for the other one in the end. Both times are medians; on a
 // loaded machine trust the ratio, best under `chrt -f 10`.
 //
-//   allreduce [ranks = 2] [largest bytes = 64 MiB] [samples = 101] [smallest bytes = 64]
+//   allreduce [ranks = 2] [largest bytes = 64 MiB] [samples = 101] [smallest bytes = 64] [schedule = auto, or its name]
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -105,16 +105,17 @@ void run_rank(rc::Communicator& communicator, const rc::CollectiveSpec& spec, co
 void pin(int rank) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  CPU_SET(static_cast<unsigned>(rank) % std::max(1u, std::thread::hardware_concurrency()), &cores);
+  CPU_SET(static_cast<unsigned>(rank) % static_cast<unsigned>(replicator::usable_cores()), &cores);
   sched_setaffinity(0, sizeof cores, &cores);
 }
 
-Times measure(int ranks, std::int64_t bytes, int samples) {
-  const rc::Choice choice = rc::choose_all_reduce(bytes, ranks, ranks, false);
+Times measure(int ranks, std::int64_t bytes, int samples, const rc::AllReducePreference& wanted) {
   rc::CollectiveSpec spec;
   spec.elements = bytes / 4;
   const int repeat = static_cast<int>(std::clamp<std::int64_t>((1 << 25) / bytes, 1, 1000));
   rt::InProcessGroup group{ranks};
+  const bool any_order = wanted.name != "auto";
+  const rc::Choice choice = rc::choose(rc::Kind::all_reduce, bytes, {ranks, ranks}, 0, any_order, wanted, {}, rt::InProcess{group, 0}.latency());
   BareLoop bare{ranks == 2 ? spec.elements : 0};
   std::vector<Times> times(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
@@ -136,10 +137,11 @@ int main(int argc, char** argv) {
   const std::int64_t largest = argc > 2 ? std::atoll(argv[2]) : std::int64_t{64} << 20;
   const int samples = argc > 3 ? std::max(1, std::atoi(argv[3])) : 101;
   const std::int64_t smallest = argc > 4 ? std::max(4LL, std::atoll(argv[4])) : 64;
+  const rc::AllReducePreference wanted = rc::parse_all_reduce(argc > 5 ? argv[5] : "auto", {ranks});
   std::printf("%d ranks, in process\n%12s %12s %10s", ranks, "bytes", "us", "GB/s");
   std::printf(ranks == 2 ? " %12s %14s\n" : "\n", "bare us", "bare / ours");
   for (std::int64_t bytes = smallest; bytes <= largest; bytes *= 4) {
-    const Times times = measure(ranks, bytes, bytes > (1 << 24) ? std::min(samples, 9) : samples);
+    const Times times = measure(ranks, bytes, bytes > (1 << 24) ? std::min(samples, 9) : samples, wanted);
     const double us = times.ours;
     std::printf("%12lld %12.2f %10.2f", static_cast<long long>(bytes), us, static_cast<double>(bytes) / us * 1e-3);
     if (ranks == 2) std::printf(" %12.2f %14.2f", times.bare, times.bare / us);

@@ -84,7 +84,7 @@ class InTransport {
     spec.id = next_id_++;
     spec.any_order = wanted.name == "ring";
     const auto bytes = spec.elements * static_cast<std::int64_t>(size_of(spec.dtype));
-    return communicator_->prepare(spec, rc::choose(spec.kind, bytes, blocks_, 0, spec.any_order, wanted).schedule);
+    return communicator_->prepare(spec, rc::choose(spec.kind, bytes, blocks_, 0, spec.any_order, wanted, {}, communicator_->latency()).schedule);
   }
   static void run(rc::Collective& collective) {
     collective.start();

@@ -211,7 +211,9 @@ class ChosenCollectives {
   // One schedule for all collectives that are done alike.
   const collectives::Choice& choose(const collectives::CollectiveSpec& spec, std::int64_t bytes, const collectives::ReplicaBlocks& blocks,
                                     const collectives::AllReducePreference& wanted) {
-    const bool small = bytes <= collectives::direct_limit_bytes;
+    const int most = std::max(2, most_ranks(blocks, spec.groups.over(blocks.replicas())));
+    const bool small = bytes <= (spec.kind == collectives::Kind::broadcast ? collectives::flat_broadcast_limit_bytes
+                                                                           : collectives::direct_limit_bytes(most, transport::Latency::messages));
     auto& known = choices_[{static_cast<int>(spec.kind), small, spec.root, spec.any_order}];
     if (!known)
       known = std::make_unique<collectives::Choice>(collectives::choose(spec.kind, bytes, blocks, spec.root, spec.any_order, wanted));

@@ -24,6 +24,7 @@ class MessagesOnly {
   MessagesOnly(rt::InProcessGroup& group, int rank) : inner_{group, rank} {}
   int rank() const { return inner_.rank(); }
   int size() const { return inner_.size(); }
+  rt::Latency latency() const { return rt::Latency::messages; }
   rt::Region allocate(std::size_t bytes) { return inner_.allocate(bytes); }
   rt::Ticket send(std::span<const std::byte> out, int peer, rt::Slot slot) { return inner_.send(out, peer, slot); }
   rt::Ticket recv(std::span<std::byte> in, int peer, rt::Slot slot) { return inner_.recv(in, peer, slot); }
@@ -40,6 +41,7 @@ static_assert(rt::Transport<MessagesOnly> && !rt::PeerReadable<MessagesOnly>);
 class LoadsOnly : public MessagesOnly {
  public:
   LoadsOnly(rt::InProcessGroup& group, int rank) : MessagesOnly{group, rank} {}
+  rt::Latency latency() const { return inner_.latency(); }
   const std::byte* peer(rt::Region region, int peer) { return inner_.peer(region, peer); }
   void notify() { inner_.notify(); }
 };

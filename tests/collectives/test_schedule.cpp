@@ -60,14 +60,35 @@ TEST_CASE("owner_computes moves as many bytes as a ring on 2^k ranks, and little
 
 TEST_CASE("the choice of an all-reduce depends on bytes, ranks and any_order, and says why") {
   CHECK(rc::choose_all_reduce(1 << 20, 1, 8, false).reason == "local: one rank holds all replicas");
-  CHECK(rc::choose_all_reduce(16 << 10, 2, 8, false).schedule.name == "direct");
-  CHECK(rc::choose_all_reduce((16 << 10) + 4, 2, 8, false).schedule.name == "owner_computes");
   CHECK(rc::choose_all_reduce(1 << 20, 3, 8, false).reason ==
         "owner_computes: 1048576 B on 3 ranks, 1.25 times the bytes of a ring, same bits on every placement");
   CHECK(rc::choose_all_reduce(1 << 20, 3, 8, true).schedule.name == "ring");
   CHECK(rc::choose_all_reduce(1 << 20, 4, 8, true).schedule.name == "owner_computes");
   CHECK(rc::choose(rc::Kind::broadcast, 100, {4, 4}, 2).schedule.name == "flat_broadcast");
   CHECK(rc::choose(rc::Kind::broadcast, 1 << 20, {4, 4}, 2).schedule.root == 2);
+}
+
+TEST_CASE("direct is chosen while the latency that it saves is worth more than the additions that every rank repeats") {
+  using replicator::transport::Latency;
+  const auto choice = [](std::int64_t bytes, int ranks, Latency latency) { return rc::choose(rc::Kind::all_reduce, bytes, {8, ranks}, 0, false, {}, {}, latency); };
+  for (const Latency latency : {Latency::memory, Latency::crowded_memory, Latency::messages})
+    for (int ranks = 2; ranks <= 8; ++ranks) {
+      const auto limit = rc::direct_limit_bytes(ranks, latency);
+      CHECK(choice(limit, ranks, latency).schedule.name == "direct");
+      CHECK(choice(limit + 1, ranks, latency).schedule.name == "owner_computes");
+      CHECK(limit > rc::direct_limit_bytes(ranks + 1, latency));
+    }
+  for (const int ranks : {2, 3, 64}) {
+    CHECK(rc::direct_limit_bytes(ranks, Latency::memory) < rc::direct_limit_bytes(ranks, Latency::crowded_memory));
+    CHECK(rc::direct_limit_bytes(ranks, Latency::crowded_memory) < rc::direct_limit_bytes(ranks, Latency::messages));
+  }
+  CHECK(choice(1600, 2, Latency::memory).reason == "direct: 1600 B on 2 ranks, at most 1600 B between cores: one latency, every rank evaluates the tree");
+  CHECK(choice(256, 3, Latency::crowded_memory).reason ==
+        "direct: 256 B on 3 ranks, at most 15360 B between more ranks than cores: one latency, every rank evaluates the tree");
+  CHECK(rc::choose(rc::Kind::all_reduce, 256, {8, 4}, 0, false, {}, replicator::group_columns(8, 2), Latency::messages).reason ==
+        "direct: 256 B in 2 groups on at most 4 ranks each, at most 14563 B by messages: one latency, every rank evaluates the tree");
+  // Small messages of a step between hosts are still one message.
+  CHECK(choice(4096, 8, Latency::messages).schedule.name == "direct");
 }
 
 TEST_CASE("an all-reduce can be asked for by name; where it would change bits, only with any_order") {

@@ -74,6 +74,7 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const ReplicaBlocks& blocks() const = 0;
+  virtual transport::Latency latency() const = 0;
   // Collective: every rank calls it in the same order with the same spec and schedule. The result must not outlive
   // the communicator. Throws BuildError where spec and schedule do not fit each other or this communicator.
   virtual std::unique_ptr<Collective> prepare(const CollectiveSpec& spec, const Schedule& schedule) = 0;

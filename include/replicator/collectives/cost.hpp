@@ -10,6 +10,7 @@
 #include <replicator/collectives/broadcast.hpp>
 #include <replicator/collectives/predict.hpp>
 #include <replicator/collectives/reduce_scatter.hpp>
+#include <replicator/transport/transport.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,17 +24,44 @@ struct Choice {
   double microseconds = 0;  // predicted; 0 where no topology is known
 };
 
-// Up to here a latency costs more than moving every partial to every rank.
-inline constexpr std::int64_t direct_limit_bytes = 16 * 1024;
+// Up to here a broadcast by one step is taken: few bytes leave the root for everybody.
+inline constexpr std::int64_t flat_broadcast_limit_bytes = 16 * 1024;
+
+// What a latency is worth: the bytes that a rank could take in and add meanwhile (docs/algorithms.md has the measurements).
+constexpr double worth_bytes(transport::Latency latency) {
+  switch (latency) {
+    case transport::Latency::memory: return 800;
+    case transport::Latency::crowded_memory: return 20 * 1024;
+    case transport::Latency::messages: break;
+  }
+  return 32 * 1024;
+}
+
+// Up to here `direct` is taken. It saves a latency; but every rank of D makes all D - 1 additions of n bytes, not one D-th of them, which are
+// n (D - 1)^2 / D bytes more.
+constexpr std::int64_t direct_limit_bytes(int ranks, transport::Latency latency) {
+  return static_cast<std::int64_t>(worth_bytes(latency) * ranks / (static_cast<double>(ranks - 1) * (ranks - 1)));
+}
+
+namespace detail {
+
+// "direct: 256 B on 2 ranks, at most 1600 B between cores: one latency, every rank evaluates the tree"
+inline std::string why_direct(const std::string& size, std::int64_t limit, transport::Latency latency) {
+  const std::string where = latency == transport::Latency::memory           ? " B between cores"
+                            : latency == transport::Latency::crowded_memory ? " B between more ranks than cores"
+                                                                            : " B by messages";
+  return "direct: " + size + ", at most " + std::to_string(limit) + where + ": one latency, every rank evaluates the tree";
+}
+
+}  // namespace detail
 
 // The all-reduce of `bytes` for D ranks and R replicas. Throws BuildError unless 1 <= ranks <= replicas.
-inline Choice choose_all_reduce(std::int64_t bytes, int ranks, int replicas, bool any_order) {
+inline Choice choose_all_reduce(std::int64_t bytes, int ranks, int replicas, bool any_order, transport::Latency latency = transport::Latency::messages) {
   const ReplicaBlocks blocks{replicas, ranks};
   const std::string size = std::to_string(bytes) + " B on " + std::to_string(ranks) + " ranks";
   if (ranks == 1) return {owner_computes(blocks), "local: one rank holds all replicas"};
-  if (bytes <= direct_limit_bytes)
-    return {direct(blocks), "direct: " + size + ", at most " + std::to_string(direct_limit_bytes) +
-                                " B: one latency, every rank evaluates the tree"};
+  const std::int64_t limit = direct_limit_bytes(ranks, latency);
+  if (bytes <= limit) return {direct(blocks), detail::why_direct(size, limit, latency)};
   Schedule schedule = owner_computes(blocks);
   const double factor = bytes_factor(schedule);
   char ratio[32];
@@ -104,25 +132,26 @@ inline Choice choose_by_prediction(std::int64_t bytes, const ReplicaBlocks& bloc
 }
 
 // An all-reduce inside each group; --schedule is for those of all replicas.
-inline Choice choose_grouped_all_reduce(std::int64_t bytes, const ReplicaBlocks& blocks, const Groups& in) {
+inline Choice choose_grouped_all_reduce(std::int64_t bytes, const ReplicaBlocks& blocks, const Groups& in, transport::Latency latency) {
   const Groups groups = detail::require_groups(Kind::all_reduce, blocks, in);
   const int most = most_ranks(blocks, groups);
   const std::string size = std::to_string(bytes) + " B in " + std::to_string(groups.count()) + " groups on at most " + std::to_string(most) + " ranks each";
   if (most == 1) return {owner_computes(blocks, groups), "local: every group lies on one rank"};
-  if (bytes <= direct_limit_bytes) return {direct(blocks, groups), "direct: " + size + ": one latency"};
+  const std::int64_t limit = direct_limit_bytes(most, latency);
+  if (bytes <= limit) return {direct(blocks, groups), detail::why_direct(size, limit, latency)};
   return {owner_computes(blocks, groups), "owner_computes: " + size + ", same bits on every placement"};
 }
 
 namespace detail {
 
 inline Choice choose_kind(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root, bool any_order,
-                          const AllReducePreference& wanted, const Groups& groups) {
+                          const AllReducePreference& wanted, const Groups& groups, transport::Latency latency) {
   switch (kind) {
     case Kind::all_reduce:
-      if (!groups.everybody()) return choose_grouped_all_reduce(block_bytes, blocks, groups);
+      if (!groups.everybody()) return choose_grouped_all_reduce(block_bytes, blocks, groups, latency);
       if (wanted.name != "auto" && blocks.ranks() > 1) return choose_by_name(wanted, blocks, any_order);
       if (!wanted.topology.dimensions.empty()) return choose_by_prediction(block_bytes, blocks, any_order, wanted.topology);
-      return choose_all_reduce(block_bytes, blocks.ranks(), blocks.replicas(), any_order);
+      return choose_all_reduce(block_bytes, blocks.ranks(), blocks.replicas(), any_order, latency);
     case Kind::all_gather:
       return {all_gather(blocks, groups), "all_gather: one step, the least bytes possible"};
     case Kind::reduce_scatter:
@@ -132,7 +161,7 @@ inline Choice choose_kind(Kind kind, std::int64_t block_bytes, const ReplicaBloc
     case Kind::broadcast:
       break;
   }
-  const bool flat = block_bytes <= direct_limit_bytes;
+  const bool flat = block_bytes <= flat_broadcast_limit_bytes;
   return {broadcast(blocks, root, flat, groups),
           flat ? "flat_broadcast: few bytes, one latency" : "broadcast: scatter, then all-gather"};
 }
@@ -141,9 +170,11 @@ inline Choice choose_kind(Kind kind, std::int64_t block_bytes, const ReplicaBloc
 
 // The schedule for any kind. `block_bytes`: of a block. `root`: broadcast only, a position in each group.
 // `wanted`: of all_reduce of all replicas only, save that its topology, where there is one, predicts the time of any kind.
+// `latency`: of the communicator.
 inline Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root = 0,
-                     bool any_order = false, const AllReducePreference& wanted = {}, const Groups& groups = {}) {
-  Choice choice = detail::choose_kind(kind, block_bytes, blocks, root, any_order, wanted, groups);
+                     bool any_order = false, const AllReducePreference& wanted = {}, const Groups& groups = {},
+                     transport::Latency latency = transport::Latency::messages) {
+  Choice choice = detail::choose_kind(kind, block_bytes, blocks, root, any_order, wanted, groups, latency);
   if (choice.microseconds == 0 && blocks.ranks() > 1 && !wanted.topology.dimensions.empty())
     choice.microseconds = predicted_microseconds(choice.schedule, block_bytes, wanted.topology);
   return choice;

@@ -33,6 +33,7 @@ class OwningCommunicator final : public Communicator {
   int rank() const override { return communicator_->rank(); }
   int size() const override { return communicator_->size(); }
   const ReplicaBlocks& blocks() const override { return communicator_->blocks(); }
+  transport::Latency latency() const override { return communicator_->latency(); }
   std::unique_ptr<Collective> prepare(const CollectiveSpec& spec, const Schedule& schedule) override {
     return communicator_->prepare(spec, schedule);
   }

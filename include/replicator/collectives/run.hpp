@@ -35,6 +35,7 @@ class TransportCommunicator final : public Communicator {
   int rank() const override { return transport_.rank(); }
   int size() const override { return blocks_.ranks(); }
   const ReplicaBlocks& blocks() const override { return blocks_; }
+  transport::Latency latency() const override { return transport_.latency(); }
 
   std::unique_ptr<Collective> prepare(const CollectiveSpec& spec, const Schedule& schedule) override {
     require_fit(spec, schedule);

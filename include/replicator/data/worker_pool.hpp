@@ -9,6 +9,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <replicator/core/usable_cores.hpp>
 #include <thread>
 #include <vector>
 
@@ -19,11 +20,8 @@ class WorkerPool {
   // Work on item `index`, done by worker `worker` in [0, threads()): scratch memory may be kept per worker.
   using Work = std::function<void(std::int64_t index, int worker)>;
 
-  // `threads` = 0 takes as many as the machine has cores. They start with the first work.
-  explicit WorkerPool(int threads = 0)
-      : size_{threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency())} {
-    if (size_ < 1) size_ = 1;
-  }
+  // `threads` = 0 takes as many as there are usable_cores. They start with the first work.
+  explicit WorkerPool(int threads = 0) : size_{threads > 0 ? threads : usable_cores()} {}
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
   ~WorkerPool() {

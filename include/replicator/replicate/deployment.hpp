@@ -43,7 +43,7 @@ struct Deployment {
   std::string job_token_file = {};        // what the processes prove to each other; empty: REPLICATOR_JOB_TOKEN, if set
   std::string interface = {};             // of the network, by name or address, to keep to; empty: REPLICATOR_INTERFACE, if set
   bool elastic = false;                   // a job of several processes goes on when it loses some: docs/hosts.md
-  int input_threads = 0;                  // threads that decode; 0: as many as the machine has cores
+  int input_threads = 0;                  // threads that decode; 0: as many as there are usable_cores
   SeeOptions see = {};                    // what is recorded and written about the steps
   CheckpointOptions checkpoint = {};      // where and when the state of the experiment is written
   std::vector<std::string> remaining = {};  // arguments that are not the deployment's, in order, without the program's name

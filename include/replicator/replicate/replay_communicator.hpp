@@ -42,6 +42,7 @@ class ReplayCommunicator final : public collectives::Communicator {
   int rank() const override { return replica_; }
   int size() const override { return blocks_.ranks(); }
   const collectives::ReplicaBlocks& blocks() const override { return blocks_; }
+  transport::Latency latency() const override { return transport::Latency::memory; }
   std::unique_ptr<collectives::Collective> prepare(const collectives::CollectiveSpec& spec, const collectives::Schedule& schedule) override {
     return std::make_unique<ReplayCollective>(spec, schedule, replica_);
   }

@@ -63,7 +63,7 @@ class CollectivePlacer {
     const auto index = static_cast<std::uint32_t>(program_.collectives.size());
     spec.id = first_collective_ + index;
     const auto bytes = static_cast<std::int64_t>(size_of(spec.dtype)) * spec.elements;
-    auto choice = collectives::choose(spec.kind, bytes, blocks_, spec.root, spec.any_order, all_reduce_, spec.groups);
+    auto choice = collectives::choose(spec.kind, bytes, blocks_, spec.root, spec.any_order, all_reduce_, spec.groups, communicator_.latency());
     auto prepared = communicator_.prepare(spec, choice.schedule);
     program_.collectives.push_back({std::move(prepared), spec.name, std::move(choice.reason), choice.microseconds, bytes, members, spec,
                                     std::move(choice.schedule), CollectiveUse::none});

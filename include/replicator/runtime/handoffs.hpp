@@ -14,14 +14,13 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <replicator/core/array.hpp>
 #include <replicator/graph/node_text.hpp>
 #include <replicator/runtime/lowering.hpp>
-#include <replicator/transport/transport.hpp>
+#include <replicator/transport/spin.hpp>
 
 namespace replicator {
 
@@ -38,7 +37,7 @@ class Handoffs {
 
   // Of the replicas of these devices, each with its class: a place for every value that crosses.
   Handoffs(int devices, const std::vector<GraphClass>& sources, const std::vector<LoweredGraph>& lowered, const std::vector<std::uint32_t>& class_of)
-      : spins_{devices <= static_cast<int>(std::thread::hardware_concurrency())} {
+      : spin_{devices} {
     for (int device = 0; device < devices; ++device) add(device, 0, "the end of its work");
     for (std::size_t r = 0; r < class_of.size(); ++r) {
       const auto c = class_of[r];
@@ -80,11 +79,12 @@ class Handoffs {
   // whether something is; it throws once the job has failed.
   template <class Progress>
   bool wait(std::uint32_t place, std::uint64_t tick, transport::Clock::time_point until, Progress progress) {
-    const auto spin_until = std::min(until, transport::Clock::now() + std::chrono::microseconds{spins_ ? 20 : 0});
-    do {
+    const auto look = [&] {
       if (given(place, tick)) return true;
       progress();
-    } while (transport::Clock::now() < spin_until);
+      return false;
+    };
+    if (spin_(look, until)) return true;
     ++sleepers_;
     const Leave leave{sleepers_};
     while (!given(place, tick)) {
@@ -121,7 +121,7 @@ class Handoffs {
     if (bytes) std::memset(place.memory.get(), 0, bytes);
   }
 
-  bool spins_;
+  transport::Spin spin_;
   std::deque<Place> places_;  // atomics stay where they are
   std::map<Key, std::uint32_t> index_;
   std::atomic<int> sleepers_{0};

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -69,17 +68,5 @@ class Sleeper {
   Doorbell& bell_;
   std::uint32_t seen_;
 };
-
-// The cores that this process may use.
-inline int usable_cores() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-inline bool more_than_cores(int ranks_here) { return ranks_here > usable_cores(); }
-
-// How long to look again and again before sleeping: longer than it takes to wake a peer (30 us have been seen), or two that have slept
-// once would wake each other at every step from then on. Where there are more_than_cores, whoever does so must give way to the others.
-inline constexpr std::chrono::microseconds spin_time{100};
 
 }  // namespace replicator::transport::detail

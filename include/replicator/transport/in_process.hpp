@@ -12,9 +12,9 @@
 #include <optional>
 #include <replicator/core/error.hpp>
 #include <replicator/core/pages.hpp>
+#include <replicator/transport/spin.hpp>
 #include <replicator/transport/transport.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace replicator::transport {
@@ -25,7 +25,7 @@ class InProcess;
 class InProcessGroup {
  public:
   // Throws BuildError unless ranks >= 1.
-  explicit InProcessGroup(int ranks) : ranks_{ranks} {
+  explicit InProcessGroup(int ranks) : ranks_{ranks}, spin_{ranks} {
     if (ranks < 1) throw BuildError{"a group of " + std::to_string(ranks) + " ranks: there must be at least one"};
     for (int rank = 0; rank < ranks; ++rank) inboxes_.emplace_back();
   }
@@ -162,6 +162,7 @@ class InProcessGroup {
   };
 
   const int ranks_;
+  Spin spin_;
   std::atomic<bool> aborted_{false};
   alignas(64) std::atomic<int> sleepers_{0};
   alignas(64) std::mutex mutex_;  // of all that follows but the inboxes
@@ -177,13 +178,14 @@ class InProcess {
  public:
   // Throws BuildError for a rank outside the group.
   InProcess(InProcessGroup& group, int rank)
-      : group_{&group}, rank_{rank}, gives_way_{group.size() > static_cast<int>(std::thread::hardware_concurrency())} {
+      : group_{&group}, rank_{rank} {
     if (rank < 0 || rank >= group.size())
       throw BuildError{"rank " + std::to_string(rank) + " of a group of " + std::to_string(group.size())};
   }
 
   int rank() const { return rank_; }
   int size() const { return group_->size(); }
+  Latency latency() const { return group_->spin_.crowded() ? Latency::crowded_memory : Latency::memory; }
 
   Region allocate(std::size_t bytes) {
     group_->throw_if_aborted();
@@ -208,16 +210,12 @@ class InProcess {
 
   void progress() { group_->throw_if_aborted(); }
 
-  // Looks again and again for 20 us, then sleeps.
   bool wait(const std::function<bool()>& ready, Clock::time_point until) {
-    const auto spin_until = std::min(until, Clock::now() + std::chrono::microseconds{20});
-    do {
+    const auto look = [&] {
       group_->throw_if_aborted();
-      if (ready()) return true;
-      if (gives_way_) std::this_thread::yield();
-      else __builtin_ia32_pause();
-    } while (Clock::now() < spin_until);
-    return group_->sleep(ready, until);
+      return ready();
+    };
+    return group_->spin_(look, until) || group_->sleep(ready, until);
   }
 
   const std::byte* peer(Region region, int peer) { return writable_peer(region, peer); }
@@ -244,7 +242,6 @@ class InProcess {
 
   InProcessGroup* group_;
   int rank_;
-  bool gives_way_;  // not every rank can have a core
   std::uint32_t regions_ = 0;
   std::deque<std::atomic<bool>> done_;  // by ticket; never moves
   std::vector<std::uint32_t> free_;

@@ -13,6 +13,7 @@
 #include <replicator/transport/job.hpp>
 #include <replicator/transport/mailbox.hpp>
 #include <replicator/transport/shared_pool.hpp>
+#include <replicator/transport/spin.hpp>
 #include <replicator/transport/transport.hpp>
 #include <span>
 #include <type_traits>
@@ -40,6 +41,7 @@ class SharedMemory {
 
   int rank() const noexcept { return static_cast<int>(rank_); }
   int size() const noexcept { return static_cast<int>(pool_->ranks()); }
+  Latency latency() const noexcept { return pool_->crowded() ? Latency::crowded_memory : Latency::memory; }
 
   // Does not wait for the other ranks. Throws BuildError where another one has allocated another size.
   Region allocate(std::size_t bytes) {
@@ -93,13 +95,13 @@ class SharedMemory {
   }
 
   bool wait(const std::function<bool()>& ready, Clock::time_point until) {
-    const auto start = Clock::now();
-    do {
-      job_.check();
+    const auto look = [&] {
       if (ready()) return true;
       progress();
-      if (gives_way_) ::sched_yield();
-    } while (Clock::now() < std::min(until, start + detail::spin_time));
+      return false;
+    };
+    job_.check();
+    if (spin_(look, until)) return true;
     while (Clock::now() < until) {
       detail::Sleeper sleeper{pool_->control(rank_).bell};
       progress();
@@ -116,7 +118,7 @@ class SharedMemory {
         pool_{std::move(pool)},
         rank_{rank},
         end_{pool_->head_bytes()},
-        gives_way_{detail::more_than_cores(static_cast<int>(pool_->ranks()))},
+        spin_{static_cast<int>(pool_->ranks())},
         mailbox_{static_cast<int>(rank), rings(true), rings(false)},
         hook_{job.on_abort([bell = &pool_->control(rank).bell] { detail::ring(*bell); })} {}
 
@@ -143,7 +145,7 @@ class SharedMemory {
   std::shared_ptr<detail::SharedPool> pool_;
   std::size_t rank_;
   std::size_t end_;  // of the file so far
-  bool gives_way_;
+  Spin spin_;
   std::vector<std::vector<std::byte*>> regions_;  // by id, then rank
   detail::Mailbox mailbox_;
   Job::Hook hook_;

@@ -43,6 +43,13 @@ struct Ticket {
   std::uint32_t index = 0;
 };
 
+// What one exchange more between ranks takes, ascending: equal on every rank.
+enum class Latency {
+  memory,          // a word passed from core to core
+  crowded_memory,  // the same, but not every rank has a core: another one has to be let in
+  messages,        // sent, received, and often woken up for
+};
+
 // Messages with the same (source, destination, slot) match in the order in which they were posted.
 // Every function throws CommunicationError once the job has been aborted.
 template <class T>
@@ -50,6 +57,7 @@ concept Transport = requires(T& t, std::size_t bytes, int peer, Slot slot, Ticke
                              std::span<std::byte> in, const std::function<bool()>& ready, Clock::time_point until) {
   { t.rank() } -> std::same_as<int>;
   { t.size() } -> std::same_as<int>;
+  { t.latency() } -> std::same_as<Latency>;
   // Collective: every rank calls it in the same order with the same size.
   { t.allocate(bytes) } -> std::same_as<Region>;
   // Non-blocking; the bytes stay untouched until done(ticket). `done` true once releases the ticket.

@@ -9,19 +9,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <replicator/core/error.hpp>
-#include <replicator/transport/doorbell.hpp>
 #include <replicator/transport/file_descriptor.hpp>
 #include <replicator/transport/host_identity.hpp>
 #include <replicator/transport/job.hpp>
 #include <replicator/transport/mailbox.hpp>
 #include <replicator/transport/memory_file.hpp>
 #include <replicator/transport/process_table.hpp>
+#include <replicator/transport/spin.hpp>
 #include <replicator/transport/transport.hpp>
 #include <replicator/transport/ucx_worker.hpp>
 #include <span>
@@ -48,6 +47,7 @@ class Ucx {
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(peers_.size()); }
+  Latency latency() const noexcept { return Latency::messages; }
 
   Region allocate(std::size_t bytes);
   Ticket send(std::span<const std::byte> out, int peer, Slot slot);
@@ -72,7 +72,7 @@ class Ucx {
     std::size_t bytes = 0;
   };
 
-  Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, std::chrono::nanoseconds spin);
+  Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, int ranks_here);
   ucp_ep_h endpoint_to(int rank);
   Ticket open(void* request, const Operation& operation);
   static ucs_status_t status_of(const Operation& operation);
@@ -86,7 +86,7 @@ class Ucx {
 
   Job& job_;
   int rank_;
-  std::chrono::nanoseconds spin_;
+  Spin spin_;
   detail::UcxWorker worker_;
   std::vector<Peer> peers_;
   std::vector<detail::Mapping> regions_;

@@ -19,8 +19,7 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
   detail::FrameWriter mine{detail::FrameKind::gather};
   for (std::size_t r = 0; r < process_of_rank.size(); ++r)
     if (process_of_rank[r] == job.rank()) {
-      result.emplace_back(
-          new Ucx{job, static_cast<int>(r), process_of_rank, detail::more_than_cores(static_cast<int>(ranks_here)) ? std::chrono::nanoseconds{} : detail::spin_time});
+      result.emplace_back(new Ucx{job, static_cast<int>(r), process_of_rank, static_cast<int>(ranks_here)});
       mine.blob(result.back()->worker_.address());
     }
   const auto all = job.exchange(mine.fields(), "ucx: addresses");
@@ -33,8 +32,8 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
   return result;
 }
 
-inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, std::chrono::nanoseconds spin)
-    : job_{job}, rank_{rank}, spin_{spin}, worker_{job.interface()}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
+inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, int ranks_here)
+    : job_{job}, rank_{rank}, spin_{ranks_here, Spin::Crowded::sleep}, worker_{job.interface()}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
   for (const int owner : process_of_rank) peers_.push_back({nullptr, owner, {}, UCS_OK, false});
   hook_ = job.on_abort([descriptor = wakeup_.get()] {
     const std::uint64_t one = 1;
@@ -217,15 +216,14 @@ inline void Ucx::report_broken() {
 }
 
 inline bool Ucx::wait(const std::function<bool()>& ready, Clock::time_point until) {
-  const auto start = Clock::now();
-  do {
+  const auto look = [&] {
     progress();
-    if (ready()) return true;
-  } while (Clock::now() < std::min(until, start + spin_));
+    return ready();
+  };
+  if (spin_(look, until)) return true;
   while (Clock::now() < until) {
     sleep(until);
-    progress();
-    if (ready()) return true;
+    if (look()) return true;
   }
   return ready();
 }
