@@ -2,6 +2,7 @@
 // All kernels of the CPU that need no library.
 #pragma once
 
+#include <replicator/cpu/adam_map.hpp>
 #include <replicator/cpu/convolution.hpp>
 #include <replicator/cpu/copy.hpp>
 #include <replicator/cpu/cumulative_sum.hpp>

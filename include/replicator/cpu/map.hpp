@@ -59,6 +59,6 @@ inline std::unique_ptr<Executable> make_map(const KernelRequest& request) {
   return std::make_unique<MapExecutable>(*request.operation.get<Map>(), request);
 }
 inline constexpr Kernel map_kernel{"cpu tiles", &make_map};
-inline const bool map_registered = register_kernel<Map>(DeviceKind::cpu, KernelTier::library, &map_kernel);
+inline const bool map_registered = register_kernel<Map>(DeviceKind::cpu, KernelTier::reference, &map_kernel);
 
 }  // namespace replicator::cpu

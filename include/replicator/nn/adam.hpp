@@ -12,6 +12,7 @@
 #include <replicator/nn/optimizer.hpp>
 #include <replicator/nn/rate.hpp>
 #include <replicator/nn/update.hpp>
+#include <replicator/ops/adam_formula.hpp>
 
 namespace replicator::nn {
 
@@ -77,12 +78,12 @@ class Adam : public UpdatesVariables<Adam> {
 
   // (p, gradient, kept, rate, factor, m, v) -> (p, m, v)
   ExpressionPtr formula(DType compute, double decay) const {
+    const AdamConstants<double> c{options_.beta1, 1 - options_.beta1, options_.beta2, 1 - options_.beta2, options_.epsilon};
     return detail::record_update(compute, 7, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol g = decay > 0 && !decoupled_ ? x[1] + decay * x[0] : x[1];
       const Symbol p = decay > 0 && decoupled_ ? x[0] * x[2] : x[0];
-      const Symbol m = options_.beta1 * x[5] + (1 - options_.beta1) * g;
-      const Symbol v = options_.beta2 * x[6] + (1 - options_.beta2) * (g * g);
-      return {p - x[3] * (m / (sqrt(v) * x[4] + options_.epsilon)), m, v};
+      const Symbol m = next_first_moment(x[5], g, c), v = next_second_moment(x[6], g, c);
+      return {next_weight(p, m, sqrt(v), x[3], x[4], c), m, v};
     });
   }
 
