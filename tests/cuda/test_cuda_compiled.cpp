@@ -3,6 +3,7 @@
 #include "device_run.hpp"
 #include "expressions.hpp"
 
+#include <replicator/cpu/map.hpp>
 #include <replicator/graph/map_gradient.hpp>
 
 namespace test_cuda_compiled {

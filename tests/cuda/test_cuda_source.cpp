@@ -133,6 +133,17 @@ TEST_CASE("a libnvrtc of another version than the program's is refused") {
                                          ", the program was built with CUDA 11.8, and only equal versions have equal bits");
 }
 
+TEST_CASE("the environment may ask for the interpreter") {
+  int major = 0, minor = 0;
+  REQUIRE(nvrtcVersion(&major, &minor) == NVRTC_SUCCESS);
+  const int built_with = 1000 * major + 10 * minor;
+  CHECK(cuda::reason_to_interpret(nullptr, built_with).empty());
+  CHECK(cuda::reason_to_interpret("compiled", built_with).empty());
+  CHECK(cuda::reason_to_interpret("interpreted", built_with) == "REPLICATOR_CUDA_EXPRESSIONS=interpreted");
+  CHECK_THROWS_WITH(cuda::reason_to_interpret("interpret", built_with),
+                    "REPLICATOR_CUDA_EXPRESSIONS is \"interpret\": it must be compiled or interpreted");
+}
+
 TEST_CASE("what NVRTC refuses is told with source and messages") {
   CHECK_THROWS_WITH(cuda::compile_to_cubin("float x = y;\n", "sm_90"),
                     Catch::Contains("NVRTC refused for sm_90:\nfloat x = y;") && Catch::Contains("identifier \"y\" is undefined"));

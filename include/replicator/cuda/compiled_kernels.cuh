@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <initializer_list>
 #include <map>
 #include <mutex>
@@ -33,9 +32,12 @@ class CompiledKernels {
   explicit CompiledKernels(const std::string& cubin) {
     REPLICATOR_CUDA_CHECK(cudaLibraryLoadData(&library_, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
   }
+  // Asking for its attributes loads it onto the current GPU, which is not to happen in a step.
   cudaKernel_t kernel(const char* name) const {
     cudaKernel_t kernel = nullptr;
     REPLICATOR_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library_, name));
+    cudaFuncAttributes attributes{};
+    REPLICATOR_CUDA_CHECK(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)));
     return kernel;
   }
 
@@ -71,11 +73,10 @@ class ExpressionCompiler {
 
   bool available() {
     if (asked_) return available_;
+    const std::string reason = reason_to_interpret(std::getenv("REPLICATOR_CUDA_EXPRESSIONS"), CUDART_VERSION);
+    if (!reason.empty()) say(reason);
     asked_ = true;
-    const char* chosen = std::getenv("REPLICATOR_CUDA_EXPRESSIONS");
-    const std::string refused = chosen && std::strcmp(chosen, "interpreted") == 0 ? "REPLICATOR_CUDA_EXPRESSIONS=interpreted" : refused_nvrtc(CUDART_VERSION);
-    if (!refused.empty()) say(refused);
-    return available_ = refused.empty();
+    return available_ = reason.empty();
   }
   // "sm_90"; empty where there is no GPU.
   static std::string architecture_of_current() {

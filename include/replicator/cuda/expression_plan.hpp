@@ -20,6 +20,11 @@
 
 namespace replicator::cuda {
 
+// What integers do not have.
+constexpr bool only_floating(ScalarOp op) {
+  return op == ScalarOp::square_root || (op >= ScalarOp::exponential && op <= ScalarOp::cosine);
+}
+
 struct MapPlan {
   Layout layout;
   std::vector<Layout> inputs;  // their layouts

@@ -63,10 +63,6 @@ constexpr std::string_view stored_type(DType dtype) {
   }
 }
 
-inline bool only_floating(ScalarOp op) {
-  return op == ScalarOp::square_root || (op >= ScalarOp::exponential && op <= ScalarOp::cosine);
-}
-
 // The struct Program: operands, and what rtc/map.cuh and rtc/reduction.cuh want of a program.
 class ProgramWriter {
  public:
@@ -98,6 +94,7 @@ class ProgramWriter {
     };
     ((source_.text += text(parts)), ...);
   }
+
   void find_used() {
     used_.resize(expression_.code.size());
     read_.resize(operands_.inputs.size());

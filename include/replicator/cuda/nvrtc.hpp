@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <replicator/core/error.hpp>
@@ -62,6 +63,15 @@ inline std::string refused_nvrtc(int built_with) {
   if (major == built_with / 1000 && minor == built_with % 1000 / 10) return {};
   return "libnvrtc is of CUDA " + std::to_string(major) + "." + std::to_string(minor) + ", the program was built with CUDA " +
          std::to_string(built_with / 1000) + "." + std::to_string(built_with % 1000 / 10) + ", and only equal versions have equal bits";
+}
+
+// Why expressions are interpreted in a program that was built with this CUDART_VERSION; empty where NVRTC may compile them. `chosen`: the
+// variable REPLICATOR_CUDA_EXPRESSIONS, null where it is not set. Throws BuildError where that is neither "compiled" nor "interpreted".
+inline std::string reason_to_interpret(const char* chosen, int built_with) {
+  const std::string_view text = chosen ? chosen : "compiled";
+  if (text == "interpreted") return "REPLICATOR_CUDA_EXPRESSIONS=interpreted";
+  if (text != "compiled") throw BuildError{"REPLICATOR_CUDA_EXPRESSIONS is \"" + std::string{text} + "\": it must be compiled or interpreted"};
+  return refused_nvrtc(built_with);
 }
 
 // `architecture`: "sm_90". Throws DeviceError with the compiler's messages.

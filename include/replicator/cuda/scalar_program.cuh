@@ -15,6 +15,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/core/shape.hpp>
 #include <replicator/cuda/arithmetic.cuh>
+#include <replicator/cuda/expression_plan.hpp>
 #include <replicator/cuda/operands.hpp>
 #include <replicator/graph/expression.hpp>
 
@@ -175,8 +176,7 @@ class ScalarCompiler {
   }
 
   void require_defined(ScalarOp op) const {
-    const bool floating = op == ScalarOp::square_root || (op >= ScalarOp::exponential && op <= ScalarOp::cosine);
-    if (floating && !is_floating(expression_.compute))
+    if (only_floating(op) && !is_floating(expression_.compute))
       throw BuildError{"the operation " + std::string{name_of(op)} + " was asked for on " + std::string{name_of(expression_.compute)} +
                        ", which only floating types have: cast to float32 or float64 first"};
   }

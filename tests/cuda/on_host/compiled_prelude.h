@@ -24,11 +24,24 @@ inline void __syncthreads() { on_host_synchronise(); }
 
 #include "intrinsics.h"
 
-// The kernel with arguments as launches have them.
+// A kernel with a copy of its arguments, to which a launch points.
+struct OnHostLaunch {
+  virtual ~OnHostLaunch() = default;
+  virtual void run() const = 0;
+};
+template <class Kernel>
+struct OnHostBound final : OnHostLaunch {
+  explicit OnHostBound(Kernel bound) : kernel{bound} {}
+  void run() const override { kernel(); }
+  Kernel kernel;
+};
+template <class First, class... Left>
+OnHostLaunch* on_host_bind(auto kernel, void** arguments) {
+  const auto bound = [kernel, first = *static_cast<First*>(*arguments)](auto... left) { kernel(first, left...); };
+  if constexpr (sizeof...(Left) == 0) return new OnHostBound{bound};
+  else return on_host_bind<Left...>(bound, arguments + 1);
+}
 template <class... A>
-void on_host_call(void (*kernel)(A...), void** arguments) {
-  struct Call {
-    Call(void (*kernel)(A...), A... all) { kernel(all...); }
-  };
-  Call{kernel, *static_cast<A*>(*arguments++)...};  // in braces: in order
+OnHostLaunch* on_host_launch(void (*kernel)(A...), void** arguments) {
+  return on_host_bind<A...>(kernel, arguments);
 }

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
 
 #include "launch.hpp"
@@ -13,8 +14,12 @@ struct CUlib_st {
   void* handle;
 };
 using cudaLibrary_t = CUlib_st*;
+struct OnHostLaunch {  // as in compiled_prelude.h
+  virtual ~OnHostLaunch() = default;
+  virtual void run() const = 0;
+};
 struct CUkern_st {
-  void (*call)(void** arguments);
+  OnHostLaunch* (*bind)(void** arguments);
 };
 using cudaKernel_t = CUkern_st*;
 enum cudaJitOption {};
@@ -37,12 +42,15 @@ inline cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code,
   return cudaSuccess;
 }
 inline cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
-  void* call = ::dlsym(library->handle, ("call_" + std::string{name}).c_str());
-  if (!call) return cudaErrorInvalidValue;
-  *kernel = new CUkern_st{reinterpret_cast<void (*)(void**)>(call)};
+  void* bind = ::dlsym(library->handle, ("bind_" + std::string{name}).c_str());
+  if (!bind) return cudaErrorInvalidValue;
+  *kernel = new CUkern_st{reinterpret_cast<OnHostLaunch* (*)(void**)>(bind)};
   return cudaSuccess;
 }
+struct cudaFuncAttributes {};
+inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void*) { return cudaSuccess; }
 inline cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 threads, void** arguments, std::size_t shared, cudaStream_t stream) {
-  on_host::launch([=] { static_cast<const CUkern_st*>(kernel)->call(arguments); }, grid, threads, shared, stream)();
+  const std::shared_ptr<const OnHostLaunch> bound{static_cast<const CUkern_st*>(kernel)->bind(arguments)};
+  on_host::launch([bound] { bound->run(); }, grid, threads, shared, stream)();
   return cudaSuccess;
 }

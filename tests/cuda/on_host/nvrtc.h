@@ -55,7 +55,8 @@ inline nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* co
   std::ofstream text{file};
   text << program->source;
   for (std::sregex_iterator at{program->source.begin(), program->source.end(), kernels}, end; at != end; ++at)
-    text << "extern \"C\" void call_" << (*at)[1] << "(void** arguments) { on_host_call(&replicator::cuda::" << (*at)[1] << ", arguments); }\n";
+    text << "extern \"C\" OnHostLaunch* bind_" << (*at)[1] << "(void** arguments) { return on_host_launch(&replicator::cuda::" << (*at)[1]
+         << ", arguments); }\n";
   text.close();
   static int made = 0;
   program->library = (std::filesystem::temp_directory_path() / ("on-host-" + std::to_string(::getpid()) + "-" + std::to_string(made++) + ".so")).string();
