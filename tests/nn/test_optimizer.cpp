@@ -188,6 +188,27 @@ TEST_CASE("a loss that is no number, no variable, or options that cannot be are 
   CHECK_THROWS_WITH(nn::sgd({.nesterov = true}), Contains("nesterov needs a momentum"));
 }
 
+TEST_CASE("gradients that are not one for each variable, of its shape, are refused") {
+  Problem p{{2, 3}};
+  const auto loss = p.loss();
+  const auto apply = [&](const std::vector<Matrix>& gradients) {
+    nn::sgd({.learning_rate = 0.1}).apply_gradients(p.replica, std::vector{p.w, p.w}, gradients);
+  };
+  const Matrix whole = rp::gradient(loss, p.w.read());
+  CHECK_THROWS_WITH(apply({whole}), "found 1 gradients for 2 variables at test_optimizer.cpp:" + std::to_string(__LINE__ - 3) +
+                                        ": give one for each, in the same order");
+  CHECK_THROWS_WITH(apply({whole, rp::sum(whole)}), Contains("for \"w\" is float32[], but the variable is float32[2, 3] (declared at test_optimizer.cpp:") &&
+                                                        Contains("): give a gradient of its shape"));
+  CHECK_THROWS_WITH(nn::mean_over_replicas(std::vector{p.w}, std::vector<Matrix>{}), Contains("found 0 gradients for 1 variables"));
+}
+
+TEST_CASE("a loss of another type than the variables trains none of them, and is told so") {
+  Problem p{{2}};
+  const auto narrow = rp::cast<rp::bfloat16>(p.loss());
+  CHECK_THROWS_WITH(nn::sgd({.learning_rate = 0.1}).minimize(p.replica, narrow),
+                    Contains("found no trainable variable of bfloat16, the loss's type") && Contains("cast the loss to the variables' type"));
+}
+
 TEST_CASE("a step with two networks trains the one whose scope is named") {
   rp::Graph graph;
   rp::ReplicaContext replica{graph};

@@ -181,7 +181,7 @@ template <FloatingElement T>
 std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients, const LowRank& wire,
                                           std::source_location where = std::source_location::current()) {
   std::vector<Tensor<T>> means;
-  for (const auto& mean : detail::low_rank_means(trained(variables, gradients), wire, where)) means.emplace_back(mean);
+  for (const auto& mean : detail::low_rank_means(trained(variables, gradients, where), wire, where)) means.emplace_back(mean);
   return means;
 }
 

@@ -90,7 +90,7 @@ std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variab
                                           const std::vector<Tensor<T>>& gradients, Wire wire = Wire::whole,
                                           std::source_location where = std::source_location::current()) {
   std::vector<Tensor<T>> means = gradients;
-  for (const auto i : detail::order_of_making(trained(variables, gradients)))
+  for (const auto i : detail::order_of_making(trained(variables, gradients, where)))
     means[i] = Tensor<T>{detail::mean_by_wire(CollectiveKind::all_reduce, gradients[i], wire, variables[i].name() + "/gradient", where)};
   return means;
 }
@@ -101,8 +101,9 @@ void require_trainable(const ReplicaContext& replica, const std::vector<Variable
                        std::source_location where = std::source_location::current()) {
   if (variables.empty())
     throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() +
-                     " found no trainable variable that this step has read: make one with replica.variable<T>(...) "
-                     "or a layer of rp::nn"};
+                     " found no trainable variable of " + std::string{name_of(dtype_of<T>)} + ", the loss's type, that this step has read: " +
+                     "make one with replica.variable<T>(...) or a layer of rp::nn, or cast the loss to the variables' type " +
+                     "(float32 for layers of bfloat16)"};
   for (const auto& variable : variables)
     if (const auto& declared = replica.graph().variables()[variable.index()]; declared.kind != VariableKind::mirrored)
       throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() + " was given \"" +
@@ -127,7 +128,8 @@ class AveragingOptimizer {
     inner_.apply_gradients(replica, variables, mean_over_replicas(variables, gradients, wire_, where), where);
   }
 
-  // Every trainable variable that this step has read, or the given ones: one step towards a smaller mean of the losses.
+  // Every trainable variable of the loss's element type that this step has read, or the given ones: one step towards a smaller mean of
+  // the losses. Throws BuildError where there is none, one is not mirrored, or the loss is not one number.
   template <FloatingElement T>
   void minimize(ReplicaContext& replica, Tensor<T> loss,
                 std::source_location where = std::source_location::current()) const {
@@ -176,8 +178,8 @@ class UpdatesVariables : public Minimizes<Optimizer> {
                        std::source_location where = std::source_location::current()) const {
     const auto& optimizer = static_cast<const Optimizer&>(*this);
     const DType compute = compute_type(dtype_of<T>);
-    if constexpr (UpdatesElements<Optimizer>) optimizer.update_elements(replica, trained(variables, gradients), compute, where);
-    else optimizer.update_variables(replica, trained(variables, gradients), compute, where);
+    if constexpr (UpdatesElements<Optimizer>) optimizer.update_elements(replica, trained(variables, gradients, where), compute, where);
+    else optimizer.update_variables(replica, trained(variables, gradients, where), compute, where);
   }
 };
 

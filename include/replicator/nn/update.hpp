@@ -34,10 +34,30 @@ template <class Optimizer>
 concept UpdatesElements = requires(const Optimizer& o, ReplicaContext& replica, const std::vector<Trained>& all, DType compute,
                                    std::source_location where) { o.update_elements(replica, all, compute, where); };
 
+namespace detail {
+
+// A gradient of another shape would be broadcast. Throws BuildError.
+inline void require_gradient(const Graph& graph, std::uint32_t variable, AnyTensor gradient, Location where) {
+  const VariableDeclaration& declared = graph.variables()[variable];
+  if (gradient.shape() == declared.type.shape) return;
+  throw BuildError{"replica " + std::to_string(graph.replica()) + ": the gradient given at " + where.text() + " for \"" + declared.name + "\" is " +
+                   gradient.type().text() + ", but the variable is " + declared.type.text() + " (declared at " + declared.where.text() +
+                   "): give a gradient of its shape"};
+}
+
+}  // namespace detail
+
+// Each variable with its gradient. Throws BuildError unless there is one for each, of its shape.
 template <FloatingElement T>
-std::vector<Trained> trained(const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients) {
+std::vector<Trained> trained(const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients, Location where) {
+  if (variables.size() != gradients.size())
+    throw BuildError{"found " + std::to_string(gradients.size()) + " gradients for " + std::to_string(variables.size()) + " variables at " +
+                     where.text() + ": give one for each, in the same order"};
   std::vector<Trained> result;
-  for (std::size_t i = 0; i < variables.size(); ++i) result.push_back({variables[i].index(), gradients[i]});
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    detail::require_gradient(gradients[i].graph(), variables[i].index(), gradients[i], where);
+    result.push_back({variables[i].index(), gradients[i]});
+  }
   return result;
 }
 
