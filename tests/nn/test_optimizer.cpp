@@ -149,6 +149,30 @@ TEST_CASE("a second minimize of a step sees the values that its loss read") {
   CHECK(problem.after(10, 0, 3)[0] == Approx(10 - 3 - 1.5 - 6));
 }
 
+TEST_CASE("a gradient is that of the value which the loss read, whatever was assigned before and after") {
+  const nn::Sgd sgd = nn::sgd({.learning_rate = 0.5});
+  Problem again{{1}};
+  again.w.assign(again.w.read() * 2.0f);
+  const auto first = again.loss(), second = again.loss() * 3.0f;
+  sgd.minimize(again.replica, first);
+  sgd.minimize(again.replica, second);
+  CHECK(again.after(1, 0, 1)[0] == 2 - 0.5 - 1.5);
+
+  Problem ahead{{1}};
+  const auto halved = ahead.w.read() * 0.5f;
+  const auto loss = ahead.loss();
+  ahead.w.assign(halved);
+  sgd.minimize(ahead.replica, loss);
+  CHECK(ahead.after(1, 0, 1)[0] == 0.5 - 0.5);
+
+  Problem copied{{1}};
+  const auto target = copied.replica.variable<float>("target", {1}, rp::Initializer::ones());
+  const auto both = copied.loss() * 4.0f + rp::sum(target.read());
+  target.assign(copied.w.read());  // behind the loss, which did not read it as the target
+  sgd.minimize(copied.replica, both, {target});
+  CHECK(copied.after(3, 1, 1)[1] == 3 - 0.5);
+}
+
 TEST_CASE("wrap_optimizer averages the gradients for an optimizer that knows nothing of replicas") {
   Problem problem{{1}};
   nn::wrap_optimizer(SignDescent{0.5f}).minimize(problem.replica, problem.loss());

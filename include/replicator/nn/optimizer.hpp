@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -29,8 +30,48 @@ concept AppliesGradients = requires(const Optimizer& o, ReplicaContext& replica,
   o.apply_gradients(replica, variables, gradients, where);
 };
 
-// The gradients of this replica's loss, one for each variable. A variable that was assigned earlier in the step counts
-// as the value that the loss read. Throws BuildError unless the loss is one number.
+namespace detail {
+
+// Which of a step's values of its variables a loss was computed from.
+class ValuesRead {
+ public:
+  explicit ValuesRead(AnyTensor loss)
+      : graph_{loss.graph()}, needed_(loss.value().node + 1), last_(graph_.variables().size()), assigned_since_(graph_.variables().size()) {
+    needed_[loss.value().node] = true;
+    for (auto i = static_cast<std::uint32_t>(needed_.size()); i-- > 0;)
+      if (needed_[i])
+        for (const auto input : graph_.node(i).inputs) needed_[input.node] = true;
+    for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.node(i);
+      if (const auto* read = node.get<Read>()) note(read->variable, {i, 0});
+      const auto* assign = node.get<Assign>();
+      if (assign && i < needed_.size()) note(assign->variable, node.inputs[0]);
+      else if (assign) assigned_since_[assign->variable] = true;
+    }
+  }
+
+  // The last one of the variable; `now`, what it is at this point of the step, where the loss was computed from none.
+  AnyTensor of(std::uint32_t variable, AnyTensor now) const {
+    if (variable >= last_.size() || !last_[variable] || (!assigned_since_[variable] && needed(now.value()))) return now;
+    return {graph_, *last_[variable]};
+  }
+
+ private:
+  bool needed(Value value) const { return value.node < needed_.size() && needed_[value.node]; }
+  void note(std::uint32_t variable, Value value) {
+    if (needed(value)) last_[variable] = value;
+  }
+
+  Graph& graph_;
+  std::vector<bool> needed_;                // nodes that the loss is computed from
+  std::vector<std::optional<Value>> last_;  // by variable
+  std::vector<bool> assigned_since_;        // by variable: behind the loss
+};
+
+}  // namespace detail
+
+// The gradients of this replica's loss, one for each variable. A variable that was assigned in the step counts as the value
+// that the loss read, the last one of several. Throws BuildError unless the loss is one number.
 template <FloatingElement T>
 std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Variable<T>>& variables,
                                           std::source_location where = std::source_location::current()) {
@@ -39,12 +80,9 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
     throw BuildError{"replica " + std::to_string(graph.replica()) + ": the loss minimised at " +
                      Location{where}.text() + " must be one number, found " + loss.any().type().text() +
                      ": take its rp::mean"};
+  const detail::ValuesRead read{loss};
   std::vector<Tensor<T>> values;
-  for (const auto& variable : variables) {
-    const AnyTensor current = variable.read(where);
-    const AnyTensor start = graph.start_value(variable.index());
-    values.emplace_back(current.value().node > loss.any().value().node && start ? start : current);
-  }
+  for (const auto& variable : variables) values.emplace_back(read.of(variable.index(), variable.read(where)));
   return gradients(loss, values, where);
 }
 
