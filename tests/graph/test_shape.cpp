@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/shape.hpp>
@@ -37,6 +38,15 @@ TEST_CASE("elements are counted up to 2^59 - 1; beyond, the error names the shap
 TEST_CASE("an empty extent hides no others whose strides cannot be counted") {
   CHECK_THROWS_AS((Shape{0, huge, huge}.elements()), BuildError);
   CHECK_FALSE(Shape{0, Shape::max_elements}.too_large());
+}
+
+TEST_CASE("an array without memory has no elements") {
+  CHECK(AnyArray{}.as<float>().empty());
+  AnyArray full{{DType::int32, Shape{3}}};
+  CHECK(full.as<std::int32_t>().size() == 3);
+  const AnyArray taken = std::move(full);
+  CHECK(full.as<std::int32_t>().empty());
+  CHECK(taken.as<std::int32_t>().size() == 3);
 }
 
 }  // namespace test_shape

@@ -63,24 +63,27 @@ class AnyArray {
   const TensorType& type() const { return type_; }
   const Shape& shape() const { return type_.shape; }
   DType dtype() const { return type_.dtype; }
+  // Whether it has no memory: made without a type, or moved from.
   bool empty() const { return bytes_ == nullptr; }
   std::size_t size_bytes() const { return bytes_ ? type_.bytes() : 0; }
   std::byte* data() { return bytes_.get(); }
   const std::byte* data() const { return bytes_.get(); }
   std::span<const std::byte> bytes() const { return {bytes_.get(), size_bytes()}; }
 
+  // The elements; none of an array that is empty(). Throws BuildError where the dtype is another one.
   template <Element T>
   std::span<T> as() {
     check<T>();
-    return {reinterpret_cast<T*>(bytes_.get()), static_cast<std::size_t>(type_.shape.elements())};
+    return {reinterpret_cast<T*>(bytes_.get()), elements()};
   }
   template <Element T>
   std::span<const T> as() const {
     check<T>();
-    return {reinterpret_cast<const T*>(bytes_.get()), static_cast<std::size_t>(type_.shape.elements())};
+    return {reinterpret_cast<const T*>(bytes_.get()), elements()};
   }
 
  private:
+  std::size_t elements() const { return bytes_ ? static_cast<std::size_t>(type_.shape.elements()) : 0; }
   template <Element T>
   void check() const {
     if (type_.dtype != dtype_of<T>)

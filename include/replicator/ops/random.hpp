@@ -69,7 +69,7 @@ inline AnyTensor scale_and_shift(AnyTensor x, double scale, double shift, DType 
 }
 }  // namespace detail
 
-// Uniform in [low, high), new in every step and on every replica. (bfloat16: rounded, so that `high` may occur.)
+// Uniform in [low, high), new in every step and on every replica. Where `low` is not 0, and of bfloat16, rounding may give `high` itself.
 template <FloatingElement T = float>
 Tensor<T> uniform(Graph& graph, const Shape& shape, T low = 0, T high = 1,
                   std::source_location where = std::source_location::current()) {

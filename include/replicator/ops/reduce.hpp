@@ -63,19 +63,23 @@ inline std::int64_t reduced_elements(const Shape& shape, std::span<const std::in
 
 }  // namespace detail
 
+// The sum over the axes, all unless told, which disappear unless kept; 0 of no elements. Of bfloat16 it is added in float32 and rounded
+// once; that of int32 and int64 wraps, that of uint8 is cut to 8 bits and that of bool says whether any is true: cast first to count.
+// Throws BuildError for an axis that does not exist or is named twice, as all below.
 template <Element T>
 Tensor<T> sum(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::reduce(ReduceKind::sum, x, axes, "sum", where)};
 }
 
-// The sum divided by the number of elements.
+// The sum divided by the number of elements; NaN of none.
 template <FloatingElement T>
 Tensor<T> mean(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   const auto n = detail::reduced_elements(x.shape(), detail::resolve_axes(axes, x.shape(), "mean", where));
   return Tensor<T>{apply(ScalarOp::divide, detail::reduce(ReduceKind::sum, x, axes, "mean", where), static_cast<double>(n), where)};
 }
 
-// Where several elements attain the extremum, each gets an equal part of the gradient.
+// The largest (smallest) element; a NaN among them wins. Where several attain it, each gets an equal part of the gradient.
+// Throws BuildError where a result would be that of no elements.
 template <Element T>
 Tensor<T> max(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::reduce(ReduceKind::max, x, axes, "max", where)};
