@@ -11,6 +11,7 @@
 #include <replicator/graph/optimise.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
+#include <replicator/ops/movement.hpp>
 #include <replicator/ops/normalisation.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
@@ -164,6 +165,19 @@ TEST_CASE("within another one, rp::recompute is part of it") {
   graph.results().push_back(loss.any().value());
   graph.results().push_back(gradient(loss, w).any().value());
   CHECK(bytes_kept(condense(graph, everything)) == value);
+}
+
+TEST_CASE("a region may be a chain of any length") {
+  constexpr int length = 100000;
+  Graph graph;
+  const auto x = matrix(graph, 0);
+  const auto chain = replicator::recompute([](Tensor<float> y) {
+    for (int i = 0; i < length; ++i) y = transpose(y, {1, 0});
+    return sum(y * y);
+  });
+  const auto loss = chain(x);
+  graph.results() = {loss.any().value(), gradient(loss, x).any().value()};
+  CHECK(count<Transpose>(passes::recompute(graph, everything)) == 3 * length);  // forward, again, back
 }
 
 }  // namespace test_recompute

@@ -146,7 +146,7 @@ class Recomputation {
     const bool late = order(user) > order(value.node);
     if (!late || !fates_[value.node].again) return rewriter_(value);
     if (cheap(fates_[value.node]) && takes_in(user, value.node)) {
-      std::map<std::uint32_t, std::uint32_t> own;
+      Copies own;
       return {copy(value.node, user, own), value.output};
     }
     return {copy(value.node, user, stored_[order(user)]), value.output};
@@ -159,23 +159,45 @@ class Recomputation {
     };
     return fits(operation_of<Map>(graph_.node(user))) || fits(operation_of<Reduce>(graph_.node(user)));
   }
-  // Once more, for `user` and those that share `made`.
-  std::uint32_t copy(std::uint32_t index, std::uint32_t user, std::map<std::uint32_t, std::uint32_t>& made) {
-    if (const auto found = made.find(index); found != made.end()) return found->second;
+  using Copies = std::map<std::uint32_t, std::uint32_t>;  // old node -> its copy
+
+  // Once more, for `user` and those that share `made`. Regions may be of any length: the nodes that are due are a stack here, and not
+  // on the thread's.
+  std::uint32_t copy(std::uint32_t index, std::uint32_t user, Copies& made) {
+    std::vector<std::pair<std::uint32_t, Copies*>> due{{index, &made}};
+    while (!due.empty()) {
+      const auto [next, into] = due.back();
+      const auto waiting = due.size();
+      if (!into->contains(next)) push_inputs(next, user, *into, due);
+      if (due.size() > waiting) continue;
+      due.pop_back();
+      if (!into->contains(next)) into->emplace(next, add_copy(next, user, *into));
+    }
+    return made.at(index);
+  }
+  // Those that are to be copied and are not yet; the first one on top.
+  void push_inputs(std::uint32_t of, std::uint32_t user, Copies& made, std::vector<std::pair<std::uint32_t, Copies*>>& due) {
+    const auto& inputs = graph_.node(of).inputs;
+    for (auto input = inputs.rbegin(); input != inputs.rend(); ++input)
+      if (auto* copies = copies_with(*input, of, user, made); copies && !copies->contains(input->node)) due.emplace_back(input->node, copies);
+  }
+  std::uint32_t add_copy(std::uint32_t index, std::uint32_t user, Copies& made) {
     Node node = graph_.node(index);
     node.marks.order = order(user);
-    for (auto& input : node.inputs) input = source(input, index, user, made);
-    const auto result = rewriter_.to().add(std::move(node));
-    made.emplace(index, result);
-    return result;
+    for (auto& input : node.inputs) {
+      const auto* copies = copies_with(input, index, user, made);
+      input = copies ? Value{copies->at(input.node), input.output} : rewriter_(input);
+    }
+    return rewriter_.to().add(std::move(node));
   }
-  Value source(Value input, std::uint32_t of, std::uint32_t user, std::map<std::uint32_t, std::uint32_t>& made) {
+  // Among which copies the one is that a copy of `of` reads in place of its input; null where it reads what is kept.
+  Copies* copies_with(Value input, std::uint32_t of, std::uint32_t user, Copies& made) {
     const auto& from = fates_[input.node];
     const bool cheap_part = cheap(fates_[of]) && !fates_[of].sources.contains(input) && bytes(input) * small_part > bytes({of, 0});
-    if (cheap_part) return {copy(input.node, user, made), input.output};
+    if (cheap_part) return &made;
     // What is not kept, or, of a region, not there any more.
     const bool gone = from.again || (!from.late && graph_.node(input.node).get<Compute>() && inner(input.node));
-    return gone ? Value{copy(input.node, user, stored_[order(user)]), input.output} : rewriter_(input);
+    return gone ? &stored_[order(user)] : nullptr;
   }
 
   const Graph& graph_;
@@ -183,7 +205,7 @@ class Recomputation {
   Rewriter rewriter_;
   std::vector<Fate> fates_;
   std::vector<std::vector<std::uint32_t>> users_;
-  std::map<std::uint32_t, std::map<std::uint32_t, std::uint32_t>> stored_;  // order of the users -> old node -> its copy
+  std::map<std::uint32_t, Copies> stored_;  // by order of the users
 };
 
 }  // namespace detail
