@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -186,6 +187,16 @@ TEST_CASE("a bound of staleness holds up the others, until a deadline that names
   CHECK_THAT(error, Catch::Contains("It is stopped or slow: look there, or allow more time with --deadline") ||
                         Catch::Contains("Who is at work is stopped or slow: look there, or allow more time with --deadline"));
   CHECK(error_of([&] { train.step(); }) == error);
+}
+
+TEST_CASE("the longest deadline that a flag takes is not over at once") {
+  auto deployment = asynchronous(2, 2);
+  deployment.deadline = std::chrono::seconds{std::numeric_limits<int>::max()};
+  Replicator repl{deployment};
+  auto train = repl.replicate(ones, [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
+  CHECK(error_of([&] {
+          for (int step = 0; step < 20; ++step) train.step();
+        }) == "nothing");
 }
 
 TEST_CASE("an error of one replica ends the step for all") {

@@ -255,7 +255,8 @@ class AsyncWorkers {
     auto seen = completed_;
     bool told = deployment_.late.count() == 0;
     while (!error_ && !done()) {
-      const auto end = deployment_.deadline.count() > 0 ? began + std::chrono::nanoseconds{deployment_.deadline} * 5 / 4 : Clock::time_point::max();
+      const std::chrono::nanoseconds deadline = deployment_.deadline;
+      const auto end = deadline.count() > 0 ? began + deadline + deadline / 4 : Clock::time_point::max();
       const auto until = told ? end : std::min<Clock::time_point>(end, began + deployment_.late);
       if (until == Clock::time_point::max()) changed_.wait(lock);
       else changed_.wait_until(lock, until);
