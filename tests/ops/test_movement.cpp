@@ -3,6 +3,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include <replicator/cpu/movement.hpp>
@@ -221,6 +222,16 @@ TEST_CASE("movement says what does not fit, and where") {
   CHECK_THROWS_WITH(reshape(x, {4, -1}), Contains("reshape at test_movement.cpp:") && Contains("cannot be found"));
   CHECK_THROWS_WITH(squeeze(x, 1), Contains("squeeze at test_movement.cpp:") && Contains("not of extent 1"));
   CHECK_THROWS_WITH(broadcast_to(x, {3, 3}), Contains("map at test_movement.cpp:"));
+}
+
+TEST_CASE("a step beyond the end takes the first element, however far it goes") {
+  Graph graph;
+  const auto x = random_array<float>({5}, 1);
+  const auto t = input(graph, x, 0);
+  const auto first = slice(t, {1}, {5}, {std::numeric_limits<std::int64_t>::max()});
+  REQUIRE(first.shape() == Shape{1});
+  CHECK(evaluate(first, std::vector{x.any()}).as<float>()[0] == x[1]);
+  CHECK(doubles(evaluate(gradient(first, t), std::vector{x.any()})) == std::vector<double>{0, 1, 0, 0, 0});
 }
 
 }  // namespace test_movement

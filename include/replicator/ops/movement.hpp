@@ -85,7 +85,7 @@ struct Slice {
         throw BuildError{"asked for elements " + std::to_string(begin[i]) + " to " + std::to_string(end[i]) +
                          " in steps of " + std::to_string(step[i]) + " of axis " + std::to_string(i) + " of " +
                          x.text()};
-      shape.push_back((end[i] - begin[i] + step[i] - 1) / step[i]);
+      shape.push_back(end[i] == begin[i] ? 0 : (end[i] - begin[i] - 1) / step[i] + 1);
     }
     return {{x.dtype, shape}};
   }
