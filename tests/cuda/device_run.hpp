@@ -65,6 +65,27 @@ class DeviceQueue {
   void* handle_;
 };
 
+// Captured, a launch that has run before writes the same bits whenever it is replayed.
+inline void check_replay(const Executable& executable, Launch launch, const DeviceQueue& queue, const std::vector<AnyArray>& expected) {
+  const auto& capture = *support_of(DeviceKind::cuda).capture;
+  launch.context.step = ~launch.context.step;  // the number must come from the device's memory
+  capture.begin(queue.handle());
+  executable.run(launch);
+  void* const captured = capture.end(queue.handle());
+  for (int times = 0; times < 2; ++times) {
+    std::vector<AnyArray> got;
+    for (std::size_t o = 0; o < expected.size(); ++o) {
+      std::memset(got.emplace_back(expected[o].type()).data(), 0x5A, expected[o].size_bytes());
+      queue.copy(launch.outputs[o], got[o].data(), got[o].size_bytes());
+    }
+    capture.replay(queue.handle(), captured);
+    for (std::size_t o = 0; o < expected.size(); ++o) queue.copy(got[o].data(), launch.outputs[o], got[o].size_bytes());
+    queue.synchronise();
+    for (std::size_t o = 0; o < expected.size(); ++o) REQUIRE(std::memcmp(got[o].data(), expected[o].data(), got[o].size_bytes()) == 0);
+  }
+  capture.release(0, captured);
+}
+
 struct RunOptions {
   bool in_place = false;                   // where the kernel allows it
   KernelTier highest = KernelTier::user;  // of the tiers asked
@@ -134,10 +155,13 @@ std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::ve
     buffers.emplace_back(outputs[o].bytes());
     out.push_back(buffers.back().data());
   }
-  const DeviceBuffer scratch{executable->scratch_bytes};
-  executable->run({in.data(), out.data(), scratch.data(), context, queue.handle()});
+  const DeviceBuffer scratch{executable->scratch_bytes}, step{sizeof context.step};
+  queue.copy(step.data(), reinterpret_cast<const std::byte*>(&context.step), sizeof context.step);
+  const Launch launch{in.data(), out.data(), scratch.data(), context, queue.handle(), reinterpret_cast<const std::uint64_t*>(step.data())};
+  executable->run(launch);
   for (std::size_t o = 0; o < outputs.size(); ++o) queue.copy(result[o].data(), out[o], result[o].size_bytes());
   queue.synchronise();
+  if (!options.in_place && !executable->needs_host) check_replay(*executable, launch, queue, result);
   for (std::size_t o = 0; o < outputs.size(); ++o) result[o] = relaid(result[o], executable->output_layouts[o], Layout{});
   return result;
 }

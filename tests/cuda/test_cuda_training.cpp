@@ -15,12 +15,15 @@ namespace {
 struct Outcome {
   std::string digest;
   float loss = 0;
+  std::string explanation;
 };
 
-// Regression, y = tanh(x w), 20 steps on 8 replicas.
-Outcome train_on(const char* devices) {
+// Regression, y = tanh(x w), with noise in x, 20 steps on 8 replicas.
+Outcome train_on(const char* devices, bool capture = true) {
   const char* const arguments[] = {"--replicas", "8", "--input-threads", "1", "--devices", devices};
-  Replicator repl{Deployment::from(arguments)};
+  auto where = Deployment::from(arguments);
+  where.capture = capture;
+  Replicator repl{where};
   const auto input_fn = [](const InputContext& ctx) {
     return data::from_generator([n = ctx.replica_batch(512), ctx](std::int64_t position) {
       PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
@@ -32,6 +35,7 @@ Outcome train_on(const char* devices) {
   };
   const auto step_fn = [](ReplicaContext& replica, Tensor<float> x, Tensor<float> y) {
     auto w = replica.variable<float>("w", {2, 1}, Initializer::zeros());
+    x = x + uniform<float>(replica, x.shape(), -0.01f, 0.01f);
     auto loss = mean(map([](auto a, auto b) { return pow(tanh(a) - tanh(b), 2); }, matmul(x, w.read()), y));
     nn::sgd({.learning_rate = 0.5, .momentum = 0.5}).minimize(replica, loss);
     return loss;
@@ -40,6 +44,7 @@ Outcome train_on(const char* devices) {
   Outcome outcome;
   for (auto [loss] : train.steps(20)) outcome.loss = mean(loss);
   outcome.digest = repl.digest();
+  outcome.explanation = train.explain();
   return outcome;
 }
 
@@ -86,10 +91,16 @@ TEST_CASE("one digest for a convolutional network on a GPU as 1, 2, 3 and 4 logi
   CHECK(one.loss == Approx(train_images_on("cpu:0").loss).epsilon(1e-3));
 }
 
-TEST_CASE("one digest for a GPU as 1, 2, 3, 4 and 8 logical devices, and the CPU's loss") {
+TEST_CASE("one digest for a GPU as 1, 2, 3, 4 and 8 logical devices, with steps captured and not, and the CPU's loss") {
   if (!replicator::test::gpu_is_here()) return;
   const auto one = train_on("cuda:0");
   for (const char* devices : {"cuda:0", "cuda:0x2", "cuda:0x3", "cuda:0x4", "cuda:0x8"}) CHECK(train_on(devices).digest == one.digest);
+  CHECK_THAT(one.explanation, Catch::Contains(" instructions are captured, replayed as ") && !Catch::Contains("could not be captured"));
+  for (const char* devices : {"cuda:0", "cuda:0x3"}) {
+    const auto launched = train_on(devices, false);
+    CHECK(launched.digest == one.digest);
+    CHECK_THAT(launched.explanation, Catch::StartsWith("0 of ") || Catch::Contains("\n0 of "));
+  }
   const auto cpu = train_on("cpu:0");
   CHECK(one.loss == Approx(cpu.loss).epsilon(1e-3).margin(1e-6));
 }

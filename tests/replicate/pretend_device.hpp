@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kind of device in place of `cuda`: its memory cannot be touched but by its own queue, its queue does nothing until
-// it is synchronised, and its kernels are the CPU's. So whoever forgets a copy or a wait crashes or gets other bits.
+// it is synchronised, and its kernels are the CPU's. So whoever forgets a copy or a wait crashes or gets other bits. Captured work
+// is done again as it was given, and knows of the step only what lies in memory.
 #pragma once
 
 #include <sys/mman.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -30,6 +32,7 @@ struct Device {
   std::mutex mutex;  // several logical devices may share it
   std::vector<std::pair<std::byte*, std::size_t>> memory;
   int queues = 0;
+  std::atomic<int> captures{0};
 
   void protect(int protection) {
     for (const auto& [data, bytes] : memory) ::mprotect(data, bytes, protection);
@@ -50,10 +53,16 @@ inline Device& device(int index) { return all().at(static_cast<std::size_t>(inde
 inline thread_local int entered = -1;  // by this thread
 inline std::set<int> made_on;          // which devices had been entered where kernels were made
 
+using Tasks = std::vector<std::function<void()>>;
 struct Work {
   int index = 0;
-  std::vector<std::function<void()>> queued;
+  Tasks queued, captured;
+  bool captures = false, spoiled = false;  // spoiled: what is captured cannot be kept
 };
+struct Counts {
+  std::atomic<int> given{0}, captures{0}, replays{0}, abandoned{0};  // given: tasks, one by one, replays left out
+};
+inline Counts counts;
 
 inline void require(int index) {
   if (index >= devices) throw DeviceError{"there are 8 pretended devices"};
@@ -72,10 +81,16 @@ inline void release(int index, std::byte* data, std::size_t bytes) noexcept {
 inline void* make_queue(int index) {
   const std::lock_guard lock{device(index).mutex};
   ++device(index).queues;
-  return new Work{index, {}};
+  auto* const work = new Work;
+  work->index = index;
+  return work;
 }
 inline void synchronise(void* queue) {
   auto& work = *static_cast<Work*>(queue);
+  if (work.captures) {
+    work.spoiled = true;
+    throw DeviceError{"a queue that captures was waited for"};
+  }
   const std::lock_guard lock{device(work.index).mutex};
   device(work.index).protect(PROT_READ | PROT_WRITE);
   for (const auto& one : work.queued) one();
@@ -88,7 +103,11 @@ inline void destroy_queue(int index, void* queue) noexcept {
   --device(index).queues;
   delete static_cast<Work*>(queue);
 }
-inline void enqueue(void* queue, std::function<void()> what) { static_cast<Work*>(queue)->queued.push_back(std::move(what)); }
+inline void enqueue(void* queue, std::function<void()> what) {
+  auto& work = *static_cast<Work*>(queue);
+  if (!work.captures) ++counts.given;
+  (work.captures ? work.captured : work.queued).push_back(std::move(what));
+}
 inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) {
   enqueue(queue, [=] { std::memcpy(to, from, bytes); });
 }
@@ -98,7 +117,47 @@ inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into,
   enqueue(queue, [=] { collectives::combine(dtype, reduction, into, into, from, elements); });
 }
 
-inline constexpr DeviceSupport support{&require, &allocate, &release, &make_queue, &destroy_queue, [](int index) { entered = index; }, &copy, &fold, &synchronise};
+
+inline void begin_capture(void* queue) { static_cast<Work*>(queue)->captures = true; }
+inline void abandon_capture(void* queue) noexcept {
+  auto& work = *static_cast<Work*>(queue);
+  work.captures = work.spoiled = false;
+  work.captured.clear();
+  ++counts.abandoned;
+}
+inline void* end_capture(void* queue) {
+  auto& work = *static_cast<Work*>(queue);
+  if (work.spoiled) {
+    abandon_capture(queue);
+    throw DeviceError{"what was captured was spoiled"};
+  }
+  work.captures = false;
+  ++device(work.index).captures;
+  ++counts.captures;
+  return new Tasks{std::exchange(work.captured, {})};
+}
+inline void replay(void* queue, void* captured) {
+  const auto& tasks = *static_cast<const Tasks*>(captured);
+  auto& queued = static_cast<Work*>(queue)->queued;
+  queued.insert(queued.end(), tasks.begin(), tasks.end());
+  ++counts.replays;
+}
+inline void release_captured(int index, void* captured) noexcept {
+  --device(index).captures;
+  delete static_cast<Tasks*>(captured);
+}
+inline constexpr CaptureSupport capture{&begin_capture, &end_capture, &abandon_capture, &replay, &release_captured};
+
+inline constexpr DeviceSupport support{.require = &require,
+                                       .allocate = &allocate,
+                                       .release = &release,
+                                       .make_queue = &make_queue,
+                                       .destroy_queue = &destroy_queue,
+                                       .enter = [](int index) { entered = index; },
+                                       .copy = &copy,
+                                       .fold = &fold,
+                                       .synchronise = &synchronise,
+                                       .capture = &capture};
 
 // The CPU's executable of the same operation, run when the queue gets there.
 class Executable final : public replicator::Executable {
@@ -108,6 +167,7 @@ class Executable final : public replicator::Executable {
     output_layouts = inner_->output_layouts;
     scratch_bytes = inner_->scratch_bytes;
     in_place = inner_->in_place;
+    reads_step = true;
   }
   void run(const Launch& launch) const override {
     auto& own = device(static_cast<Work*>(launch.stream)->index);
@@ -117,7 +177,8 @@ class Executable final : public replicator::Executable {
       if (!own.owns(input)) throw std::logic_error{"a kernel was given an input in the host's memory"};
     for (const auto* output : outputs)
       if (!own.owns(output)) throw std::logic_error{"a kernel was given an output in the host's memory"};
-    enqueue(launch.stream, [this, inputs, outputs, scratch = launch.scratch, context = launch.context] {
+    enqueue(launch.stream, [this, inputs, outputs, scratch = launch.scratch, context = launch.context, step = launch.step]() mutable {
+      context.step = *step;
       inner_->run({inputs.data(), outputs.data(), scratch, context, nullptr});
     });
   }
@@ -147,10 +208,10 @@ class PretendDevices {
   PretendDevices& operator=(const PretendDevices&) = delete;
   ~PretendDevices() { set(nullptr, nullptr); }
 
-  // Blocks of memory and queues that are there.
+  // Blocks of memory, queues and captures that are there.
   std::size_t in_use() const {
     std::size_t count = 0;
-    for (const auto& device : pretend::all()) count += device.memory.size() + static_cast<std::size_t>(device.queues);
+    for (const auto& device : pretend::all()) count += device.memory.size() + static_cast<std::size_t>(device.queues + device.captures);
     return count;
   }
 

@@ -14,6 +14,20 @@
 
 namespace replicator {
 
+// An ability of some kinds of devices: work that is the same in every step is captured once, and given to the queue again as one.
+// Addresses and arguments are those of the capture; what changes from step to step must lie in memory.
+struct CaptureSupport {
+  // From here on what is given to the queue is kept and not done. Waiting for the queue is an error meanwhile.
+  void (*begin)(void* queue) = nullptr;
+  // What was captured, made ready. Throws where something could not be; the queue is as it was before `begin`.
+  void* (*end)(void* queue) = nullptr;
+  // Ends it too, and forgets what was captured.
+  void (*abandon)(void* queue) noexcept = nullptr;
+  // Behind all that the queue was given.
+  void (*replay)(void* queue, void* captured) = nullptr;
+  void (*release)(int index, void* captured) noexcept = nullptr;
+};
+
 // All functions throw DeviceError, save those that give back. `index` is the device's; several programs may use one
 // device at the same time, each with a queue and memory of its own.
 struct DeviceSupport {
@@ -37,6 +51,8 @@ struct DeviceSupport {
   void (*synchronise)(void* queue) = nullptr;
   // Bytes of memory that device `index` has in all, 0 where that cannot be found out. Null: never.
   std::size_t (*memory)(int index) = nullptr;
+  // Null: work cannot be captured.
+  const CaptureSupport* capture = nullptr;
 
   bool runs_on_host() const { return make_queue == nullptr; }
 };

@@ -21,6 +21,7 @@ class ObserveKernel final : public Executable {
     input_layouts.resize(1);
     output_layouts.resize(1);
     in_place = {0};
+    needs_host = true;
   }
   static std::unique_ptr<Executable> make(const KernelRequest& request) {
     return std::make_unique<ObserveKernel>(*request.operation.get<Observe>(), request.inputs[0]);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <replicator/core/device_support.hpp>
+#include <replicator/cuda/capture.cuh>
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/fold.cuh>
 #include <replicator/cuda/launch.cuh>
@@ -104,7 +105,7 @@ inline std::size_t memory(int index) {
 
 inline constexpr DeviceSupport support{&detail::require,       &detail::allocate, &detail::release, &detail::make_queue,
                                        &detail::destroy_queue, &detail::enter,    &detail::copy,    &fold,
-                                       &detail::synchronise,   &detail::memory};
+                                       &detail::synchronise,   &detail::memory,   &capture};
 
 inline const bool device_registered = [] {
   device_support[static_cast<std::size_t>(DeviceKind::cuda)].store(&support);

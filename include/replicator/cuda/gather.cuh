@@ -59,6 +59,7 @@ class IndexedExecutable : public Executable {
     output_layouts.resize(1);
     in_place = {-1};
     scratch_bytes = sizeof(unsigned long long);
+    needs_host = true;
   }
 
  protected:

@@ -14,17 +14,23 @@
 
 namespace replicator::cuda {
 
-// Four words; and what all blocks of a launch have in common.
+// Four words; and what all blocks have in common: of a launch, and of a step.
 struct PhiloxBlock {
   std::uint32_t word[4];
 };
 struct PhiloxLaunch {
-  std::uint32_t step, replica, trace, key[2];
+  std::uint32_t replica, trace, key[2];
 };
+struct PhiloxStep {
+  std::uint32_t low, trace;
+};
+__device__ inline PhiloxStep philox_step(const PhiloxLaunch& of, std::uint64_t step) {
+  return {static_cast<std::uint32_t>(step), of.trace ^ (static_cast<std::uint32_t>(step >> 32) * 0x9E3779B9u)};
+}
 
 // core/philox.hpp, which device code cannot call.
-__device__ inline PhiloxBlock philox_block(const PhiloxLaunch& of, std::uint32_t block) {
-  PhiloxBlock c{{block, of.step, of.replica, of.trace}};
+__device__ inline PhiloxBlock philox_block(const PhiloxLaunch& of, const PhiloxStep& step, std::uint32_t block) {
+  PhiloxBlock c{{block, step.low, of.replica, step.trace}};
   std::uint32_t key[2] = {of.key[0], of.key[1]};
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53u} * c.word[0];
@@ -56,11 +62,12 @@ __device__ void normal_pair(T radius_integer, T angle_integer, T (&pair)[2]) {
 }
 
 template <class T>
-__global__ void draw(Distribution distribution, PhiloxLaunch of, T* out, std::int64_t count) {
+__global__ void draw(Distribution distribution, PhiloxLaunch of, const std::uint64_t* number, T* out, std::int64_t count) {
   constexpr int each = 16 / sizeof(T);
+  const PhiloxStep step = philox_step(of, *number);
   const std::int64_t blocks = (count + each - 1) / each;
   for (std::int64_t b = first_element(); b < blocks; b += element_stride()) {
-    const PhiloxBlock block = philox_block(of, static_cast<std::uint32_t>(b));
+    const PhiloxBlock block = philox_block(of, step, static_cast<std::uint32_t>(b));
     for (int k = 0; k < each; k += 2) {
       T pair[2] = {random_integer<T>(block, k), random_integer<T>(block, k + 1)};
       if (distribution == Distribution::normal) normal_pair(pair[0], pair[1], pair);
@@ -78,15 +85,14 @@ class RandomExecutable final : public Executable {
       : distribution_{op.distribution}, count_{op.type.shape.elements()}, trace_index_{op.trace_index} {
     output_layouts.resize(1);
     in_place = {-1};
+    reads_step = true;
   }
   void run(const Launch& launch) const override {
     if (count_ == 0) return;
     const auto& c = launch.context;
-    const auto high = static_cast<std::uint32_t>(c.step >> 32);
-    const PhiloxLaunch of{static_cast<std::uint32_t>(c.step), c.replica, trace_index_ ^ (high * 0x9E3779B9u),
-                          {static_cast<std::uint32_t>(c.seed), static_cast<std::uint32_t>(c.seed >> 32)}};
+    const PhiloxLaunch of{c.replica, trace_index_, {static_cast<std::uint32_t>(c.seed), static_cast<std::uint32_t>(c.seed >> 32)}};
     const std::int64_t per_block = block_threads * static_cast<std::int64_t>(16 / sizeof(T));
-    draw<<<blocks_for(count_, per_block), block_threads, 0, stream_of(launch.stream)>>>(distribution_, of,
+    draw<<<blocks_for(count_, per_block), block_threads, 0, stream_of(launch.stream)>>>(distribution_, of, launch.step,
                                                                                         reinterpret_cast<T*>(launch.outputs[0]), count_);
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }

@@ -35,6 +35,7 @@ struct Launch {
   std::byte* scratch = nullptr;  // Executable::scratch_bytes, 64-byte aligned
   StepContext context;
   void* stream = nullptr;  // of the device kind; null on the CPU
+  const std::uint64_t* step = nullptr;  // in the device's memory, the number of the step, where the executable reads_step
 };
 
 // A kernel made ready for one operation with its attributes, shapes and layouts. Immutable: any thread may run it.
@@ -51,6 +52,10 @@ class Executable {
   std::vector<Layout> input_layouts;   // demanded: the planner inserts a copy where an input lies otherwise
   std::vector<Layout> output_layouts;  // given
   std::size_t scratch_bytes = 0;
+  // run() looks at values on the host, for which it waits for the queue: it cannot be captured.
+  bool needs_host = false;
+  // It needs Launch::step: where launches are captured and replayed, the context's number of the step is that of the capture.
+  bool reads_step = false;
   // in_place[o] = i: output o may share the memory of input i (same layout, element-for-element); -1: it may not.
   std::vector<int> in_place;
   std::string_view kernel;  // Kernel::name of who made it

@@ -178,7 +178,8 @@ class AsyncWorkers {
   }
   // Locked by the shard. A program's steps are counted as in the synchronous regime: by gradients of all groups.
   void update(AsyncShard& shard, const AsyncGroup& group, std::int64_t before) {
-    execute(shard.program, {&group.means, 1}, {.seed = programs_.seed(), .step = static_cast<std::uint64_t>(before) / groups_.size()});
+    execute(shard.program, {&group.means, 1},
+            {.seed = programs_.seed(), .step = static_cast<std::uint64_t>(before) / groups_.size(), .capture = deployment_.capture});
   }
   void begin_members(Progress& progress, bool more) {
     {
@@ -199,7 +200,7 @@ class AsyncWorkers {
     const auto first = static_cast<std::size_t>(member.first), count = static_cast<std::size_t>(member.count);
     try {
       execute(member.program, std::span{current_}.subspan(first, count),
-              {.seed = programs_.seed(), .step = number, .deadline = deployment_.deadline});
+              {.seed = programs_.seed(), .step = number, .deadline = deployment_.deadline, .capture = deployment_.capture});
     } catch (const CommunicationError& error) {
       throw CommunicationError{programs_.placement().text(group.index) + ", counted from 0 in what follows: " + error.what(), 0};
     }

@@ -37,6 +37,7 @@ struct Deployment {
   std::int64_t bucket_bytes = 4 << 20;    // small all_reduces are merged up to this size
   std::int64_t recompute_bytes = 64 << 10;  // activations at least this big are computed again for the backward pass where that is cheap
   std::int64_t memory_limit = 0;          // bytes that a step may need on each device; 0: what the device has
+  bool capture = true;                    // what GPUs do in every step is captured as CUDA graphs and replayed
   std::chrono::seconds deadline{300};     // for every wait on another device; 0 waits without end
   std::chrono::seconds connect_deadline{60};  // how long the processes of a job look for each other
   std::chrono::milliseconds late{10000};  // a wait of so long is told on stderr, with who is missing; 0: never

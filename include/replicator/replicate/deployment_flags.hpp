@@ -95,6 +95,8 @@ inline constexpr Flag<D> flags_of[] = {
      [](D& d, Text flag, Text value) { d.recompute_bytes = parse_number(flag, value, 0, any_number); }},
     {"--memory-limit", "SIZE", "that a step may need on each device: 8GiB, 512MiB or bytes (what the device has)",
      [](D& d, Text flag, Text value) { d.memory_limit = parse_bytes(flag, value); }},
+    {"--no-capture", "", "kernels of GPUs are launched one by one in every step, not replayed as captured CUDA graphs",
+     [](D& d, Text, Text) { d.capture = false; }},
     {"--deadline", "SECONDS", "for every wait on another device, 0 for none (300)",
      [](D& d, Text flag, Text value) { d.deadline = std::chrono::seconds{parse_number(flag, value, 0)}; }},
     {"--connect-deadline", "SECONDS", "how long the processes of a job look for each other (60)",

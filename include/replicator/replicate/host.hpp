@@ -39,6 +39,7 @@
 #include <replicator/replicate/step_reporter.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/runtime/calibrate.hpp>
+#include <replicator/runtime/capture_text.hpp>
 #include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/explain.hpp>
 
@@ -249,7 +250,8 @@ class Host {
              .tell_late = [this, device] { hang_report_.late(device); },
              .watch = watch,
              .record = &hang_report_.record(device),
-             .compiled = step.listing.number()});
+             .compiled = step.listing.number(),
+             .capture = deployment_.capture});
   }
 
   // --- seeing --------------------------------------------------------------------------------------------------------------
@@ -282,7 +284,7 @@ class Host {
     for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
     text += std::to_string(step.resolution.classes.size()) + " different graph(s); device " + std::to_string(device) + " runs " +
             std::to_string(kernels) + " kernels for " + std::to_string(program.replica_ids.size()) + " replica(s)\n";
-    return text + text_of(program.memory);
+    return text + capture_text(step.resolution, program) + text_of(program.memory);
   }
 
   std::shared_ptr<Replay> replay_;  // null where all replicas run

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <replicator/runtime/flight_record.hpp>
@@ -25,6 +27,7 @@ struct ExecutionOptions {
   Watch* watch = nullptr;               // is told of every instruction
   FlightRecord* record = nullptr;       // of the device: says where it stands
   std::uint32_t compiled = 0;           // the program's name there
+  bool capture = true;                  // stretches are captured and replayed, where the device can and nobody watches
 };
 
 namespace detail {
@@ -38,16 +41,19 @@ class Execution {
 
   void run() {
     program_.queue.enter();
-    if (options_.watch) options_.watch->begin(program_, options_.step);
+    if (options_.watch) begin_watch(*options_.watch);
     if (record_) record_->begin(options_.compiled, options_.step, coarse_clock());
-    for (const auto& instruction : program_.code) {
-      if (record_) record_->at(position_of(instruction));
-      if (options_.watch) watched(instruction);
-      else execute(instruction);
+    auto stretch = program_.stretches.begin();
+    const auto no_stretch = options_.capture && !watch_ ? program_.stretches.end() : stretch;
+    for (std::uint32_t position = 0; position < program_.code.size();) {
+      if (record_) record_->at(position);
+      if (stretch != no_stretch && stretch->begin == position && replay(*stretch)) position = stretch->end;
+      else step(program_.code[position++]);
+      if (stretch != no_stretch && stretch->end <= position) ++stretch;
       advance();  // communication moves on beside the kernels
     }
     program_.queue.synchronise();
-    if (options_.watch) options_.watch->end();
+    if (watch_) watch_->end();
     if (record_) record_->end();
   }
 
@@ -59,17 +65,45 @@ class Execution {
     return static_cast<std::uint32_t>(&instruction - program_.code.data());
   }
   void finish(std::size_t i) {
-    if (options_.watch) options_.watch->finished(pending_[i]);
+    if (watch_) watch_->finished(pending_[i]);
     if (record_) record_->finished(pending_[i]);
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  void begin_watch(Watch& watch) {
+    watch.begin(program_, options_.step);
+    if (watch.looks()) watch_ = &watch;
+  }
+  void step(const Instruction& instruction) {
+    if (watch_) watched(instruction);
+    else execute(instruction);
+  }
+  // False where its instructions must be run one by one.
+  bool replay(Stretch& stretch) {
+    if (!std::exchange(stretch.has_run, true) || !stretch.refused.empty()) return false;
+    if (stretch.captured.empty() || stretch.seed != options_.seed) capture(stretch);
+    if (stretch.captured.empty()) return false;
+    program_.queue.replay(stretch.captured);
+    return true;
+  }
+  // Nothing was done yet, so an error is only told: run one by one, the instructions meet it again if it is theirs.
+  void capture(Stretch& stretch) {
+    try {
+      stretch.captured = program_.queue.capture([&] {
+        for (auto position = stretch.begin; position < stretch.end; ++position) execute(program_.code[position]);
+      });
+      stretch.seed = options_.seed;
+    } catch (const std::exception& error) {
+      stretch.captured = {};
+      stretch.refused = error.what();
+    }
   }
   // Whoever watches sees what is done, not what is queued.
   void watched(const Instruction& instruction) {
     const auto position = position_of(instruction);
-    options_.watch->before(position);
+    watch_->before(position);
     execute(instruction);
     program_.queue.synchronise();
-    options_.watch->after(position);
+    watch_->after(position);
   }
   void execute(const Instruction& instruction) {
     std::byte* const* pointers = program_.pointers.data() + instruction.pointers;
@@ -78,7 +112,8 @@ class Execution {
         const Launch launch{pointers, pointers + instruction.inputs, program_.scratch,
                             {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica),
                              instruction.replica < 0, instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica},
-                            program_.queue.handle()};
+                            program_.queue.handle(),
+                            instruction.executable->reads_step ? step_number(instruction) : nullptr};
         run_kernel(instruction, launch);
         break;
       }
@@ -99,6 +134,11 @@ class Execution {
         break;
       case Instruction::Kind::take: take(instruction.place); break;
     }
+  }
+  // Behind the outputs.
+  const std::uint64_t* step_number(const Instruction& instruction) const {
+    const auto outputs = static_cast<std::uint32_t>(instruction.executable->output_layouts.size());
+    return reinterpret_cast<const std::uint64_t*>(program_.pointers[instruction.pointers + instruction.inputs + outputs]);
   }
   // A kernel does not know whose values it refuses.
   static void run_kernel(const Instruction& instruction, const Launch& launch) {
@@ -183,6 +223,7 @@ class Execution {
 
   Program& program_;
   const ExecutionOptions& options_;
+  Watch* watch_ = nullptr;  // who looks at this step
   FlightRecord* record_;
   std::vector<std::uint32_t>& pending_;
   const std::function<void()> others_ = [this] { advance(); };  // move on while one is waited for

@@ -138,8 +138,9 @@ class Planner {
     builder_.memory(buffer).variable = true;
     return buffer;
   }
+  std::uint32_t step_buffer() { return builder_.fixed_buffer(reinterpret_cast<std::byte*>(program_.step.get()), sizeof *program_.step); }
   std::uint32_t input_buffer(const Input& input, int r, std::size_t bytes) {
-    if (input.source == Input::Source::step) return builder_.fixed_buffer(reinterpret_cast<std::byte*>(program_.step.get()), bytes);
+    if (input.source == Input::Source::step) return step_buffer();
     if (input.source == Input::Source::replica_id)
       return builder_.fixed_buffer(reinterpret_cast<std::byte*>(&program_.replica_ids[static_cast<std::size_t>(r)]), bytes);
     ProgramBuilder::Memory memory;
@@ -166,6 +167,7 @@ class Planner {
       operands.push_back(builder_.on_device(buffer));
     }
     for (const auto output : node.outputs) operands.push_back(values_.make(c, output, r));
+    if (node.executable->reads_step) operands.push_back(builder_.on_device(step_buffer()));
     builder_.append(run, operands);
     program_.scratch_bytes = std::max(program_.scratch_bytes, node.executable->scratch_bytes);
   }

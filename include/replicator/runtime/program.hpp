@@ -49,6 +49,15 @@ struct Instruction {
   const Node* origin = nullptr;  // that node (run)
 };
 
+// Instructions [begin, end) that leave all to the device: captured in their second run, for kernels make things ready in the first.
+struct Stretch {
+  std::uint32_t begin = 0, end = 0;
+  bool has_run = false;
+  std::uint64_t seed = 0;  // of what was captured
+  CapturedWork captured;
+  std::string refused;     // why it could not be captured
+};
+
 // A pointer that is set before each step to component `element` of a replica's input.
 struct InputPatch {
   std::uint32_t pointer = 0;
@@ -122,6 +131,7 @@ struct Program {
   std::vector<std::vector<AnyArray>> results;
   std::vector<bool> uniform_result;
   ResultExchange exchange;
+  std::vector<Stretch> stretches;  // ascending; none where the queue cannot capture
   Queue queue;  // the last: gone before the memory that its work uses
 };
 

@@ -10,6 +10,7 @@
 
 #include <replicator/core/device_support.hpp>
 #include <replicator/runtime/program.hpp>
+#include <replicator/runtime/stretches.hpp>
 
 namespace replicator {
 
@@ -230,6 +231,7 @@ class ProgramBuilder {
                                   : memory.replica >= 0 ? nullptr
                                                         : program_.arena.data() + layout_.offsets[place_of_[b]]);
     }
+    if (program_.queue.can_capture()) program_.stretches = find_stretches(program_);
   }
 
   const DeviceSupport& support_;

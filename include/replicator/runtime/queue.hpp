@@ -10,6 +10,30 @@
 
 namespace replicator {
 
+// Work of a queue that can be given to it again. May be empty.
+class CapturedWork {
+ public:
+  CapturedWork() = default;
+  CapturedWork(const CaptureSupport& support, int index, void* handle) : support_{&support}, index_{index}, handle_{handle} {}
+  CapturedWork(CapturedWork&& other) noexcept { *this = std::move(other); }
+  CapturedWork& operator=(CapturedWork&& other) noexcept {
+    std::swap(support_, other.support_);
+    std::swap(index_, other.index_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~CapturedWork() {
+    if (support_) support_->release(index_, handle_);
+  }
+  void* handle() const { return handle_; }
+  bool empty() const { return support_ == nullptr; }
+
+ private:
+  const CaptureSupport* support_ = nullptr;
+  int index_ = 0;
+  void* handle_ = nullptr;
+};
+
 class Queue {
  public:
   Queue() = default;
@@ -47,6 +71,23 @@ class Queue {
   void synchronise() const {
     if (support_) support_->synchronise(handle_);
   }
+
+  bool can_capture() const { return support_ && support_->capture; }
+  // What work() gives to the queue, which does none of it. What work() throws, and DeviceError where something cannot be captured, leaves the
+  // queue as it was.
+  template <class Work>
+  CapturedWork capture(Work&& work) const {
+    const auto& how = *support_->capture;
+    how.begin(handle_);
+    try {
+      work();
+    } catch (...) {
+      how.abandon(handle_);
+      throw;
+    }
+    return {how, index_, how.end(handle_)};
+  }
+  void replay(const CapturedWork& work) const { support_->capture->replay(handle_, work.handle()); }
 
  private:
   const DeviceSupport* support_ = nullptr;

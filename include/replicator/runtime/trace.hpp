@@ -78,6 +78,7 @@ class DeviceTrace final : public Watch {
     for (auto& communication : now_) communication = {};
     step_began_ = trace_clock();
   }
+  bool looks() const override { return recording_; }
   void before(std::uint32_t instruction) override {
     if (!recording_) return;
     began_ = trace_clock();

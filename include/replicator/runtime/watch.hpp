@@ -18,6 +18,8 @@ class Watch {
   virtual ~Watch() = default;
 
   virtual void begin(const Program& program, std::uint64_t step) = 0;
+  // Asked next: false where it need not be told of anything more in this step.
+  virtual bool looks() const { return true; }
   virtual void before(std::uint32_t instruction) = 0;
   virtual void after(std::uint32_t instruction) = 0;
   // Seen between two instructions; at the latest after the wait.

@@ -2,6 +2,7 @@
 // Several watches in the place of one.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -18,6 +19,9 @@ class Watches final : public Watch {
 
   void begin(const Program& program, std::uint64_t step) override {
     for (const auto& each : all_) each->begin(program, step);
+  }
+  bool looks() const override {
+    return std::any_of(all_.begin(), all_.end(), [](const auto& each) { return each->looks(); });
   }
   void before(std::uint32_t instruction) override {
     for (const auto& each : all_) each->before(instruction);

@@ -138,19 +138,21 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtM
 }
 inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const void*, const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                                      cublasLtMatrixLayout_t b_layout, const void*, const void*, cublasLtMatrixLayout_t, void* y,
-                                     cublasLtMatrixLayout_t y_layout, const cublasLtMatmulAlgo_t*, void* workspace, std::size_t bytes, cudaStream_t) {
+                                     cublasLtMatrixLayout_t y_layout, const cublasLtMatmulAlgo_t*, void* workspace, std::size_t bytes, cudaStream_t stream) {
   if (reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
-  std::memset(workspace, 0x5A, bytes);
-  const auto rows = static_cast<std::int64_t>(y_layout->rows), columns = static_cast<std::int64_t>(y_layout->columns);
-  const auto depth = static_cast<std::int64_t>(d->operation[0] == CUBLAS_OP_N ? a_layout->columns : a_layout->rows);
-  for (std::int64_t n = 0; n < y_layout->batch; ++n)
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < columns; ++j) {
-        double sum = 0;
-        for (std::int64_t k = 0; k < depth; ++k)
-          sum += on_host::read(*a_layout, a, on_host::place(*a_layout, d->operation[0], n, i, k)) *
-                 on_host::read(*b_layout, b, on_host::place(*b_layout, d->operation[1], n, k, j));
-        on_host::write(*y_layout, y, on_host::place(*y_layout, CUBLAS_OP_N, n, i, j), sum);
-      }
+  on_host::give(stream, [=] {
+    std::memset(workspace, 0x5A, bytes);
+    const auto rows = static_cast<std::int64_t>(y_layout->rows), columns = static_cast<std::int64_t>(y_layout->columns);
+    const auto depth = static_cast<std::int64_t>(d->operation[0] == CUBLAS_OP_N ? a_layout->columns : a_layout->rows);
+    for (std::int64_t n = 0; n < y_layout->batch; ++n)
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j) {
+          double sum = 0;
+          for (std::int64_t k = 0; k < depth; ++k)
+            sum += on_host::read(*a_layout, a, on_host::place(*a_layout, d->operation[0], n, i, k)) *
+                   on_host::read(*b_layout, b, on_host::place(*b_layout, d->operation[1], n, k, j));
+          on_host::write(*y_layout, y, on_host::place(*y_layout, CUBLAS_OP_N, n, i, j), sum);
+        }
+  });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // As much of the CUDA runtime as the kernels need, on the host: one device, whose memory is the host's and full of garbage when it is
-// allocated, and queues that do their work at once. It stands in front of NVIDIA's on the include path of the tests on the host.
+// allocated, and queues that do their work at once, or capture it as a graph. It stands in front of NVIDIA's on the include path of the
+// tests on the host.
 #pragma once
 
 #include <math.h>
@@ -10,8 +11,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "launch.hpp"
 
@@ -23,7 +26,13 @@ inline void atomicMin(unsigned long long* at, unsigned long long value) {
   if (value < *at) *at = value;
 }
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInsufficientDriver = 35 };
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice, cudaMemcpyDeviceToHost };
 enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeDevice };
 enum { cudaStreamNonBlocking = 1 };
@@ -31,8 +40,13 @@ enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrCompute
 struct cudaPointerAttributes {
   cudaMemoryType type;
 };
-struct CUstream_st {};
-using cudaStream_t = CUstream_st*;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal };
+using cudaStream_t = on_host::Stream*;
+struct CUgraph_st {
+  std::vector<std::function<void()>> work;
+};
+using cudaGraph_t = CUgraph_st*;
+using cudaGraphExec_t = CUgraph_st*;
 
 #include "library.hpp"
 
@@ -41,8 +55,8 @@ inline std::map<const char*, std::size_t> memory;  // of the device: where, how 
 }
 
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
-inline const char* cudaGetErrorName(cudaError_t) { return "cudaSuccess"; }
-inline const char* cudaGetErrorString(cudaError_t) { return "no error"; }
+inline const char* cudaGetErrorName(cudaError_t error) { return error ? "cudaErrorStreamCapture" : "cudaSuccess"; }
+inline const char* cudaGetErrorString(cudaError_t error) { return error ? "not while a stream captures" : "no error"; }
 inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
 inline cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
@@ -75,16 +89,35 @@ inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, c
   return cudaSuccess;
 }
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) { return *free = *total = std::size_t{1} << 32, cudaSuccess; }
-inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  std::memmove(to, from, bytes);
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  on_host::give(stream, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
-inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  std::memset(to, value, bytes);
+inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  on_host::give(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return *stream = new CUstream_st, cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return *stream = new on_host::Stream, cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  stream->spoiled = stream->captures;
+  return stream->captures ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+}
+inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) { return stream->captures = true, cudaSuccess; }
+inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const bool spoiled = stream->spoiled;
+  *graph = spoiled ? nullptr : new CUgraph_st{stream->captured};
+  *stream = {};
+  return spoiled ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* captured, cudaGraph_t graph, unsigned long long) {
+  return *captured = new CUgraph_st{*graph}, cudaSuccess;
+}
+inline cudaError_t cudaGraphLaunch(cudaGraphExec_t captured, cudaStream_t stream) {
+  for (const auto& work : captured->work) on_host::give(stream, work);
+  return cudaSuccess;
+}
+inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t captured) { return delete captured, cudaSuccess; }
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;

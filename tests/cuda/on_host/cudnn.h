@@ -33,7 +33,9 @@ struct cudnnConvolutionStruct {
   std::int64_t padding[2], stride[2], dilation[2], groups = 1;
   cudnnMathType_t arithmetic = CUDNN_DEFAULT_MATH;
 };
-struct cudnnContext {};
+struct cudnnContext {
+  cudaStream_t stream = nullptr;
+};
 using cudnnHandle_t = cudnnContext*;
 using cudnnTensorDescriptor_t = cudnnTensorStruct*;
 struct cudnnFilterStruct : cudnnTensorStruct {};
@@ -117,8 +119,8 @@ void for_each_product(const cudnnTensorStruct* x, const cudnnTensorStruct* w, co
               }
 }
 
-// out, which is one of the three, from the two others.
-inline cudnnStatus_t convolve(const cudnnTensorStruct* x, const void* x_data, const cudnnTensorStruct* w, const void* w_data, const cudnnTensorStruct* y,
+// out, which is one of the three, from the two others. The descriptors outlive what is captured.
+inline void convolve(const cudnnTensorStruct* x, const void* x_data, const cudnnTensorStruct* w, const void* w_data, const cudnnTensorStruct* y,
                               const void* y_data, const cudnnConvolutionStruct* c, const cudnnTensorStruct* out, void* data, void* workspace,
                               std::size_t bytes) {
   std::memset(workspace, 0x5A, bytes);
@@ -131,7 +133,6 @@ inline cudnnStatus_t convolve(const cudnnTensorStruct* x, const void* x_data, co
     else sums[static_cast<std::size_t>(b)] += read(x, x_data, a) * read(y, y_data, d);
   });
   for (std::int64_t i = 0; i < elements; ++i) write(out, data, i, sums[static_cast<std::size_t>(i)]);
-  return CUDNN_STATUS_SUCCESS;
 }
 
 inline cudnnStatus_t describe(cudnnTensorStruct* t, cudnnTensorFormat_t format, cudnnDataType_t type, std::int64_t n, std::int64_t c, std::int64_t h,
@@ -157,7 +158,7 @@ inline const char* cudnnGetErrorString(cudnnStatus_t) { return "CUDNN_STATUS_NOT
 inline void cudnnGetLastErrorString(char* text, std::size_t) { *text = 0; }
 inline cudnnStatus_t cudnnCreate(cudnnHandle_t* h) { return on_host::make(h); }
 inline cudnnStatus_t cudnnDestroy(cudnnHandle_t h) { return on_host::drop(h); }
-inline cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; }
+inline cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t stream) { return h->stream = stream, CUDNN_STATUS_SUCCESS; }
 inline cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* t) { return on_host::make(t); }
 inline cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t t) { return on_host::drop(t); }
 inline cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* t) { return on_host::make(t); }
@@ -210,22 +211,25 @@ inline cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_
                                                                     cudnnConvolutionBwdFilterAlgo_t, std::size_t* bytes) {
   return *bytes = on_host::to_weights.workspace, CUDNN_STATUS_SUCCESS;
 }
-inline cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void*, cudnnTensorDescriptor_t x, const void* x_data, cudnnFilterDescriptor_t w,
+inline cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void*, cudnnTensorDescriptor_t x, const void* x_data, cudnnFilterDescriptor_t w,
                                              const void* w_data, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t by, void* workspace,
                                              std::size_t bytes, const void*, cudnnTensorDescriptor_t y, void* y_data) {
   on_host::forward.last = by;
-  return on_host::convolve(x, x_data, w, w_data, y, y_data, c, y, y_data, workspace, bytes);
+  on_host::give(h->stream, [=] { on_host::convolve(x, x_data, w, w_data, y, y_data, c, y, y_data, workspace, bytes); });
+  return CUDNN_STATUS_SUCCESS;
 }
-inline cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, const void*, cudnnFilterDescriptor_t w, const void* w_data, cudnnTensorDescriptor_t dy,
+inline cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void*, cudnnFilterDescriptor_t w, const void* w_data, cudnnTensorDescriptor_t dy,
                                                   const void* dy_data, cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdDataAlgo_t by, void* workspace,
                                                   std::size_t bytes, const void*, cudnnTensorDescriptor_t dx, void* dx_data) {
   on_host::to_data.last = by;
-  return on_host::convolve(dx, dx_data, w, w_data, dy, dy_data, c, dx, dx_data, workspace, bytes);
+  on_host::give(h->stream, [=] { on_host::convolve(dx, dx_data, w, w_data, dy, dy_data, c, dx, dx_data, workspace, bytes); });
+  return CUDNN_STATUS_SUCCESS;
 }
-inline cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t, const void*, cudnnTensorDescriptor_t x, const void* x_data,
+inline cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void*, cudnnTensorDescriptor_t x, const void* x_data,
                                                     cudnnTensorDescriptor_t dy, const void* dy_data, cudnnConvolutionDescriptor_t c,
                                                     cudnnConvolutionBwdFilterAlgo_t by, void* workspace, std::size_t bytes, const void*,
                                                     cudnnFilterDescriptor_t dw, void* dw_data) {
   on_host::to_weights.last = by;
-  return on_host::convolve(x, x_data, dw, dw_data, dy, dy_data, c, dw, dw_data, workspace, bytes);
+  on_host::give(h->stream, [=] { on_host::convolve(x, x_data, dw, dw_data, dy, dy_data, c, dw, dw_data, workspace, bytes); });
+  return CUDNN_STATUS_SUCCESS;
 }

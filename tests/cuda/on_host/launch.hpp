@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 struct dim3 {
@@ -20,6 +21,17 @@ inline dim3 blockIdx{0, 0, 0}, threadIdx{0, 0, 0}, blockDim, gridDim;
 namespace on_host {
 
 inline std::recursive_mutex gate;  // several logical devices launch at the same time
+
+// Does at once what it is given, or keeps it where it captures.
+struct Stream {
+  bool captures = false, spoiled = false;
+  std::vector<std::function<void()>> captured;
+};
+template <class Work>
+void give(Stream* stream, Work work) {
+  if (stream && stream->captures) stream->captured.push_back(std::move(work));
+  else work();
+}
 
 class Block {
  public:
@@ -83,18 +95,20 @@ inline void Block::begin() {
 }
 
 // kernel<<<grid, threads, shared, stream>>>(arguments...) is launch(kernel, grid, threads, shared, stream)(arguments...).
-template <class Kernel, class Stream>
-auto launch(Kernel kernel, dim3 grid, dim3 threads, std::size_t, Stream) {
+template <class Kernel>
+auto launch(Kernel kernel, dim3 grid, dim3 threads, std::size_t, Stream* stream) {
   return [=](auto... arguments) {
-    const std::lock_guard lock{gate};
-    gridDim = grid;
-    blockDim = threads;
-    for (unsigned z = 0; z < grid.z; ++z)
-      for (unsigned y = 0; y < grid.y; ++y)
-        for (unsigned x = 0; x < grid.x; ++x) {
-          blockIdx = dim3{x, y, z};
-          block.run(threads.x, [&] { kernel(arguments...); });
-        }
+    give(stream, [=] {
+      const std::lock_guard lock{gate};
+      gridDim = grid;
+      blockDim = threads;
+      for (unsigned z = 0; z < grid.z; ++z)
+        for (unsigned y = 0; y < grid.y; ++y)
+          for (unsigned x = 0; x < grid.x; ++x) {
+            blockIdx = dim3{x, y, z};
+            block.run(threads.x, [&] { kernel(arguments...); });
+          }
+    });
   };
 }
 

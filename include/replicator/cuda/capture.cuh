@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work of a stream captured as a CUDA graph. Source: CUDA C++ Programming Guide, "CUDA Graphs", stream capture.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <replicator/core/device_support.hpp>
+#include <replicator/cuda/check.cuh>
+#include <replicator/cuda/launch.cuh>
+
+namespace replicator::cuda {
+
+namespace detail {
+
+// Other threads may meanwhile allocate memory for devices of their own.
+inline void begin_capture(void* queue) { REPLICATOR_CUDA_CHECK(cudaStreamBeginCapture(stream_of(queue), cudaStreamCaptureModeThreadLocal)); }
+
+inline void* end_capture(void* queue) {
+  cudaGraph_t graph = nullptr;
+  REPLICATOR_CUDA_CHECK(cudaStreamEndCapture(stream_of(queue), &graph));
+  cudaGraphExec_t captured = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&captured, graph, 0);
+  (void)cudaGraphDestroy(graph);
+  REPLICATOR_CUDA_CHECK(status);
+  return captured;
+}
+
+inline void abandon_capture(void* queue) noexcept {
+  cudaGraph_t graph = nullptr;
+  (void)cudaStreamEndCapture(stream_of(queue), &graph);
+  if (graph) (void)cudaGraphDestroy(graph);
+  (void)cudaGetLastError();  // the cause has been told
+}
+
+inline void replay(void* queue, void* captured) { REPLICATOR_CUDA_CHECK(cudaGraphLaunch(static_cast<cudaGraphExec_t>(captured), stream_of(queue))); }
+
+inline void release_captured(int index, void* captured) noexcept {
+  (void)cudaSetDevice(index);
+  (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(captured));
+}
+
+}  // namespace detail
+
+inline constexpr CaptureSupport capture{&detail::begin_capture, &detail::end_capture, &detail::abandon_capture, &detail::replay,
+                                        &detail::release_captured};
+
+}  // namespace replicator::cuda

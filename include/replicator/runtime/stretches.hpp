@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instructions of a program can be captured once and replayed in every step: those that leave all to the device, on addresses that
+// stay. All others are between them: what the host does, or waits for.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <replicator/runtime/program.hpp>
+
+namespace replicator {
+
+// Why an instruction cannot be captured; empty where it can.
+inline std::string_view why_not_captured(const Program& program, const Instruction& instruction) {
+  const auto on_device = [&](std::uint32_t pointer) {
+    const auto* at = program.pointers[pointer];
+    return at >= program.arena.data() && at < program.arena.data() + program.arena.bytes();
+  };
+  const auto is_input = [&](std::uint32_t pointer) {
+    return std::any_of(program.patches.begin(), program.patches.end(), [&](const auto& patch) { return patch.pointer == pointer; });
+  };
+  switch (instruction.kind) {
+    case Instruction::Kind::run: return instruction.executable->needs_host ? "it looks at values on the host" : "";
+    case Instruction::Kind::fold: return "";
+    case Instruction::Kind::copy:
+      if (is_input(instruction.pointers)) return "a step's input does not lie where the last one's did";
+      return on_device(instruction.pointers) || on_device(instruction.pointers + 1) ? "" : "the host copies it";
+    default: return "the host does it";
+  }
+}
+
+// A single instruction is no stretch: there is nothing to save.
+inline std::vector<Stretch> find_stretches(const Program& program) {
+  std::vector<Stretch> found;
+  const auto count = static_cast<std::uint32_t>(program.code.size());
+  for (std::uint32_t begin = 0, end = 0; begin < count; begin = end + 1) {
+    for (end = begin; end < count && why_not_captured(program, program.code[end]).empty();) ++end;
+    if (end < begin + 2) continue;
+    auto& stretch = found.emplace_back();
+    stretch.begin = begin;
+    stretch.end = end;
+  }
+  return found;
+}
+
+}  // namespace replicator

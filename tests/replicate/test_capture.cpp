@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stretches of a device's program that are captured once and replayed in every later step.
+#include <catch2/catch.hpp>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <replicator/collectives/run.hpp>
+#include <replicator/graph/layout_copy.hpp>
+#include <replicator/nn/nn.hpp>
+#include <replicator/replicator.hpp>
+#include <replicator/runtime/execute.hpp>
+#include <replicator/runtime/planner.hpp>
+#include <replicator/transport/in_process.hpp>
+
+#include "pretend_device.hpp"
+
+namespace test_capture {
+
+using namespace replicator;
+namespace pretend = replicator::test::pretend;
+
+namespace {
+
+using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
+
+Deployment on(DeviceKind kind, int replicas, int devices) {
+  Deployment result;
+  result.replicas = replicas;
+  result.input_threads = 1;
+  result.devices.clear();
+  for (int device = 0; device < devices; ++device) result.devices.push_back({kind, device});
+  return result;
+}
+// What the devices were given since.
+struct Given {
+  int tasks = pretend::counts.given, captures = pretend::counts.captures, replays = pretend::counts.replays, abandoned = pretend::counts.abandoned;
+  friend Given operator-(Given a, const Given& b) {
+    a.tasks -= b.tasks, a.captures -= b.captures, a.replays -= b.replays, a.abandoned -= b.abandoned;
+    return a;
+  }
+};
+
+struct Outcome {
+  std::string digest, explanation;
+  std::vector<float> losses;
+  Given last;  // in the last step
+  Given all;
+};
+
+// Regression of a network with dropout by a learning rate that changes in every step, on elements that differ in every step. `look(x)`
+// stands between two layers.
+template <class Look>
+Outcome train(const Deployment& where, int steps, Look look) {
+  const Given before;
+  Outcome outcome;
+  Replicator repl{where};
+  const auto input_fn = [](const InputContext& ctx) {
+    return data::from_generator([n = ctx.replica_batch(24), ctx](std::int64_t position) {
+      PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
+      Array<float> x{{n, 4}}, y{{n, 1}};
+      for (auto& value : x) value = 2 * random.uniform() - 1;
+      for (std::int64_t i = 0; i < n; ++i) y[i] = x[4 * i] - x[4 * i + 3];
+      return std::tuple{x, y};
+    });
+  };
+  const auto step_fn = [&](ReplicaContext& replica, Tensor<float> x, Tensor<float> y) {
+    auto hidden = look(tanh(nn::linear(replica, x, "first", {.features = 8})));
+    hidden = dropout(hidden, 0.25);
+    auto loss = mean(map([](auto a, auto b) { return (a - b) * (a - b); }, nn::linear(replica, hidden, "second", {.features = 1}), y));
+    nn::sgd({.learning_rate = [](Symbol step) { return 0.1 / (1 + step); }, .momentum = 0.9}).minimize(replica, loss);
+    return loss;
+  };
+  auto train = repl.replicate(input_fn, step_fn);
+  for (int step = 0; step < steps; ++step) {
+    const Given begun;
+    const auto [loss] = train.step();
+    outcome.losses.push_back(mean(loss));
+    outcome.last = Given{} - begun;
+  }
+  outcome.digest = repl.digest();
+  outcome.explanation = train.explain();
+  outcome.all = Given{} - before;
+  return outcome;
+}
+Outcome train(const Deployment& where, int steps = 6) {
+  return train(where, steps, [](auto x) { return x; });
+}
+
+}  // namespace
+
+TEST_CASE("a replayed step has the bits of one that is not, with other inputs, another learning rate and other random numbers in each") {
+  const Devices devices;
+  const auto expected = train(on(DeviceKind::cpu, 4, 1));
+  for (const int count : {1, 2, 3}) {
+    auto where = on(DeviceKind::cuda, 4, count);
+    const auto replayed = train(where);
+    CHECK(replayed.losses == expected.losses);
+    CHECK(replayed.digest == expected.digest);
+    CHECK(replayed.all.captures >= count);
+    CHECK(replayed.all.replays == 5 * replayed.last.replays);
+    where.capture = false;
+    const auto launched = train(where);
+    CHECK(launched.digest == expected.digest);
+    CHECK(launched.all.captures == 0);
+    CHECK(launched.last.replays == 0);
+    CHECK(replayed.last.tasks < launched.last.tasks / 4);
+    CHECK_THAT(replayed.explanation, Catch::Contains(" instructions are captured, replayed as ") && !Catch::Contains("in their second run"));
+    CHECK_THAT(launched.explanation, Catch::Contains("are captured in their second run, unless --no-capture, "));
+  }
+  CHECK(devices.in_use() == 0);
+  const char* const flags[] = {"--no-capture"};
+  CHECK_FALSE(Deployment::from(flags).capture);
+}
+
+TEST_CASE("what waits for the host is never captured, and sees the values of every step") {
+  const Devices devices;
+  const auto seen_on = [](const Deployment& where) {
+    std::vector<std::string> lines;
+    auto outcome = train(where, 5, [&](auto x) { return print(x, "hidden", {.sink = [&](const std::string& text) { lines.push_back(text); }}); });
+    return std::pair{lines, outcome};
+  };
+  const auto [expected, cpu] = seen_on(on(DeviceKind::cpu, 2, 1));
+  const auto [lines, outcome] = seen_on(on(DeviceKind::cuda, 2, 1));
+  CHECK(lines == expected);
+  CHECK(lines.size() == 10);
+  CHECK(outcome.digest == cpu.digest);
+  CHECK(outcome.all.abandoned == 0);
+  CHECK(outcome.last.replays >= 2);
+  CHECK_THAT(outcome.explanation, Catch::Contains("test_capture.cpp:") && Catch::Contains("is not captured: it looks at values on the host (2 times)"));
+}
+
+namespace {
+
+// Waits for its queue, and did not say so.
+class Careless final : public Executable {
+ public:
+  explicit Careless(std::unique_ptr<Executable> inner) : inner_{std::move(inner)} {
+    input_layouts = inner_->input_layouts;
+    output_layouts = inner_->output_layouts;
+    scratch_bytes = inner_->scratch_bytes;
+    in_place = inner_->in_place;
+    reads_step = true;
+  }
+  void run(const Launch& launch) const override {
+    inner_->run(launch);
+    pretend::synchronise(launch.stream);
+  }
+
+ private:
+  std::unique_ptr<Executable> inner_;
+};
+std::unique_ptr<Executable> make_careless(const KernelRequest& request) { return std::make_unique<Careless>(pretend::make(request)); }
+constexpr Kernel careless{"careless", &make_careless};
+
+}  // namespace
+
+TEST_CASE("what cannot be captured is told, tried once, and run as if nobody had tried") {
+  const Devices devices;
+  const auto with_argmax = [](auto x) { return x + 0.0f * sum(cast<float>(argmax(x, 1))); };
+  const auto expected = train(on(DeviceKind::cpu, 2, 1), 5, with_argmax);
+  register_kernel<ArgMax>(DeviceKind::cuda, KernelTier::library, &careless);
+  const auto outcome = train(on(DeviceKind::cuda, 2, 1), 5, with_argmax);
+  register_kernel<ArgMax>(DeviceKind::cuda, KernelTier::library, nullptr);
+  CHECK(outcome.digest == expected.digest);
+  CHECK(outcome.losses == expected.losses);
+  CHECK(outcome.all.abandoned >= 1);
+  CHECK(outcome.all.abandoned <= 2);
+  CHECK_THAT(outcome.explanation, Catch::Contains(" could not be captured: a queue that captures was waited for"));
+  CHECK(devices.in_use() == 0);
+}
+
+TEST_CASE("while somebody looks at every instruction nothing is replayed; afterwards it is") {
+  const Devices devices;
+  auto where = on(DeviceKind::cuda, 2, 1);
+  where.see.timing = true;
+  where.see.trace_steps = {1, 4};
+  CHECK(train(where, 4).all.replays == 0);
+  CHECK(train(where, 6).last.replays > 0);
+  where.see.find_nan = true;
+  const auto looked = train(where, 6);
+  CHECK(looked.all.replays == 0);
+  CHECK(looked.digest == train(on(DeviceKind::cpu, 2, 1)).digest);
+}
+
+TEST_CASE("another seed is another capture") {
+  const Devices devices;
+  std::vector<Graph> graphs;
+  auto& graph = graphs.emplace_back(0, 1);
+  ReplicaContext replica{graph};
+  auto w = replica.variable<float>("w", {8}, Initializer::zeros());
+  w.assign(0.5f * w.read() + all_reduce(uniform<float>(graph, {8}), Reduction::mean));
+  const auto resolution = resolve(graphs, {1 << 20, {}});
+  const auto weights = [&](DeviceKind kind, const std::vector<std::uint64_t>& seeds) {
+    VariableStore variables{1, 1, 1};
+    for (const auto& variable : resolution.classes[0].graph.variables()) variables.declare(variable);
+    ExecutableCache cache{1};
+    const std::vector<LoweredGraph> lowered{lower(resolution.classes[0], kind, cache)};
+    transport::InProcessGroup group{1};
+    const auto communicator = collectives::make_communicator(transport::InProcess{group, 0}, {1, 1});
+    auto program = plan({.resolution = resolution, .lowered = lowered, .variables = variables, .communicator = *communicator, .kind = kind});
+    const std::vector<AnyArray> none;
+    for (std::uint64_t step = 0; step < seeds.size(); ++step) execute(program, {&none, 1}, {.seed = seeds[step], .step = step});
+    const auto values = variables.value("w", 0).as<float>();
+    return std::vector<float>{values.begin(), values.end()};
+  };
+  const std::vector<std::uint64_t> seeds{1, 1, 1, 7, 7, 1};
+  const Given before;
+  CHECK(weights(DeviceKind::cuda, seeds) == weights(DeviceKind::cpu, seeds));
+  const Given given = Given{} - before;
+  CHECK(given.replays > given.captures);
+  CHECK(given.captures % 3 == 0);
+  CHECK(given.captures > 0);
+}
+
+}  // namespace test_capture
