@@ -20,6 +20,7 @@
 
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/core/device_support.hpp>
+#include <replicator/core/tool_ranges.hpp>
 #include <replicator/graph/operation.hpp>
 
 namespace replicator::test {

@@ -2,6 +2,7 @@
 // Stretches of a device's program that are captured once and replayed in every later step.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -184,6 +185,43 @@ TEST_CASE("while somebody looks at every instruction nothing is replayed; afterw
   const auto looked = train(where, 6);
   CHECK(looked.all.replays == 0);
   CHECK(looked.digest == train(on(DeviceKind::cpu, 2, 1)).digest);
+}
+
+namespace {
+
+std::vector<std::string> open_ranges, begun_ranges;  // of a tool that is attached while `listens`
+bool listens = false;
+constexpr ToolRanges tool{[] { return listens; },
+                          [](const char* name) {
+                            std::string whole = name;
+                            if (!open_ranges.empty()) whole = open_ranges.back() + " > " + whole;
+                            open_ranges.push_back(whole);
+                            begun_ranges.push_back(whole);
+                          },
+                          []() noexcept { open_ranges.pop_back(); }};
+bool begun(const std::string& begin, const std::string& middle) {
+  return std::any_of(begun_ranges.begin(), begun_ranges.end(), [&](const auto& name) { return name.starts_with(begin) && name.find(middle) != name.npos; });
+}
+
+}  // namespace
+
+TEST_CASE("an attached tool is told of steps, captured stretches and launches with their nodes, lines and replicas; otherwise nobody is") {
+  const Devices devices;
+  auto& slot = tool_ranges_slot[static_cast<std::size_t>(DeviceKind::cuda)];
+  const auto* const before = slot.exchange(&tool);
+  const auto shown = [](auto x) { return print(x, "hidden", {.sink = [](const std::string&) {}}); };
+  train(on(DeviceKind::cuda, 2, 1), 4, shown);
+  CHECK(begun_ranges.empty());
+  listens = true;
+  train(on(DeviceKind::cuda, 2, 1), 4, shown);
+  slot.store(before);
+  CHECK(open_ranges.empty());
+  CHECK(begun("step 0 > matmul#", " at test_capture.cpp:"));
+  CHECK(begun("step 0 > observe#", " (replica 1)"));
+  CHECK(begun("step 3 > observe#", " at test_capture.cpp:"));
+  CHECK(begun("step 3 > captured: ", " to "));
+  CHECK_FALSE(begun("step 0 > captured: ", ""));
+  CHECK_FALSE(begun("step 3 > matmul#", ""));
 }
 
 TEST_CASE("another seed is another capture") {

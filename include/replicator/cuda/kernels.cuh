@@ -21,3 +21,6 @@
 #if __has_include(<replicator/with/nvrtc.cuh>)
 #include <replicator/with/nvrtc.cuh>
 #endif
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <replicator/cuda/nvtx.hpp>
+#endif

@@ -42,6 +42,7 @@
 #include <replicator/runtime/capture_text.hpp>
 #include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/explain.hpp>
+#include <replicator/runtime/range_names.hpp>
 
 namespace replicator {
 
@@ -170,6 +171,8 @@ class Host {
   std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal) {
     failure_.answer();
     auto step = compiler_.compile(traced, ordinal, variables_, checkpoints_);
+    for (std::size_t device = 0; device < step->programs.size(); ++device)
+      name_ranges(step->programs[device], step->resolution, deployment_.devices[device].kind);
     step->traces = reporter_.record(step->resolution, step->programs);
     step->watches = reporter_.watches(step->resolution, step->programs, step->traces);
     step->listing = hang_report_.list(ordinal, step->resolution, step->programs);

@@ -41,6 +41,7 @@ class Execution {
 
   void run() {
     program_.queue.enter();
+    const ToolRange range{tool_, tool_ ? step_name().c_str() : nullptr};
     if (options_.watch) begin_watch(*options_.watch);
     if (record_) record_->begin(options_.compiled, options_.step, coarse_clock());
     auto stretch = program_.stretches.begin();
@@ -73,7 +74,9 @@ class Execution {
     watch.begin(program_, options_.step);
     if (watch.looks()) watch_ = &watch;
   }
+  std::string step_name() const { return "step " + std::to_string(options_.step); }
   void step(const Instruction& instruction) {
+    const ToolRange range{tool_, tool_ ? program_.ranges.instructions[position_of(instruction)].c_str() : nullptr};
     if (watch_) watched(instruction);
     else execute(instruction);
   }
@@ -82,6 +85,7 @@ class Execution {
     if (!std::exchange(stretch.has_run, true) || !stretch.refused.empty()) return false;
     if (stretch.captured.empty() || stretch.seed != options_.seed) capture(stretch);
     if (stretch.captured.empty()) return false;
+    const ToolRange range{tool_, tool_ ? program_.ranges.stretches[static_cast<std::size_t>(&stretch - program_.stretches.data())].c_str() : nullptr};
     program_.queue.replay(stretch.captured);
     return true;
   }
@@ -223,6 +227,7 @@ class Execution {
 
   Program& program_;
   const ExecutionOptions& options_;
+  const ToolRanges* const tool_ = program_.ranges.tool;
   Watch* watch_ = nullptr;  // who looks at this step
   FlightRecord* record_;
   std::vector<std::uint32_t>& pending_;

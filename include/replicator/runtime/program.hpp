@@ -10,6 +10,7 @@
 
 #include <replicator/collectives/communicator.hpp>
 #include <replicator/core/array.hpp>
+#include <replicator/core/tool_ranges.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/node.hpp>
 #include <replicator/runtime/arena.hpp>
@@ -56,6 +57,13 @@ struct Stretch {
   std::uint64_t seed = 0;  // of what was captured
   CapturedWork captured;
   std::string refused;     // why it could not be captured
+};
+
+// What a tool that is attached to the process is told; nothing where there is none.
+struct RangeNames {
+  const ToolRanges* tool = nullptr;
+  std::vector<std::string> instructions;
+  std::vector<std::string> stretches;
 };
 
 // A pointer that is set before each step to component `element` of a replica's input.
@@ -132,6 +140,7 @@ struct Program {
   std::vector<bool> uniform_result;
   ResultExchange exchange;
   std::vector<Stretch> stretches;  // ascending; none where the queue cannot capture
+  RangeNames ranges;
   Queue queue;  // the last: gone before the memory that its work uses
 };
 
