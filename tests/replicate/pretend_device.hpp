@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kind of device in place of `cuda`: its memory cannot be touched but by its own queue, its queue does nothing until
-// it is synchronised, and its kernels are the CPU's. So whoever forgets a copy or a wait crashes or gets other bits. Captured work
-// is done again as it was given, and knows of the step only what lies in memory.
+// A kind of device in place of `cuda`: its memory cannot be touched but by its own queues, which do what they are given some time before
+// they are waited for, in an order that is drawn, and its kernels are the CPU's. So whoever forgets a copy or a wait crashes or gets
+// other bits. Captured work is done again as it was given, and knows of the step only what lies in memory.
 #pragma once
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -20,6 +24,7 @@
 
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/core/device_support.hpp>
+#include <replicator/core/philox.hpp>
 #include <replicator/core/tool_ranges.hpp>
 #include <replicator/graph/operation.hpp>
 
@@ -29,11 +34,16 @@ namespace pretend {
 
 inline constexpr int devices = 8;
 
+struct Work;
+inline std::atomic<int> host_blocks{0};  // of pinned memory
+
 struct Device {
   std::mutex mutex;  // several logical devices may share it
   std::vector<std::pair<std::byte*, std::size_t>> memory;
-  int queues = 0;
-  std::atomic<int> captures{0};
+  std::vector<Work*> queues;
+  std::atomic<int> captures{0}, events{0};
+  PhiloxStream random{17, 0};  // draws what runs next
+  bool sleeps = false;
 
   void protect(int protection) {
     for (const auto& [data, bytes] : memory) ::mprotect(data, bytes, protection);
@@ -55,9 +65,21 @@ inline thread_local int entered = -1;  // by this thread
 inline std::set<int> made_on;          // which devices had been entered where kernels were made
 
 using Tasks = std::vector<std::function<void()>>;
+// How often it was recorded, and how often it has happened.
+struct PretendedEvent {
+  int index = 0;
+  std::uint64_t recorded = 0, happened = 0;
+};
+struct Entry {
+  std::function<void()> task;               // or
+  PretendedEvent* records = nullptr;        // or
+  PretendedEvent* waits = nullptr;
+  std::uint64_t number = 0;                 // of the record
+};
 struct Work {
   int index = 0;
-  Tasks queued, captured;
+  std::deque<Entry> queued;
+  Tasks captured;
   bool captures = false, spoiled = false;  // spoiled: what is captured cannot be kept
 };
 struct Counts {
@@ -81,10 +103,41 @@ inline void release(int index, std::byte* data, std::size_t bytes) noexcept {
 }
 inline void* make_queue(int index) {
   const std::lock_guard lock{device(index).mutex};
-  ++device(index).queues;
   auto* const work = new Work;
   work->index = index;
+  device(index).queues.push_back(work);
   return work;
+}
+
+// One entry of some queue of the device, drawn at random, that need not wait; false where there is none.
+inline bool advance(Device& own) {
+  std::vector<Work*> ready;
+  for (auto* work : own.queues)
+    if (!work->queued.empty() && !(work->queued.front().waits && work->queued.front().waits->happened < work->queued.front().number)) ready.push_back(work);
+  if (ready.empty()) return false;
+  auto& work = *ready[own.random.below(static_cast<std::uint32_t>(ready.size()))];
+  const Entry entry = std::move(work.queued.front());
+  work.queued.pop_front();
+  if (entry.records) entry.records->happened = std::max(entry.records->happened, entry.number);
+  if (!entry.task) return true;
+  own.protect(PROT_READ | PROT_WRITE);
+  entry.task();
+  own.protect(PROT_NONE);
+  return true;
+}
+// Queues work whenever they like, and for a while not at all.
+inline void idle(Device& own) {
+  if (own.random.below(16) == 0) own.sleeps = !own.sleeps;
+  if (own.sleeps) return;
+  while (own.random.below(3) != 0 && advance(own)) {
+  }
+}
+template <class Done>
+void advance_until(int index, Done done) {
+  auto& own = device(index);
+  const std::lock_guard lock{own.mutex};
+  while (!done())
+    if (!advance(own)) throw std::logic_error{"queues wait for each other, or for events that nobody records"};
 }
 inline void synchronise(void* queue) {
   auto& work = *static_cast<Work*>(queue);
@@ -92,22 +145,25 @@ inline void synchronise(void* queue) {
     work.spoiled = true;
     throw DeviceError{"a queue that captures was waited for"};
   }
-  const std::lock_guard lock{device(work.index).mutex};
-  device(work.index).protect(PROT_READ | PROT_WRITE);
-  for (const auto& one : work.queued) one();
-  work.queued.clear();
-  device(work.index).protect(PROT_NONE);
+  advance_until(work.index, [&] { return work.queued.empty(); });
 }
 inline void destroy_queue(int index, void* queue) noexcept {
   synchronise(queue);
   const std::lock_guard lock{device(index).mutex};
-  --device(index).queues;
+  std::erase(device(index).queues, static_cast<Work*>(queue));
   delete static_cast<Work*>(queue);
+}
+inline void put(Work& work, Entry entry) {
+  auto& own = device(work.index);
+  const std::lock_guard lock{own.mutex};
+  work.queued.push_back(std::move(entry));
+  idle(own);
 }
 inline void enqueue(void* queue, std::function<void()> what) {
   auto& work = *static_cast<Work*>(queue);
-  if (!work.captures) ++counts.given;
-  (work.captures ? work.captured : work.queued).push_back(std::move(what));
+  if (work.captures) return work.captured.push_back(std::move(what));
+  ++counts.given;
+  put(work, {.task = std::move(what)});
 }
 inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) {
   enqueue(queue, [=] { std::memcpy(to, from, bytes); });
@@ -138,9 +194,7 @@ inline void* end_capture(void* queue) {
   return new Tasks{std::exchange(work.captured, {})};
 }
 inline void replay(void* queue, void* captured) {
-  const auto& tasks = *static_cast<const Tasks*>(captured);
-  auto& queued = static_cast<Work*>(queue)->queued;
-  queued.insert(queued.end(), tasks.begin(), tasks.end());
+  for (const auto& task : *static_cast<const Tasks*>(captured)) put(*static_cast<Work*>(queue), {.task = task});
   ++counts.replays;
 }
 inline void release_captured(int index, void* captured) noexcept {
@@ -148,6 +202,39 @@ inline void release_captured(int index, void* captured) noexcept {
   delete static_cast<Tasks*>(captured);
 }
 inline constexpr CaptureSupport capture{&begin_capture, &end_capture, &abandon_capture, &replay, &release_captured};
+
+inline std::byte* allocate_host(std::size_t bytes) {
+  ++host_blocks;
+  return static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+}
+inline void release_host(std::byte* memory, std::size_t) noexcept {
+  --host_blocks;
+  std::free(memory);
+}
+// Of every second one: who asks must do without.
+inline bool pin(std::byte*, std::size_t) { return host_blocks++ % 2 == 0 || (--host_blocks, false); }
+inline void unpin(std::byte*) noexcept { --host_blocks; }
+inline void* make_event(int index) {
+  ++device(index).events;
+  return new PretendedEvent{index};
+}
+inline void destroy_event(int index, void* event) noexcept {
+  --device(index).events;
+  delete static_cast<PretendedEvent*>(event);
+}
+inline void record(void* queue, void* event) {
+  auto& recorded = *static_cast<PretendedEvent*>(event);
+  put(*static_cast<Work*>(queue), {.task = {}, .records = &recorded, .number = ++recorded.recorded});
+}
+inline void wait(void* queue, void* event) {
+  auto& awaited = *static_cast<PretendedEvent*>(event);
+  put(*static_cast<Work*>(queue), {.task = {}, .waits = &awaited, .number = awaited.recorded});
+}
+inline void await(void* event) {
+  auto& awaited = *static_cast<PretendedEvent*>(event);
+  advance_until(awaited.index, [&] { return awaited.happened >= awaited.recorded; });
+}
+inline constexpr StagingSupport staging{&allocate_host, &release_host, &pin, &unpin, &make_event, &destroy_event, &record, &wait, &await};
 
 inline constexpr DeviceSupport support{.require = &require,
                                        .allocate = &allocate,
@@ -158,6 +245,7 @@ inline constexpr DeviceSupport support{.require = &require,
                                        .copy = &copy,
                                        .fold = &fold,
                                        .synchronise = &synchronise,
+                                       .staging = &staging,
                                        .capture = &capture};
 
 // The CPU's executable of the same operation, run when the queue gets there.
@@ -209,10 +297,10 @@ class PretendDevices {
   PretendDevices& operator=(const PretendDevices&) = delete;
   ~PretendDevices() { set(nullptr, nullptr); }
 
-  // Blocks of memory, queues and captures that are there.
+  // Blocks of memory, queues, events and captures that are there.
   std::size_t in_use() const {
-    std::size_t count = 0;
-    for (const auto& device : pretend::all()) count += device.memory.size() + static_cast<std::size_t>(device.queues + device.captures);
+    auto count = static_cast<std::size_t>(pretend::host_blocks);
+    for (const auto& device : pretend::all()) count += device.memory.size() + device.queues.size() + static_cast<std::size_t>(device.captures + device.events);
     return count;
   }
 

@@ -28,6 +28,24 @@ struct CaptureSupport {
   void (*release)(int index, void* captured) noexcept = nullptr;
 };
 
+// What kinds with queues have beside them: memory of the host that is made for copies, and events by which queues wait for each other.
+struct StagingSupport {
+  // At least 64-byte aligned, for copies by which nobody is blocked. Where it cannot be had, plain memory, with which they are correct.
+  std::byte* (*allocate)(std::size_t bytes) = nullptr;
+  void (*release)(std::byte* memory, std::size_t bytes) noexcept = nullptr;
+  // Makes others' memory such memory, until it is unpinned. False where that cannot be done.
+  bool (*pin)(std::byte* memory, std::size_t bytes) = nullptr;
+  void (*unpin)(std::byte* memory) noexcept = nullptr;
+  void* (*make_event)(int index) = nullptr;
+  void (*destroy_event)(int index, void* event) noexcept = nullptr;
+  // From now on the event is that all work is done which the queue has been given until now. Before its first record it has happened.
+  void (*record)(void* queue, void* event) = nullptr;
+  // What the queue is given from now on is done when the event, as it was recorded last, has happened.
+  void (*wait)(void* queue, void* event) = nullptr;
+  // The host waits for it.
+  void (*await)(void* event) = nullptr;
+};
+
 // All functions throw DeviceError, save those that give back. `index` is the device's; several programs may use one
 // device at the same time, each with a queue and memory of its own.
 struct DeviceSupport {
@@ -51,6 +69,7 @@ struct DeviceSupport {
   void (*synchronise)(void* queue) = nullptr;
   // Bytes of memory that device `index` has in all, 0 where that cannot be found out. Null: never.
   std::size_t (*memory)(int index) = nullptr;
+  const StagingSupport* staging = nullptr;  // of kinds with queues
   // Null: work cannot be captured.
   const CaptureSupport* capture = nullptr;
 

@@ -13,6 +13,7 @@
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/fold.cuh>
 #include <replicator/cuda/launch.cuh>
+#include <replicator/cuda/staging.cuh>
 
 namespace replicator::cuda {
 
@@ -82,7 +83,7 @@ inline bool on_device(const std::byte* pointer) {
   return attributes.type == cudaMemoryTypeDevice;
 }
 
-// Copies of pageable memory of the host block the caller while they are staged; that is correct, if not fast.
+// Copies of pageable memory of the host (StagingSupport has other) block the caller while they are staged; that is correct, if not fast.
 inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) {
   const bool to_device = on_device(to), from_device = on_device(from);
   if (!to_device && !from_device) {  // what is copied may still be on its way to the host
@@ -105,7 +106,7 @@ inline std::size_t memory(int index) {
 
 inline constexpr DeviceSupport support{&detail::require,       &detail::allocate, &detail::release, &detail::make_queue,
                                        &detail::destroy_queue, &detail::enter,    &detail::copy,    &fold,
-                                       &detail::synchronise,   &detail::memory,   &capture};
+                                       &detail::synchronise,   &detail::memory,   &staging,         &capture};
 
 inline const bool device_registered = [] {
   device_support[static_cast<std::size_t>(DeviceKind::cuda)].store(&support);

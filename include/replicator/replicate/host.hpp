@@ -59,7 +59,7 @@ class Host {
         job_{*shared_job_},
         placement_{replay_ ? Placement::alone(replay_->replica(), replay_->replicas()) : Placement{job_, deployment_}},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
-        variables_{deployment_.seed, copies_of_variables(), placement_.end() - placement_.begin()},
+        variables_{deployment_.seed, copies_of_variables(), placement_.end() - placement_.begin(), staging_of(deployment_.devices)},
         pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)},
         reporter_{deployment_, job_},
         checkpoints_{deployment_, job_, placement_} {
@@ -180,14 +180,16 @@ class Host {
     return step;
   }
 
-  // One step. `inputs[r]`: the element of this host's replica r; `upcoming[r]`: what it has for the next.
-  StepResults run(HostStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const std::uint64_t> upcoming, std::uint64_t number) {
+  // One step. `inputs[r]`: the element of this host's replica r; `upcoming[r]`: what it has for the next; `next[r]`, where all of them are known,
+  // that element, which stays as it is until the next step has begun.
+  StepResults run(HostStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const std::uint64_t> upcoming,
+                  std::span<const std::vector<AnyArray>> next, std::uint64_t number) {
     failure_.answer();
     if (checkpoints_.due(step.ordinal)) save_checkpoint();
     if (job_.size() > 1) job_.set_context("during step", number);
     const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
     tell([&](StepListener& listener) { listener.before(moment); });
-    run_programs(step, moment, upcoming);
+    run_programs(step, moment, {upcoming, next});
     auto results = results_of(step, placement_, upcoming);
     tell([&](StepListener& listener) { listener.after(moment, results); });
     checkpoints_.done(step.ordinal, number + 1, !results.all_have_next);
@@ -224,6 +226,11 @@ class Host {
     require_async_possible(deployment);
     return deployment;
   }
+  // Null where there is none, or no such kind of device: that is told later.
+  static const StagingSupport* staging_of(const std::vector<DeviceName>& devices) {
+    const auto* support = device_support[static_cast<std::size_t>(devices[0].kind)].load();
+    return support ? support->staging : nullptr;
+  }
   // In the asynchronous regime the first one is that of which devices have copies.
   int copies_of_variables() const { return placement_.teams() + (deployment_.regime == Regime::asynchronous ? 1 : 0); }
   std::shared_ptr<transport::Job> meet() const {
@@ -231,7 +238,12 @@ class Host {
   }
 
   // --- running -------------------------------------------------------------------------------------------------------------
-  void run_programs(HostStep& step, const StepMoment& moment, std::span<const std::uint64_t> upcoming) {
+  // What this host's replicas have for the next step.
+  struct Upcoming {
+    std::span<const std::uint64_t> words;
+    std::span<const std::vector<AnyArray>> elements;  // or none
+  };
+  void run_programs(HostStep& step, const StepMoment& moment, const Upcoming& upcoming) {
     try {
       devices_.run([&](int device) { run_program(step, moment, upcoming, device); });
     } catch (...) {
@@ -239,15 +251,17 @@ class Host {
       throw;
     }
   }
-  void run_program(HostStep& step, const StepMoment& moment, std::span<const std::uint64_t> upcoming, int device) {
+  void run_program(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int device) {
     const auto index = static_cast<std::size_t>(device);
     auto& program = step.programs[index];
     const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
-    for (std::size_t r = 0; r < program.exchange.upcoming.size(); ++r) program.exchange.upcoming[r] = upcoming[first + r];
+    for (std::size_t r = 0; r < program.exchange.upcoming.size(); ++r) program.exchange.upcoming[r] = upcoming.words[first + r];
     Watch* watch = step.watches.empty() ? nullptr : step.watches[index].get();
-    execute(program, moment.inputs.subspan(first, program.replica_ids.size()),
+    const auto replicas = program.replica_ids.size();
+    execute(program, moment.inputs.subspan(first, replicas),
             {.seed = step.seed,
              .step = moment.number,
+             .next = upcoming.elements.empty() ? upcoming.elements : upcoming.elements.subspan(first, replicas),
              .deadline = deployment_.deadline,
              .late = deployment_.late,
              .tell_late = [this, device] { hang_report_.late(device); },

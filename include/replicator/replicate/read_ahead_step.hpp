@@ -3,10 +3,12 @@
 // whether they have programs for the shapes of all replicas' elements, or compile them together.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,7 +55,7 @@ class ReadAheadStep final : public StepDriver {
     }
     auto& step = compiled();
     read_ahead();
-    auto results = host_.run(step, current_, upcoming_, done_);
+    auto results = host_.run(step, current_, upcoming_, all_have_next() ? std::span{next_} : std::span<std::vector<AnyArray>>{}, done_);
     ++done_;
     finished_ = !results.all_have_next;
     std::swap(current_, next_);
@@ -104,6 +106,10 @@ class ReadAheadStep final : public StepDriver {
     for (std::size_t r = 0; r < inputs_.size(); ++r) read_ahead(r);
     const int signal = StopOnSignal::received();
     for (auto& word : upcoming_) word = with_newcomer(with_stop_signal(word, signal), host_.newcomer_waits());
+  }
+  // Of this host.
+  bool all_have_next() const {
+    return !input_error_ && std::none_of(upcoming_.begin(), upcoming_.end(), [](auto word) { return without_signs(word) == no_upcoming; });
   }
   void read_ahead(std::size_t r) {
     upcoming_[r] = upcoming_with(0);

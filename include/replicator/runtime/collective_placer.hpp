@@ -68,6 +68,7 @@ class CollectivePlacer {
     program_.collectives.push_back({std::move(prepared), spec.name, std::move(choice.reason), choice.microseconds, bytes, members, spec,
                                     std::move(choice.schedule), CollectiveUse::none});
     waited_.push_back(false);
+    pin(program_.collectives.back());
     return index;
   }
 
@@ -115,6 +116,15 @@ class CollectivePlacer {
            size_of(resolution_.collectives[ordinal].type.dtype);
   }
 
+  void pin(const CollectiveUse& use) {
+    const auto* staging = builder_.support().staging;
+    if (!staging) return;
+    auto& collective = *use.collective;
+    const auto block = static_cast<std::size_t>(use.bytes);
+    for (int i = 0; i < collective.inputs(); ++i)
+      program_.pinned.emplace_back(*staging, collective.input(i), block * static_cast<std::size_t>(use.schedule.input_blocks()));
+    program_.pinned.emplace_back(*staging, collective.output(), block * static_cast<std::size_t>(use.schedule.output_blocks(communicator_.rank())));
+  }
   void contribute_to(const Contribution& given, std::byte* destination) {
     if (builder_.support().runs_on_host() && given.movable) builder_.memory(given.buffer).fixed = destination;
     else builder_.copy(given.buffer, builder_.fixed_buffer(destination, given.bytes), given.bytes);

@@ -21,6 +21,7 @@ namespace replicator {
 struct ExecutionOptions {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
+  InputStage::Inputs next = {};         // of step + 1, where they are known: they stay as they are until it has begun
   std::chrono::nanoseconds deadline{};  // for each wait; zero waits without end
   std::chrono::nanoseconds late{};      // a wait of so long is told, once; zero: never
   std::function<void()> tell_late{};    // given where `late` and `record` are
@@ -34,8 +35,8 @@ namespace detail {
 
 class Execution {
  public:
-  Execution(Program& program, const ExecutionOptions& options)
-      : program_{program}, options_{options}, record_{options.record}, pending_{program.in_flight} {
+  Execution(Program& program, InputStage::Inputs inputs, const ExecutionOptions& options)
+      : program_{program}, inputs_{inputs}, options_{options}, record_{options.record}, pending_{program.in_flight} {
     pending_.clear();
   }
 
@@ -44,6 +45,7 @@ class Execution {
     const ToolRange range{tool_, tool_ ? step_name().c_str() : nullptr};
     if (options_.watch) begin_watch(*options_.watch);
     if (record_) record_->begin(options_.compiled, options_.step, coarse_clock());
+    program_.stage.bring(program_.queue, inputs_, options_.step);
     auto stretch = program_.stretches.begin();
     const auto no_stretch = options_.capture && !watch_ ? program_.stretches.end() : stretch;
     for (std::uint32_t position = 0; position < program_.code.size();) {
@@ -51,8 +53,10 @@ class Execution {
       if (stretch != no_stretch && stretch->begin == position && replay(*stretch)) position = stretch->end;
       else step(program_.code[position++]);
       if (stretch != no_stretch && stretch->end <= position) ++stretch;
+      if (position == program_.inputs_end) program_.stage.taken(program_.queue);
       advance();  // communication moves on beside the kernels
     }
+    prefetch();
     program_.queue.synchronise();
     if (watch_) watch_->end();
     if (record_) record_->end();
@@ -69,6 +73,10 @@ class Execution {
     if (watch_) watch_->finished(pending_[i]);
     if (record_) record_->finished(pending_[i]);
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  // Once, before the host first waits for the device: that has much to do by then.
+  void prefetch() {
+    if (!std::exchange(prefetched_, true)) program_.stage.prefetch(options_.next, options_.step + 1);
   }
   void begin_watch(Watch& watch) {
     watch.begin(program_, options_.step);
@@ -126,6 +134,7 @@ class Execution {
         break;
       case Instruction::Kind::copy: program_.queue.copy(pointers[1], pointers[0], instruction.bytes); break;
       case Instruction::Kind::start:
+        prefetch();
         program_.queue.synchronise();
         program_.collectives[instruction.collective].collective->start();
         pending_.push_back(instruction.collective);
@@ -133,6 +142,7 @@ class Execution {
         break;
       case Instruction::Kind::wait: wait(instruction.collective); break;
       case Instruction::Kind::give:
+        prefetch();
         program_.queue.synchronise();
         program_.handoffs->give(instruction.place, program_.tick);
         break;
@@ -226,9 +236,11 @@ class Execution {
   }
 
   Program& program_;
+  const InputStage::Inputs inputs_;
   const ExecutionOptions& options_;
   const ToolRanges* const tool_ = program_.ranges.tool;
   Watch* watch_ = nullptr;  // who looks at this step
+  bool prefetched_ = false;
   FlightRecord* record_;
   std::vector<std::uint32_t>& pending_;
   const std::function<void()> others_ = [this] { advance(); };  // move on while one is waited for
@@ -238,12 +250,12 @@ class Execution {
 
 // `inputs[r]`: the arrays of the device's replica r. Throws CommunicationError at a deadline or when the job is aborted,
 // DataError where a kernel refuses a value (an index that points nowhere), with the user's line.
-inline void execute(Program& program, std::span<const std::vector<AnyArray>> inputs, const ExecutionOptions& options) {
+inline void execute(Program& program, InputStage::Inputs inputs, const ExecutionOptions& options) {
   for (const auto& patch : program.patches)
     program.pointers[patch.pointer] = const_cast<std::byte*>(inputs[patch.replica][patch.element].data());
   *program.step = options.step;
   ++program.tick;
-  detail::Execution{program, options}.run();
+  detail::Execution{program, inputs, options}.run();
 }
 
 }  // namespace replicator

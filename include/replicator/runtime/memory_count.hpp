@@ -53,6 +53,7 @@ class MemoryCount {
       plan_.add({memory.bytes, memory.kept ? MemoryUse::activations : MemoryUse::values, describe(memory)});
     }
     plan_.gaps = program.arena_bytes - values;
+    if (program.stage_bytes) plan_.add({program.stage_bytes, MemoryUse::input, "the places in which the inputs of the next step arrive"});
     plan_.add({program.scratch_bytes, MemoryUse::scratch, "scratch of the kernel that needs most"});
     return std::move(plan_);
   }

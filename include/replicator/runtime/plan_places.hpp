@@ -43,6 +43,12 @@ class PlanPlaces {
   void find(const Program& program, const Resolution& resolution, const VariableStore& variables) {
     const auto named = [](std::string memory) { return [memory](JsonWriter& json) { json.member("memory", memory); }; };
     add(program.arena.data(), program.arena_bytes, named("arena"));
+    for (const auto& place : program.stage.places())
+      add(place.place, place.bytes, [&program, place](JsonWriter& json) {
+        json.member("memory", "input");
+        json.member("replica", program.replica_ids[place.replica]);
+        json.member("element", place.element);
+      });
     add(program.step.get(), sizeof(std::uint64_t), named("step"));
     add(program.replica_ids.data(), program.replica_ids.size() * sizeof(std::int32_t), named("replica_ids"));
     add(program.exchange.upcoming.data(), program.exchange.upcoming.size() * sizeof(std::uint64_t), named("upcoming"));

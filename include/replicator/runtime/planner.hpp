@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -41,6 +42,7 @@ class Planner {
   Program run() && {
     collectives_.prepare();
     find_shares();
+    if (!builder_.support().runs_on_host()) stage_inputs();
     for (std::uint32_t segment = 0; segment <= last_segment_; ++segment) emit_segment(segment);
     give_collected(last_segment_ + 1);
     if (request_.device == 0) results_.copy_results();
@@ -65,6 +67,27 @@ class Planner {
       classes_.push_back(c);
       for (const auto& node : request_.lowered_graph(c).nodes) last_segment_ = std::max(last_segment_, node.segment);
     }
+  }
+  // One after the other, so that the places in which they arrive are soon free for the next step's.
+  void stage_inputs() {
+    for (int r = 0; r < request_.replicas(); ++r) {
+      const int c = request_.class_of(r);
+      const auto& nodes = request_.lowered_graph(c).nodes;
+      for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+        const auto* input = request_.node(c, nodes[i]).get<Input>();
+        if (!input || input->source != Input::Source::element || !share(c).runs(i)) continue;
+        set_origin(c, nodes[i], r);
+        const auto value = nodes[i].outputs[0];
+        const auto staged = builder_.staged_input(static_cast<std::uint32_t>(r), input->index, request_.value(c, value).bytes);
+        name(builder_.memory(staged), c, value, r);
+        staged_inputs_[{r, input->index}] = staged;
+      }
+    }
+  }
+  void name(ProgramBuilder::Memory& memory, int c, std::uint32_t value, int r) const {
+    memory.graph = static_cast<std::uint32_t>(c);
+    memory.value = value;
+    memory.owner = request_.begin() + r;
   }
   const DeviceShare& share(int c) const { return *shares_[static_cast<std::size_t>(c)]; }
   bool is_placeholder(int c, const LoweredNode& node) const { return detail::is_placeholder(request_.source(c).graph, node); }
@@ -143,9 +166,11 @@ class Planner {
     if (input.source == Input::Source::step) return step_buffer();
     if (input.source == Input::Source::replica_id)
       return builder_.fixed_buffer(reinterpret_cast<std::byte*>(&program_.replica_ids[static_cast<std::size_t>(r)]), bytes);
+    const int replica = std::max(r, 0);  // what arrived is one for all
+    if (!builder_.support().runs_on_host()) return staged_inputs_.at({replica, input.index});
     ProgramBuilder::Memory memory;
     memory.bytes = bytes;
-    memory.replica = std::max(r, 0);  // what arrived is one for all
+    memory.replica = replica;
     memory.element = input.index;
     return builder_.new_buffer(memory);
   }
@@ -213,6 +238,7 @@ class Planner {
   AssignmentPlacer assignments_;
   std::vector<int> classes_;                        // of the device's replicas, in their order
   std::vector<std::optional<DeviceShare>> shares_;  // by class; empty where no replica of the device is of it
+  std::map<std::pair<int, std::uint32_t>, std::uint32_t> staged_inputs_;  // by replica of the device, and component
   std::uint32_t last_segment_ = 0;
 };
 

@@ -15,6 +15,7 @@
 #include <replicator/graph/node.hpp>
 #include <replicator/runtime/arena.hpp>
 #include <replicator/runtime/handoffs.hpp>
+#include <replicator/runtime/input_stage.hpp>
 #include <replicator/runtime/memory_plan.hpp>
 #include <replicator/runtime/queue.hpp>
 
@@ -66,7 +67,7 @@ struct RangeNames {
   std::vector<std::string> stretches;
 };
 
-// A pointer that is set before each step to component `element` of a replica's input.
+// Where the device computes on the host's memory: a pointer that is set before each step to component `element` of a replica's input.
 struct InputPatch {
   std::uint32_t pointer = 0;
   std::uint32_t replica = 0;  // counted on this device
@@ -120,16 +121,20 @@ struct Program {
   std::vector<std::byte*> pointers;
   std::vector<std::size_t> pointer_bytes;  // of the buffer that each of them points to
   std::vector<InputPatch> patches;
+  std::uint32_t inputs_end = 0;  // elsewhere the instructions in front of this one bring inputs from the places of the stage
   std::vector<CollectiveUse> collectives;
+  std::vector<PinnedMemory> pinned;      // the buffers of collectives, where a device copies from and to them
   std::vector<CollectedValue> collected;
   std::vector<std::uint32_t> in_flight;  // collectives started and not yet finished; reserved, so that a step allocates nothing
   Handoffs* handoffs = nullptr;  // null where one device has all of a replica
   collectives::Communicator* communicator = nullptr;
   std::uint64_t tick = 0;        // steps begun
   Arena arena;
+  InputStage stage;
   std::byte* scratch = nullptr;
   std::size_t arena_bytes = 0;    // for values, scratch excluded
   std::size_t scratch_bytes = 0;
+  std::size_t stage_bytes = 0;    // behind the scratch
   MemoryPlan memory;              // of all that the program needs
 
   std::unique_ptr<std::uint64_t> step = std::make_unique<std::uint64_t>(0);  // read by the graph's step node

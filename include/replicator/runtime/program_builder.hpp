@@ -99,6 +99,20 @@ class ProgramBuilder {
     instruction.collective = collective;
     append(instruction, {});
   }
+  // A component of a replica's element on a device with memory of its own. The place in which it arrives is soon the next step's, so the
+  // program copies it from there, once, at its beginning.
+  std::uint32_t staged_input(std::uint32_t replica, std::uint32_t element, std::size_t bytes) {
+    Memory place;
+    place.bytes = bytes;
+    place.replica = static_cast<std::int32_t>(replica);
+    place.element = element;
+    const auto arrives = new_buffer(place), made = arena_buffer(bytes);
+    staged_.emplace(arrives, program_.stage_bytes);
+    program_.stage_bytes += (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
+    copy(arrives, made, bytes);
+    program_.inputs_end = static_cast<std::uint32_t>(program_.code.size());
+    return made;
+  }
   // A buffer that kernels can read. Memory of the host does not change while a step reads it, so one copy will do.
   std::uint32_t on_device(std::uint32_t buffer) {
     if (support_.runs_on_host() || buffers_[buffer].in_arena()) return buffer;
@@ -217,21 +231,33 @@ class ProgramBuilder {
   }
 
   void place() {
-    program_.arena = Arena{support_, index_, program_.arena_bytes + program_.scratch_bytes};
+    const auto scratch_end = program_.arena_bytes + (program_.scratch_bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
+    program_.arena = Arena{support_, index_, scratch_end + program_.stage_bytes};
     program_.queue = Queue{support_, index_};
     program_.scratch = program_.arena.data() + program_.arena_bytes;
+    if (!support_.runs_on_host()) place_inputs(program_.arena.data() + scratch_end);
     for (const auto operand : operands_) {
       const auto b = owner(operand);
       const auto& memory = buffers_[b];
-      if (memory.replica >= 0)
+      if (memory.replica >= 0 && support_.runs_on_host())
         program_.patches.push_back({static_cast<std::uint32_t>(program_.pointers.size()),
                                     static_cast<std::uint32_t>(memory.replica), memory.element});
       program_.pointer_bytes.push_back(memory.bytes);
       program_.pointers.push_back(memory.fixed          ? memory.fixed
+                                  : staged_.contains(b) ? program_.arena.data() + scratch_end + staged_.at(b)
                                   : memory.replica >= 0 ? nullptr
                                                         : program_.arena.data() + layout_.offsets[place_of_[b]]);
     }
     if (program_.queue.can_capture()) program_.stretches = find_stretches(program_);
+  }
+
+  void place_inputs(std::byte* begin) {
+    std::vector<InputPlace> places;
+    for (const auto& [buffer, offset] : staged_) {
+      const auto& memory = buffers_[buffer];
+      places.push_back({static_cast<std::uint32_t>(memory.replica), memory.element, memory.bytes, begin + offset});
+    }
+    if (!places.empty()) program_.stage = InputStage{support_, index_, std::move(places)};
   }
 
   const DeviceSupport& support_;
@@ -240,6 +266,7 @@ class ProgramBuilder {
   std::vector<Memory> buffers_;
   std::vector<std::uint32_t> operands_;  // buffers, parallel to Program::pointers
   std::map<std::byte*, std::uint32_t> fixed_;
+  std::map<std::uint32_t, std::size_t> staged_;  // buffers in which inputs arrive -> where they lie behind the scratch
   std::uint32_t graph_ = none, node_ = none;
   std::int32_t replica_ = -1;
   ArenaLayout layout_;

@@ -95,4 +95,32 @@ class Queue {
   void* handle_ = nullptr;
 };
 
+// That a queue has come so far.
+class Event {
+ public:
+  // Of a kind of device that has queues.
+  Event(const DeviceSupport& support, int index) : staging_{support.staging}, index_{index}, handle_{staging_->make_event(index)} {}
+  Event() = default;
+  Event(Event&& other) noexcept { *this = std::move(other); }
+  Event& operator=(Event&& other) noexcept {
+    std::swap(staging_, other.staging_);
+    std::swap(index_, other.index_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Event() {
+    if (staging_) staging_->destroy_event(index_, handle_);
+  }
+  void record(const Queue& queue) const { staging_->record(queue.handle(), handle_); }
+  // What the queue is given from now on comes behind it.
+  void precede(const Queue& queue) const { staging_->wait(queue.handle(), handle_); }
+  // The host waits for it.
+  void await() const { staging_->await(handle_); }
+
+ private:
+  const StagingSupport* staging_ = nullptr;
+  int index_ = 0;
+  void* handle_ = nullptr;
+};
+
 }  // namespace replicator

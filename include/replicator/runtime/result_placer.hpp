@@ -54,7 +54,7 @@ class ResultPlacer {
     const auto result = graph.results()[k];
     builder_.set_origin(static_cast<std::uint32_t>(c), result.node, request_.begin() + r);
     const auto buffer = values_.operand(c, request_.lowered_graph(c).results[k], r);
-    auto& array = program_.results[k].emplace_back(graph.type(result));
+    auto& array = program_.results[k].emplace_back(host_array(builder_.support().staging, graph.type(result)));
     builder_.copy(buffer, builder_.fixed_buffer(array.data(), array.size_bytes()), array.size_bytes());
   }
 

@@ -18,25 +18,25 @@ inline std::string_view why_not_captured(const Program& program, const Instructi
     const auto* at = program.pointers[pointer];
     return at >= program.arena.data() && at < program.arena.data() + program.arena.bytes();
   };
-  const auto is_input = [&](std::uint32_t pointer) {
-    return std::any_of(program.patches.begin(), program.patches.end(), [&](const auto& patch) { return patch.pointer == pointer; });
-  };
   switch (instruction.kind) {
     case Instruction::Kind::run: return instruction.executable->needs_host ? "it looks at values on the host" : "";
     case Instruction::Kind::fold: return "";
     case Instruction::Kind::copy:
-      if (is_input(instruction.pointers)) return "a step's input does not lie where the last one's did";
       return on_device(instruction.pointers) || on_device(instruction.pointers + 1) ? "" : "the host copies it";
     default: return "the host does it";
   }
 }
 
-// A single instruction is no stretch: there is nothing to save.
+// A stretch of its own brings the inputs: behind it those of the next step may come. A single instruction is no stretch, for there is
+// nothing to save.
 inline std::vector<Stretch> find_stretches(const Program& program) {
   std::vector<Stretch> found;
   const auto count = static_cast<std::uint32_t>(program.code.size());
-  for (std::uint32_t begin = 0, end = 0; begin < count; begin = end + 1) {
-    for (end = begin; end < count && why_not_captured(program, program.code[end]).empty();) ++end;
+  const auto goes_on = [&](std::uint32_t begin, std::uint32_t at) {
+    return at < count && (at == begin || at != program.inputs_end) && why_not_captured(program, program.code[at]).empty();
+  };
+  for (std::uint32_t begin = 0, end = 0; begin < count; begin = std::max(end, begin + 1)) {
+    for (end = begin; goes_on(begin, end);) ++end;
     if (end < begin + 2) continue;
     auto& stretch = found.emplace_back();
     stretch.begin = begin;

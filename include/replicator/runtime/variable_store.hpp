@@ -17,20 +17,23 @@
 #include <replicator/core/pages.hpp>
 #include <replicator/cpu/draw.hpp>
 #include <replicator/graph/variable.hpp>
+#include <replicator/runtime/host_memory.hpp>
 
 namespace replicator {
 
 namespace detail {
 
-// Zero-filled. A large one is in pages of its own that nothing has touched: until it is written to, it costs neither time nor memory.
-inline AnyArray untouched_array(const TensorType& type) {
+// Zero-filled. A large one is in pages of its own that nothing has touched: until it is written to, it costs neither time nor memory. With
+// `staging`, in memory for a device's copies.
+inline AnyArray untouched_array(const TensorType& type, const StagingSupport* staging) {
+  if (staging) return host_array(staging, type);
   if (type.bytes() < huge_page) return AnyArray{type};
   auto pages = std::make_shared<Pages>(map_pages(type.bytes()));
   auto* const data = pages->get();
   return data ? AnyArray::borrow(type, data, std::move(pages)) : AnyArray{type};
 }
-inline AnyArray copy_of(const AnyArray& array) {
-  auto copy = untouched_array(array.type());
+inline AnyArray copy_of(const AnyArray& array, const StagingSupport* staging) {
+  auto copy = untouched_array(array.type(), staging);
   std::memcpy(copy.data(), array.data(), array.size_bytes());
   return copy;
 }
@@ -41,15 +44,15 @@ inline bool is_zero(const Initializer& initializer) {
 }  // namespace detail
 
 // Throws BuildError where the initializer's array has another type.
-inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed) {
+inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, const StagingSupport* staging = nullptr) {
   const auto& initializer = variable.initializer;
   if (initializer.kind == Initializer::Kind::value) {
     if (initializer.array->type() != variable.type)
       throw BuildError{"\"" + variable.name + "\" is " + variable.type.text() + " (declared at " + variable.where.text() +
                        "), but its first value is " + initializer.array->type().text()};
-    return *initializer.array;
+    return detail::copy_of(*initializer.array, staging);
   }
-  auto array = detail::untouched_array(variable.type);
+  auto array = detail::untouched_array(variable.type, staging);
   Hasher name;
   name.text(variable.name);
   const auto stream = name.result().low;
@@ -68,8 +71,9 @@ inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t
 
 class VariableStore {
  public:
-  // `replicas`: this host's, `devices`: how many of this host hold mirrored copies.
-  VariableStore(std::uint64_t seed, int devices, int replicas) : seed_{seed}, devices_{devices}, replicas_{replicas} {}
+  // `replicas`: this host's, `devices`: how many of this host hold mirrored copies; `staging`: of their kind.
+  VariableStore(std::uint64_t seed, int devices, int replicas, const StagingSupport* staging = nullptr)
+      : seed_{seed}, devices_{devices}, replicas_{replicas}, staging_{staging} {}
 
   // Adds the variable with its first value, or finds it. Throws BuildError where an earlier declaration differs.
   void declare(const VariableDeclaration& variable) {
@@ -78,9 +82,10 @@ class VariableStore {
       const auto copies = static_cast<std::size_t>(variable.kind == VariableKind::mirrored ? devices_ : replicas_);
       Entry entry{variable, {}};
       entry.copies.reserve(copies);
-      entry.copies.push_back(initial_value(variable, seed_));
+      entry.copies.push_back(initial_value(variable, seed_, staging_));
       while (entry.copies.size() < copies)
-        entry.copies.push_back(detail::is_zero(variable.initializer) ? initial_value(variable, seed_) : detail::copy_of(entry.copies.front()));
+        entry.copies.push_back(detail::is_zero(variable.initializer) ? initial_value(variable, seed_, staging_)
+                                                                    : detail::copy_of(entry.copies.front(), staging_));
       entries_.emplace(variable.name, std::move(entry));
       return;
     }
@@ -137,6 +142,7 @@ class VariableStore {
   std::uint64_t seed_;
   int devices_;
   int replicas_;
+  const StagingSupport* staging_;
   std::map<std::string, Entry> entries_;
 };
 

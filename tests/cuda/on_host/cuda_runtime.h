@@ -34,8 +34,8 @@ enum cudaError_t {
   cudaErrorStreamCaptureInvalidated = 901
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice, cudaMemcpyDeviceToHost };
-enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeDevice };
-enum { cudaStreamNonBlocking = 1 };
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice };
+enum { cudaStreamNonBlocking = 1, cudaHostAllocPortable = 1, cudaHostRegisterPortable = 1, cudaEventDisableTiming = 2 };
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
 struct cudaPointerAttributes {
   cudaMemoryType type;
@@ -48,11 +48,19 @@ struct CUgraph_st {
 using cudaGraph_t = CUgraph_st*;
 using cudaGraphExec_t = CUgraph_st*;
 
+struct CUevent_st {};
+using cudaEvent_t = CUevent_st*;
+
 #include "library.hpp"
 
 namespace on_host {
 inline std::map<const char*, std::size_t> memory;  // of the device: where, how many bytes
+inline std::map<const char*, std::size_t> pinned;  // of the host
+inline bool holds(const std::map<const char*, std::size_t>& blocks, const char* at) {
+  auto behind = blocks.upper_bound(at);
+  return behind != blocks.begin() && (--behind, at < behind->first + behind->second);
 }
+}  // namespace on_host
 
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorName(cudaError_t error) { return error ? "cudaErrorStreamCapture" : "cudaSuccess"; }
@@ -83,11 +91,36 @@ inline cudaError_t cudaFree(void* pointer) {
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   const std::lock_guard lock{on_host::gate};
   const auto* at = static_cast<const char*>(pointer);
-  auto behind = on_host::memory.upper_bound(at);
-  const bool inside = behind != on_host::memory.begin() && (--behind, at < behind->first + behind->second);
-  attributes->type = inside ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  attributes->type = on_host::holds(on_host::memory, at) ? cudaMemoryTypeDevice : on_host::holds(on_host::pinned, at) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
   return cudaSuccess;
 }
+inline cudaError_t cudaHostAlloc(void** to, std::size_t bytes, unsigned) {
+  const std::lock_guard lock{on_host::gate};
+  (void)::posix_memalign(to, 256, bytes);
+  on_host::pinned[static_cast<char*>(*to)] = bytes;
+  return cudaSuccess;
+}
+inline cudaError_t cudaFreeHost(void* pointer) {
+  const std::lock_guard lock{on_host::gate};
+  on_host::pinned.erase(static_cast<char*>(pointer));
+  std::free(pointer);
+  return cudaSuccess;
+}
+inline cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
+  const std::lock_guard lock{on_host::gate};
+  if (on_host::holds(on_host::pinned, static_cast<char*>(memory))) return cudaErrorInvalidValue;
+  on_host::pinned[static_cast<char*>(memory)] = bytes;
+  return cudaSuccess;
+}
+inline cudaError_t cudaHostUnregister(void* memory) {
+  const std::lock_guard lock{on_host::gate};
+  return on_host::pinned.erase(static_cast<char*>(memory)) ? cudaSuccess : cudaErrorInvalidValue;
+}
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new CUevent_st, cudaSuccess; }
+inline cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+inline cudaError_t cudaEventRecord(cudaEvent_t, on_host::Stream*) { return cudaSuccess; }
+inline cudaError_t cudaStreamWaitEvent(on_host::Stream*, cudaEvent_t, unsigned) { return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) { return *free = *total = std::size_t{1} << 32, cudaSuccess; }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   on_host::give(stream, [=] { std::memmove(to, from, bytes); });

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pinned memory of the host, by which copies go on beside kernels, and events between streams.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+#include <replicator/core/device_support.hpp>
+#include <replicator/cuda/check.cuh>
+#include <replicator/cuda/launch.cuh>
+
+namespace replicator::cuda {
+
+namespace detail {
+
+// Without a driver, and where the system lets no more be pinned, plain memory.
+inline std::byte* allocate_host(std::size_t bytes) {
+  void* memory = nullptr;
+  if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable) == cudaSuccess) return static_cast<std::byte*>(memory);
+  (void)cudaGetLastError();
+  constexpr std::size_t alignment = 64;
+  memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (!memory) throw std::bad_alloc{};
+  return static_cast<std::byte*>(memory);
+}
+inline void release_host(std::byte* memory, std::size_t) noexcept {
+  cudaPointerAttributes attributes{};
+  const bool known = cudaPointerGetAttributes(&attributes, memory) == cudaSuccess;
+  if (!known) (void)cudaGetLastError();
+  if (known && attributes.type == cudaMemoryTypeHost) (void)cudaFreeHost(memory);
+  else std::free(memory);
+}
+
+inline bool pin(std::byte* memory, std::size_t bytes) {
+  if (cudaHostRegister(memory, bytes, cudaHostRegisterPortable) == cudaSuccess) return true;
+  (void)cudaGetLastError();
+  return false;
+}
+inline void unpin(std::byte* memory) noexcept { (void)cudaHostUnregister(memory); }
+
+inline cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+
+inline void* make_event(int index) {
+  REPLICATOR_CUDA_CHECK(cudaSetDevice(index));
+  cudaEvent_t event = nullptr;
+  REPLICATOR_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return event;
+}
+inline void destroy_event(int index, void* event) noexcept {
+  (void)cudaSetDevice(index);
+  (void)cudaEventDestroy(event_of(event));
+}
+inline void record_event(void* queue, void* event) { REPLICATOR_CUDA_CHECK(cudaEventRecord(event_of(event), stream_of(queue))); }
+inline void wait_event(void* queue, void* event) { REPLICATOR_CUDA_CHECK(cudaStreamWaitEvent(stream_of(queue), event_of(event), 0)); }
+inline void await_event(void* event) { REPLICATOR_CUDA_CHECK(cudaEventSynchronize(event_of(event))); }
+
+}  // namespace detail
+
+inline constexpr StagingSupport staging{&detail::allocate_host, &detail::release_host,  &detail::pin,
+                                        &detail::unpin,         &detail::make_event,    &detail::destroy_event,
+                                        &detail::record_event,  &detail::wait_event,    &detail::await_event};
+
+}  // namespace replicator::cuda
