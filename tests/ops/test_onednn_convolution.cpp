@@ -81,28 +81,6 @@ TEST_CASE("the layouts that oneDNN chooses survive the way through core/layout.h
   }
 }
 
-TEST_CASE("a reorder moves every element and leaves the padding zero") {
-  const Held plain = held(random_array<float>({5, 19, 4, 3}, 1).any());
-  dnnl_memory_desc_t memory;
-  for (const auto tag : {dnnl_nChw16c, dnnl_nhwc, dnnl_OIhw4i16o4i}) {
-    dnnl_memory_desc_init_by_tag(&memory, 4, plain.type.shape.begin(), dnnl_f32, tag);
-    const Layout layout = *cpu::onednn::layout_of(memory);
-    const Held expected = relaid(plain, layout);
-    const auto there = cpu::onednn::make_reorder(plain.type, Layout{}, layout, 1);
-    const auto back = cpu::onednn::make_reorder(plain.type, layout, Layout{}, 1);
-    Held blocked = held(plain.type, layout), again = held(plain.type, Layout{});
-    std::memset(blocked.data(), 0xFF, blocked.memory.size_bytes());
-    AnyArray scratch{
-        {DType::uint8, Shape{static_cast<std::int64_t>(std::max(there->scratch_bytes, back->scratch_bytes))}}};
-    const std::byte* from[] = {plain.memory.data(), blocked.data()};
-    std::byte* to[] = {blocked.data(), again.data()};
-    there->run({from, to, scratch.data(), {}, nullptr});
-    back->run({from + 1, to + 1, scratch.data(), {}, nullptr});
-    CHECK(equal_bits(blocked.memory, expected.memory));
-    CHECK(equal_bits(again.memory, plain.memory));
-  }
-}
-
 TEST_CASE("equal convolutions give equal bits, from one primitive or another, at any address") {
   const auto c = convolution_case({4, 24, 14, 14}, {40, 24, 3, 3}, {.padding = {1, 1}});
   const auto x = random_array<float>(c.x, 1).any(), w = random_array<float>(c.w, 2).any(),

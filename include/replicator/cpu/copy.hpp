@@ -212,6 +212,6 @@ inline std::unique_ptr<Executable> make_layout_copy(const KernelRequest& request
                    request.threads);
 }
 inline constexpr Kernel copy_kernel{"cpu loops", &make_layout_copy};
-inline const bool copy_registered = register_kernel<LayoutCopy>(DeviceKind::cpu, KernelTier::library, &copy_kernel);
+inline const bool copy_registered = register_kernel<LayoutCopy>(DeviceKind::cpu, KernelTier::reference, &copy_kernel);
 
 }  // namespace replicator::cpu

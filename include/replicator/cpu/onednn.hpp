@@ -267,46 +267,17 @@ inline PrimitiveDescription describe(const void* operation, const_dnnl_primitive
   return result;
 }
 
+// Empty where oneDNN has no implementation.
 inline PrimitiveDescription describe_reorder(const dnnl_memory_desc_t& from, const dnnl_memory_desc_t& to) {
   PrimitiveDescription result;
-  require(dnnl_reorder_primitive_desc_create(result.out(), &from, engine(), &to, engine(), user_scratchpad()),
-          "dnnl_reorder_primitive_desc_create");
+  const auto status = dnnl_reorder_primitive_desc_create(result.out(), &from, engine(), &to, engine(), user_scratchpad());
+  if (status == dnnl_unimplemented) return {};
+  require(status, "dnnl_reorder_primitive_desc_create");
   return result;
 }
 
 inline std::size_t aligned(std::size_t bytes) {
   return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
-}
-
-// The same elements in another layout; float32 and int32.
-class Reorder final : public Executable {
- public:
-  Reorder(const dnnl_memory_desc_t& from, const dnnl_memory_desc_t& to)
-      : from_{from}, to_{to}, primitive_{describe_reorder(from, to)} {
-    scratch_bytes = primitive_.scratch_bytes();
-  }
-  void run(const Launch& launch) const override {
-    const Argument arguments[] = {{DNNL_ARG_FROM, &from_, launch.inputs[0]}, {DNNL_ARG_TO, &to_, launch.outputs[0]}};
-    primitive_.run(arguments, launch.scratch);
-  }
-
- private:
-  dnnl_memory_desc_t from_, to_;
-  Primitive primitive_;
-};
-
-// Null for dtypes that are not four bytes wide.
-inline std::unique_ptr<Executable> make_reorder(const TensorType& type, const Layout& from, const Layout& to,
-                                                int threads) {
-  const auto element = data_type(type.dtype);
-  if (!element || size_of(type.dtype) != 4) return nullptr;
-  const OpenMpThreads guard{threads};
-  auto result =
-      std::make_unique<Reorder>(description(type.shape, *element, from), description(type.shape, *element, to));
-  result->input_layouts = {from};
-  result->output_layouts = {to};
-  result->in_place = {-1};
-  return result;
 }
 
 }  // namespace replicator::cpu::onednn

@@ -3,4 +3,5 @@
 #pragma once
 
 #include <replicator/cpu/onednn_convolution.hpp>
+#include <replicator/cpu/onednn_copy.hpp>
 #include <replicator/cpu/onednn_matmul.hpp>
