@@ -182,6 +182,12 @@ inline Expression random_expression(DType compute, int inputs, int outputs, bool
     const auto last = static_cast<int>(e.code.size());
     const auto operand = [&] { return static_cast<std::uint16_t>(draw(0, 2) ? last - 1 : draw(0, last)); };
     const auto a = operand(), b = operand(), c = operand();
+    if (draw(0, 8) == 0) {  // and what one loop does of three
+      const auto zero = e.constant(0), difference = e.apply(ScalarOp::subtract, a, b);
+      if (draw(0, 2)) e.apply(ScalarOp::multiply, difference, difference);
+      else e.apply(ScalarOp::select, e.apply(ScalarOp::less_equal, a, zero), zero, b);
+      continue;
+    }
     e.apply(op, a, operands_of(op) > 1 ? b : std::uint16_t{0}, operands_of(op) > 2 ? c : std::uint16_t{0});
   }
   for (int o = 0; o < outputs; ++o)

@@ -101,6 +101,7 @@ class TileProgram {
   struct Term {
     TileOp op;
     std::uint16_t operand[3];
+    std::uint64_t bits;  // of a constant
     int uses = 0;
     bool live = false;
     int slot = -1;
@@ -172,7 +173,7 @@ class TileProgram {
   static std::vector<Term> read_terms(const Expression& expression) {
     std::vector<Term> terms;
     for (const auto& i : expression.code) {
-      terms.push_back({static_cast<TileOp>(i.op), {i.a, i.b, i.c}});
+      terms.push_back({static_cast<TileOp>(i.op), {i.a, i.b, i.c}, i.bits});
       for (int o = 0; o < operands_of(i.op); ++o) ++terms[terms.back().operand[o]].uses;
     }
     for (const auto output : expression.outputs) ++terms[output].uses;
@@ -180,6 +181,11 @@ class TileProgram {
   }
 
   static TileOp plain(ScalarOp op) { return static_cast<TileOp>(op); }
+  static bool is_zero(const Term& term) { return term.op == plain(ScalarOp::constant) && term.bits == 0; }
+  static bool is_square_of_difference(const std::vector<Term>& terms, const Term& term) {
+    const Term& inner = terms[term.operand[0]];
+    return term.operand[0] == term.operand[1] && inner.op == plain(ScalarOp::subtract) && inner.uses == 2;
+  }
   // One loop for `term` and the operand that only it uses, where there is such a pair.
   static void merge_pair(std::vector<Term>& terms, Term& term) {
     const auto only = [&](int o, ScalarOp op) { return terms[term.operand[o]].op == plain(op) && terms[term.operand[o]].uses == 1; };
@@ -193,6 +199,13 @@ class TileProgram {
     };
     using enum ScalarOp;
     if (term.op == plain(rectify) && only(0, add)) return merge(TileOp::add_then_rectify, 0);
+    if (term.op == plain(multiply) && is_square_of_difference(terms, term)) return merge(TileOp::subtract_then_square, 0);
+    if (term.op == plain(select) && only(0, less_equal) && is_zero(terms[term.operand[1]]) && is_zero(terms[terms[term.operand[0]].operand[1]])) {
+      term.op = TileOp::rectify_by;
+      term.operand[0] = terms[term.operand[0]].operand[0];
+      term.operand[1] = term.operand[2];
+      return;
+    }
     if (term.op != plain(add) && term.op != plain(subtract) && term.op != plain(multiply)) return;
     const bool first = term.op == plain(subtract);
     for (int o = 0; o < 2; ++o) {

@@ -47,12 +47,14 @@ enum class TileOp : std::uint8_t {
   multiply_then_multiply,          // (a * b) * c
   less_then_multiply,              // (a < b) * c
   add_then_rectify,                // rectify(a + b)
+  subtract_then_square,            // (a - b) * (a - b)
+  rectify_by,                      // a <= 0 ? 0 : b
   count
 };
 inline constexpr std::size_t tile_ops = static_cast<std::size_t>(TileOp::count);
 
 constexpr int operands_of(TileOp op) {
-  if (op >= TileOp::first_pair) return op == TileOp::add_then_rectify ? 2 : 3;
+  if (op >= TileOp::first_pair) return op >= TileOp::add_then_rectify ? 2 : 3;
   return operands_of(static_cast<ScalarOp>(op));
 }
 
@@ -182,6 +184,8 @@ template <std::size_t index, class T>
   else if constexpr (pair == TileOp::multiply_then_multiply) return times(times(a, b), c);
   else if constexpr (pair == TileOp::less_then_multiply) return times(vector_math::choose(a < b, T(1), T(0)), c);
   else if constexpr (pair == TileOp::add_then_rectify) return apply_unary<ScalarOp::rectify>(plus(a, b));
+  else if constexpr (pair == TileOp::subtract_then_square) return times(minus(a, b), minus(a, b));
+  else if constexpr (pair == TileOp::rectify_by) return a <= 0 ? T(0) : b;
   else if constexpr (op == ScalarOp::select) return vector_math::choose(a != 0, b, c);
   else if constexpr (op == ScalarOp::multiply_add) return fused_multiply_add(a, b, c);
   else if constexpr (operands_of(op) == 1) return apply_unary<op>(a);
