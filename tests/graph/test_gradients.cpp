@@ -139,6 +139,20 @@ TEST_CASE(
     }));
 }
 
+TEST_CASE("of the gradient of what was repeated, factors that do not vary with the repetition are applied to the sum, once") {
+  Graph graph;
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{3, 2}}, 0)}, upstream{test::input(graph, {DType::float64, Shape{3, 2}}, 1)},
+      shift{test::input(graph, {DType::float64, Shape{2}}, 2)}, scale{test::input(graph, {DType::float64, Shape{2}}, 3)};
+  const auto y = map([](auto v, auto m, auto s) { return (v - m) * s / (s * s); }, x, shift, scale);
+  const auto first = static_cast<std::uint32_t>(graph.nodes().size());
+  const auto slope = gradient(sum(y * upstream), shift);
+  for (std::uint32_t i = first; i < graph.nodes().size(); ++i)
+    if (const auto* reduce = operation_of<Reduce>(graph.node(i))) CHECK(reduce->expression->code.size() == 1);
+  const std::vector<AnyArray> at{Array<double>{{3, 2}, {1, 2, 3, 4, 5, 6}}.any(), Array<double>{{3, 2}, {1, 2, 3, 4, 5, -14}}.any(),
+                                 Array<double>{{2}, {7, 8}}.any(), Array<double>{{2}, {2, -4}}.any()};
+  CHECK(test::doubles(test::evaluate(slope, at)) == std::vector<double>{-4.5, -2});
+}
+
 TEST_CASE("the third derivative of x^4 is 24 x, the fifth nothing") {
   Graph graph;
   const Tensor<double> x{test::input(graph, {DType::float64, Shape{3}}, 0)};

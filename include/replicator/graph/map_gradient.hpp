@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/graph/factored_sum.hpp>
 #include <replicator/graph/map.hpp>
 
 namespace replicator {
@@ -143,47 +144,6 @@ class ExpressionGradient {
   std::vector<std::uint16_t> copied_;  // forward instruction -> instruction of result_
 };
 
-// The part of an expression that computes `output`, and which inputs it still reads (renumbered in that order).
-inline std::pair<Expression, std::vector<std::uint16_t>> extract(const Expression& whole, std::span<const std::uint16_t> outputs) {
-  std::vector<bool> needed(whole.code.size());
-  for (const auto output : outputs) needed[output] = true;
-  for (std::size_t i = whole.code.size(); i-- > 0;) {
-    const auto& f = whole.code[i];
-    if (!needed[i] || operands_of(f.op) == 0) continue;
-    needed[f.a] = true;
-    if (operands_of(f.op) > 1) needed[f.b] = true;
-    if (operands_of(f.op) > 2) needed[f.c] = true;
-  }
-  Expression part;
-  part.compute = whole.compute;
-  std::vector<std::uint16_t> used, renamed(whole.code.size());
-  for (std::size_t i = 0; i < whole.code.size(); ++i) {
-    if (!needed[i]) continue;
-    auto f = whole.code[i];
-    if (f.op == ScalarOp::input) {
-      used.push_back(f.a);
-      f.a = static_cast<std::uint16_t>(used.size() - 1);
-    } else if (f.op != ScalarOp::constant) {
-      f.a = renamed[f.a];
-      if (operands_of(f.op) > 1) f.b = renamed[f.b];
-      if (operands_of(f.op) > 2) f.c = renamed[f.c];
-    }
-    renamed[i] = part.append(f);
-  }
-  part.inputs = static_cast<std::uint16_t>(used.size());
-  for (const auto output : outputs) part.outputs.push_back(renamed[output]);
-  return {std::move(part), std::move(used)};
-}
-
-// Axes of `domain` along which a tensor of `shape` is repeated.
-inline std::vector<std::int64_t> repeated_axes(const Shape& shape, const Shape& domain) {
-  std::vector<std::int64_t> axes;
-  const auto missing = domain.rank() - shape.rank();
-  for (std::size_t axis = 0; axis < domain.rank(); ++axis)
-    if (domain[axis] != 1 && (axis < missing || shape[axis - missing] == 1)) axes.push_back(static_cast<std::int64_t>(axis));
-  return axes;
-}
-
 // Nodes for the gradients of every wanted input, given candidates for all inputs of the gradient expression.
 inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, const Expression& forward, const Shape& domain,
                                                    std::span<const AnyTensor> upstream, std::span<const AnyTensor> outputs) {
@@ -207,7 +167,7 @@ inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, co
       continue;
     }
     const AnyTensor gradient = axes.empty() ? map_node(at.graph, std::move(part), operands, domain, dtype, at.where)
-                                            : reduce_node(at.graph, ReduceKind::sum, std::move(part), operands, domain, axes, dtype, at.where);
+                                            : factored_sum(at.graph, part, operands, domain, axes, dtype, at.where);
     result[i] = reshape(gradient, at.inputs[i].shape(), at.where);
   }
   return result;
