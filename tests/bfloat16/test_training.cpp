@@ -165,7 +165,7 @@ TEST_CASE("losses of bfloat16 logits tell more classes apart than bfloat16 can c
   CHECK(parts[0][300].bits == B{static_cast<float>(std::exp(8.0) / total)}.bits);
 }
 
-TEST_CASE("mixed precision rounds the operands and the sums of products of float32, and nothing else") {
+TEST_CASE("mixed precision rounds the operands and the sums of products of float32 and what relu gives of it, and nothing else") {
   using F = Tensor<float>;
   using D = Tensor<double>;
   const auto row = [](float a, float b, float c) { return Array<float>{{1, 1, 1, 3}, {a, b, c}}; };
@@ -178,14 +178,16 @@ TEST_CASE("mixed precision rounds the operands and the sums of products of float
                                const auto mixed = mixed_precision(replica);
                                const auto products = std::tuple{matmul(column, factor), convolution(x, w), convolution_transpose(x, w)};
                                const F biased = convolution(x, w, reshape(w, {1}));
+                               const F rectified = relu(column), slope = gradient(sum(rectified * column), column), plain = tanh(column) * factor;
+                               const D wide_rectified = relu(cast<double>(column));
                                const D wide = matmul(cast<double>(column), cast<double>(factor));
                                const auto exact = [&] {
                                  const auto part = mixed_precision(replica, DType::float32);
                                  return matmul(column, factor);
                                }();
-                               return std::tuple_cat(products, std::tuple{biased, wide, before, exact});
+                               return std::tuple_cat(products, std::tuple{biased, wide, before, exact, rectified, slope, plain, tanh(column), wide_rectified});
                              });
-  const auto [product, convolved, transposed, biased, wide, before, exact] = step.step();
+  const auto [product, convolved, transposed, biased, wide, before, exact, rectified, slope, plain, curved, wide_rectified] = step.step();
   for (std::int64_t i = 0; i < 3; ++i) {
     const float rounded = B{static_cast<float>(B{x[i]}) * static_cast<float>(B{w[0]})};
     CHECK(product[0][i] == rounded);
@@ -195,6 +197,11 @@ TEST_CASE("mixed precision rounds the operands and the sums of products of float
     CHECK(wide[0][i] == static_cast<double>(x[i]) * static_cast<double>(w[0]));
     CHECK(before[0][i] == x[i] * w[0]);
     CHECK(exact[0][i] == x[i] * w[0]);
+    const float positive = std::max(x[i], 0.0f);
+    CHECK(rectified[0][i] == static_cast<float>(B{positive}));
+    CHECK(slope[0][i] == (x[i] > 0 ? static_cast<float>(B{x[i]}) : 0.0f) + rectified[0][i]);
+    CHECK(plain[0][i] == curved[0][i] * w[0]);
+    CHECK(wide_rectified[0][i] == std::max(static_cast<double>(x[i]), 0.0));
   }
 }
 

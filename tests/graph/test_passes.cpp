@@ -110,6 +110,9 @@ Graph random_graph(const RandomCode& code) {
       case 9:
         pool.push_back(cast<float>(cast<std::int32_t>(a * 3.0f)));
         break;
+      case 10:
+        pool.push_back(cast<float>(cast<bfloat16>(cast<float>(cast<bfloat16>(a)))));
+        break;
       default:
         graph.results().push_back(a.any().value());
         break;
@@ -122,7 +125,7 @@ Graph random_graph(const RandomCode& code) {
 
 RandomCode draw_code() {
   return *rc::gen::container<RandomCode>(
-      rc::gen::map(rc::gen::tuple(rc::gen::inRange(0u, 11u), rc::gen::inRange(0u, 32u), rc::gen::inRange(0u, 32u)),
+      rc::gen::map(rc::gen::tuple(rc::gen::inRange(0u, 12u), rc::gen::inRange(0u, 32u), rc::gen::inRange(0u, 32u)),
                    [](const std::tuple<unsigned, unsigned, unsigned>& t) {
                      return Instruction{std::get<0>(t), std::get<1>(t), std::get<2>(t)};
                    }));
@@ -215,6 +218,8 @@ TEST_CASE("equal nodes become one, collectives and assignments do not") {
   CHECK(count<Map>(merged) == 2);
 }
 
+TEST_CASE("dropping conversions there and back keeps every bit; again, it changes nothing") { require_kept_and_idempotent(passes::drop_round_trips); }
+
 TEST_CASE("what nothing needs is dropped; collectives and last assignments stay") {
   Graph graph{0, 2};
   const Tensor<float> x{test::input(graph, {DType::float32, Shape{4}}, 0)};
@@ -228,6 +233,17 @@ TEST_CASE("what nothing needs is dropped; collectives and last assignments stay"
   CHECK(count<Map>(left) == 2);  // of the collective and of the last assignment
   CHECK(left.nodes().size() == 5);
   CHECK(left.variables().size() == 1);
+}
+
+TEST_CASE("a bfloat16 that became a float32 and becomes a bfloat16 again is used as it was") {
+  Graph graph;
+  const Tensor<float> x{test::input(graph, {DType::float32, Shape{64}}, 0)};
+  const auto narrow = cast<bfloat16>(x), again = cast<bfloat16>(cast<float>(narrow));
+  graph.results().push_back(cast<bfloat16>(cast<float>(again)).any().value());
+  graph.results().push_back(cast<bfloat16>(cast<double>(narrow)).any().value());  // another way: kept
+  const auto simple = simplify(graph);
+  CHECK(simple.results()[0].node == simple.node(simple.node(simple.results()[1].node).inputs[0].node).inputs[0].node);
+  CHECK(count<Map>(simple) == 3);
 }
 
 TEST_CASE("a chain of elementwise operations becomes one") {

@@ -175,9 +175,13 @@ inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, co
 
 }  // namespace detail
 
+// Outputs are read back where they are stored as they were computed; a rectified one also where it was rounded, for only its sign counts.
 inline std::vector<AnyTensor> Map::gradient(const GradientContext& at) const {
   bool readable = true;
-  for (const auto dtype : dtypes) readable = readable && dtype == expression->compute;
+  for (std::size_t o = 0; o < dtypes.size(); ++o) {
+    const bool sign_alone = expression->code[expression->outputs[o]].op == ScalarOp::rectify && is_floating(dtypes[o]);
+    readable = readable && (dtypes[o] == expression->compute || sign_alone);
+  }
   return detail::expression_gradients(at, *expression, domain, at.upstream, readable ? at.outputs : std::span<const AnyTensor>{});
 }
 

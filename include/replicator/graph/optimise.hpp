@@ -9,13 +9,14 @@
 #include <replicator/graph/passes/hoist.hpp>
 #include <replicator/graph/passes/merge_reduces.hpp>
 #include <replicator/graph/passes/recompute.hpp>
+#include <replicator/graph/passes/round_trips.hpp>
 
 namespace replicator {
 
 // The same values by the operations that have kernels, each computed once.
 inline Graph simplify(const Graph& graph) {
   using namespace passes;
-  return remove_dead_code(merge_common(remove_dead_code(expand(graph))));
+  return remove_dead_code(merge_common(drop_round_trips(remove_dead_code(expand(graph)))));
 }
 
 // Then less memory, and less traffic to it.

@@ -13,6 +13,7 @@
 
 #include <replicator/graph/symbol.hpp>
 #include <replicator/graph/tensor.hpp>
+#include <replicator/ops/mixed_precision.hpp>
 
 namespace replicator {
 
@@ -121,10 +122,10 @@ template <FloatingElement T>
 Tensor<T> floor(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(ScalarOp::floor, x, where);
 }
-// max(x, 0), a NaN stays; its derivative at 0 is 0.
+// max(x, 0), a NaN stays; its derivative at 0 is 0. Below rp::mixed_precision the result is rounded.
 template <Element T>
 Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return detail::unary(ScalarOp::rectify, x, where);
+  return Tensor<T>{detail::rectified_node(x, where)};
 }
 
 // b < a ? b : a. So a NaN in a stays and one in b is passed over (reductions differ: there a NaN wins), and of equal values the

@@ -13,8 +13,9 @@ namespace replicator {
 
 // While it lives, matmul, convolution and convolution_transpose of float32 tensors, and the layers made of them, round both
 // operands to bfloat16, add in float32, and round the sums to bfloat16; what they give is float32 again. Their gradients, wherever
-// they are asked for, are computed in the same way. All else stays as it is: variables, optimizers and what they remember, biases,
-// normalisation and its statistics, losses, tensors of other types.
+// they are asked for, are computed in the same way. What relu gives of float32 is rounded to bfloat16, too, and so is the gradient that
+// arrives there: products read it so anyway, and between layers half the bytes are kept and moved. All else stays as it is: variables,
+// optimizers and what they remember, biases, normalisation and its statistics, losses, tensors of other types.
 //   const auto mixed = rp::mixed_precision(replica);
 //   const auto logits = rp::models::resnet50(replica, images);
 // DType::float32 takes a part out again. Throws BuildError for any other type.
@@ -30,19 +31,31 @@ inline ScopedValue<DType> mixed_precision(Graph& graph, DType products = DType::
 
 namespace detail {
 
+// Whether a tensor takes part in the mixed precision that holds where it is used.
+inline bool is_mixed(const AnyTensor& x) { return x.graph().products() != DType::float32 && x.dtype() == DType::float32; }
+
+inline AnyTensor converted(AnyTensor x, DType to, Location where) {
+  Expression same;
+  same.inputs = 1;
+  same.outputs = {same.input(0)};
+  return map_node(x.graph(), std::move(same), {&x, 1}, to, where);
+}
+
 // A node of an operation that is linear in both operands, in the precision asked for.
 inline AnyTensor product_node(AnyOperation operation, AnyTensor a, AnyTensor b, Location where) {
   Graph& graph = a.graph();
+  if (!is_mixed(a) || !is_mixed(b)) return compute(graph, std::move(operation), {a, b}, where);
   const DType narrow = graph.products();
-  const bool mixed = narrow != DType::float32 && a.dtype() == DType::float32 && b.dtype() == DType::float32;
-  if (!mixed) return compute(graph, std::move(operation), {a, b}, where);
-  const auto converted = [&](AnyTensor x, DType to) {
-    Expression same;
-    same.inputs = 1;
-    same.outputs = {same.input(0)};
-    return map_node(graph, std::move(same), {&x, 1}, to, where);
-  };
-  return converted(compute(graph, std::move(operation), {converted(a, narrow), converted(b, narrow)}, where), DType::float32);
+  return converted(compute(graph, std::move(operation), {converted(a, narrow, where), converted(b, narrow, where)}, where), DType::float32, where);
+}
+
+// relu(x), rounded as products would read it.
+inline AnyTensor rectified_node(AnyTensor x, Location where) {
+  if (!is_mixed(x)) return apply(ScalarOp::rectify, {x}, where);
+  Expression rectify;
+  rectify.inputs = 1;
+  rectify.outputs = {rectify.apply(ScalarOp::rectify, rectify.input(0))};
+  return converted(map_node(x.graph(), std::move(rectify), {&x, 1}, x.graph().products(), where), DType::float32, where);
 }
 
 }  // namespace detail

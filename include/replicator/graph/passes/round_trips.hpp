@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pass: what was widened and is narrowed again is what it was.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <replicator/graph/map.hpp>
+#include <replicator/graph/rewrite.hpp>
+
+namespace replicator::passes {
+
+namespace detail {
+
+// A node that converts between types and does nothing else.
+inline bool is_conversion(const Node& node) {
+  const auto* map = operation_of<Map>(node);
+  return map && map->dtypes.size() == 1 && map->expression->code.size() == 1 && map->expression->code[0].op == ScalarOp::input;
+}
+
+// From bfloat16 to float32 and back; empty where the node is not the way back.
+inline std::optional<Value> before_round_trip(const Graph& graph, const Node& node) {
+  if (!is_conversion(node) || !is_conversion(graph.node(node.inputs[0].node))) return std::nullopt;
+  const Value before = graph.node(node.inputs[0].node).inputs[0];
+  const bool widened = graph.type(before).dtype == DType::bfloat16 && graph.type(node.inputs[0]).dtype == DType::float32;
+  return widened && graph.type(before) == node.outputs[0] ? std::optional{before} : std::nullopt;
+}
+
+}  // namespace detail
+
+// Every bfloat16 is a float32: of one that became a float32 and becomes a bfloat16, the value before stands for the one after.
+inline Graph drop_round_trips(const Graph& graph) {
+  Rewriter rewriter{graph};
+  for (std::uint32_t i = 0; i < graph.nodes().size(); ++i) {
+    if (const auto before = detail::before_round_trip(graph, graph.node(i))) rewriter.replace(i, {rewriter(*before)});
+    else rewriter.copy(i);
+  }
+  return std::move(rewriter).finish();
+}
+
+}  // namespace replicator::passes
