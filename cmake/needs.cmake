@@ -6,7 +6,7 @@ set(replicator_include_needs
   "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cudnn|^cublas" cudnn  "^nvrtc" nvrtc  "^nccl" nccl
   "^replicator/with/onednn" onednn  "^replicator/with/ucx" ucx  "^replicator/with/pmix" pmix
   "^replicator/with/crypto" crypto  "^replicator/with/jpeg" jpeg
-  "^(cuda_runtime|cuda_|cub/|thrust/|cuda/|nvtx3/)|\\.cuh$" cuda
+  "^(cuda_runtime|cuda_|nvtx3/)|\\.cuh$" cuda
   "^catch2/" catch2  "^rapidcheck" rapidcheck  "^CLI/" cli11  "^nlohmann/" json  "^benchmark/" benchmark
   "^replicator/replicator_c\\.h$" c)
 set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  jpeg jpeg  synthetic jpeg  cuda cuda  "\\.cuh?$" cuda  nccl nccl)
