@@ -156,7 +156,7 @@ auto train_step(const Options& o, std::int64_t classes) {
 auto validation_step(const Options& o, std::int64_t classes) {
   return [&o, classes](rp::ReplicaContext& replica, Images images, Labels labels, Weights weights) {
     const auto logits = network(replica, images, o, classes, false);
-    const auto right = rp::cast<float>(rp::equal(rp::argmax(logits, 1), labels));  // [n]
+    const auto right = rp::cast<float>(rp::argmax(logits, 1) == labels);  // [n]
     return std::tuple{rp::sum(right * weights), rp::sum(weights)};
   };
 }

@@ -141,7 +141,7 @@ TEST_CASE("a sum of bfloat16 is that of floats, rounded once at its end") {
 TEST_CASE("rows, scalars and comparisons of bfloat16 broadcast") {
   const auto [y, z] = run(
       [](ReplicaContext&, Tensor<B> a, Tensor<B> b) {
-        return std::tuple{a * b, select(less(a, b), a, b) - 1.0f};
+        return std::tuple{a * b, select(a < b, a, b) - 1.0f};
       },
       Array<B>{{2, 3}, {1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f}}, Array<B>{{3}, {3.0f, 2.5f, 0.5f}});
   const float products[] = {3, 5, 1.5, 12, 12.5, 3}, least[] = {0, 1, -0.5, 2, 1.5, -0.5};

@@ -62,7 +62,7 @@ TEST_CASE("every operation of training and validating a ResNet-50 has a kernel f
   });
   (void)repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<float> images, Tensor<std::int32_t> labels) {
     const auto logits = models::resnet(replica, images, 50, {.classes = 10, .training = false});
-    const auto right = sum(cast<float>(equal(argmax(logits, 1), labels)));
+    const auto right = sum(cast<float>(argmax(logits, 1) == labels));
     Graph& graph = replica.graph();
     graph.results().push_back(right.any().value());
     found.push_back(operations_of(graph));

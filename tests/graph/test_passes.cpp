@@ -99,7 +99,7 @@ Graph random_graph(const RandomCode& code) {
         pool.push_back(a.shape().rank() > 1 ? max(a, {1}) : mean(a));
         break;
       case 6:
-        pool.push_back(fits ? select(less(a, b), a, b) : a);
+        pool.push_back(fits ? select(a < b, a, b) : a);
         break;
       case 7:
         pool.push_back(gradient(mean(a * a), pool[0]));

@@ -35,6 +35,17 @@ TEST_CASE("elements are counted up to 2^59 - 1; beyond, the error names the shap
   }
 }
 
+TEST_CASE("axes count from either end, and one that is not there is named") {
+  Shape shape{4, 2, 3};
+  CHECK(shape[0] == 4);
+  CHECK(shape[-1] == 3);
+  CHECK(shape[-3] == 4);
+  shape[-1] = 5;
+  CHECK(shape == Shape{4, 2, 5});
+  CHECK_THROWS_WITH(shape[3], "asked for axis 3 of the shape [4, 2, 5], which has 3: axes count from 0, or from -1 at the end");
+  CHECK_THROWS_WITH(shape[-4], Catch::StartsWith("asked for axis -4 of the shape [4, 2, 5]"));
+}
+
 TEST_CASE("an empty extent hides no others whose strides cannot be counted") {
   CHECK_THROWS_AS((Shape{0, huge, huge}.elements()), BuildError);
   CHECK_FALSE(Shape{0, Shape::max_elements}.too_large());

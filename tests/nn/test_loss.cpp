@@ -3,6 +3,7 @@
 
 #include <replicator/graph/optimise.hpp>
 #include <replicator/ops/loss.hpp>
+#include <replicator/ops/movement.hpp>
 
 #include "../support/differences.hpp"
 #include "../support/errors.hpp"
@@ -107,6 +108,40 @@ TEST_CASE("losses and softmax agree with finite differences to second order") {
     for (const int order : {1, 2}) CHECK(gradient_error(f, {random_array<double>({3, 4}, 4).any()}, order) < 1e-6);
 }
 
+TEST_CASE("the logits of every place of a sequence are examples, as they are in one long row of them") {
+  const auto x = random_array<float>({2, 3, 5}, 5);
+  const Labels labels{{2, 3}, {1, 0, 4, 2, 2, 3}};
+  rp::Graph graph;
+  const auto in = input(graph, x, 0);
+  const auto of = input(graph, labels, 1);
+  const auto places = rp::softmax_cross_entropy(in, of, {.label_smoothing = 0.1});
+  CHECK(places.shape() == rp::Shape{2, 3});
+  const auto rows = rp::reshape(in, {6, 5});
+  const auto row_labels = rp::reshape(of, {6});
+  const rp::Value wanted[] = {places.any().value(), rp::softmax_cross_entropy(rows, row_labels, {.label_smoothing = 0.1}).any().value(),
+                              rp::accuracy(in, of).any().value(), rp::accuracy(rows, row_labels).any().value()};
+  const auto found = evaluate(graph, wanted, std::vector{x.any(), labels.any()});
+  CHECK(doubles(found[0]) == doubles(found[1]));
+  CHECK(doubles(found[2]) == doubles(found[3]));
+}
+
+TEST_CASE("log_sum_exp neither overflows nor gives NaN, and its gradient is the softmax") {
+  const rp::Array<double> x{{4, 3}, {1, 2, 3, 1e4, 1e4, -1e4, -INFINITY, -INFINITY, -INFINITY, -INFINITY, 0, -INFINITY}};
+  rp::Graph graph;
+  const auto in = input(graph, x, 0);
+  const auto y = rp::log_sum_exp(in);
+  CHECK(y.shape() == rp::Shape{4});
+  const auto found = doubles(evaluate(y, std::vector{x.any()}));
+  CHECK(found[0] == Approx(std::log(std::exp(1) + std::exp(2) + std::exp(3))).epsilon(1e-14));
+  CHECK(found[1] == 1e4 + std::log(2.0));
+  CHECK(found[2] == -INFINITY);
+  CHECK(found[3] == 0);
+  const rp::Value wanted[] = {rp::gradient(rp::sum(rp::log_sum_exp(in, 0)), in).any().value(), rp::softmax(in, 0).any().value()};
+  const auto z = random_array<double>({4, 3}, 8);
+  const auto slopes = evaluate(graph, wanted, std::vector{z.any()});
+  CHECK(largest_difference(slopes[0], slopes[1]) < 1e-12);
+}
+
 TEST_CASE("softmax sums to one along its axis, and log_softmax is its logarithm") {
   const std::int64_t axis = GENERATE(0, 1, -1);
   const auto x = random_array<double>({3, 4}, 7);
@@ -150,7 +185,8 @@ TEST_CASE("wrong shapes of logits and labels are refused at the user's line") {
   const auto line = std::to_string(__LINE__ + 1);
   const auto error = error_of([&] { rp::softmax_cross_entropy(logits, labels); });
   CHECK(error == "replica 3: softmax_cross_entropy at test_loss.cpp:" + line +
-                     ": the logits must be [N, C] and the labels [N]; found float32[4, 10] and int32[5]");
+                     ": the logits must be [.., C] and the labels [..]; found float32[4, 10] and int32[5]: the classes are the last axis of the "
+                     "logits, and there is a label for each of the rest");
   CHECK_THAT(error_of([&] { rp::accuracy(logits, labels); }), Contains("accuracy at test_loss.cpp:"));
   const rp::Tensor<std::int32_t> four{input(graph, {rp::DType::int32, {4}}, 1)};
   CHECK_THAT(error_of([&] { rp::softmax_cross_entropy(logits, four, {.label_smoothing = 1.5}); }),

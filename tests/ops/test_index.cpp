@@ -56,6 +56,8 @@ TEST_CASE("one_hot is 1 at the label and 0 elsewhere, and 0 throughout for a lab
   CHECK(y.shape() == Shape{2, 2, 3});
   CHECK(doubles(evaluate(y, std::vector{labels.any()})) == std::vector<double>{0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0});
   CHECK(one_hot<double>(input(graph, labels, 0), 3).any().dtype() == DType::float64);
+  const Array<std::int64_t> wide{{2}, {1, std::int64_t{1} << 32}};  // no label, though its low half is one
+  CHECK(doubles(evaluate(one_hot(input(graph, wide, 1), 2), std::vector{labels.any(), wide.any()})) == std::vector<double>{0, 1, 0, 0});
 }
 
 TEST_CASE("iota counts from 0") {

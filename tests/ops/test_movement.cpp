@@ -196,6 +196,41 @@ TEST_CASE("changes of shape keep the elements in order") {
   CHECK(doubles(wide) == std::vector<double>{1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6});
 }
 
+TEST_CASE("slice_axis takes from one axis, counted from either end") {
+  Graph graph;
+  const Array<float> x{{2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}};
+  const auto t = input(graph, x, 0);
+  const auto values = [&](Tensor<float> y) { return doubles(evaluate(y, std::vector{x.any()})); };
+  CHECK(values(slice_axis(t, 1, 1, 3)) == std::vector<double>{2, 3, 6, 7});
+  CHECK(values(slice_axis(t, 1, 0, -1)) == std::vector<double>{1, 2, 3, 5, 6, 7});
+  CHECK(values(slice_axis(t, -1, -1)) == std::vector<double>{4, 8});
+  CHECK(values(slice_axis(t, 0, 1)) == std::vector<double>{5, 6, 7, 8});
+  CHECK(slice_axis(t, 1, 2, 2).shape() == Shape{2, 0});
+}
+
+TEST_CASE("concat of the parts of a split is the whole, and so are the squeezed slices of a stack") {
+  Graph graph;
+  const auto x = random_array<float>({2, 6, 3}, 1);
+  const auto t = input(graph, x, 0);
+  const auto [a, b, c] = split<3>(t, 1);
+  CHECK(a.shape() == Shape{2, 2, 3});
+  CHECK(doubles(evaluate(concat({a, b, c}, 1), std::vector{x.any()})) == doubles(x.any()));
+  CHECK(split<3>(t)[2].shape() == Shape{2, 6, 1});
+
+  const std::array parts{a, b, c};
+  for (const std::int64_t axis : {0, 1, -1}) {
+    const auto stacked = stack({a, b, c}, axis);
+    CHECK(stacked.shape()[axis] == 3);
+    CHECK(stacked.shape().rank() == 4);
+    for (std::int64_t i = 0; i < 3; ++i) {
+      const auto slice = squeeze(slice_axis(stacked, axis, i, i + 1), axis);
+      const Value wanted[] = {slice.any().value(), parts[static_cast<std::size_t>(i)].any().value()};
+      const auto found = evaluate(graph, wanted, std::vector{x.any()});
+      CHECK(doubles(found[0]) == doubles(found[1]));
+    }
+  }
+}
+
 TEST_CASE("no gradient flows through stop_gradient") {
   Graph graph;
   const Array<double> x{{2}, {3, 5}};
@@ -220,6 +255,11 @@ TEST_CASE("movement says what does not fit, and where") {
                     Contains("concat at test_movement.cpp:") && Contains("found float32[2, 3] and float32[4, 4]"));
   CHECK_THROWS_WITH(concat({x, x}, 2), Contains("asked for axis 2 of a tensor of 2 dimensions"));
   CHECK_THROWS_WITH(reshape(x, {4, -1}), Contains("reshape at test_movement.cpp:") && Contains("cannot be found"));
+  CHECK_THROWS_WITH(slice_axis(x, 1, 2, 4), Contains("slice_axis at test_movement.cpp:") && Contains("elements 2 to 4 of axis 1 of float32[2, 3]"));
+  CHECK_THROWS_WITH(slice_axis(x, 1, -4), Contains("elements -4 to 3 of axis 1"));
+  CHECK_THROWS_WITH(slice_axis(x, 1, 2, 1), Contains("the end not lie before it"));
+  CHECK_THROWS_WITH(slice_axis(x, 2, 0), Contains("asked for axis 2"));
+  CHECK_THROWS_WITH(split<2>(x), Contains("split at test_movement.cpp:") && Contains("2 equal parts of axis 1 of float32[2, 3]: take a number that divides"));
   CHECK_THROWS_WITH(squeeze(x, 1), Contains("squeeze at test_movement.cpp:") && Contains("not of extent 1"));
   CHECK_THROWS_WITH(broadcast_to(x, {3, 3}), Contains("map at test_movement.cpp:"));
 }

@@ -121,7 +121,7 @@ TEST_CASE("every update is made once, and read whole") {
     auto train = repl.replicate(input, [](ReplicaContext& replica, Tensor<float> x) {
       descend(replica, plain(), x);
       const auto a = replica.variable<float>("a", {3000}, Initializer::zeros()).read();
-      return check(equal(max(a), min(a)), "an update was read in part");
+      return check(max(a) == min(a), "an update was read in part");
     });
     while (!train.finished()) train.step();
     const float updates = group == 1 ? 5 + 30 + 17 + 9 : 5 + 9;  // a group ends with the first input of its replicas
@@ -203,7 +203,7 @@ TEST_CASE("an error of one replica ends the step for all") {
   Replicator repl{asynchronous(3, 3, 2)};
   auto train = repl.replicate(counting, [](ReplicaContext& replica, Tensor<float> x) {
     descend(replica, plain(), x);
-    return check(less(x, full<float>(replica, {}, replica.id() == 2 ? 5.0f : 1e9f)), "five are enough");
+    return check(x < (replica.id() == 2 ? 5.0f : 1e9f), "five are enough");
   });
   const auto error = error_of([&] {
     for (int step = 0; step < 100; ++step) train.step();
@@ -232,7 +232,7 @@ double seconds_of_ending(Replicator& repl, const std::shared_ptr<Gate>& gate, fl
     auto train = repl.replicate([&](const InputContext& ctx) { return held_up(ctx.replica()); },
                                 [last](ReplicaContext& replica, Tensor<float> x) {
                                   descend(replica, plain(), x);
-                                  return check(less(x, full<float>(replica, {}, replica.id() == 2 ? last : 1e9f)), "it is too large");
+                                  return check(x < (replica.id() == 2 ? last : 1e9f), "it is too large");
                                 });
     train.step();
     train.step();

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,8 +28,9 @@ class Shape {
   }
 
   std::size_t rank() const { return rank_; }
-  std::int64_t operator[](std::size_t axis) const { return extents_[axis]; }
-  std::int64_t& operator[](std::size_t axis) { return extents_[axis]; }
+  // Axis -1 is the last. Throws BuildError for one that is not there.
+  std::int64_t operator[](std::int64_t axis) const { return extents_[place(axis)]; }
+  std::int64_t& operator[](std::int64_t axis) { return extents_[place(axis)]; }
   const std::int64_t* begin() const { return extents_.data(); }
   const std::int64_t* end() const { return extents_.data() + rank_; }
 
@@ -78,6 +80,10 @@ class Shape {
     return result + "]";
   }
 
+  template <class Traits>
+  friend std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const Shape& shape) {
+    return out << shape.text();
+  }
   friend bool operator==(const Shape& a, const Shape& b) {
     if (a.rank_ != b.rank_) return false;
     for (std::size_t axis = 0; axis < a.rank_; ++axis)
@@ -86,6 +92,16 @@ class Shape {
   }
 
  private:
+  std::size_t place(std::int64_t axis) const {
+    const auto rank = static_cast<std::int64_t>(rank_);
+    if (axis < -rank || axis >= rank) refuse(axis);
+    return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
+  }
+  [[noreturn, gnu::noinline]] void refuse(std::int64_t axis) const {
+    throw BuildError{"asked for axis " + std::to_string(axis) + " of the shape " + text() + ", which has " + std::to_string(rank_) +
+                     ": axes count from 0, or from -1 at the end"};
+  }
+
   std::array<std::int64_t, max_rank> extents_{};
   std::size_t rank_ = 0;
 };

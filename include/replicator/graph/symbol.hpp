@@ -33,6 +33,7 @@ class Symbol {
   friend Symbol operator>(Symbol a, Symbol b) { return b.with(ScalarOp::less, a); }
   friend Symbol operator>=(Symbol a, Symbol b) { return b.with(ScalarOp::less_equal, a); }
   friend Symbol operator==(Symbol a, Symbol b) { return a.with(ScalarOp::equal, b); }
+  friend Symbol operator!=(Symbol a, Symbol b) { return !(a == b); }
   friend Symbol operator&&(Symbol a, Symbol b) { return a.with(ScalarOp::logical_and, b); }
   friend Symbol operator||(Symbol a, Symbol b) { return a.with(ScalarOp::logical_or, b); }
   friend Symbol operator!(Symbol a) { return a.with(ScalarOp::logical_not); }
@@ -50,6 +51,7 @@ class Symbol {
   REPLICATOR_SCALAR_ON_EITHER_SIDE(>)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(>=)
   REPLICATOR_SCALAR_ON_EITHER_SIDE(==)
+  REPLICATOR_SCALAR_ON_EITHER_SIDE(!=)
 #undef REPLICATOR_SCALAR_ON_EITHER_SIDE
 
   friend Symbol abs(Symbol a) { return a.with(ScalarOp::absolute); }

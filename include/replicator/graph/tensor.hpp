@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <iosfwd>
 #include <source_location>
 
 #include <replicator/graph/map_gradient.hpp>  // Map and Reduce refer to their gradients
@@ -10,7 +11,7 @@
 namespace replicator {
 
 // A value in one replica's graph. Copying copies the handle. Operators broadcast as NumPy does; they
-// throw BuildError with the user's line where the shapes do not fit.
+// throw BuildError with the user's line where the shapes do not fit. x += y makes x the handle of x + y.
 template <Element T>
 class Tensor {
  public:
@@ -26,6 +27,11 @@ class Tensor {
   operator AnyTensor() const { return any_; }  // NOLINT: implicit on purpose
   Graph& graph() const { return any_.graph(); }
   const Shape& shape() const { return any_.shape(); }
+  // "float32[16, 10]": what is known while the step is traced. Values are printed by rp::print.
+  template <class Traits>
+  friend std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const Tensor& x) {
+    return out << x.any_.type().text();
+  }
 
   friend Tensor operator+(located<Tensor> a, located<Tensor> b) { return binary(ScalarOp::add, a, b); }
   friend Tensor operator-(located<Tensor> a, located<Tensor> b) { return binary(ScalarOp::subtract, a, b); }
@@ -44,7 +50,79 @@ class Tensor {
 
   friend Tensor operator-(located<Tensor> a) { return Tensor{apply(ScalarOp::negate, {a.value.any_}, a.where)}; }
 
+  Tensor& operator+=(located<Tensor> b) { return *this = Tensor{apply(ScalarOp::add, {any_, b.value.any_}, b.where)}; }
+  Tensor& operator-=(located<Tensor> b) { return *this = Tensor{apply(ScalarOp::subtract, {any_, b.value.any_}, b.where)}; }
+  Tensor& operator*=(located<Tensor> b) { return *this = Tensor{apply(ScalarOp::multiply, {any_, b.value.any_}, b.where)}; }
+  Tensor& operator/=(located<Tensor> b) { return *this = Tensor{apply(ScalarOp::divide, {any_, b.value.any_}, b.where)}; }
+  Tensor& operator+=(located<T> b) { return *this = Tensor{apply(ScalarOp::add, any_, b.value, b.where)}; }
+  Tensor& operator-=(located<T> b) { return *this = Tensor{apply(ScalarOp::subtract, any_, b.value, b.where)}; }
+  Tensor& operator*=(located<T> b) { return *this = Tensor{apply(ScalarOp::multiply, any_, b.value, b.where)}; }
+  Tensor& operator/=(located<T> b) { return *this = Tensor{apply(ScalarOp::divide, any_, b.value, b.where)}; }
+
+  // Comparisons of elements: where an operand is a NaN, != is true and the others are false; -0 equals 0.
+  friend Tensor<bool> operator<(located<Tensor> a, located<Tensor> b) { return compare(ScalarOp::less, a, b); }
+  friend Tensor<bool> operator<=(located<Tensor> a, located<Tensor> b) { return compare(ScalarOp::less_equal, a, b); }
+  friend Tensor<bool> operator>(located<Tensor> a, located<Tensor> b) { return compare(ScalarOp::less, b, a); }
+  friend Tensor<bool> operator>=(located<Tensor> a, located<Tensor> b) { return compare(ScalarOp::less_equal, b, a); }
+  friend Tensor<bool> operator==(located<Tensor> a, located<Tensor> b) { return compare(ScalarOp::equal, a, b); }
+  friend Tensor<bool> operator!=(located<Tensor> a, located<Tensor> b) { return !compare(ScalarOp::equal, a, b); }
+
+  friend Tensor<bool> operator<(located<Tensor> a, T b) { return compare(ScalarOp::less, a, like(a, b)); }
+  friend Tensor<bool> operator<=(located<Tensor> a, T b) { return compare(ScalarOp::less_equal, a, like(a, b)); }
+  friend Tensor<bool> operator>(located<Tensor> a, T b) { return compare(ScalarOp::less, like(a, b), a); }
+  friend Tensor<bool> operator>=(located<Tensor> a, T b) { return compare(ScalarOp::less_equal, like(a, b), a); }
+  friend Tensor<bool> operator==(located<Tensor> a, T b) { return compare(ScalarOp::equal, a, like(a, b)); }
+  friend Tensor<bool> operator!=(located<Tensor> a, T b) { return !compare(ScalarOp::equal, a, like(a, b)); }
+
+  friend Tensor<bool> operator<(T a, located<Tensor> b) { return compare(ScalarOp::less, like(b, a), b); }
+  friend Tensor<bool> operator<=(T a, located<Tensor> b) { return compare(ScalarOp::less_equal, like(b, a), b); }
+  friend Tensor<bool> operator>(T a, located<Tensor> b) { return compare(ScalarOp::less, b, like(b, a)); }
+  friend Tensor<bool> operator>=(T a, located<Tensor> b) { return compare(ScalarOp::less_equal, b, like(b, a)); }
+  friend Tensor<bool> operator==(T a, located<Tensor> b) { return compare(ScalarOp::equal, like(b, a), b); }
+  friend Tensor<bool> operator!=(T a, located<Tensor> b) { return !compare(ScalarOp::equal, like(b, a), b); }
+
+  // Of bools. The left operands are no located<Tensor>, to which the operators of C++ itself, by the conversion below, would be as good.
+  friend Tensor operator&&(Tensor a, located<Tensor> b)
+    requires std::same_as<T, bool>
+  {
+    return Tensor{apply(ScalarOp::logical_and, {a.any_, b.value.any_}, b.where)};
+  }
+  friend Tensor operator||(Tensor a, located<Tensor> b)
+    requires std::same_as<T, bool>
+  {
+    return Tensor{apply(ScalarOp::logical_or, {a.any_, b.value.any_}, b.where)};
+  }
+  friend Tensor operator!(Tensor a)
+    requires std::same_as<T, bool>
+  {
+    return Tensor{apply(ScalarOp::logical_not, {a.any_}, a.graph().node(a.any_.value()).where)};
+  }
+
+  // While a step function is traced there are no values to branch on.
+  template <class B>
+    requires std::same_as<B, bool>
+  explicit operator B() const {
+    static_assert(!std::same_as<B, bool>,
+                  "a rp::Tensor has no value while the step function is traced, so it cannot decide an `if`: compute both sides and take "
+                  "rp::select(condition, a, b)");
+    return false;
+  }
+
  private:
+  static Tensor<bool> compare(ScalarOp op, const located<Tensor>& a, const located<Tensor>& b) {
+    Expression e;
+    e.compute = compute_type(dtype_of<T>);
+    e.inputs = 2;
+    e.outputs = {e.apply(op, e.input(0), e.input(1))};
+    const AnyTensor operands[] = {a.value.any_, b.value.any_};
+    return Tensor<bool>{map_node(a.value.graph(), std::move(e), operands, DType::boolean, a.where)};
+  }
+  // The number as a tensor beside a, at its line.
+  static located<Tensor> like(const located<Tensor>& a, T number) {
+    located<Tensor> result{Tensor{fill(a.value.graph(), {dtype_of<T>, {}}, number, a.where)}};
+    result.where = a.where;
+    return result;
+  }
   static Tensor binary(ScalarOp op, const located<Tensor>& a, const located<Tensor>& b) {
     return Tensor{apply(op, {a.value.any_, b.value.any_}, a.where)};
   }

@@ -33,7 +33,7 @@ inline void update_targets(ReplicaContext& replica, std::string_view scope, std:
   const auto of_period = static_cast<double>(period);
   const Tensor<double> part{replicator::detail::map_at(
       replica.graph(), DType::float64, where, [=](Symbol step) { return step / of_period - floor(step / of_period); }, replica.step(where))};
-  const auto due = equal(part, zeros_like(part, where), where);
+  const auto due = located<Tensor<double>>{part, where} == 0;
   for (const auto& variable : variables) {
     const auto copy = replica.variable<float>("target." + variable.name(), variable.shape(), Initializer::zeros(), {.trainable = false}, where);
     copy.assign(select(due, variable.read(where), copy.read(where), where), where);

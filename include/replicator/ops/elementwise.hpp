@@ -19,17 +19,24 @@ namespace replicator {
 
 namespace detail {
 
+template <std::size_t>
+using SymbolFor = Symbol;
+
 // Calls f on one symbol for each input.
 template <class F, std::size_t... I>
 Expression record(F& f, DType compute, std::index_sequence<I...>) {
   Expression e;
   e.compute = compute;
   e.inputs = sizeof...(I);
-  const std::uint16_t inputs[] = {e.input(I)...};
-  const auto result = std::invoke(f, Symbol{e, inputs[I]}...);
-  static_assert(std::is_same_v<std::remove_cv_t<decltype(result)>, Symbol>,
-                "a functor given to rp::map must return the expression of its arguments (an rp::Symbol)");
-  e.outputs = {result.index()};
+  constexpr bool takes_symbols = std::is_invocable_v<F&, SymbolFor<I>...>;
+  static_assert(takes_symbols, "a functor given to rp::map must take an rp::Symbol for each tensor: write [](auto a, auto b) for two");
+  if constexpr (takes_symbols) {
+    const std::uint16_t inputs[] = {e.input(I)...};
+    const auto result = std::invoke(f, Symbol{e, inputs[I]}...);
+    constexpr bool gives_symbol = std::is_same_v<std::remove_cv_t<decltype(result)>, Symbol>;
+    static_assert(gives_symbol, "a functor given to rp::map must return the expression of its arguments (an rp::Symbol)");
+    if constexpr (gives_symbol) e.outputs = {result.index()};
+  }
   return e;
 }
 
@@ -45,25 +52,17 @@ Tensor<T> unary(ScalarOp op, Tensor<T> x, Location where) {
   return Tensor<T>{apply(op, {x.any()}, where)};
 }
 
-template <Element T>
-Tensor<bool> compare(ScalarOp op, Tensor<T> a, Tensor<T> b, Location where) {
-  Expression e;
-  e.compute = compute_type(dtype_of<T>);
-  e.inputs = 2;
-  e.outputs = {e.apply(op, e.input(0), e.input(1))};
-  const AnyTensor operands[] = {a, b};
-  return Tensor<bool>{map_node(a.graph(), std::move(e), operands, DType::boolean, where)};
-}
-
 }  // namespace detail
 
 // y[i] = f(x0[i], x1[i], ...): f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
-// && || !, abs sign sqrt exp log tanh sin cos floor relu min max pow fma select, and numbers. Differentiable to any order.
+// && || !, abs sign sqrt exp log tanh sin cos floor relu min max pow fma select (without std::), and numbers. Differentiable to any
+// order. Of tensors of several types the first one's is that of the result, and of the computation (float32 for bfloat16).
 //   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
-template <class F, Element T, std::same_as<Tensor<T>>... More>
+template <class F, Element T, class... More>
 struct map : Tensor<T> {
   map(F f, Tensor<T> x, More... more, std::source_location where = std::source_location::current())
       : Tensor<T>{make(f, where, x, more...)} {}
+  using Tensor<T>::operator=;  // auto h = rp::map(f, x); h = rp::relu(h);
 
  private:
   static AnyTensor make(F& f, Location where, const Tensor<T>& x, const More&... more) {
@@ -128,16 +127,24 @@ Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::c
   return Tensor<T>{detail::rectified_node(x, where)};
 }
 
-// b < a ? b : a. So a NaN in a stays and one in b is passed over (reductions differ: there a NaN wins), and of equal values the
+// b < a ? b : a; the other one may be a number. So a NaN in a stays and one in b is passed over (reductions differ: there a NaN wins), and of equal values the
 // left one is taken, which receives the gradient.
 template <Element T>
 Tensor<T> minimum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(ScalarOp::minimum, {a.any(), b.any()}, where)};
 }
+template <Element T>
+Tensor<T> minimum(Tensor<T> a, std::type_identity_t<T> b, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{apply(ScalarOp::minimum, a.any(), b, where)};
+}
 // a < b ? b : a; NaN and ties as for minimum.
 template <Element T>
 Tensor<T> maximum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(ScalarOp::maximum, {a.any(), b.any()}, where)};
+}
+template <Element T>
+Tensor<T> maximum(Tensor<T> a, std::type_identity_t<T> b, std::source_location where = std::source_location::current()) {
+  return Tensor<T>{apply(ScalarOp::maximum, a.any(), b, where)};
 }
 // a^exponent, as C's pow: NaN for a negative a and an exponent that is not whole, 1 for the exponent 0.
 template <FloatingElement T>
@@ -145,27 +152,24 @@ Tensor<T> pow(Tensor<T> a, double exponent, std::source_location where = std::so
   return Tensor<T>{apply(ScalarOp::power, a.any(), exponent, where)};
 }
 
-// a < b. The other comparisons are made of this and `equal`: greater is less(b, a). Inside rp::map all of < <= > >= == && || ! can be
-// written. False where an operand is a NaN.
-template <Element T>
-Tensor<bool> less(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
-  return detail::compare(ScalarOp::less, a, b, where);
-}
-// a == b; a NaN equals nothing, -0 equals 0.
-template <Element T>
-Tensor<bool> equal(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
-  return detail::compare(ScalarOp::equal, a, b, where);
-}
-
-// condition ? yes : no, element by element, all three broadcast. Each receives the gradient where it was taken.
+// condition ? yes : no, element by element, all three broadcast; one of the two may be a number. Each receives the gradient where it
+// was taken.
 template <Element T>
 Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, Tensor<T> no, std::source_location where = std::source_location::current()) {
-  Expression e;
-  e.compute = compute_type(dtype_of<T>);
-  e.inputs = 3;
-  e.outputs = {e.apply(ScalarOp::select, e.input(0), e.input(1), e.input(2))};
-  const AnyTensor operands[] = {condition, yes, no};
-  return Tensor<T>{map_node(yes.graph(), std::move(e), operands, dtype_of<T>, where)};
+  return Tensor<T>{detail::map_at(
+      yes.graph(), dtype_of<T>, where, [](Symbol c, Symbol y, Symbol n) { return select(c, y, n); }, condition, yes, no)};
+}
+template <Element T>
+Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, std::type_identity_t<T> no,
+                 std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::map_at(
+      yes.graph(), dtype_of<T>, where, [no](Symbol c, Symbol y) { return select(c, y, no); }, condition, yes)};
+}
+template <Element T>
+Tensor<T> select(Tensor<bool> condition, std::type_identity_t<T> yes, Tensor<T> no,
+                 std::source_location where = std::source_location::current()) {
+  return Tensor<T>{detail::map_at(
+      no.graph(), dtype_of<T>, where, [yes](Symbol c, Symbol n) { return select(c, yes, n); }, condition, no)};
 }
 
 // The same values as another type. Floating to integer truncates, and saturates where the integer ends (NaN: 0); integers lose

@@ -2,6 +2,7 @@
 // From elements to their places and back: iota, one_hot, argmax.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <source_location>
@@ -41,9 +42,9 @@ struct ArgMax {
   std::vector<AnyTensor> gradient(const GradientContext&) const { return {AnyTensor{}}; }
 };
 
-// x without the axis (-1: the last): the place of the maximum along it, the first of several.
+// x without the axis (the last unless told): the place of the maximum along it, the first of several.
 template <Element T>
-Tensor<std::int32_t> argmax(Tensor<T> x, std::int64_t axis,
+Tensor<std::int32_t> argmax(Tensor<T> x, std::int64_t axis = -1,
                             std::source_location where = std::source_location::current()) {
   const auto rank = static_cast<std::int64_t>(x.shape().rank());
   return Tensor<std::int32_t>{compute(x.graph(), ArgMax{axis < 0 ? axis + rank : axis}, {x}, where)};
@@ -57,15 +58,16 @@ inline Tensor<std::int32_t> iota(Graph& graph, std::int32_t n,
   return Tensor<std::int32_t>{constant_node(graph, std::move(places).any(), where)};
 }
 
-// labels [...] -> [..., classes]: 1 at the label, 0 elsewhere; all 0 for a label outside of [0, classes).
-template <Element T = float>
-Tensor<T> one_hot(Tensor<std::int32_t> labels, std::int32_t classes,
+// labels [...] of int32 or int64 -> [..., classes]: 1 at the label, 0 elsewhere; all 0 for a label outside of [0, classes).
+template <Element T = float, std::integral I>
+  requires(std::same_as<I, std::int32_t> || std::same_as<I, std::int64_t>)
+Tensor<T> one_hot(Tensor<I> labels, std::int32_t classes,
                   std::source_location where = std::source_location::current()) {
   Shape column = labels.shape();
   column.push_back(1);
   const AnyTensor inputs[] = {reshape(labels, column, where), iota(labels.graph(), classes, where)};
   Expression e;
-  e.compute = DType::int32;
+  e.compute = dtype_of<I>;
   e.inputs = 2;
   e.outputs = {e.apply(ScalarOp::equal, e.input(0), e.input(1))};
   return Tensor<T>{map_node(labels.graph(), std::move(e), inputs, dtype_of<T>, where)};

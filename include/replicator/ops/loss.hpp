@@ -20,10 +20,11 @@ concept LabelElement = std::same_as<T, std::int32_t> || std::same_as<T, std::int
 namespace detail {
 
 inline void require_classes(std::string_view what, AnyTensor logits, AnyTensor labels, Location where) {
-  if (logits.shape().rank() == 2 && logits.shape()[1] > 0 && labels.shape() == Shape{logits.shape()[0]}) return;
+  const Shape& shape = logits.shape();
+  if (shape.rank() > 0 && shape[-1] > 0 && labels.shape() == Shape{std::span{shape.begin(), shape.rank() - 1}}) return;
   throw BuildError{"replica " + std::to_string(logits.graph().replica()) + ": " + std::string{what} + " at " +
-                   where.text() + ": the logits must be [N, C] and the labels [N]; found " + logits.type().text() +
-                   " and " + labels.type().text()};
+                   where.text() + ": the logits must be [.., C] and the labels [..]; found " + logits.type().text() +
+                   " and " + labels.type().text() + ": the classes are the last axis of the logits, and there is a label for each of the rest"};
 }
 
 // 0, 1, ..., classes - 1 as [classes].
@@ -65,11 +66,24 @@ Tensor<T> log_softmax(Tensor<T> x, std::int64_t axis = -1,
       x.graph(), dtype_of<T>, where, [](Symbol s, Symbol t) { return s - log(t); }, shifted, total)};
 }
 
+// log(sum(exp(x))) along an axis, the last unless told, without overflow. The axis disappears. Minus infinity where all of x is.
+template <FloatingElement T>
+Tensor<T> log_sum_exp(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(log_sum_exp(cast<float>(x, where), axis, where), where);
+  const AnyTensor maximum = compute(x.graph(), StopGradient{}, {detail::reduce(ReduceKind::max, x, Axes{axis}.kept(), "log_sum_exp", where)}, where);
+  const auto finite = [](Symbol m) { return select(abs(m) <= std::numeric_limits<T>::max(), m, 0); };
+  const AnyTensor fixed = detail::map_at(x.graph(), dtype_of<T>, where, finite, maximum);
+  const auto below = [](Symbol v, Symbol m) { return exp(v - m); };
+  const AnyTensor total = detail::reduce(ReduceKind::sum, detail::map_at(x.graph(), dtype_of<T>, where, below, x, fixed), {axis}, "log_sum_exp", where);
+  return Tensor<T>{detail::map_at(
+      x.graph(), dtype_of<T>, where, [](Symbol t, Symbol m) { return log(t) + m; }, total, reshape(fixed, total.shape(), where))};
+}
+
 struct CrossEntropyOptions {
   double label_smoothing = 0;  // this much of the target is spread evenly over all classes (Szegedy et al., 2016)
 };
 
-// The loss of each example: logits [N, C], labels [N] in [0, C) -> [N]. A label outside of [0, C) gives NaN.
+// The loss of each example: logits [.., C], labels [..] in [0, C) -> [..]. A label outside of [0, C) gives NaN.
 // Throws BuildError where the shapes do not fit, or for a label_smoothing outside of [0, 1].
 template <FloatingElement T, LabelElement L>
 Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossEntropyOptions& options = {},
@@ -81,10 +95,11 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
     throw BuildError{"softmax_cross_entropy at " + Location{where}.text() +
                      ": label_smoothing must lie in [0, 1], found " + std::to_string(smoothing)};
   Graph& graph = logits.graph();
-  const auto n = logits.shape()[0];
-  const auto classes = logits.shape()[1];
+  const auto classes = logits.shape()[-1];
+  Shape column = labels.shape();
+  column.push_back(1);
   // loss = log sum_c exp(s_c) - sum_c target_c s_c, where s = logits - max: both sums are one pass over the logits.
-  const AnyTensor shifted = detail::below_maximum(logits, 1, "softmax_cross_entropy", where);
+  const AnyTensor shifted = detail::below_maximum(logits, -1, "softmax_cross_entropy", where);
   const AnyTensor numbers = detail::class_numbers<T>(graph, classes, where);
   const double rest = smoothing / static_cast<double>(classes);
   const auto weigh = [&](Symbol s, Symbol c, Symbol label) {
@@ -92,10 +107,10 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
     return s * select(c == label, 1 - smoothing + rest, rest);
   };
   const AnyTensor hit =
-      detail::map_at(graph, dtype_of<T>, where, weigh, shifted, numbers, reshape(labels, {n, 1}, where));
-  const AnyTensor total = detail::reduce(ReduceKind::sum, apply(ScalarOp::exponential, {shifted}, where), {1},
+      detail::map_at(graph, dtype_of<T>, where, weigh, shifted, numbers, reshape(labels.any(), column, where));
+  const AnyTensor total = detail::reduce(ReduceKind::sum, apply(ScalarOp::exponential, {shifted}, where), {-1},
                                          "softmax_cross_entropy", where);
-  const AnyTensor target = detail::reduce(ReduceKind::sum, hit, {1}, "softmax_cross_entropy", where);
+  const AnyTensor target = detail::reduce(ReduceKind::sum, hit, {-1}, "softmax_cross_entropy", where);
   return Tensor<T>{detail::map_at(
       graph, dtype_of<T>, where,
       [&](Symbol t, Symbol h, Symbol label) {
@@ -104,20 +119,20 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
       total, target, labels)};
 }
 
-// The part of the examples whose largest logit (the first of equal ones) is at the label: [N, C], [N] -> scalar in [0,
-// 1]. Throws BuildError where the shapes do not fit.
+// The part of the examples whose largest logit (the first of equal ones) is at the label: [.., C], [..] -> scalar in
+// [0, 1]. Throws BuildError where the shapes do not fit.
 template <FloatingElement T, LabelElement L>
 Tensor<T> accuracy(Tensor<T> logits, Tensor<L> labels, std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(accuracy(cast<float>(logits, where), labels, where), where);
   detail::require_classes("accuracy", logits, labels, where);
   Graph& graph = logits.graph();
-  const auto classes = logits.shape()[1];
-  const AnyTensor maximum = detail::reduce(ReduceKind::max, logits, Axes{1}.kept(), "accuracy", where);
+  const auto classes = logits.shape()[-1];
+  const AnyTensor maximum = detail::reduce(ReduceKind::max, logits, Axes{-1}.kept(), "accuracy", where);
   const AnyTensor candidates = detail::map_at(
       graph, dtype_of<T>, where,
       [&](Symbol x, Symbol m, Symbol c) { return select(x == m, c, static_cast<double>(classes)); }, logits, maximum,
       detail::class_numbers<T>(graph, classes, where));
-  const AnyTensor best = detail::reduce(ReduceKind::min, candidates, {1}, "accuracy", where);
+  const AnyTensor best = detail::reduce(ReduceKind::min, candidates, {-1}, "accuracy", where);
   const Tensor<T> correct{detail::map_at(
       graph, dtype_of<T>, where, [](Symbol a, Symbol b) { return a == b; }, best, labels)};
   return mean(correct, {}, where);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations that move elements without computing: transpose, slice, pad, concat and changes of shape. Any dtype.
+// Operations that move elements without computing: transpose, slice, split, pad, concat, stack and changes of shape. Any dtype.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -193,6 +194,47 @@ Tensor<T> slice(Tensor<T> x, AxisValues begin, AxisValues end, AxisValues step =
   return Tensor<T>{compute(x.graph(), Slice{std::move(begin), std::move(end), std::move(step)}, {x}, where)};
 }
 
+// Elements begin to before end of one axis (-1: the last), and all of the other axes: x[:, begin:end]. Below 0 both count from the end
+// of the axis, which is where the slice ends unless told. Throws BuildError where they are not there.
+//   auto inputs = rp::slice_axis(tokens, 1, 0, -1), targets = rp::slice_axis(tokens, 1, 1);   // [n, t + 1] -> [n, t], [n, t]
+template <Element T>
+Tensor<T> slice_axis(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::optional<std::int64_t> end = {},
+                     std::source_location where = std::source_location::current()) {
+  return detail::at_line("slice_axis", where, [&] {
+    const Shape& shape = x.shape();
+    const auto at = static_cast<std::size_t>(detail::require_axis(axis, shape.rank()));
+    const std::int64_t extent = shape[axis], asked_end = end.value_or(extent);
+    const auto from_front = [&](std::int64_t i) { return i < 0 ? i + extent : i; };
+    const std::int64_t first = from_front(begin), last = from_front(asked_end);
+    if (first < 0 || last < first || last > extent)
+      throw BuildError{"asked for elements " + std::to_string(begin) + " to " + std::to_string(asked_end) + " of axis " + std::to_string(axis) +
+                       " of " + x.any().type().text() + ": the first must be there, and the end not lie before it or beyond " +
+                       std::to_string(extent)};
+    Slice op{AxisValues(shape.rank(), 0), AxisValues(shape.begin(), shape.end()), AxisValues(shape.rank(), 1)};
+    op.begin[at] = first;
+    op.end[at] = last;
+    return Tensor<T>{compute(x.graph(), std::move(op), {x}, where)};
+  });
+}
+
+// n equal parts along an axis (-1: the last). Throws BuildError where its extent is no multiple of n.
+//   const auto [q, k, v] = rp::split<3>(qkv);   // [.., 3 d] -> three of [.., d]
+template <std::size_t n, Element T>
+  requires(n > 0)
+std::array<Tensor<T>, n> split(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
+  const auto extent = detail::at_line("split", where, [&] {
+    const auto at = static_cast<std::size_t>(detail::require_axis(axis, x.shape().rank()));
+    if (x.shape()[axis] % static_cast<std::int64_t>(n) != 0)
+      throw BuildError{"asked for " + std::to_string(n) + " equal parts of axis " + std::to_string(at) + " of " + x.any().type().text() +
+                       ": take a number that divides its extent, or parts of any extent with rp::slice_axis"};
+    return x.shape()[axis] / static_cast<std::int64_t>(n);
+  });
+  return [&]<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array<Tensor<T>, n>{
+        slice_axis(x, axis, static_cast<std::int64_t>(i) * extent, static_cast<std::int64_t>(i + 1) * extent, where)...};
+  }(std::make_index_sequence<n>{});
+}
+
 // x with `low` and `high` elements of `value` before and after along each axis.
 template <Element T>
 Tensor<T> pad(Tensor<T> x, AxisValues low, AxisValues high, T value = T{},
@@ -255,6 +297,18 @@ Tensor<T> expand_dims(Tensor<T> x, std::int64_t axis, std::source_location where
     for (std::size_t i = 0; i <= x.shape().rank(); ++i) shape.push_back(i == at ? 1 : x.shape()[i < at ? i : i - 1]);
     return Tensor<T>{replicator::reshape(x.any(), shape, Location{where})};
   });
+}
+
+// The tensors, all of one shape, one after the other along a new axis before `axis` of them (-1: after the last).
+template <Element T>
+Tensor<T> stack(std::span<const Tensor<T>> parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
+  std::vector<Tensor<T>> rows;
+  for (const auto& part : parts) rows.push_back(expand_dims(part, axis, where));
+  return concat(std::span<const Tensor<T>>{rows}, axis, where);
+}
+template <Element T>
+Tensor<T> stack(std::initializer_list<Tensor<T>> parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
+  return stack(std::span<const Tensor<T>>{parts.begin(), parts.size()}, axis, where);
 }
 
 // Without an axis of extent 1 (-1: the last). Throws BuildError where it is longer.

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <replicator/ops/attention.hpp>
+
+#include "../support/differences.hpp"
+
+namespace test_attention {
+
+using namespace replicator;
+using namespace replicator::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// By the definition, for each of n heads; seen(query, key) says what is not hidden.
+template <class Seen>
+std::vector<double> attend(const Array<double>& q, const Array<double>& k, const Array<double>& v, double scale, Seen seen) {
+  const auto heads = q.shape()[0], queries = q.shape()[1], depth = q.shape()[2], keys = k.shape()[1], features = v.shape()[2];
+  std::vector<double> result;
+  for (std::int64_t h = 0; h < heads; ++h)
+    for (std::int64_t i = 0; i < queries; ++i) {
+      std::vector<double> weights;
+      double total = 0;
+      for (std::int64_t j = 0; j < keys; ++j) {
+        double fit = 0;
+        for (std::int64_t d = 0; d < depth; ++d) fit += q[(h * queries + i) * depth + d] * k[(h * keys + j) * depth + d];
+        weights.push_back(seen(i, j) ? std::exp(fit * scale) : 0);
+        total += weights.back();
+      }
+      for (std::int64_t f = 0; f < features; ++f) {
+        double mean = 0;
+        for (std::int64_t j = 0; j < keys; ++j) mean += weights[static_cast<std::size_t>(j)] / total * v[(h * keys + j) * features + f];
+        result.push_back(mean);
+      }
+    }
+  return result;
+}
+
+struct Attention {
+  Graph graph;
+  Array<double> q, k, v;
+
+  Attention(Shape of_q, Shape of_k, Shape of_v) : q{random_array<double>(of_q, 1)}, k{random_array<double>(of_k, 2)}, v{random_array<double>(of_v, 3)} {}
+  Tensor<double> operator()(const AttentionOptions& options) { return attention(input(graph, q, 0), input(graph, k, 1), input(graph, v, 2), options); }
+  std::vector<double> run(const AttentionOptions& options) {
+    return doubles(evaluate((*this)(options), std::vector{q.any(), k.any(), v.any()}));
+  }
+};
+
+void check_close(const std::vector<double>& found, const std::vector<double>& expected) {
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == Approx(expected[i]).margin(1e-12));
+}
+
+}  // namespace
+
+TEST_CASE("attention is the mean of the values with the softmax of the scaled products as weights") {
+  Attention a{{2, 3, 4}, {2, 5, 4}, {2, 5, 6}};
+  check_close(a.run({}), attend(a.q, a.k, a.v, 0.5, [](auto, auto) { return true; }));
+  check_close(a.run({.scale = 2}), attend(a.q, a.k, a.v, 2, [](auto, auto) { return true; }));
+}
+
+TEST_CASE("causal attention sees nothing that comes later") {
+  Attention a{{2, 5, 4}, {2, 5, 4}, {2, 5, 3}};
+  const auto found = a.run({.causal = true});
+  check_close(found, attend(a.q, a.k, a.v, 0.5, [](auto query, auto key) { return key <= query; }));
+  for (std::int64_t i = 4 * 3; i < 5 * 3; ++i) a.v[i] += 100;  // the last place of the first head
+  for (std::int64_t i = 4 * 4; i < 5 * 4; ++i) a.k[i] += 100;
+  const auto later = a.run({.causal = true});
+  for (std::size_t i = 0; i < 4 * 3; ++i) CHECK(found[i] == later[i]);
+}
+
+TEST_CASE("a mask hides keys, of padding say, and is broadcast over queries and heads") {
+  Attention a{{2, 3, 4}, {2, 5, 4}, {2, 5, 6}};
+  const Array<bool> seen{{2, 1, 5}, {true, true, false, true, false, true, true, true, false, false}};
+  const auto masked = a({.mask = input(a.graph, seen, 3)});
+  const auto found = doubles(evaluate(masked, std::vector{a.q.any(), a.k.any(), a.v.any(), seen.any()}));
+  std::int64_t rows = 0;  // queries of both heads, one after the other
+  check_close(found, attend(a.q, a.k, a.v, 0.5, [&](auto, auto key) { return seen[rows++ / 5 / 3 * 5 + key]; }));
+}
+
+TEST_CASE("attention has the gradient of its formula, causal or not") {
+  const bool causal = GENERATE(false, true);
+  Attention a{{2, 4, 3}, {2, 4, 3}, {2, 4, 2}};
+  const Function f = [&](Graph&, std::span<const AnyTensor> x) {
+    return attention(Tensor<double>{x[0]}, Tensor<double>{x[1]}, Tensor<double>{x[2]}, {.causal = causal}).any();
+  };
+  for (const int order : {1, 2}) CHECK(gradient_error(f, {a.q.any(), a.k.any(), a.v.any()}, order) < 1e-6);
+}
+
+TEST_CASE("dropped weights leave the mean as it is on average, and attention of many heads takes [batch, heads, T, D]") {
+  Graph graph;
+  const Array<double> q{{8, 16, 4, 2}};
+  Array<double> v{{8, 16, 4, 1}};
+  for (auto& value : v) value = 1;
+  const auto y = attention(input(graph, q, 0), input(graph, q, 1), input(graph, v, 2), {.dropout = 0.5});
+  CHECK(y.shape() == Shape{8, 16, 4, 1});
+  double sum = 0;
+  const auto found = doubles(evaluate(y, std::vector{q.any(), q.any(), v.any()}));
+  for (const auto value : found) sum += value;
+  CHECK(sum / static_cast<double>(found.size()) == Approx(1).epsilon(0.1));
+  CHECK(*std::min_element(found.begin(), found.end()) == 0);
+}
+
+TEST_CASE("attention of what does not fit names all shapes, the line and what must be") {
+  Graph graph;
+  const auto of = [&](Shape shape) { return Tensor<float>{input(graph, {DType::float32, shape}, 0)}; };
+  CHECK_THROWS_WITH(attention(of({2, 3, 4}), of({2, 5, 3}), of({2, 5, 4})),
+                    Contains("replica 0: attention at test_attention.cpp:") &&
+                        Contains("found queries float32[2, 3, 4], keys float32[2, 5, 3] and values float32[2, 5, 4]: they must be [.., T, D]"));
+  CHECK_THROWS_WITH(attention(of({2, 3, 4}), of({2, 5, 4}), of({2, 5, 4}), {.causal = true}), Contains("causal attention takes as many keys as queries"));
+}
+
+}  // namespace test_attention
