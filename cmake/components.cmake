@@ -188,6 +188,8 @@ endfunction()
 function(replicator_find_compiled)
   add_library(replicator-compiled OBJECT "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled.cpp")
   target_link_libraries(replicator-compiled PUBLIC replicator::replicator)
+  # A project that names no CMAKE_BUILD_TYPE would have kernels that are not optimised, and wonder.
+  target_compile_options(replicator-compiled PRIVATE $<$<STREQUAL:$<CONFIG>,>:-O2>)
   replicator_wanted(wanted onednn ucx pmix crypto)
   foreach(component IN LISTS wanted)
     replicator_find_component(${component})

@@ -64,7 +64,8 @@ void add_flags(CLI::App& app, Options& o) {
 // nats are free choice: no model can lose less than 0.26 for each letter.
 std::string made_up_text(std::uint64_t seed) {
   static constexpr std::array numbers{"one", "two", "three", "four"}, adjectives{"red", "old", "small", "quick"};
-  static constexpr std::array nouns{"dog", "hen", "owl", "cat"}, verbs{"see", "hear", "follow"};
+  static constexpr std::array nouns{"dog", "hen", "owl", "cat"};
+  static constexpr std::array verbs{"see", "hear", "follow"};
   rp::PhiloxStream random{seed, 0};
   const auto one_of = [&](const auto& words) { return std::string{words[random.below(static_cast<std::uint32_t>(words.size()))]}; };
   std::string text;

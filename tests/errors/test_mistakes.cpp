@@ -7,6 +7,7 @@
 #include <string>
 
 #include <replicator/graph/gradients.hpp>
+#include <replicator/nn/optimizer.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/ops/movement.hpp>
@@ -116,6 +117,24 @@ TEST_CASE("a tensor of which no memory could hold the elements, broadcast or dec
     at = Where::current(), (void)replica.variable<float>("w", {many, many}, Initializer::zeros());
   });
   CHECK_THAT(found.message, Catch::Contains("\"w\"") && Catch::Contains(found.line) && Catch::Contains(absurd));
+}
+
+TEST_CASE("the line is told once, whoever finds the mistake") {
+  auto found = mistake([](T x, T, Where& at) { at = Where::current(), (void)reshape(x, {3, 3}); });
+  CHECK(found.message == "replica 1: reshape at " + found.line + ": asked for the shape [3, 3] of 9 elements, found float32[4, 2] of 8");
+  found = mistake([](T x, T y, Where& at) { at = Where::current(), (void)concat({x, y}, 0); });
+  CHECK(found.message == "replica 1: concat at " + found.line + ": found float32[4, 2] and float32[3]: all but the extent of axis 0 must be equal");
+}
+
+TEST_CASE("a loss that no variable has a part in") {
+  const auto found = mistake([](T x, T, Where& at) {
+    ReplicaContext replica{x.graph()};
+    const auto w = replica.variable<float>("fc.weight", {2}, Initializer::zeros());
+    const auto y = x * w.read();
+    at = Where::current(), (void)nn::variable_gradients(mean(x) + mean(stop_gradient(y)), {w}, at);
+  });
+  CHECK(found.message == "replica 1: the loss minimised at " + found.line + " does not depend on any of the 1 variables that are to be trained "
+                         "(\"fc.weight\" is one): compute it from what the layers return, and not behind a rp::stop_gradient");
 }
 
 TEST_CASE("a slice, a transposition, a concatenation that cannot be") {

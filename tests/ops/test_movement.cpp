@@ -246,13 +246,14 @@ TEST_CASE("movement says what does not fit, and where") {
   const auto y = Tensor<float>{input(graph, {DType::float32, {4, 4}}, 1)};
   using Catch::Matchers::Contains;
   CHECK_THROWS_WITH(transpose(x, {0, 0}),
-                    Contains("transpose at test_movement.cpp:") && Contains("each of the axes 0 to 1 once"));
+                    Contains("transpose at test_movement.cpp:") && Contains("asked for the axes [0, 0] of float32[2, 3]: name each of 0 to 1 once"));
   CHECK_THROWS_WITH(transpose(x, {0}), Contains("found 1 values of permutation for float32[2, 3]"));
   CHECK_THROWS_WITH(slice(x, {0, 0}, {2, 4}),
                     Contains("asked for elements 0 to 4 in steps of 1 of axis 1 of float32[2, 3]"));
   CHECK_THROWS_WITH(pad(x, {0, -1}, {0, 0}), Contains("asked to pad axis 1 by -1 and 0"));
   CHECK_THROWS_WITH(concat({x, y}, 0),
                     Contains("concat at test_movement.cpp:") && Contains("found float32[2, 3] and float32[4, 4]"));
+  CHECK_THROWS_WITH(stack({x, y}, 0), Contains("stack at test_movement.cpp:") && Contains("found float32[2, 3] and float32[4, 4]: all must have one shape"));
   CHECK_THROWS_WITH(concat({x, x}, 2), Contains("asked for axis 2 of a tensor of 2 dimensions"));
   CHECK_THROWS_WITH(reshape(x, {4, -1}), Contains("reshape at test_movement.cpp:") && Contains("cannot be found"));
   CHECK_THROWS_WITH(slice_axis(x, 1, 2, 4), Contains("slice_axis at test_movement.cpp:") && Contains("elements 2 to 4 of axis 1 of float32[2, 3]"));

@@ -62,14 +62,17 @@ inline void require_equal(const Graph& a, const Node& x, const Graph& b, const N
            "replicas must ask for the same collectives in the same order");
 }
 
+// "made at train.cpp:31", or "an input" of the step as it is.
+inline std::string origin(const Node& node) { return node.get<Input>() ? std::string{"an input"} : "made at " + node.where.text(); }
+
 inline void require_equal_results(const Graph& a, const Graph& b) {
   const std::size_t count = std::min(a.results().size(), b.results().size());
   for (std::size_t k = 0; k < count; ++k) {
     const auto x = a.results()[k], y = b.results()[k];
     if (a.type(x) == b.type(y)) continue;
-    throw BuildError{"replica " + std::to_string(a.replica()) + ": result " + std::to_string(k) + " of the step, made at " + a.node(x).where.text() +
-                     ", is " + a.type(x).text() + "; replica " + std::to_string(b.replica()) + " has " + b.type(y).text() + " made at " +
-                     b.node(y).where.text() + ": replicas must return equal shapes and dtypes"};
+    throw BuildError{"replica " + std::to_string(a.replica()) + ": result " + std::to_string(k) + " of the step, " + origin(a.node(x)) + ", is " +
+                     a.type(x).text() + "; replica " + std::to_string(b.replica()) + " has " + b.type(y).text() + ", " + origin(b.node(y)) +
+                     ": replicas must return equal shapes and dtypes"};
   }
 }
 

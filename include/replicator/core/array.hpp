@@ -127,7 +127,7 @@ class Array {
   const T* end() const { return data() + size(); }
   // The value of a one-element array. Throws BuildError otherwise.
   T item() const {
-    if (size() != 1) throw BuildError{"item() needs one element, found shape " + shape().text()};
+    if (size() != 1) throw BuildError{"item() needs one element, found shape " + shape().text() + ": read element i as [i]"};
     return data()[0];
   }
   const AnyArray& any() const& { return any_; }

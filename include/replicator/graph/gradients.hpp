@@ -19,15 +19,25 @@ namespace replicator {
 
 namespace detail {
 
+// Which of the nodes up to y's depend on an x. What lies before a stop_gradient is not looked at, so it needs no gradient rules either.
+inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor> xs) {
+  const Graph& graph = y.graph();
+  const std::uint32_t end = y.value().node + 1;
+  std::vector<bool> depends(end);
+  for (const auto& x : xs)
+    if (x.value().node < end) depends[x.value().node] = true;
+  for (std::uint32_t i = 0; i < end; ++i) {
+    const auto* compute = graph.node(i).get<Compute>();
+    if (compute && compute->operation.get<StopGradient>()) continue;
+    for (const auto& input : graph.node(i).inputs) depends[i] = depends[i] || depends[input.node];
+  }
+  return depends;
+}
+
 class Differentiation {
  public:
   Differentiation(AnyTensor y, std::span<const AnyTensor> xs, Location where)
-      : graph_{y.graph()}, end_{y.value().node + 1}, where_{where}, reaches_(end_), adjoints_(end_) {
-    for (const auto& x : xs)
-      if (x.value().node < end_) reaches_[x.value().node] = true;
-    for (std::uint32_t i = 0; i < end_; ++i)
-      if (!stops(graph_.node(i)))
-        for (const auto& input : graph_.node(i).inputs) reaches_[i] = reaches_[i] || reaches_[input.node];
+      : graph_{y.graph()}, end_{y.value().node + 1}, where_{where}, reaches_{dependent_nodes(y, xs)}, adjoints_(end_) {
     const LogicalDeviceScope there{graph_, graph_.node(y.value()).device};
     NodeMarks marks = graph_.marks();
     for (std::uint32_t i = 0; i < end_; ++i)
@@ -47,9 +57,6 @@ class Differentiation {
   }
 
  private:
-  // What lies before a stop_gradient is not looked at, so it needs no gradient rules either.
-  static bool stops(const Node& node) { return node.get<Compute>() && node.get<Compute>()->operation.get<StopGradient>(); }
-
   void accumulate(Value value, AnyTensor gradient) {
     auto& outputs = adjoints_[value.node];
     if (outputs.empty()) outputs.resize(graph_.node(value.node).outputs.size());

@@ -147,11 +147,13 @@ inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const A
 inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, DType result, Location where) {
   std::vector<TensorType> types;
   for (const auto& input : inputs) types.push_back(input.type());
+  Shape domain;
   try {
-    return map_node(graph, std::move(expression), inputs, detail::broadcast_all(types), result, where);
+    domain = detail::broadcast_all(types);
   } catch (const BuildError& error) {
     throw BuildError{"replica " + std::to_string(graph.replica()) + ": elementwise operation at " + where.text() + ": " + error.what()};
   }
+  return map_node(graph, std::move(expression), inputs, domain, result, where);
 }
 
 // Sum (min, max) of an expression over axes of the domain.

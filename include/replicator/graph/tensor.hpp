@@ -141,4 +141,21 @@ class Tensor {
   AnyTensor any_;
 };
 
+namespace detail {
+template <class A, class B>
+constexpr void refuse_types() {
+  static_assert(std::same_as<A, B>, "rp::Tensors of two element types do not mix: rp::cast<float>(x) one of them");
+}
+}  // namespace detail
+
+// Nothing is cast without being asked for.
+template <class A, class B>
+void operator+(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
+template <class A, class B>
+void operator-(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
+template <class A, class B>
+void operator*(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
+template <class A, class B>
+void operator/(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
+
 }  // namespace replicator

@@ -71,7 +71,7 @@ class ValuesRead {
 }  // namespace detail
 
 // The gradients of this replica's loss, one for each variable. A variable that was assigned in the step counts as the value
-// that the loss read, the last one of several. Throws BuildError unless the loss is one number.
+// that the loss read, the last one of several. Throws BuildError unless the loss is one number that depends on some of them.
 template <FloatingElement T>
 std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Variable<T>>& variables,
                                           std::source_location where = std::source_location::current()) {
@@ -83,6 +83,11 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
   const detail::ValuesRead read{loss};
   std::vector<Tensor<T>> values;
   for (const auto& variable : variables) values.emplace_back(read.of(variable.index(), variable.read(where)));
+  const std::vector<AnyTensor> any{values.begin(), values.end()};
+  if (!any.empty() && !replicator::detail::dependent_nodes(loss, any).back())
+    throw BuildError{"replica " + std::to_string(graph.replica()) + ": the loss minimised at " + Location{where}.text() +
+                     " does not depend on any of the " + std::to_string(any.size()) + " variables that are to be trained (\"" + variables[0].name() +
+                     "\" is one): compute it from what the layers return, and not behind a rp::stop_gradient"};
   return gradients(loss, values, where);
 }
 

@@ -143,7 +143,7 @@ inline std::vector<TensorType> Matmul::infer_shape(std::span<const TensorType> i
   if (depth != other)
     throw BuildError{"a " + a.shape.text() + (transpose_a ? " transposed" : "") + " has " + std::to_string(depth) +
                      " columns, but b " + b.shape.text() + (transpose_b ? " transposed" : "") + " has " +
-                     std::to_string(other) + " rows"};
+                     std::to_string(other) + " rows: they must be equal; {.transpose_a = true} and {.transpose_b = true} turn an operand round"};
   Shape shape = *batch;
   shape.push_back(rows);
   shape.push_back(columns);

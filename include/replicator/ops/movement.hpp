@@ -51,7 +51,8 @@ struct Transpose {
     for (const auto axis : permutation) {
       if (axis < 0 || axis >= static_cast<std::int64_t>(x.shape.rank()) ||
           std::exchange(seen[static_cast<std::size_t>(axis)], true))
-        throw BuildError{"a permutation names each of the axes 0 to " + std::to_string(x.shape.rank() - 1) + " once"};
+        throw BuildError{"asked for the axes " + text_of(permutation) + " of " + x.text() + ": name each of 0 to " +
+                         std::to_string(x.shape.rank() - 1) + " once"};
       shape.push_back(x.shape[static_cast<std::size_t>(axis)]);
     }
     return {{x.dtype, shape}};
@@ -61,6 +62,14 @@ struct Transpose {
     for (std::size_t i = 0; i < permutation.size(); ++i)
       inverse[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
     return {compute(at.graph, Transpose{std::move(inverse)}, {at.upstream[0]}, at.where)};
+  }
+
+ private:
+  // "[1, -1]"
+  static std::string text_of(const AxisValues& values) {
+    std::string result;
+    for (const auto value : values) result += (result.empty() ? "[" : ", ") + std::to_string(value);
+    return result + "]";
   }
 };
 
@@ -200,7 +209,7 @@ Tensor<T> slice(Tensor<T> x, AxisValues begin, AxisValues end, AxisValues step =
 template <Element T>
 Tensor<T> slice_axis(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::optional<std::int64_t> end = {},
                      std::source_location where = std::source_location::current()) {
-  return detail::at_line("slice_axis", where, [&] {
+  Slice op = detail::at_line("slice_axis", where, [&] {
     const Shape& shape = x.shape();
     const auto at = static_cast<std::size_t>(detail::require_axis(axis, shape.rank()));
     const std::int64_t extent = shape[axis], asked_end = end.value_or(extent);
@@ -210,11 +219,12 @@ Tensor<T> slice_axis(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::op
       throw BuildError{"asked for elements " + std::to_string(begin) + " to " + std::to_string(asked_end) + " of axis " + std::to_string(axis) +
                        " of " + x.any().type().text() + ": the first must be there, and the end not lie before it or beyond " +
                        std::to_string(extent)};
-    Slice op{AxisValues(shape.rank(), 0), AxisValues(shape.begin(), shape.end()), AxisValues(shape.rank(), 1)};
-    op.begin[at] = first;
-    op.end[at] = last;
-    return Tensor<T>{compute(x.graph(), std::move(op), {x}, where)};
+    Slice slice{AxisValues(shape.rank(), 0), AxisValues(shape.begin(), shape.end()), AxisValues(shape.rank(), 1)};
+    slice.begin[at] = first;
+    slice.end[at] = last;
+    return slice;
   });
+  return Tensor<T>{compute(x.graph(), std::move(op), {x}, where)};
 }
 
 // n equal parts along an axis (-1: the last). Throws BuildError where its extent is no multiple of n.
@@ -248,12 +258,12 @@ Tensor<T> pad(Tensor<T> x, AxisValues low, AxisValues high, T value = T{},
 template <Element T>
 Tensor<T> concat(std::span<const Tensor<T>> parts, std::int64_t axis,
                  std::source_location where = std::source_location::current()) {
-  return detail::at_line("concat", where, [&] {
+  const Concat op = detail::at_line("concat", where, [&] {
     if (parts.empty()) throw BuildError{"found nothing to put together: give at least one tensor"};
-    const Concat op{detail::require_axis(axis, parts[0].shape().rank())};
-    const std::vector<AnyTensor> inputs(parts.begin(), parts.end());
-    return Tensor<T>{parts[0].graph().tensor(add_compute(parts[0].graph(), op, inputs, where))};
+    return Concat{detail::require_axis(axis, parts[0].shape().rank())};
   });
+  const std::vector<AnyTensor> inputs(parts.begin(), parts.end());
+  return Tensor<T>{parts[0].graph().tensor(add_compute(parts[0].graph(), op, inputs, where))};
 }
 template <Element T>
 Tensor<T> concat(std::initializer_list<Tensor<T>> parts, std::int64_t axis,
@@ -265,7 +275,7 @@ Tensor<T> concat(std::initializer_list<Tensor<T>> parts, std::int64_t axis,
 template <Element T>
 Tensor<T> reshape(Tensor<T> x, std::vector<std::int64_t> extents,
                   std::source_location where = std::source_location::current()) {
-  return detail::at_line("reshape", where, [&] {
+  const Shape shape = detail::at_line("reshape", where, [&] {
     std::int64_t known = 1, open = 0;
     for (const auto extent : extents) extent == -1 ? ++open : known *= extent;
     if (open > 1 || (open == 1 && (known == 0 || x.shape().elements() % known != 0)))
@@ -273,8 +283,9 @@ Tensor<T> reshape(Tensor<T> x, std::vector<std::int64_t> extents,
                        std::to_string(known) + ", and only one may be -1"};
     for (auto& extent : extents)
       if (extent == -1) extent = x.shape().elements() / known;
-    return Tensor<T>{replicator::reshape(x.any(), Shape{extents}, Location{where})};
+    return Shape{extents};
   });
+  return Tensor<T>{replicator::reshape(x.any(), shape, Location{where})};
 }
 
 // [N, ...] -> [N, the rest]
@@ -303,7 +314,12 @@ Tensor<T> expand_dims(Tensor<T> x, std::int64_t axis, std::source_location where
 template <Element T>
 Tensor<T> stack(std::span<const Tensor<T>> parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
   std::vector<Tensor<T>> rows;
-  for (const auto& part : parts) rows.push_back(expand_dims(part, axis, where));
+  for (const auto& part : parts) {
+    if (!(part.shape() == parts[0].shape()))
+      throw BuildError{"stack at " + Location{where}.text() + ": found " + parts[0].any().type().text() + " and " + part.any().type().text() +
+                       ": all must have one shape; rp::concat puts together what differs along an axis"};
+    rows.push_back(expand_dims(part, axis, where));
+  }
   return concat(std::span<const Tensor<T>>{rows}, axis, where);
 }
 template <Element T>

@@ -16,6 +16,7 @@ struct Axes {
   bool keep = false;               // keep the reduced axes with extent 1
 
   Axes() = default;
+  Axes(std::int64_t axis) : axes{axis} {}  // NOLINT: implicit on purpose
   Axes(std::initializer_list<std::int64_t> list) : axes{list} {}
   // sum(x, rp::Axes{0, 2}.kept()): no second argument above, because {{0}, true} would read as two axes.
   Axes kept() const {

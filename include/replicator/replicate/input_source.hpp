@@ -73,13 +73,25 @@ class RangeSource final : public InputSource {
   std::optional<Iterator> at_;
 };
 
+// The compiler tells Step and Arguments in its first line.
+template <class Step, class... Arguments>
+constexpr bool require_callable_with() {
+  constexpr bool fits = std::is_invocable_v<Step&, Arguments...>;
+  static_assert(fits,
+                "replicator: step_fn does not fit the input: it must be callable with (rp::ReplicaContext&, rp::Tensor<T>...), one tensor for "
+                "each component of the input's element, in order and with the same element types; these are the Arguments above");
+  return fits;
+}
+
 template <class Value>
 struct InputTypes;
 template <class T>
 struct InputTypes<Array<T>> {
   static std::vector<DType> dtypes() { return {dtype_of<T>}; }
-  template <class Step, class Context, class... More>
-  static constexpr bool accepts = std::is_invocable_v<Step&, Context&, Tensor<T>>;
+  template <class Step, class Context>
+  static constexpr bool require_step() {
+    return require_callable_with<Step, Context&, Tensor<T>>();
+  }
   template <class Step, class Context>
   static decltype(auto) call(Step& step, Context& context, const std::vector<AnyTensor>& x) { return step(context, Tensor<T>{x[0]}); }
 };
@@ -87,7 +99,9 @@ template <class... T>
 struct InputTypes<std::tuple<Array<T>...>> {
   static std::vector<DType> dtypes() { return {dtype_of<T>...}; }
   template <class Step, class Context>
-  static constexpr bool accepts = std::is_invocable_v<Step&, Context&, Tensor<T>...>;
+  static constexpr bool require_step() {
+    return require_callable_with<Step, Context&, Tensor<T>...>();
+  }
   template <class Step, class Context>
   static decltype(auto) call(Step& step, Context& context, const std::vector<AnyTensor>& x) {
     return call(step, context, x, std::index_sequence_for<T...>{});

@@ -24,8 +24,11 @@ class PerReplica {
   int replicas() const { return replicas_; }
   bool whole() const { return static_cast<int>(values_.size()) == replicas_; }
   int first() const { return first_; }
-  // The value of a replica. Throws BuildError where it lives on another host.
+  // The value of a replica. Throws BuildError where there is no such replica, or its value lives on another host.
   const V& operator[](int replica) const {
+    if (replica < 0 || replica >= replicas_)
+      throw BuildError{"asked for the value of replica " + std::to_string(replica) + ": there are " + std::to_string(replicas_) +
+                       ", counted from 0"};
     const int index = replica - first_;
     if (index < 0 || index >= static_cast<int>(values_.size()))
       throw BuildError{"the value of replica " + std::to_string(replica) + " is on another host: this one has those of replicas " +

@@ -110,15 +110,10 @@ class Replicator {
   template <class Range, class Begin, class StepFn>
   auto replicate_range(Begin begin, StepFn step_fn, ReplicateOptions options) {
     using Types = detail::InputTypes<data::InputValue<Range>>;
-    constexpr bool fits = Types::template accepts<StepFn, ReplicaContext>;
-    static_assert(fits,
-                  "replicator: step_fn does not fit the input: it must be callable with (rp::ReplicaContext&, rp::Tensor<T>...), one tensor for "
-                  "each component of the input's element, in order and with the same element types");
-    if constexpr (fits) {
+    if constexpr (Types::template require_step<StepFn, ReplicaContext>()) {
       using Result = decltype(Types::call(std::declval<StepFn&>(), std::declval<ReplicaContext&>(), std::declval<const std::vector<AnyTensor>&>()));
       using Plain = std::remove_cvref_t<Result>;
-      static_assert(detail::StepResult<Plain>::valid, "replicator: step_fn must return a rp::Tensor, a std::tuple of them, or void");
-      if constexpr (detail::StepResult<Plain>::valid) {
+      if constexpr (detail::require_results<Plain>()) {
         const int ordinal = engine_->next_ordinal(options.checkpointed);
         Trace trace = [step_fn = std::move(step_fn)](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
           if constexpr (std::is_void_v<Plain>) Types::call(step_fn, context, x);

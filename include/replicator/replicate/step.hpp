@@ -49,6 +49,13 @@ struct StepResult<std::tuple<T...>> {
   }
 };
 
+// The compiler tells Returned in its first line.
+template <class Returned>
+constexpr bool require_results() {
+  static_assert(StepResult<Returned>::valid, "replicator: step_fn must return a rp::Tensor, a std::tuple of them, or void; it returns what is Returned above");
+  return StepResult<Returned>::valid;
+}
+
 }  // namespace detail
 
 // The arrays that one step gives, one PerReplica for each tensor the step function returns.

@@ -9,11 +9,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/hash.hpp>
+#include <replicator/core/nearest_word.hpp>
 #include <replicator/core/pages.hpp>
 #include <replicator/cpu/draw.hpp>
 #include <replicator/graph/variable.hpp>
@@ -135,8 +137,15 @@ class VariableStore {
   Entry& entry(const std::string& name) { return const_cast<Entry&>(std::as_const(*this).entry(name)); }
   const Entry& entry(const std::string& name) const {
     const auto found = entries_.find(name);
-    if (found == entries_.end()) throw BuildError{"there is no variable \"" + name + "\""};
+    if (found == entries_.end()) throw BuildError{"there is no variable \"" + name + "\"" + meant(name)};
     return found->second;
+  }
+  // ": was "fc.weight" meant?", where something is near.
+  std::string meant(const std::string& typed) const {
+    std::vector<std::string_view> names;
+    for (const auto& [name, entry] : entries_) names.push_back(name);
+    const auto nearest = nearest_word(typed, names);
+    return nearest.empty() ? std::string{} : ": was \"" + std::string{nearest} + "\" meant?";
   }
 
   std::uint64_t seed_;
