@@ -143,19 +143,22 @@ class Tensor {
 
 namespace detail {
 template <class A, class B>
+concept DifferentTypes = !std::same_as<A, B>;
+
+template <class A, class B>
 constexpr void refuse_types() {
   static_assert(std::same_as<A, B>, "rp::Tensors of two element types do not mix: rp::cast<float>(x) one of them");
 }
 }  // namespace detail
 
 // Nothing is cast without being asked for.
-template <class A, class B>
+template <class A, detail::DifferentTypes<A> B>
 void operator+(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
-template <class A, class B>
+template <class A, detail::DifferentTypes<A> B>
 void operator-(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
-template <class A, class B>
+template <class A, detail::DifferentTypes<A> B>
 void operator*(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
-template <class A, class B>
+template <class A, detail::DifferentTypes<A> B>
 void operator/(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
 
 }  // namespace replicator
