@@ -162,8 +162,12 @@ TEST_CASE("replicas that return tensors of different types disagree") {
     else first = Where::current(), replica.graph().results().push_back(sum(x, {1}).any().value());
   });
   CHECK(resolution_error(graphs) == "replica 2: result 1 of the step, made at " + line(second) +
-                                        ", is float32[2]; replica 0 has float32[4] made at " + line(first) +
+                                        ", is float32[2]; replica 0 has float32[4], made at " + line(first) +
                                         ": replicas must return equal shapes and dtypes");
+  const auto inputs = traced(2, [&](ReplicaContext& replica, Tensor<float> x) {
+    replica.graph().results().push_back(replica.id() == 0 ? x.any().value() : sum(x).any().value());
+  });
+  CHECK_THAT(resolution_error(inputs), Catch::Contains("replica 0 has float32[4, 2], an input: replicas must return equal shapes and dtypes"));
 }
 
 TEST_CASE("a variable that begins differently on a replica, or is not there, is refused") {
