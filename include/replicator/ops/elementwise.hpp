@@ -19,16 +19,13 @@ namespace replicator {
 
 namespace detail {
 
-template <std::size_t>
-using SymbolFor = Symbol;
-
 // Calls f on one symbol for each input.
 template <class F, std::size_t... I>
 Expression record(F& f, DType compute, std::index_sequence<I...>) {
   Expression e;
   e.compute = compute;
   e.inputs = sizeof...(I);
-  constexpr bool takes_symbols = std::is_invocable_v<F&, SymbolFor<I>...>;
+  constexpr bool takes_symbols = requires(const std::uint16_t* input) { std::invoke(f, Symbol{e, input[I]}...); };
   static_assert(takes_symbols, "a functor given to rp::map must take an rp::Symbol for each tensor: write [](auto a, auto b) for two");
   if constexpr (takes_symbols) {
     const std::uint16_t inputs[] = {e.input(I)...};
