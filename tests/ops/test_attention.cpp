@@ -114,6 +114,10 @@ TEST_CASE("attention of what does not fit names all shapes, the line and what mu
                     Contains("replica 0: attention at test_attention.cpp:") &&
                         Contains("found queries float32[2, 3, 4], keys float32[2, 5, 3] and values float32[2, 5, 4]: they must be [.., T, D]"));
   CHECK_THROWS_WITH(attention(of({2, 3, 4}), of({2, 5, 4}), of({2, 5, 4}), {.causal = true}), Contains("causal attention takes as many keys as queries"));
+  const auto hiding = [&](Shape shape) { return AttentionOptions{.mask = Tensor<bool>{input(graph, {DType::boolean, shape}, 0)}}; };
+  for (const Shape& larger : {Shape{4, 5}, Shape{3, 1, 3, 5}})
+    CHECK_THROWS_WITH(attention(of({1, 4}), of({5, 4}), of({5, 2}), hiding(larger)), Contains("does not broadcast to their products float32[1, 5]"));
+  CHECK(attention(of({2, 3, 4}), of({2, 5, 4}), of({2, 5, 6}), hiding({3, 1})).shape() == Shape{2, 3, 6});
 }
 
 }  // namespace test_attention

@@ -253,6 +253,7 @@ TEST_CASE("movement says what does not fit, and where") {
   CHECK_THROWS_WITH(pad(x, {0, -1}, {0, 0}), Contains("asked to pad axis 1 by -1 and 0"));
   CHECK_THROWS_WITH(concat({x, y}, 0),
                     Contains("concat at test_movement.cpp:") && Contains("found float32[2, 3] and float32[4, 4]"));
+  CHECK_THROWS_WITH(stack(std::span<const Tensor<float>>{}, 0), Contains("stack at test_movement.cpp:") && Contains("found nothing to put together"));
   CHECK_THROWS_WITH(stack({x, y}, 0), Contains("stack at test_movement.cpp:") && Contains("found float32[2, 3] and float32[4, 4]: all must have one shape"));
   CHECK_THROWS_WITH(concat({x, x}, 2), Contains("asked for axis 2 of a tensor of 2 dimensions"));
   CHECK_THROWS_WITH(reshape(x, {4, -1}), Contains("reshape at test_movement.cpp:") && Contains("cannot be found"));

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <bit>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -120,8 +120,7 @@ struct Expression {
   // "0.1"
   static std::string text_of_number(double value) {
     char text[32];
-    std::snprintf(text, sizeof text, "%g", value);
-    return text;
+    return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6).ptr};  // a point in any locale
   }
 
  private:

@@ -87,7 +87,8 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
   if (!any.empty() && !replicator::detail::dependent_nodes(loss, any).back())
     throw BuildError{"replica " + std::to_string(graph.replica()) + ": the loss minimised at " + Location{where}.text() +
                      " does not depend on any of the " + std::to_string(any.size()) + " variables that are to be trained (\"" + variables[0].name() +
-                     "\" is one): compute it from what the layers return, and not behind a rp::stop_gradient"};
+                     "\" is one): compute it from what the layers return, and not behind a rp::stop_gradient; where a replica has nothing to add, take "
+                     "0 times such a loss"};
   return gradients(loss, values, where);
 }
 

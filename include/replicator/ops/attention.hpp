@@ -48,7 +48,12 @@ Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOption
     const auto places = iota(q.graph(), static_cast<std::int32_t>(q.shape()[-2]), where);
     hide([](Symbol query, Symbol key) { return key <= query; }, expand_dims(places, 1, where), places);
   }
-  if (options.mask) hide([](Symbol seen) { return seen != 0; }, *options.mask);
+  if (options.mask) {
+    const TensorType both[] = {fits.any().type(), options.mask->any().type()};
+    if (!(detail::broadcast_all(both) == fits.shape()))
+      refuse("a mask " + options.mask->any().type().text() + " does not broadcast to their products " + fits.any().type().text());
+    hide([](Symbol seen) { return seen != 0; }, *options.mask);
+  }
   return matmul(dropout(softmax(fits, -1, where), options.dropout, where), v, where);
 }
 

@@ -13,9 +13,10 @@ namespace replicator {
 
 // While it lives, matmul, convolution and convolution_transpose of float32 tensors, and the layers made of them, round both
 // operands to bfloat16, add in float32, and round the sums to bfloat16; what they give is float32 again. Their gradients, wherever
-// they are asked for, are computed in the same way. What relu gives of float32 is rounded to bfloat16, too, and so is the gradient that
-// arrives there: products read it so anyway, and between layers half the bytes are kept and moved. All else stays as it is: variables,
-// optimizers and what they remember, biases, normalisation and its statistics, losses, tensors of other types.
+// they are asked for, are computed in the same way. What every relu gives of float32 is rounded to bfloat16, too, and so is the gradient
+// that arrives there: most is read by products, which would round it, and between layers half the bytes are kept and moved. All else stays
+// as it is: variables, optimizers and what they remember, biases, normalisation and its statistics, losses (one of your own that takes a
+// relu belongs behind it, or into rp::map), tensors of other types.
 //   const auto mixed = rp::mixed_precision(replica);
 //   const auto logits = rp::models::resnet50(replica, images);
 // DType::float32 takes a part out again. Throws BuildError for any other type.

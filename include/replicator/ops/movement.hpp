@@ -313,6 +313,7 @@ Tensor<T> expand_dims(Tensor<T> x, std::int64_t axis, std::source_location where
 // The tensors, all of one shape, one after the other along a new axis before `axis` of them (-1: after the last).
 template <Element T>
 Tensor<T> stack(std::span<const Tensor<T>> parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
+  if (parts.empty()) throw BuildError{"stack at " + Location{where}.text() + ": found nothing to put together"};
   std::vector<Tensor<T>> rows;
   for (const auto& part : parts) {
     if (!(part.shape() == parts[0].shape()))

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
+#include <iterator>
 #include <replicator/transport/job.hpp>
 #include <span>
 #include <string>
@@ -15,7 +16,8 @@
 namespace replicator::transport {
 
 // Equal for two processes exactly where memory can be passed between them: the same running kernel, the same namespaces of
-// names (host name, IPC, and network, in which abstract sockets live), and the same user.
+// names (host name, IPC, and network, in which abstract sockets live), and the same user in the same namespace of users: a process would not
+// believe another one's number of a user.
 inline std::string host_identity() {
   std::string result;
   std::ifstream{"/proc/sys/kernel/random/boot_id"} >> result;
@@ -26,7 +28,8 @@ inline std::string host_identity() {
     const auto length = ::readlink(space, text, sizeof text);
     result += " " + std::string(text, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
   }
-  return result + " " + std::to_string(::geteuid());
+  std::ifstream users{"/proc/self/uid_map"};
+  return result + " " + std::to_string(::geteuid()) + " " + std::string{std::istreambuf_iterator<char>{users}, {}};
 }
 
 // For every process the number of its host, counted from 0 in the order of the processes. Collective.

@@ -41,7 +41,7 @@ class SharedMemory {
 
   int rank() const noexcept { return static_cast<int>(rank_); }
   int size() const noexcept { return static_cast<int>(pool_->ranks()); }
-  Latency latency() const noexcept { return pool_->crowded() ? Latency::crowded_memory : Latency::memory; }
+  Latency latency() const noexcept { return spin_.crowded() ? Latency::crowded_memory : Latency::memory; }
 
   // Does not wait for the other ranks. Throws BuildError where another one has allocated another size.
   Region allocate(std::size_t bytes) {
@@ -118,7 +118,7 @@ class SharedMemory {
         pool_{std::move(pool)},
         rank_{rank},
         end_{pool_->head_bytes()},
-        spin_{static_cast<int>(pool_->ranks())},
+        spin_{static_cast<int>(pool_->ranks()), pool_->cores()},
         mailbox_{static_cast<int>(rank), rings(true), rings(false)},
         hook_{job.on_abort([bell = &pool_->control(rank).bell] { detail::ring(*bell); })} {}
 

@@ -6,11 +6,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <replicator/core/error.hpp>
-#include <replicator/core/usable_cores.hpp>
+#include <replicator/transport/cores_of_host.hpp>
 #include <replicator/transport/doorbell.hpp>
 #include <replicator/transport/host_identity.hpp>
 #include <replicator/transport/job.hpp>
@@ -40,8 +39,7 @@ class SharedPool {
   // Collective over the processes of the job.
   SharedPool(Job& job, const std::vector<int>& process_of_rank) : ranks_{process_of_rank.size()} {
     check_process_table(job, process_of_rank);
-    check_hosts(job);
-    crowded_ = static_cast<int>(ranks_) > fewest_cores(job);
+    cores_ = cores_of_host(job, require_one_host(job));
     std::vector<MemoryFile> mine;
     std::vector<int> descriptors;
     for (const int owner : process_of_rank)
@@ -60,8 +58,8 @@ class SharedPool {
   }
 
   std::size_t ranks() const { return ranks_; }
-  // Whether some process has too few cores for all ranks: equal on every process.
-  bool crowded() const { return crowded_; }
+  // That the processes have together: equal on every one.
+  int cores() const { return cores_; }
   ControlPage& control(std::size_t rank) const { return *reinterpret_cast<ControlPage*>(heads_[rank].data()); }
   SharedRing& ring(std::size_t from, std::size_t to) const {
     return reinterpret_cast<SharedRing*>(heads_[to].data() + round_to_pages(sizeof(ControlPage)))[from];
@@ -98,29 +96,17 @@ class SharedPool {
   }
 
  private:
-  static void check_hosts(Job& job) {
-    const auto hosts = host_of_processes(job);
+  static std::vector<int> require_one_host(Job& job) {
+    auto hosts = host_of_processes(job);
     const auto other = std::find_if(hosts.begin(), hosts.end(), [](int host) { return host != 0; });
     if (other != hosts.end())
       throw BuildError{job.describe(static_cast<int>(other - hosts.begin())) + " cannot share memory with " +
                        job.describe(0) + ": they are on different hosts, in different namespaces of names, or of different users; use ucx"};
-  }
-
-  static int fewest_cores(Job& job) {
-    const int mine = usable_cores();
-    int fewest = mine;
-    const auto all = job.exchange(std::as_bytes(std::span{&mine, 1}), "cores");
-    for (std::size_t p = 0; p < all.size(); ++p) {
-      int theirs = 0;
-      require_part(all[p].size() == sizeof theirs, static_cast<int>(p), all[p].size(), "the numbers of cores");
-      std::memcpy(&theirs, all[p].data(), sizeof theirs);
-      fewest = std::min(fewest, theirs);
-    }
-    return fewest;
+    return hosts;
   }
 
   std::size_t ranks_;
-  bool crowded_ = false;
+  int cores_ = 0;
   std::vector<MemoryFile> files_;
   std::vector<Mapping> heads_;
   std::mutex mutex_;

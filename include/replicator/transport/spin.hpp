@@ -19,9 +19,11 @@ class Spin {
   // them takes the time that brings them.
   enum class Crowded { give_way, sleep };
 
-  // So many threads on this machine wait for each other.
-  explicit Spin(int threads, Crowded crowded = Crowded::give_way)
-      : crowded_{threads > usable_cores()}, longest_{crowded_ && crowded == Crowded::sleep ? 0 : 100} {}
+  // So many threads wait for each other, which have so many cores together.
+  Spin(int threads, int cores, Crowded crowded = Crowded::give_way)
+      : crowded_{threads > cores}, longest_{crowded_ && crowded == Crowded::sleep ? 0 : 100} {}
+  // Threads that the calling one starts.
+  explicit Spin(int threads) : Spin{threads, usable_cores()} {}
 
   bool crowded() const { return crowded_; }
 

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <replicator/core/error.hpp>
+#include <replicator/transport/cores_of_host.hpp>
 #include <replicator/transport/file_descriptor.hpp>
 #include <replicator/transport/host_identity.hpp>
 #include <replicator/transport/job.hpp>
@@ -72,7 +73,7 @@ class Ucx {
     std::size_t bytes = 0;
   };
 
-  Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, int ranks_here);
+  Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, const Spin& spin);
   ucp_ep_h endpoint_to(int rank);
   Ticket open(void* request, const Operation& operation);
   static ucs_status_t status_of(const Operation& operation);

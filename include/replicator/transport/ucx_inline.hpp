@@ -15,11 +15,12 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
   const auto ranks_here = std::count_if(process_of_rank.begin(), process_of_rank.end(), [&](int owner) {
     return hosts[static_cast<std::size_t>(owner)] == hosts[static_cast<std::size_t>(job.rank())];
   });
+  const Spin spin{static_cast<int>(ranks_here), cores_of_host(job, hosts), Spin::Crowded::sleep};
   std::vector<std::unique_ptr<Ucx>> result;
   detail::FrameWriter mine{detail::FrameKind::gather};
   for (std::size_t r = 0; r < process_of_rank.size(); ++r)
     if (process_of_rank[r] == job.rank()) {
-      result.emplace_back(new Ucx{job, static_cast<int>(r), process_of_rank, static_cast<int>(ranks_here)});
+      result.emplace_back(new Ucx{job, static_cast<int>(r), process_of_rank, spin});
       mine.blob(result.back()->worker_.address());
     }
   const auto all = job.exchange(mine.fields(), "ucx: addresses");
@@ -32,8 +33,8 @@ inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector
   return result;
 }
 
-inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, int ranks_here)
-    : job_{job}, rank_{rank}, spin_{ranks_here, Spin::Crowded::sleep}, worker_{job.interface()}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
+inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, const Spin& spin)
+    : job_{job}, rank_{rank}, spin_{spin}, worker_{job.interface()}, wakeup_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
   for (const int owner : process_of_rank) peers_.push_back({nullptr, owner, {}, UCS_OK, false});
   hook_ = job.on_abort([descriptor = wakeup_.get()] {
     const std::uint64_t one = 1;
