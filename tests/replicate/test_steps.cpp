@@ -66,7 +66,7 @@ TEST_CASE("a result has the value of every replica, in order") {
     CHECK(x.first() == 0);
     for (int replica = 0; replica < 3; ++replica) CHECK(x[replica][0] == static_cast<float>(replica));
     CHECK(mean(x) == 4.0f);
-    CHECK_THROWS_WITH(x[3], Catch::Contains("the value of replica 3 is on another host"));
+    CHECK_THROWS_WITH(x[3], Catch::Contains("asked for the value of replica 3: there are 3, counted from 0"));
   }
 }
 
