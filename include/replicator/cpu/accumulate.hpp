@@ -86,15 +86,18 @@ template <ReduceKind kind, class T>
 [[gnu::target("avx512f")]] void accumulate_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
   accumulate_loop<kind, T>(lanes, rows, width, count);
 }
+// Sixteen floats in a row, at any address: packed.
+struct [[gnu::packed, gnu::may_alias]] SixteenFloats {
+  float __attribute__((vector_size(64))) values;
+};
 // The usual 64 lanes stay in four registers for all rows; the order of additions is that of the loop.
-using SixteenLanes = float __attribute__((vector_size(64), aligned(4), may_alias));
 [[gnu::target("avx512f")]] inline void sum_avx512(void* to, const void* from, std::int64_t width, std::int64_t count) {
   if (width != 64) return accumulate_avx512<ReduceKind::sum, float>(to, from, width, count);
-  auto* lanes = static_cast<SixteenLanes*>(to);
-  const auto* x = static_cast<const SixteenLanes*>(from);
-  SixteenLanes a = lanes[0], b = lanes[1], c = lanes[2], d = lanes[3];
-  for (; count > 0; --count, x += 4) a += x[0], b += x[1], c += x[2], d += x[3];
-  lanes[0] = a, lanes[1] = b, lanes[2] = c, lanes[3] = d;
+  auto* lanes = static_cast<SixteenFloats*>(to);
+  const auto* x = static_cast<const SixteenFloats*>(from);
+  auto a = lanes[0].values, b = lanes[1].values, c = lanes[2].values, d = lanes[3].values;
+  for (; count > 0; --count, x += 4) a += x[0].values, b += x[1].values, c += x[2].values, d += x[3].values;
+  lanes[0].values = a, lanes[1].values = b, lanes[2].values = c, lanes[3].values = d;
 }
 template <ReduceKind kind, class T>
 void fold_baseline(void* lanes, std::int64_t width, std::int64_t parts) {
