@@ -19,6 +19,7 @@
 #include <replicator/core/device_support.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/graph/operation.hpp>
+#include <replicator/runtime/queue.hpp>
 
 namespace replicator::test {
 
@@ -49,47 +50,29 @@ class DeviceBuffer {
   std::byte* data_;
 };
 
-class DeviceQueue {
- public:
-  DeviceQueue() : handle_{support_of(DeviceKind::cuda).make_queue(0)} {}
-  DeviceQueue(const DeviceQueue&) = delete;
-  DeviceQueue& operator=(const DeviceQueue&) = delete;
-  ~DeviceQueue() { support_of(DeviceKind::cuda).destroy_queue(0, handle_); }
-  void* handle() const { return handle_; }
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
-    if (bytes) support_of(DeviceKind::cuda).copy(handle_, to, from, bytes);
-  }
-  void synchronise() const { support_of(DeviceKind::cuda).synchronise(handle_); }
-
- private:
-  void* handle_;
-};
+inline Queue device_queue() { return {support_of(DeviceKind::cuda), 0}; }
 
 // Captured, a launch that has run before writes the same bits whenever it is replayed.
-inline void check_replay(const Executable& executable, Launch launch, const DeviceQueue& queue, const std::vector<AnyArray>& expected) {
-  const auto& capture = *support_of(DeviceKind::cuda).capture;
+inline void check_replay(const Executable& executable, Launch launch, const Queue& queue, const std::vector<AnyArray>& expected) {
   launch.context.step = ~launch.context.step;  // the number must come from the device's memory
-  capture.begin(queue.handle());
-  executable.run(launch);
-  void* const captured = capture.end(queue.handle());
+  const CapturedWork captured = queue.capture([&] { executable.run(launch); });
   for (int times = 0; times < 2; ++times) {
     std::vector<AnyArray> got;
     for (std::size_t o = 0; o < expected.size(); ++o) {
       std::memset(got.emplace_back(expected[o].type()).data(), 0x5A, expected[o].size_bytes());
       queue.copy(launch.outputs[o], got[o].data(), got[o].size_bytes());
     }
-    capture.replay(queue.handle(), captured);
+    queue.replay(captured);
     for (std::size_t o = 0; o < expected.size(); ++o) queue.copy(got[o].data(), launch.outputs[o], got[o].size_bytes());
     queue.synchronise();
     for (std::size_t o = 0; o < expected.size(); ++o) REQUIRE(std::memcmp(got[o].data(), expected[o].data(), got[o].size_bytes()) == 0);
   }
-  capture.release(0, captured);
 }
 
 struct RunOptions {
-  bool in_place = false;                   // where the kernel allows it
-  KernelTier highest = KernelTier::user;  // of the tiers asked
-  bool channels_last = false;             // so are all inputs of rank 4 offered
+  bool in_place = false;  // where the kernel allows it
+  KernelTier highest = KernelTier::user, lowest = KernelTier::reference;  // of the tiers asked, one of which must make the kernel
+  bool channels_last = false;                                             // so are all inputs of rank 4 offered
 };
 inline constexpr StepContext context{.seed = 0x123456789abcdef, .step = (std::uint64_t{3} << 32) + 7, .replica = 5};
 
@@ -122,7 +105,7 @@ std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::ve
   for (std::size_t i = 0; options.channels_last && i < inputs.size(); ++i)
     if (const Shape& shape = inputs[i].shape(); shape.rank() == 4) offered[i] = simplest(channels_last(shape), shape);
   std::unique_ptr<Executable> executable;
-  for (std::size_t tier = static_cast<std::size_t>(options.highest) + 1; tier-- > 0 && !executable;)
+  for (std::size_t tier = static_cast<std::size_t>(options.highest) + 1; tier-- > static_cast<std::size_t>(options.lowest) && !executable;)
     if (const Kernel* kernel = operation.slots()[static_cast<std::size_t>(kind)][tier].load())
       executable = kernel->make({operation, types, outputs, offered, 1});
   REQUIRE(executable);
@@ -138,8 +121,8 @@ std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::ve
     executable->run({in.data(), out.data(), scratch.data() + (64 - misaligned) % 64, context, nullptr});
     return result;
   }
-  const DeviceQueue queue;
-  support_of(kind).enter(0);
+  const Queue queue = device_queue();
+  queue.enter();
   std::vector<DeviceBuffer> buffers;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const AnyArray input = relaid(inputs[i], Layout{}, executable->input_layouts[i]);

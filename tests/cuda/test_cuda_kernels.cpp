@@ -227,7 +227,7 @@ TEST_CASE("a fold on the device has the host's bits") {
       const AnyArray left = random_values({dtype, {1001}}, 21, true), right = random_values({dtype, {1001}}, 22, true);
       AnyArray want = left, got = left;
       collectives::combine(dtype, reduction, want.data(), left.data(), right.data(), 1001);
-      const DeviceQueue queue;
+      const Queue queue = device_queue();
       support_of(DeviceKind::cuda).enter(0);
       const DeviceBuffer into{left.size_bytes()}, from{right.size_bytes()};
       queue.copy(into.data(), left.data(), left.size_bytes());
