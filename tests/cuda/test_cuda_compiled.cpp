@@ -4,6 +4,7 @@
 #include "expressions.hpp"
 
 #include <replicator/cpu/map.hpp>
+#include <replicator/cpu/reduce.hpp>
 #include <replicator/graph/map_gradient.hpp>
 
 namespace test_cuda_compiled {
@@ -16,16 +17,9 @@ namespace {
 // The outputs of both; NaNs are equal.
 template <class Op>
 void check_both(const Op& op, const std::vector<AnyArray>& inputs, bool in_place = false) {
-  std::vector<TensorType> types;
-  for (const auto& input : inputs) types.push_back(input.type());
-  const AnyOperation operation{op};
-  const auto outputs = operation.infer_shape(types);
-  const std::vector<Layout> offered(inputs.size());
-  const auto* library = operation.slots()[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::library)].load();
-  REQUIRE(library);
-  REQUIRE(library->make({operation, types, outputs, offered, 1}));
   for (const bool last : {false, true}) {
-    const auto compiled = run_kernel_on(DeviceKind::cuda, op, inputs, {.in_place = in_place, .highest = KernelTier::library, .channels_last = last});
+    const auto compiled = run_kernel_on(DeviceKind::cuda, op, inputs,
+                                        {.in_place = in_place, .highest = KernelTier::library, .lowest = KernelTier::library, .channels_last = last});
     const auto interpreted = run_kernel_on(DeviceKind::cuda, op, inputs, {.highest = KernelTier::reference, .channels_last = last});
     for (std::size_t o = 0; o < compiled.size(); ++o)
       check_close(compiled[o], interpreted[o], 0, "output " + std::to_string(o) + " of " + op.expression->text());
@@ -83,6 +77,27 @@ TEST_CASE("random expressions over random broadcasts, mapped and reduced, compil
     const ReduceKind kinds[] = {ReduceKind::sum, ReduceKind::min, ReduceKind::max};
     check_both(Reduce{kinds[random.below(3)], std::make_shared<const Expression>(drawn.expression), axes, drawn.domain, drawn.stored}, inputs);
   }
+}
+
+TEST_CASE("where there are no elements nothing is compiled, and the interpreter's answer is the CPU's") {
+  if (!compiles()) return;
+  Expression e;
+  e.inputs = 2;
+  e.outputs = {e.apply(ScalarOp::multiply, e.input(0), e.input(1))};
+  const std::vector<AnyArray> inputs{random_values({DType::float32, {0, 4, 5}}, 1), random_values({DType::float32, {4, 1}}, 2)};
+  const auto check_declined = [&](const auto& op) {
+    std::vector<TensorType> types;
+    for (const auto& input : inputs) types.push_back(input.type());
+    const AnyOperation operation{op};
+    const auto outputs = operation.infer_shape(types);
+    const std::vector<Layout> offered(inputs.size());
+    const auto& library = operation.slots()[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::library)];
+    CHECK(library.load()->make({operation, types, outputs, offered, 1}) == nullptr);
+    check_close(run_kernel_on(DeviceKind::cuda, op, inputs)[0], run_kernel_on(DeviceKind::cpu, op, inputs)[0], 0, "nothing");
+  };
+  check_declined(map_of(e, {0, 4, 5}, {DType::float32}));
+  for (const auto& axes : {std::vector<std::int64_t>{0}, {1}})  // zeros, and nothing
+    check_declined(Reduce{ReduceKind::sum, std::make_shared<const Expression>(e), axes, {0, 4, 5}, {DType::float32}});
 }
 
 TEST_CASE("reductions of many blocks, compiled") {

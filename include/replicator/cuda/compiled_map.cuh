@@ -20,7 +20,6 @@ class CompiledMap final : public MapExecutable {
         blocks_{blocks_for(map.domain.elements(), std::int64_t{block_threads} * source.at_once)} {}
 
   void run(const Launch& launch) const override {
-    if (blocks_ == 0) return;
     BoundProgram program{words_, input_layouts.size(), output_layouts.size(), launch};
     launch_compiled(kernel_, blocks_, block_threads, launch, {program.argument()});
   }
@@ -31,8 +30,10 @@ class CompiledMap final : public MapExecutable {
   unsigned blocks_;
 };
 
+// Null, so that the interpreter is asked, where there is nothing to compute or it cannot be compiled.
 inline std::unique_ptr<Executable> make_compiled_map(const KernelRequest& request) {
   const auto& map = *request.operation.get<Map>();
+  if (map.domain.elements() == 0) return nullptr;
   const auto plan = plan_of(map, request);
   auto source = map_source(*map.expression, plan.operands, map.dtypes);
   if (!source) return nullptr;

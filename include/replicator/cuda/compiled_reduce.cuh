@@ -41,8 +41,10 @@ class CompiledReduce final : public ReduceExecutable {
   std::uint64_t identity_ = 0;  // its bytes begin with a value of the compute type
 };
 
+// Null as make_compiled_map's.
 inline std::unique_ptr<Executable> make_compiled_reduce(const KernelRequest& request) {
   const auto& reduce = *request.operation.get<Reduce>();
+  if (reduce.domain.elements() == 0) return nullptr;
   const auto plan = plan_of(reduce, request);
   auto source = reduce_source(reduce.kind, *reduce.expression, plan.operands, reduce.dtypes, plan.way);
   if (!source) return nullptr;
