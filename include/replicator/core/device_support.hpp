@@ -30,7 +30,7 @@ struct CaptureSupport {
 
 // What kinds with queues have beside them: memory of the host that is made for copies, and events by which queues wait for each other.
 struct StagingSupport {
-  // At least 64-byte aligned, for copies by which nobody is blocked. Where it cannot be had, plain memory, with which they are correct.
+  // At least 64-byte aligned, for copies by which nobody is blocked. Null where it cannot be had: copies of plain memory are correct too.
   std::byte* (*allocate)(std::size_t bytes) = nullptr;
   void (*release)(std::byte* memory, std::size_t bytes) noexcept = nullptr;
   // Makes others' memory such memory, until it is unpinned. False where that cannot be done.

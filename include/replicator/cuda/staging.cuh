@@ -5,8 +5,6 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
-#include <cstdlib>
-#include <new>
 
 #include <replicator/core/device_support.hpp>
 #include <replicator/cuda/check.cuh>
@@ -16,23 +14,13 @@ namespace replicator::cuda {
 
 namespace detail {
 
-// Without a driver, and where the system lets no more be pinned, plain memory.
 inline std::byte* allocate_host(std::size_t bytes) {
   void* memory = nullptr;
   if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable) == cudaSuccess) return static_cast<std::byte*>(memory);
   (void)cudaGetLastError();
-  constexpr std::size_t alignment = 64;
-  memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (!memory) throw std::bad_alloc{};
-  return static_cast<std::byte*>(memory);
+  return nullptr;
 }
-inline void release_host(std::byte* memory, std::size_t) noexcept {
-  cudaPointerAttributes attributes{};
-  const bool known = cudaPointerGetAttributes(&attributes, memory) == cudaSuccess;
-  if (!known) (void)cudaGetLastError();
-  if (known && attributes.type == cudaMemoryTypeHost) (void)cudaFreeHost(memory);
-  else std::free(memory);
-}
+inline void release_host(std::byte* memory, std::size_t) noexcept { (void)cudaFreeHost(memory); }
 
 inline bool pin(std::byte* memory, std::size_t bytes) {
   if (cudaHostRegister(memory, bytes, cudaHostRegisterPortable) == cudaSuccess) return true;

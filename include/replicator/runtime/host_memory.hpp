@@ -12,25 +12,34 @@
 
 namespace replicator {
 
-// Not initialised.
+// Not initialised, at least 64-byte aligned; plain memory where the kind of device has none to give.
 class HostMemory {
  public:
   HostMemory() = default;
-  HostMemory(const StagingSupport& staging, std::size_t bytes) : staging_{&staging}, bytes_{bytes}, data_{staging.allocate(bytes ? bytes : 1)} {}
+  HostMemory(const StagingSupport& staging, std::size_t bytes) : bytes_{bytes ? bytes : 1}, data_{staging.allocate(bytes_)} {
+    if (data_) {
+      staging_ = &staging;
+      return;
+    }
+    plain_ = detail::aligned_bytes(bytes_);
+    data_ = plain_.get();
+  }
   HostMemory(HostMemory&& other) noexcept { *this = std::move(other); }
   HostMemory& operator=(HostMemory&& other) noexcept {
     std::swap(staging_, other.staging_);
+    std::swap(plain_, other.plain_);
     std::swap(bytes_, other.bytes_);
     std::swap(data_, other.data_);
     return *this;
   }
   ~HostMemory() {
-    if (data_) staging_->release(data_, bytes_ ? bytes_ : 1);
+    if (staging_) staging_->release(data_, bytes_);
   }
   std::byte* data() const { return data_; }
 
  private:
-  const StagingSupport* staging_ = nullptr;
+  const StagingSupport* staging_ = nullptr;  // whose the memory is, unless it is plain
+  detail::AlignedBytes plain_;
   std::size_t bytes_ = 0;
   std::byte* data_ = nullptr;
 };
