@@ -35,7 +35,7 @@ namespace pretend {
 inline constexpr int devices = 8;
 
 struct Work;
-inline std::atomic<int> host_blocks{0};  // of pinned memory
+inline std::atomic<int> host_blocks{0};  // of memory that was given out for copies, or pinned
 
 struct Device {
   std::mutex mutex;  // several logical devices may share it
@@ -203,7 +203,10 @@ inline void release_captured(int index, void* captured) noexcept {
 }
 inline constexpr CaptureSupport capture{&begin_capture, &end_capture, &abandon_capture, &replay, &release_captured};
 
+// None for every third who asks: plain memory must do.
 inline std::byte* allocate_host(std::size_t bytes) {
+  static std::atomic<int> asked{0};
+  if (asked++ % 3 == 2) return nullptr;
   ++host_blocks;
   return static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
 }
@@ -211,9 +214,25 @@ inline void release_host(std::byte* memory, std::size_t) noexcept {
   --host_blocks;
   std::free(memory);
 }
+struct Pinned {
+  std::mutex mutex;
+  std::set<const std::byte*> blocks;
+  int asked = 0;
+};
+inline Pinned pinned;
 // Of every second one: who asks must do without.
-inline bool pin(std::byte*, std::size_t) { return host_blocks++ % 2 == 0 || (--host_blocks, false); }
-inline void unpin(std::byte*) noexcept { --host_blocks; }
+inline bool pin(std::byte* memory, std::size_t) {
+  const std::lock_guard lock{pinned.mutex};
+  if (pinned.blocks.contains(memory)) throw std::logic_error{"memory was pinned twice"};
+  if (pinned.asked++ % 2) return false;
+  ++host_blocks;
+  return pinned.blocks.insert(memory).second;
+}
+inline void unpin(std::byte* memory) noexcept {
+  const std::lock_guard lock{pinned.mutex};
+  pinned.blocks.erase(memory);
+  --host_blocks;
+}
 inline void* make_event(int index) {
   ++device(index).events;
   return new PretendedEvent{index};

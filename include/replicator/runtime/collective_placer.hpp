@@ -123,6 +123,7 @@ class CollectivePlacer {
     const auto block = static_cast<std::size_t>(use.bytes);
     for (int i = 0; i < collective.inputs(); ++i)
       program_.pinned.emplace_back(*staging, collective.input(i), block * static_cast<std::size_t>(use.schedule.input_blocks()));
+    if (collective.output() == collective.input(0)) return;  // of a rank alone
     program_.pinned.emplace_back(*staging, collective.output(), block * static_cast<std::size_t>(use.schedule.output_blocks(communicator_.rank())));
   }
   void contribute_to(const Contribution& given, std::byte* destination) {
