@@ -16,7 +16,6 @@
 
 #include <replicator/cuda/cudnn.cuh>
 #include <replicator/cuda/launch.cuh>
-#include <replicator/cuda/libraries.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/convolution_shapes.hpp>
 
@@ -135,13 +134,19 @@ inline cudnnMathType_t arithmetic_of(DType dtype, const KernelChoice& choice) {
   return choice.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
+// cuDNN 9 calls parameters bad, too, that it does not support together.
+inline bool declines(cudnnStatus_t status) {
+  const auto category = CUDNN_STATUS_CATEGORY(status);
+  return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
+}
+
 // Sets the problem's arithmetic to that of the algorithm. Empty where no algorithm may be taken and is modest.
 template <class Call>
 std::optional<typename Call::Performance> choose_algorithm(ConvolutionProblem& problem, cudnnMathType_t arithmetic, const KernelChoice& choice) {
   std::array<typename Call::Performance, most_algorithms> ranked{};
   int count = 0;
   const auto status = Call::rank(problem, count, ranked.data());
-  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return std::nullopt;
+  if (declines(status)) return std::nullopt;
   require(status, "the ranking of algorithms of a convolution");
   for (int i = 0; i < count; ++i) {
     auto by = ranked[static_cast<std::size_t>(i)];

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-enum cudnnStatus_t { CUDNN_STATUS_SUCCESS = 0, CUDNN_STATUS_NOT_SUPPORTED = 3000 };
+enum cudnnStatus_t { CUDNN_STATUS_SUCCESS = 0, CUDNN_STATUS_BAD_PARAM = 2000, CUDNN_STATUS_NOT_SUPPORTED = 3000 };
 #define CUDNN_STATUS_CATEGORY(status) (static_cast<int>(status) / 1000 * 1000)
 enum cudnnDataType_t { CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16 };
 enum cudnnTensorFormat_t { CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC };
@@ -62,6 +62,7 @@ template <class Algorithm>
 struct Ranking {
   std::vector<CudnnPerformance<Algorithm>> algorithms;
   bool nhwc = true;  // else only NCHW is taken
+  cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;
   std::size_t workspace = 1024;
   Algorithm last{};
 };
@@ -79,7 +80,7 @@ template <class Algorithm>
 cudnnStatus_t rank(const Ranking<Algorithm>& by, const cudnnTensorStruct* x, const cudnnTensorStruct* w, const cudnnTensorStruct* y, int most, int* count,
                    CudnnPerformance<Algorithm>* ranked) {
   *count = 0;
-  if (x->format != w->format || x->format != y->format || (x->format == CUDNN_TENSOR_NHWC && !by.nhwc)) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (x->format != w->format || x->format != y->format || (x->format == CUDNN_TENSOR_NHWC && !by.nhwc)) return by.refusal;
   for (const auto& algorithm : by.algorithms)
     if (*count < most) ranked[(*count)++] = algorithm;
   return CUDNN_STATUS_SUCCESS;

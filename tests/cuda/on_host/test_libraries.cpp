@@ -111,7 +111,10 @@ TEST_CASE("convolutions ask for channels last and give them, row-major where cuD
   const Restored to_data{on_host::to_data};
   const Restored to_weights{on_host::to_weights};
   on_host::forward.nhwc = on_host::to_data.nhwc = on_host::to_weights.nhwc = false;
-  CHECK(layouts({}) == std::vector<Layout>(9));
+  for (const auto refusal : {CUDNN_STATUS_NOT_SUPPORTED, CUDNN_STATUS_BAD_PARAM}) {
+    on_host::forward.refusal = on_host::to_data.refusal = on_host::to_weights.refusal = refusal;
+    CHECK(layouts({}) == std::vector<Layout>(9));
+  }
 }
 
 TEST_CASE("what lies alike in both layouts is not copied: weights of 1x1, images of one channel or one pixel") {
