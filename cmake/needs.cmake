@@ -3,7 +3,7 @@
 
 # What is included or named -> what it needs.
 set(replicator_include_needs
-  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cudnn|^cublas" cudnn  "^nvrtc" nvrtc  "^nccl" nccl
+  "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cublas" cublaslt  "^cudnn" cudnn  "^nvrtc" nvrtc  "^nccl" nccl
   "^replicator/with/onednn" onednn  "^replicator/with/ucx" ucx  "^replicator/with/pmix" pmix
   "^replicator/with/crypto" crypto  "^replicator/with/jpeg" jpeg
   "^(cuda_runtime|cuda_|nvtx3/)|\\.cuh$" cuda
@@ -111,6 +111,14 @@ endfunction()
 
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 find_package(Catch2 2.13 QUIET)
+if(NOT TARGET Catch2::Catch2)  # its single header does
+  find_path(REPLICATOR_CATCH2_INCLUDE_DIR catch2/catch.hpp)
+  mark_as_advanced(REPLICATOR_CATCH2_INCLUDE_DIR)
+  if(REPLICATOR_CATCH2_INCLUDE_DIR)
+    add_library(Catch2::Catch2 INTERFACE IMPORTED GLOBAL)
+    target_include_directories(Catch2::Catch2 INTERFACE "${REPLICATOR_CATCH2_INCLUDE_DIR}")
+  endif()
+endif()
 find_package(rapidcheck QUIET)
 find_package(CLI11 QUIET)
 find_package(nlohmann_json QUIET)
@@ -121,7 +129,7 @@ replicator_find_tool(cli11 CLI11::CLI11 libcli11-dev)
 replicator_find_tool(json nlohmann_json::nlohmann_json nlohmann-json3-dev)
 replicator_find_tool(benchmark benchmark::benchmark libbenchmark-dev)
 
-# All components but cuda, cudnn, nvrtc and nccl, which only what is compiled by nvcc links. --as-needed drops what is not used.
+# All components but cuda, cublaslt, cudnn, nvrtc and nccl, which only what is compiled by nvcc links. --as-needed drops what is not used.
 add_library(replicator-everything INTERFACE)
 target_link_libraries(replicator-everything INTERFACE replicator::replicator)
 foreach(component onednn ucx pmix crypto jpeg mujoco egl)
@@ -146,7 +154,7 @@ function(replicator_link target)
       list(APPEND all_needs compiled)
     endif()
   endforeach()
-  foreach(optional cudnn nvrtc)  # cuda/kernels.cuh chooses by __has_include
+  foreach(optional cublaslt cudnn nvrtc)  # cuda/kernels.cuh chooses by __has_include
     if(TARGET replicator::${optional} AND "cuda" IN_LIST all_needs)
       list(APPEND all_needs ${optional})
     endif()

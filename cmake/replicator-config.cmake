@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# find_package(replicator [COMPONENTS onednn ucx pmix crypto jpeg mujoco egl cuda cudnn nvrtc nccl compiled c] [OPTIONAL_COMPONENTS ...]) defines
+# find_package(replicator [COMPONENTS onednn ucx pmix crypto jpeg mujoco egl cuda cublaslt cudnn nvrtc nccl compiled c] [OPTIONAL_COMPONENTS ...]) defines
 # replicator::replicator and one target for each component that was asked for and found; why one was not found
 # stands in replicator_<component>_NOT_FOUND_MESSAGE.
 include(CMakeFindDependencyMacro)

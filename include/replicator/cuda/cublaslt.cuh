@@ -10,6 +10,7 @@
 
 #include <replicator/core/error.hpp>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/libraries.cuh>
 
 namespace replicator::cuda::cublaslt {
 
@@ -43,6 +44,19 @@ using Handle = Owner<cublasLtHandle_t, &cublasLtDestroy>;
 using Description = Owner<cublasLtMatmulDesc_t, &cublasLtMatmulDescDestroy>;
 using MatrixLayout = Owner<cublasLtMatrixLayout_t, &cublasLtMatrixLayoutDestroy>;
 using Preference = Owner<cublasLtMatmulPreference_t, &cublasLtMatmulPreferenceDestroy>;
+
+// "cuBLASLt 13.1.0"
+inline std::string describe() {
+  std::string text = "cuBLASLt ";
+  for (const auto part : {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL}) {
+    int number = 0;
+    (void)cublasLtGetProperty(part, &number);  // fails for an unknown part only
+    if (part != MAJOR_VERSION) text += '.';
+    text += std::to_string(number);
+  }
+  return text;
+}
+inline const bool described = (describe_cublaslt.store(&describe), true);
 
 // The calling thread's handle for its current GPU.
 inline cublasLtHandle_t handle() {

@@ -13,7 +13,6 @@
 
 #include <replicator/cuda/cublaslt.cuh>
 #include <replicator/cuda/launch.cuh>
-#include <replicator/cuda/libraries.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/matmul.hpp>
 

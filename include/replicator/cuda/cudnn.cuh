@@ -4,12 +4,14 @@
 
 #include <cudnn.h>
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <utility>
 
 #include <replicator/core/error.hpp>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/libraries.cuh>
 
 namespace replicator::cuda::cudnn {
 
@@ -41,6 +43,13 @@ using Handle = Owner<cudnnHandle_t, &cudnnCreate, &cudnnDestroy>;
 using TensorDescriptor = Owner<cudnnTensorDescriptor_t, &cudnnCreateTensorDescriptor, &cudnnDestroyTensorDescriptor>;
 using FilterDescriptor = Owner<cudnnFilterDescriptor_t, &cudnnCreateFilterDescriptor, &cudnnDestroyFilterDescriptor>;
 using ConvolutionDescriptor = Owner<cudnnConvolutionDescriptor_t, &cudnnCreateConvolutionDescriptor, &cudnnDestroyConvolutionDescriptor>;
+
+// "cuDNN 9.19.0"
+inline std::string describe() {
+  const std::size_t version = cudnnGetVersion();  // 91900
+  return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." + std::to_string(version % 100);
+}
+inline const bool described = (describe_cudnn.store(&describe), true);
 
 // The calling thread's handle for its current GPU: handles are of one GPU, and not for several threads at a time.
 inline cudnnHandle_t handle() {

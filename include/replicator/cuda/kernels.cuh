@@ -15,6 +15,9 @@
 #include <replicator/cuda/reduce.cuh>
 #include <replicator/cuda/top_k.cuh>
 #include <replicator/cuda/upsample.cuh>
+#if __has_include(<replicator/with/cublaslt.cuh>)
+#include <replicator/with/cublaslt.cuh>
+#endif
 #if __has_include(<replicator/with/cudnn.cuh>)
 #include <replicator/with/cudnn.cuh>
 #endif

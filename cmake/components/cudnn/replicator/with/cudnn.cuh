@@ -2,5 +2,4 @@
 // On the include path only of targets that link replicator::cudnn: cuda/kernels.cuh looks for it.
 #pragma once
 
-#include <replicator/cuda/cublaslt_matmul.cuh>
 #include <replicator/cuda/cudnn_convolution.cuh>
