@@ -134,7 +134,8 @@ TEST_CASE("a loss that no variable has a part in") {
     at = Where::current(), (void)nn::variable_gradients(mean(x) + mean(stop_gradient(y)), {w}, at);
   });
   CHECK(found.message == "replica 1: the loss minimised at " + found.line + " does not depend on any of the 1 variables that are to be trained "
-                         "(\"fc.weight\" is one): compute it from what the layers return, and not behind a rp::stop_gradient");
+                         "(\"fc.weight\" is one): compute it from what the layers return, and not behind a rp::stop_gradient; "
+        "where a replica has nothing to add, take 0 times such a loss");
 }
 
 TEST_CASE("a slice, a transposition, a concatenation that cannot be") {
