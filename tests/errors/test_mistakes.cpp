@@ -135,7 +135,7 @@ TEST_CASE("a loss that no variable has a part in") {
   });
   CHECK(found.message == "replica 1: the loss minimised at " + found.line + " does not depend on any of the 1 variables that are to be trained "
                          "(\"fc.weight\" is one): compute it from what the layers return, and not behind a rp::stop_gradient; "
-        "where a replica has nothing to add, take 0 times such a loss");
+                         "where a replica has nothing to add, take 0 times such a loss");
 }
 
 TEST_CASE("a slice, a transposition, a concatenation that cannot be") {
