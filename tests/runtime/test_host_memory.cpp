@@ -24,7 +24,7 @@ std::byte* give(std::size_t bytes) {
 }
 void take_back(std::byte* memory, std::size_t bytes) noexcept {
   --given;
-  ::operator delete(memory, bytes, std::align_val_t{buffer_alignment});
+  ::operator delete(memory, std::align_val_t{buffer_alignment});
 }
 constexpr StagingSupport staging{.allocate = &give, .release = &take_back};
 
