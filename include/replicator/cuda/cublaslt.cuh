@@ -4,13 +4,11 @@
 
 #include <cublasLt.h>
 
-#include <map>
 #include <string>
-#include <utility>
 
 #include <replicator/core/error.hpp>
-#include <replicator/cuda/check.cuh>
 #include <replicator/cuda/libraries.cuh>
+#include <replicator/cuda/owned.cuh>
 
 namespace replicator::cuda::cublaslt {
 
@@ -20,24 +18,20 @@ inline void require(cublasStatus_t status, const char* call) {
   throw DeviceError{std::string{"cuBLASLt: "} + call + " gave " + cublasLtGetStatusName(status) + ": " + cublasLtGetStatusString(status)};
 }
 
-// Of a handle or description, which `destroy` gives back.
+// Made by create(address, arguments...).
 template <class T, cublasStatus_t (*destroy)(T)>
-class Owner {
+class Owner : public Owned<T, destroy> {
  public:
-  // create(address, arguments...)
   template <class... Arguments, class... Given>
-  explicit Owner(cublasStatus_t (*create)(T*, Arguments...), Given... arguments) {
-    require(create(&value_, arguments...), "the making of a handle or description");
-  }
-  Owner(Owner&& other) noexcept : value_{std::exchange(other.value_, nullptr)} {}
-  Owner& operator=(Owner&&) = delete;
-  ~Owner() {
-    if (value_) (void)destroy(value_);
-  }
-  T get() const { return value_; }
+  explicit Owner(cublasStatus_t (*create)(T*, Arguments...), Given... arguments) : Owned<T, destroy>{made(create, arguments...)} {}
 
  private:
-  T value_ = nullptr;
+  template <class Create, class... Given>
+  static T made(Create create, Given... arguments) {
+    T value = nullptr;
+    require(create(&value, arguments...), "the making of a handle or description");
+    return value;
+  }
 };
 
 using Handle = Owner<cublasLtHandle_t, &cublasLtDestroy>;
@@ -58,12 +52,7 @@ inline std::string describe() {
 }
 inline const bool described = (describe_cublaslt.store(&describe), true);
 
-// The calling thread's handle for its current GPU.
-inline cublasLtHandle_t handle() {
-  thread_local std::map<int, Handle> own;
-  int device = 0;
-  REPLICATOR_CUDA_CHECK(cudaGetDevice(&device));
-  return own.try_emplace(device, &cublasLtCreate).first->second.get();
-}
+// The calling thread's for its current GPU.
+inline cublasLtHandle_t handle() { return handle_for_current_gpu<Handle>(&cublasLtCreate); }
 
 }  // namespace replicator::cuda::cublaslt

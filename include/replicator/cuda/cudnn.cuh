@@ -5,13 +5,11 @@
 #include <cudnn.h>
 
 #include <cstddef>
-#include <map>
 #include <string>
-#include <utility>
 
 #include <replicator/core/error.hpp>
-#include <replicator/cuda/check.cuh>
 #include <replicator/cuda/libraries.cuh>
+#include <replicator/cuda/owned.cuh>
 
 namespace replicator::cuda::cudnn {
 
@@ -23,20 +21,17 @@ inline void require(cudnnStatus_t status, const char* call) {
   throw DeviceError{std::string{"cuDNN: "} + call + " gave " + cudnnGetErrorString(status) + (details[0] ? std::string{": "} + details : "")};
 }
 
-// Of a handle or descriptor.
 template <class T, cudnnStatus_t (*create)(T*), cudnnStatus_t (*destroy)(T)>
-class Owner {
+class Owner : public Owned<T, destroy> {
  public:
-  Owner() { require(create(&value_), "the making of a handle or descriptor"); }
-  Owner(Owner&& other) noexcept : value_{std::exchange(other.value_, nullptr)} {}
-  Owner& operator=(Owner&&) = delete;
-  ~Owner() {
-    if (value_) (void)destroy(value_);
-  }
-  T get() const { return value_; }
+  Owner() : Owned<T, destroy>{made()} {}
 
  private:
-  T value_ = nullptr;
+  static T made() {
+    T value = nullptr;
+    require(create(&value), "the making of a handle or descriptor");
+    return value;
+  }
 };
 
 using Handle = Owner<cudnnHandle_t, &cudnnCreate, &cudnnDestroy>;
@@ -51,12 +46,7 @@ inline std::string describe() {
 }
 inline const bool described = (describe_cudnn.store(&describe), true);
 
-// The calling thread's handle for its current GPU: handles are of one GPU, and not for several threads at a time.
-inline cudnnHandle_t handle() {
-  thread_local std::map<int, Handle> own;
-  int device = 0;
-  REPLICATOR_CUDA_CHECK(cudaGetDevice(&device));
-  return own[device].get();
-}
+// The calling thread's for its current GPU.
+inline cudnnHandle_t handle() { return handle_for_current_gpu<Handle>(); }
 
 }  // namespace replicator::cuda::cudnn

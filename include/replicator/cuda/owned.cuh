@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What NVIDIA's libraries make for us and want back: handles, descriptions.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <map>
+#include <utility>
+
+#include <replicator/cuda/check.cuh>
+
+namespace replicator::cuda {
+
+// A handle or description, which `destroy` gives back.
+template <class T, auto destroy>
+class Owned {
+ public:
+  explicit Owned(T value) : value_{value} {}
+  Owned(Owned&& other) noexcept : value_{std::exchange(other.value_, nullptr)} {}
+  Owned& operator=(Owned&&) = delete;
+  ~Owned() {
+    if (value_) (void)destroy(value_);
+  }
+  T get() const { return value_; }
+
+ private:
+  T value_;
+};
+
+// The calling thread's handle of a library for its current GPU, made by Handle(given...) where there is none yet: handles are of one GPU, and
+// not for several threads at a time.
+template <class Handle, class... Given>
+auto handle_for_current_gpu(Given... given) {
+  thread_local std::map<int, Handle> own;
+  int device = 0;
+  REPLICATOR_CUDA_CHECK(cudaGetDevice(&device));
+  return own.try_emplace(device, given...).first->second.get();
+}
+
+}  // namespace replicator::cuda
