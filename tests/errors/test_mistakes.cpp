@@ -149,7 +149,7 @@ TEST_CASE("a slice, a transposition, a concatenation that cannot be") {
 
 TEST_CASE("a dropout rate that is none") {
   const auto found = mistake([](T x, T, Where& at) { at = Where::current(), (void)dropout(x, 1); });
-  CHECK_THAT(found.message, Catch::StartsWith("dropout at " + found.line + ": asked for the rate 1"));
+  CHECK_THAT(found.message, Catch::StartsWith("dropout at " + found.line + ": asked for the rate 1, which must be at least 0 and less than 1"));
 }
 
 TEST_CASE("a value of another shape is not assigned: the declaration's line and the assignment's") {

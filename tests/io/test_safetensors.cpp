@@ -109,6 +109,21 @@ TEST_CASE("a failed save leaves the old file") {
   CHECK(std::distance(std::filesystem::directory_iterator{folder / ""}, {}) == 1);
 }
 
+TEST_CASE("two that replace a file at the same time do not write into each other's: who ends last gives it its bytes") {
+  const Folder folder;
+  const auto path = folder / "w";
+  io::FileReplacement first{path}, last{path};
+  const auto write = [](io::FileReplacement& file, std::string_view text) { file.write(std::as_bytes(std::span{text.data(), text.size()})); };
+  write(first, "fir");
+  write(last, "last");
+  write(first, "st");
+  first.commit();
+  CHECK(text_of(path) == "first");
+  last.commit();
+  CHECK(text_of(path) == "last");
+  CHECK(std::distance(std::filesystem::directory_iterator{folder / ""}, {}) == 1);
+}
+
 TEST_CASE("a file that is not valid safetensors is refused by name and reason") {
   const Folder folder;
   const auto path = folder / "bad.safetensors";

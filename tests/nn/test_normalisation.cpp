@@ -2,11 +2,14 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <string>
 
 #include <replicator/cpu/gather.hpp>
 #include <replicator/graph/optimise.hpp>
 #include <replicator/nn/batch_norm.hpp>
 #include <replicator/nn/conditional_batch_norm.hpp>
+#include <replicator/nn/group_norm.hpp>
+#include <replicator/nn/layer_norm.hpp>
 
 #include "../support/differences.hpp"
 #include "../support/errors.hpp"
@@ -152,6 +155,30 @@ TEST_CASE("batch norm refuses what it cannot normalise, at the user's line") {
             ": training needs more than one element for each channel, found float32[1, 3, 1, 1]");
   const rp::Tensor<float> three{input(graph, {rp::DType::float32, {4, 3, 1}}, 0)};
   CHECK_THAT(error_of([&] { rp::nn::batch_norm(replica, three, "bn"); }), Contains("x must be [N, C] or [N, C, H, W]"));
+}
+
+TEST_CASE("layers that normalise refuse a momentum or an epsilon that is none, at the user's line") {
+  rp::Graph graph;
+  rp::ReplicaContext replica{graph};
+  const rp::Tensor<float> x{input(graph, {rp::DType::float32, {4, 2, 3, 3}}, 0)};
+  std::string line;
+  const auto at = [&](int next) { line = "test_normalisation.cpp:" + std::to_string(next); };
+  for (const double momentum : {-0.125, 1.5, std::nan("")}) {
+    at(__LINE__ + 1);
+    const auto error = error_of([&] { rp::nn::batch_norm(replica, x, "bn", {.momentum = momentum}); });
+    CHECK(error == "replica 0: batch_norm \"bn\" at " + line + ": momentum is " + rp::number_text(momentum) +
+                       ": it must lie in [0, 1], found float32[4, 2, 3, 3]");
+  }
+  const auto check = [&](auto layer, const std::string& rule) { CHECK(error_of(layer) == "the normalisation at " + line + rule); };
+  for (const double epsilon : {-1e-5, std::nan(""), HUGE_VAL}) {
+    const auto rule = ": epsilon is " + rp::number_text(epsilon) + ": it must be a finite number and must not be negative";
+    at(__LINE__ + 1);
+    check([&] { rp::nn::batch_norm(replica, x, "bn", {.epsilon = epsilon}); }, rule);
+    at(__LINE__ + 1);
+    check([&] { rp::nn::layer_norm(replica, x, "ln", {.epsilon = epsilon}); }, rule);
+    at(__LINE__ + 1);
+    check([&] { rp::nn::group_norm(replica, x, "gn", {.groups = 2, .epsilon = epsilon}); }, rule);
+  }
 }
 
 TEST_CASE("batch norm that tracks nothing normalises by the batch, in evaluation too") {

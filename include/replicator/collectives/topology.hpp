@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <replicator/core/error.hpp>
+#include <replicator/core/number_text.hpp>
 #include <string>
 #include <vector>
 
@@ -59,11 +60,11 @@ struct Topology {
         throw BuildError{"a topology has the dimensions \"" + text() +
                          "\": each is at least 1, and there are at most " + std::to_string(most_ranks) + " ranks"};
       if (!(link.microseconds >= 0) || !(link.bytes_per_microsecond > 0))
-        throw BuildError{"the link of dimension " + std::to_string(k) + " of a topology has " + std::to_string(link.microseconds) + " us and " +
-                         std::to_string(link.bytes_per_microsecond) + " bytes/us: a latency is at least 0, a bandwidth more than 0"};
+        throw BuildError{"the link of dimension " + std::to_string(k) + " of a topology has " + number_text(link.microseconds) + " us and " +
+                         number_text(link.bytes_per_microsecond) + " bytes/us: a latency is at least 0, a bandwidth more than 0"};
     }
     if (!(reduced_bytes_per_microsecond >= 0))
-      throw BuildError{"a topology reduces " + std::to_string(reduced_bytes_per_microsecond) +
+      throw BuildError{"a topology reduces " + number_text(reduced_bytes_per_microsecond) +
                        " bytes/us: it cannot be negative; 0 is for no time at all"};
   }
   // "4x3"

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <bit>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +14,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/core/hash.hpp>
 #include <replicator/core/number.hpp>
+#include <replicator/core/number_text.hpp>
 
 namespace replicator {
 
@@ -117,11 +117,6 @@ struct Expression {
     if (result.size() > length) result.replace(length - 3, std::string::npos, "...");
     return result;
   }
-  // "0.1"
-  static std::string text_of_number(double value) {
-    char text[32];
-    return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6).ptr};  // a point in any locale
-  }
 
  private:
   // Goes no further than `length`: an instruction is written out for each of its uses, so that the whole may double with every one.
@@ -142,7 +137,7 @@ struct Expression {
   }
   std::string leaf_text(const ScalarInstruction& leaf) const {
     if (leaf.op == ScalarOp::input) return "x" + std::to_string(leaf.a);
-    return is_floating(compute) ? text_of_number(std::bit_cast<double>(leaf.bits)) : std::to_string(static_cast<std::int64_t>(leaf.bits));
+    return is_floating(compute) ? number_text(std::bit_cast<double>(leaf.bits)) : std::to_string(static_cast<std::int64_t>(leaf.bits));
   }
 };
 

@@ -3,18 +3,22 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cinttypes>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <memory>
-#include <replicator/core/error.hpp>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <replicator/core/error.hpp>
 
 namespace replicator::io {
 
@@ -22,6 +26,17 @@ namespace detail {
 
 [[noreturn]] inline void fail(const std::string& path, const char* what) {
   throw DataError{path + ": cannot " + what + ": " + std::strerror(errno)};
+}
+
+// 16 hexadecimal digits; process numbers repeat between containers.
+inline std::string random_name() {
+  std::uint64_t number = 0;
+  while (::getrandom(&number, sizeof number, 0) != sizeof number) {
+    if (errno != EINTR) throw DataError{std::string{"cannot draw a random file name: "} + std::strerror(errno)};
+  }
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016" PRIx64, number);
+  return digits;
 }
 
 // Owns a file descriptor.
@@ -72,15 +87,16 @@ inline void read_file(const std::string& path, std::vector<std::byte>& bytes) {
   detail::read_exactly(path, file.fd(), bytes);
 }
 
-// Replaces a file as a whole: what is written goes to "<path>.<process>.partial", and commit() renames it into place
-// once it is on the disk. Without commit() (an exception, say) the old file stays and the partial one is removed.
+// Replaces a file as a whole: what is written goes to "<path>.<random>.partial", which nobody else on any host that shares the folder
+// writes to, and commit() renames it into place once it is on the disk. Without commit() (an exception, say) the old file stays and
+// the partial one is removed.
 // All members throw DataError.
 class FileReplacement {
  public:
   explicit FileReplacement(std::string path)
       : path_{std::move(path)},
-        partial_{path_ + "." + std::to_string(::getpid()) + ".partial"},
-        file_{std::make_unique<detail::File>(partial_, O_WRONLY | O_CREAT | O_TRUNC, "create", path_)} {}
+        partial_{path_ + "." + detail::random_name() + ".partial"},
+        file_{std::make_unique<detail::File>(partial_, O_WRONLY | O_CREAT | O_EXCL, "create", path_)} {}
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
   ~FileReplacement() {

@@ -6,6 +6,7 @@
 #include <source_location>
 #include <string_view>
 
+#include <replicator/core/number_text.hpp>
 #include <replicator/nn/cross_replica_moments.hpp>
 #include <replicator/ops/normalisation.hpp>
 #include <replicator/replicate/replica_context.hpp>
@@ -70,7 +71,7 @@ void track(const RunningStatistics<T>& running, const MeanAndVariance<T>& batch,
 // Batch normalisation of [N, C, H, W] or [N, C] over all axes but the channels (axis 1). Same shape.
 // Variables: <name>.weight, <name>.bias (mirrored), <name>.running_mean, <name>.running_var (replica-local), all [C],
 // and <name>.num_batches_tracked; the last three only where they are tracked. Of bfloat16 all is computed in float32, the variables are float32.
-// Throws BuildError for another rank, and for one element per channel while training.
+// Throws BuildError for another rank, for one element per channel while training, and for options out of range.
 // Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template <FloatingElement T>
 Tensor<T> batch_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const BatchNormOptions& options = {},
@@ -84,6 +85,7 @@ Tensor<T> batch_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name
   if ((rank != 2 && rank != 4) || x.shape().elements() == 0) fail("x must be [N, C] or [N, C, H, W] and not empty");
   const auto channels = x.shape()[1];
   const auto elements = x.shape().elements() / channels * (options.across_replicas ? replica.count() : 1);
+  if (!(options.momentum >= 0 && options.momentum <= 1)) fail("momentum is " + number_text(options.momentum) + ": it must lie in [0, 1]");
   if ((options.training || !options.track) && elements < 2) fail("training needs more than one element for each channel");
 
   const auto scope = replica.scope(name);

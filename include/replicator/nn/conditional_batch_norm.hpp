@@ -21,7 +21,7 @@ struct ConditionalBatchNormOptions {
 // bias of class labels[n]: labels [N] in [0, classes). Same shape. There are no running statistics: who draws samples gives
 // batches as large as those of training.
 // Variables: <name>.gain.weight (ones at first) and <name>.bias.weight (zeros), both [classes, C]; of bfloat16 all is float32.
-// Throws BuildError where the shapes do not fit, and for one element per channel; a label outside throws DataError in the step.
+// Throws BuildError where the shapes do not fit, for one element per channel, and for an epsilon that is negative or not finite; a label outside throws DataError in the step.
 // Source: Dumoulin, Shlens, Kudlur, "A learned representation for artistic style", 2017; Miyato and Koyama, 2018.
 template <FloatingElement T, IndexElement I>
 Tensor<T> conditional_batch_norm(ReplicaContext& replica, Tensor<T> x, Tensor<I> labels, std::string_view name,

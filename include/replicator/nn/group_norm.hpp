@@ -89,7 +89,7 @@ Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view what
 
 // Group normalisation of [N, C, ...]: each example by its own mean and variance over each group of C / groups
 // successive channels and all further axes. Same shape. Variables: <name>.weight, <name>.bias [C], at first 1 and 0.
-// Throws BuildError where the groups do not divide the channels, for another rank, or for one element in a group.
+// Throws BuildError where the groups do not divide the channels, for another rank, for one element in a group, or for an epsilon that is negative or not finite.
 // Source: Wu and He, "Group normalization", 2018.
 template <FloatingElement T>
 Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const GroupNormOptions& options,
@@ -99,7 +99,7 @@ Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name
 
 // Instance normalisation of [N, C, ...]: each channel of each example by its own mean and variance. Same shape.
 // Variables, if affine: <name>.weight, <name>.bias [C], at first 1 and 0.
-// Throws BuildError for another rank, or for one element in a channel.
+// Throws BuildError for another rank, for one element in a channel, or for an epsilon that is negative or not finite.
 // Source: Ulyanov, Vedaldi, Lempitsky, "Instance normalization", 2016.
 template <FloatingElement T>
 Tensor<T> instance_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name,

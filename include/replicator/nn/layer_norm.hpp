@@ -21,7 +21,7 @@ struct LayerNormOptions {
 // Each example (of all axes but the last ones) normalised by its own mean and variance. Same shape.
 // Variables: <name>.weight, <name>.bias, both of the shape of the normalised axes, at first 1 and 0.
 // Of bfloat16 all is computed in float32, the variables are float32.
-// Throws BuildError where x has fewer axes, or no elements.
+// Throws BuildError where x has fewer axes, or no elements, and for an epsilon that is negative or not finite.
 // Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
 template <FloatingElement T>
 Tensor<T> layer_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LayerNormOptions& options = {},
@@ -32,6 +32,7 @@ Tensor<T> layer_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name
     throw BuildError{"replica " + std::to_string(replica.id()) + ": layer_norm \"" + std::string{name} + "\" at " +
                      Location{where}.text() + ": asked for the last " + std::to_string(options.axes) + " axes of " +
                      x.any().type().text() + ": it must have them, and elements"};
+  replicator::detail::require_epsilon(options.epsilon, where);
   Axes axes;
   Shape normalised;
   for (std::int64_t axis = rank - options.axes; axis < rank; ++axis) {

@@ -64,7 +64,7 @@ std::vector<Trained> trained(const std::vector<Variable<T>>& variables, const st
 namespace detail {
 
 [[noreturn]] inline void refuse_option(const char* optimizer, const char* option, double value, const char* rule) {
-  throw BuildError{std::string{optimizer} + ": " + option + " is " + Expression::text_of_number(value) + ": it must " + rule};
+  throw BuildError{std::string{optimizer} + ": " + option + " is " + number_text(value) + ": it must " + rule};
 }
 // A NaN fails every comparison.
 inline void require_not_negative(const char* optimizer, const char* option, double value) {

@@ -5,12 +5,14 @@
 // (the gradients of mean, scale and shift read the same tensors and are merged) and one to write dx.
 #pragma once
 
+#include <cmath>
 #include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <replicator/core/number_text.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 
@@ -102,11 +104,20 @@ MeanAndVariance<T> moments(Tensor<T> x, const Axes& axes = {},
   return {shaped(0), shaped(1)};
 }
 
-// (x - mean) gamma / sqrt(variance + epsilon) + beta; the four broadcast against x.
+namespace detail {
+inline void require_epsilon(double epsilon, std::source_location where) {
+  if (!(epsilon >= 0 && std::isfinite(epsilon)))
+    throw BuildError{"the normalisation at " + Location{where}.text() + ": epsilon is " + number_text(epsilon) +
+                     ": it must be a finite number and must not be negative"};
+}
+}  // namespace detail
+
+// (x - mean) gamma / sqrt(variance + epsilon) + beta; the four broadcast against x. Throws BuildError for an epsilon that is negative or not finite.
 // Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template <FloatingElement T>
 Tensor<T> normalise(Tensor<T> x, const MeanAndVariance<T>& by, Tensor<T> gamma, Tensor<T> beta, double epsilon = 1e-5,
                     std::source_location where = std::source_location::current()) {
+  detail::require_epsilon(epsilon, where);
   const AnyTensor scale = detail::map_at(
       x.graph(), dtype_of<T>, where, [&](Symbol g, Symbol v) { return g / sqrt(v + epsilon); }, gamma, by.variance);
   return Tensor<T>{detail::map_at(

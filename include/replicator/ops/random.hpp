@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/number_text.hpp>
 #include <replicator/graph/tensor.hpp>
 
 namespace replicator {
@@ -90,7 +91,7 @@ Tensor<T> normal(Graph& graph, const Shape& shape, T mean = 0, T stddev = 1,
 template <FloatingElement T>
 Tensor<T> dropout(Tensor<T> x, double rate, std::source_location where = std::source_location::current()) {
   if (!(rate >= 0 && rate < 1))
-    throw BuildError{"dropout at " + Location{where}.text() + ": asked for the rate " + std::to_string(rate) +
+    throw BuildError{"dropout at " + Location{where}.text() + ": asked for the rate " + number_text(rate) +
                      ", which must be at least 0 and less than 1"};
   if (rate == 0) return x;
   const AnyTensor u = detail::random_node(x.graph(), Distribution::uniform, x.any().type(), where);

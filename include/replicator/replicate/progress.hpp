@@ -54,13 +54,10 @@ class Progress {
     const bool due = o_.terminal ? now - shown_ > 0.1 : done % std::max<std::int64_t>(1, o_.steps / 20) == 0;
     if (!due && !first && !last) return false;
     shown_ = now;
-    const auto left = timed > 0 ? static_cast<std::int64_t>(seconds / static_cast<double>(timed) * static_cast<double>(o_.steps - done)) : 0;
-    char tail[96];
-    std::snprintf(tail, sizeof tail, "/s  %lld:%02lld left", static_cast<long long>(left / 60), static_cast<long long>(left % 60));
-    char speed[64];
-    std::snprintf(speed, sizeof speed, "%.1f ", rate_);
-    const auto place = "step " + std::to_string(done) + "/" + std::to_string(o_.steps) + "  ";
-    write(place + figures + (figures.empty() ? "" : "  ") + speed + rate_unit() + tail, !o_.terminal || last);
+    auto line = "step " + std::to_string(done) + "/" + std::to_string(o_.steps);
+    if (!figures.empty()) line += "  " + figures;
+    if (timed > 0) line += pace(seconds / static_cast<double>(timed) * static_cast<double>(o_.steps - done));
+    write(line, !o_.terminal || last);
     return true;
   }
   // A line that stays.
@@ -79,6 +76,14 @@ class Progress {
   std::string rate_unit() const { return o_.batch > 0 ? o_.examples : "steps"; }
 
  private:
+  // "  812.5 images/s  0:12 left".
+  std::string pace(double seconds_left) const {
+    const auto left = static_cast<long long>(seconds_left);
+    char rate[64], time[64];
+    std::snprintf(rate, sizeof rate, "  %.1f ", rate_);
+    std::snprintf(time, sizeof time, "/s  %lld:%02lld left", left / 60, left % 60);
+    return rate + rate_unit() + time;
+  }
   void write(const std::string& line, bool ends) const {
     if (!o_.speaks()) return;
     std::fprintf(o_.out, "%s%s%s", o_.terminal ? "\r\033[K" : "", line.c_str(), ends ? "\n" : "");

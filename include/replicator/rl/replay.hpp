@@ -15,6 +15,7 @@
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/core/number_text.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/rl/n_step.hpp>
 #include <replicator/rl/sum_tree.hpp>
@@ -108,7 +109,7 @@ class Replay {
   static const ReplayOptions& checked(const ReplayOptions& o) {
     if (o.capacity < 1 || !(o.priority_exponent >= 0) || !(o.importance_exponent >= 0) || !(o.epsilon > 0))
       throw BuildError{"a replay takes a capacity from 1 on, exponents from 0 on and an epsilon above 0; found " + std::to_string(o.capacity) + ", " +
-                       std::to_string(o.priority_exponent) + ", " + std::to_string(o.importance_exponent) + " and " + std::to_string(o.epsilon)};
+                       number_text(o.priority_exponent) + ", " + number_text(o.importance_exponent) + " and " + number_text(o.epsilon)};
     return o;
   }
 
