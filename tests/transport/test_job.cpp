@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include <replicator/transport/exchange_in_pieces.hpp>
+
 #include "jobs.hpp"
 
 namespace test_job {
@@ -111,6 +113,43 @@ TEST_CASE("the one that is stopped is named by all others in one sentence") {
   });
   CHECK(results[victim].stopped);
   check_survivors(results, victim, "no heartbeat for 1.5 s");
+}
+
+TEST_CASE("an exchange in pieces gives every process what each gave, whatever the piece") {
+  const int count = GENERATE(1, 2, 3);
+  const auto results = run_job(count, [](Job& job) {
+    std::string text;
+    const auto letters = [](int rank, std::size_t length) {
+      std::string all(length, ' ');
+      for (std::size_t i = 0; i < length; ++i) all[i] = static_cast<char>('a' + (static_cast<std::size_t>(rank) + i) % 26);
+      return all;
+    };
+    for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, std::size_t{30}, std::size_t{1000}}) {
+      std::vector<std::size_t> bytes;
+      for (int rank = 0; rank < job.size(); ++rank) bytes.push_back(static_cast<std::size_t>(rank) * 30 % 60);
+      const auto mine = letters(job.rank(), bytes[static_cast<std::size_t>(job.rank())]);
+      const auto all = transport::exchange_in_pieces(job, bytes_of(mine), bytes, "letters", piece);
+      for (int rank = 0; rank < job.size(); ++rank)
+        text += text_of(all[static_cast<std::size_t>(rank)]) == letters(rank, bytes[static_cast<std::size_t>(rank)]) ? "=" : "!";
+    }
+    job.leave();
+    return text;
+  });
+  for (const auto& result : results) CHECK(result.text == std::string(static_cast<std::size_t>(4 * count), '='));
+}
+
+TEST_CASE("a process that gives less to an exchange in pieces than all know is blamed") {
+  const auto results = run_job(2, [](Job& job) -> std::string {
+    const std::vector<std::size_t> bytes{3, 3};
+    try {
+      transport::exchange_in_pieces(job, bytes_of(job.rank() == 1 ? "ab" : "abc"), bytes, "letters");
+    } catch (const CommunicationError& error) {
+      job.leave();
+      return error.what();
+    }
+    return "nothing";
+  });
+  for (const auto& result : results) CHECK(contains(result.text, "process 1 gave 2 bytes to letters, which cannot be"));
 }
 
 TEST_CASE("an exchange with a killed process throws the same error everywhere") {

@@ -9,8 +9,8 @@
 
 #include <replicator/replicate/placement.hpp>
 #include <replicator/runtime/variable_store.hpp>
+#include <replicator/transport/exchange_in_pieces.hpp>
 #include <replicator/transport/job.hpp>
-#include <replicator/transport/part.hpp>
 
 namespace replicator {
 
@@ -18,7 +18,7 @@ class AllVariables {
  public:
   // Every process calls it: what is replica-local on one is brought to all.
   AllVariables(const VariableStore& variables, transport::Job& job, const Placement& placement) : variables_{variables}, placement_{placement} {
-    if (job.size() > 1) processes_ = job.exchange(own(), what);
+    if (job.size() > 1) processes_ = transport::exchange_in_pieces(job, own(), sizes(job.size()), what);
   }
 
   // f(name, declaration, bytes) in the order of names: of a mirrored variable one piece, of a replica-local one those of the
@@ -34,9 +34,7 @@ class AllVariables {
       else
         for (std::size_t process = 0; process < processes_.size(); ++process) {
           const auto bytes = declaration.type.bytes() * static_cast<std::size_t>(placement_.replicas_of(static_cast<int>(process)));
-          const std::span all{processes_[process]};
-          transport::require_part(bytes <= all.size() - position[process], static_cast<int>(process), all.size(), what);
-          pieces.push_back(all.subspan(position[process], bytes));
+          pieces.push_back(std::span{processes_[process]}.subspan(position[process], bytes));
           position[process] += bytes;
         }
       f(name, declaration, pieces);
@@ -48,6 +46,15 @@ class AllVariables {
 
   void add_own(std::vector<std::span<const std::byte>>& pieces, const std::string& name) const {
     for (int replica = 0; replica < variables_.copies(name); ++replica) pieces.push_back(variables_.value(name, replica).bytes());
+  }
+  // Of what is replica-local, for each process.
+  std::vector<std::size_t> sizes(int processes) const {
+    std::size_t of_a_replica = 0;
+    for (const auto& name : variables_.names())
+      if (const auto& declaration = variables_.declaration(name); declaration.kind == VariableKind::replica_local) of_a_replica += declaration.type.bytes();
+    std::vector<std::size_t> result;
+    for (int process = 0; process < processes; ++process) result.push_back(of_a_replica * static_cast<std::size_t>(placement_.replicas_of(process)));
+    return result;
   }
   std::vector<std::byte> own() const {
     std::vector<std::span<const std::byte>> pieces;
