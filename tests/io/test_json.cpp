@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 #include <rapidcheck.h>
@@ -47,6 +48,27 @@ TEST_CASE("numbers are JSON whatever the program's locale") {
   const auto text = text_of(0.5);
   std::setlocale(LC_NUMERIC, "C");
   CHECK(text == "0.5");
+}
+
+TEST_CASE("whatever the bytes of a text, what is written is JSON: characters stay, other bytes become U+FFFD") {
+  const auto read = [](const std::string& text) { return nlohmann::json::parse(json_string(text)).get<std::string>(); };  // throws where it is not UTF-8
+  const std::string replaced = "\xEF\xBF\xBD";
+  CHECK(rc::check([&] {
+    std::string text;
+    for (const int choice : *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 12))) {
+      static constexpr const char* pieces[] = {"a", "\"", "\\", "\n", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "\x80", "\xC3", "\xED", "\xF0\x9F", "\xFF"};
+      text += pieces[choice];
+    }
+    const auto expected = nlohmann::json::parse(nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).get<std::string>();
+    const auto without = [&](std::string all) {
+      for (auto at = all.find(replaced); at != std::string::npos; at = all.find(replaced)) all.erase(at, replaced.size());
+      return all;
+    };
+    RC_ASSERT(without(read(text)) == without(expected));  // how many stand for a row of such bytes is not said
+  }));
+  for (const auto* valid : {"", "caf\xC3\xA9", "\xEF\xBF\xBF", "\xF4\x8F\xBF\xBF", "\xED\x9F\xBF", "\xE0\xA0\x80"}) CHECK(read(valid) == valid);
+  CHECK(read("a\xC3") == "a" + replaced);
+  for (const auto* bytes : {"\xC0\xAF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80"}) CHECK(read(bytes).find(replaced) == 0);
 }
 
 TEST_CASE("what is written of a number is read as that number to 10 digits; what is not finite is null") {

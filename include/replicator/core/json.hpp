@@ -13,12 +13,35 @@
 
 namespace replicator {
 
-// `text` as a JSON string with its quotes.
+namespace detail {
+
+// Bytes of the character that `text`, which is not empty, begins with; 0 where that is not UTF-8 (RFC 3629).
+inline std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  if (first < 0xC2 || first > 0xF4) return 0;
+  const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  const unsigned second = byte(1);
+  const bool too_long = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool surrogate = first == 0xED && second > 0x9F, too_large = first == 0xF4 && second > 0x8F;
+  return too_long || surrogate || too_large ? 0 : length;
+}
+
+}  // namespace detail
+
+// `text` as a JSON string with its quotes; bytes that are no UTF-8 become U+FFFD.
 inline std::string json_string(std::string_view text) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
+  while (!text.empty()) {
+    const auto length = detail::utf8_length(text);
+    const char c = text[0];
+    if (length == 0) {
+      result += "\xEF\xBF\xBD";
+    } else if (c == '"' || c == '\\') {
       result += '\\';
       result += c;
     } else if (static_cast<unsigned char>(c) < 0x20) {
@@ -26,8 +49,9 @@ inline std::string json_string(std::string_view text) {
       result += digits[c >> 4];
       result += digits[c & 15];
     } else {
-      result += c;
+      result += text.substr(0, length);
     }
+    text.remove_prefix(length == 0 ? 1 : length);
   }
   return result + '"';
 }
