@@ -84,6 +84,7 @@ struct Work {
 };
 struct Counts {
   std::atomic<int> given{0}, captures{0}, replays{0}, abandoned{0};  // given: tasks, one by one, replays left out
+  std::atomic<std::int64_t> from_host{0}, to_host{0};                 // bytes that were copied
 };
 inline Counts counts;
 
@@ -166,7 +167,12 @@ inline void enqueue(void* queue, std::function<void()> what) {
   put(work, {.task = std::move(what)});
 }
 inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) {
-  enqueue(queue, [=] { std::memcpy(to, from, bytes); });
+  auto& own = device(static_cast<Work*>(queue)->index);
+  const auto from_host = own.owns(from) ? 0 : static_cast<std::int64_t>(bytes), to_host = own.owns(to) ? 0 : static_cast<std::int64_t>(bytes);
+  enqueue(queue, [=] {
+    std::memcpy(to, from, bytes);
+    counts.from_host += from_host, counts.to_host += to_host;
+  });
 }
 inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* from, std::int64_t elements) {
   auto& own = device(static_cast<Work*>(queue)->index);

@@ -132,7 +132,7 @@ TEST_CASE("large variables of zeros take no memory until they are written to, an
   const auto before = resident();
   store.declare(declaration("w/momentum", Initializer::zeros(), {count}));
   CHECK(resident() - before < 16 << 20);
-  store.value("w/momentum", 0).as<float>()[count - 1] = 1;
+  store.overwrite("w/momentum", 0).as<float>()[count - 1] = 1;
   CHECK(store.value("w/momentum", 1).as<float>()[count - 1] == 0);
   CHECK(resident() - before < 24 << 20);
 }

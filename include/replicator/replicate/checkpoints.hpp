@@ -194,7 +194,7 @@ class Checkpoints {
     const auto bytes = variable.type.bytes();
     for (int copy = 0; copy < store.copies(variable.name) && bytes > 0; ++copy) {
       const auto replica = variable.kind == VariableKind::mirrored ? 0 : static_cast<std::size_t>(placement_.begin() + copy);
-      std::memcpy(store.data(variable.name, copy), found->second.data() + replica * bytes, bytes);
+      std::memcpy(store.overwrite(variable.name, copy).data(), found->second.data() + replica * bytes, bytes);
     }
     state_.values.erase(found);
   }

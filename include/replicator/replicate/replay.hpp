@@ -86,11 +86,11 @@ class Replay final : public StepListener {
     for (const auto& variable : moment.source(replica()).graph.variables()) {
       const auto* recorded = recording_.before(current_, variable.name);
       if (!recorded) throw another_program(step, "it has no variable \"" + variable.name + "\", declared at " + variable.where.text());
-      auto& value = moment.value(variable, replica());
-      if (recorded->type() != value.type())
-        throw another_program(step, "the variable \"" + variable.name + "\" is " + value.type().text() +
+      if (recorded->type() != variable.type)
+        throw another_program(step, "the variable \"" + variable.name + "\" is " + variable.type.text() +
                                         " (declared at " + variable.where.text() + "), there " +
                                         recorded->type().text());
+      auto& value = moment.value(variable, replica()).overwrite();
       if (value.size_bytes() > 0) std::memcpy(value.data(), recorded->data(), value.size_bytes());
     }
   }
@@ -161,7 +161,7 @@ class Replay final : public StepListener {
       check("result " + std::to_string(k), own(results, k), step.results[k]);
     const auto variables = moment.source(replica()).graph.variables();
     for (const auto& variable : variables)
-      check("the variable \"" + variable.name + "\"", moment.value(variable, replica()), *recording_.after(current_, variable.name));
+      check("the variable \"" + variable.name + "\"", moment.value(variable, replica()).read(), *recording_.after(current_, variable.name));
     if (fault.empty())
       return say(step, "has the recorded bits: " + count(results.values.size(), "result") + " and " + count(variables.size(), "variable"));
     say(step, fault);

@@ -95,7 +95,7 @@ class ReplicaRecorder final : public StepListener {
  private:
   template <class F>
   void for_each_variable(const StepMoment& moment, F f) const {
-    for (const auto& variable : moment.source(options_.replica).graph.variables()) f(variable.name, moment.value(variable, options_.replica));
+    for (const auto& variable : moment.source(options_.replica).graph.variables()) f(variable.name, moment.value(variable, options_.replica).read());
   }
   void note_collectives(const StepMoment& moment) {
     const auto& source = moment.source(options_.replica);

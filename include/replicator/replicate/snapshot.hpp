@@ -52,7 +52,7 @@ struct Snapshot {
       const auto bytes = declaration.type.bytes();
       for (int copy = 0; copy < store.copies(name) && bytes > 0; ++copy) {
         const auto replica = declaration.kind == VariableKind::mirrored ? 0 : static_cast<std::size_t>(placement.begin() + copy);
-        std::memcpy(store.data(name, copy), variable.value.data() + replica * bytes, bytes);
+        std::memcpy(store.overwrite(name, copy).data(), variable.value.data() + replica * bytes, bytes);
       }
     }
   }

@@ -34,8 +34,8 @@ struct StepMoment {
     return team;
   }
   // Its view of a variable.
-  AnyArray& value(const VariableDeclaration& variable, int replica) const {
-    return variables.value(variable.name, variable.kind == VariableKind::mirrored ? team(replica) : static_cast<int>(local(replica)));
+  VariableValue& value(const VariableDeclaration& variable, int replica) const {
+    return variables.at(variable.name, variable.kind == VariableKind::mirrored ? team(replica) : static_cast<int>(local(replica)));
   }
   // f(ordinal, memory) for what each collective gives it; there until the next step.
   template <class F>

@@ -10,14 +10,15 @@
 #include <replicator/runtime/plan_request.hpp>
 #include <replicator/runtime/program_builder.hpp>
 #include <replicator/runtime/value_buffers.hpp>
+#include <replicator/runtime/variable_placer.hpp>
 
 namespace replicator::detail {
 
 // First all assignments are noted; begin(); the kernels that only update variables; finish().
 class AssignmentPlacer {
  public:
-  AssignmentPlacer(const PlanRequest& request, ProgramBuilder& builder, ValueBuffers& values)
-      : request_{request}, builder_{builder}, values_{values} {}
+  AssignmentPlacer(const PlanRequest& request, ProgramBuilder& builder, VariablePlacer& variables, ValueBuffers& values)
+      : request_{request}, builder_{builder}, variables_{variables}, values_{values} {}
 
   // The replica's graph assigns the value. That of a mirrored variable may not be there yet.
   void note(int c, std::uint32_t value, std::uint32_t variable, int r) {
@@ -32,7 +33,7 @@ class AssignmentPlacer {
   // From here on instructions may write variables. A value that is itself a variable's memory is set aside: an update may
   // overwrite it.
   void begin() {
-    updates_begin_ = static_cast<std::uint32_t>(builder_.program().code.size());
+    builder_.program().updates_begin = static_cast<std::uint32_t>(builder_.program().code.size());
     add_mirrored([this](const Noted& noted) { return values_.of(noted.c, noted.value, -1) != ValueBuffers::none; });
     for (auto& copy : copies_) set_aside(copy);
   }
@@ -40,7 +41,7 @@ class AssignmentPlacer {
   void finish() {
     add_mirrored([](const Noted&) { return true; });
     builder_.set_origin(ProgramBuilder::none, ProgramBuilder::none, -1);
-    std::erase_if(copies_, [this](const Copy& copy) { return builder_.write_in_place(copy.from, copy.to, updates_begin_); });
+    std::erase_if(copies_, [this](const Copy& copy) { return builder_.write_in_place(copy.from, copy.to, builder_.program().updates_begin); });
     for (const auto& copy : copies_) builder_.copy(copy.from, builder_.fixed_buffer(copy.to, copy.bytes), copy.bytes);
   }
 
@@ -58,7 +59,7 @@ class AssignmentPlacer {
 
   void add(const Noted& noted, int r) {
     const auto from = values_.operand(noted.c, noted.value, r);
-    copies_.push_back({request_.variable_data(noted.c, noted.variable, r), from, request_.value(noted.c, noted.value).bytes});
+    copies_.push_back({variables_.assigned(noted.c, noted.variable, r), from, request_.value(noted.c, noted.value).bytes});
   }
   // All classes assign the same to mirrored variables: those of the first will do.
   template <class Predicate>
@@ -79,10 +80,10 @@ class AssignmentPlacer {
 
   const PlanRequest& request_;
   ProgramBuilder& builder_;
+  VariablePlacer& variables_;
   ValueBuffers& values_;
   std::vector<Noted> mirrored_;  // in program order
   std::vector<Copy> copies_;
-  std::uint32_t updates_begin_ = 0;  // the first instruction that may write a variable
 };
 
 }  // namespace replicator::detail

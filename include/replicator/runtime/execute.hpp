@@ -45,11 +45,13 @@ class Execution {
     const ToolRange range{tool_, tool_ ? step_name().c_str() : nullptr};
     if (options_.watch) begin_watch(*options_.watch);
     if (record_) record_->begin(options_.compiled, options_.step, coarse_clock());
+    program_.variables.bring();
     program_.stage.bring(program_.queue, inputs_, options_.step);
     auto stretch = program_.stretches.begin();
     const auto no_stretch = options_.capture && !watch_ ? program_.stretches.end() : stretch;
     for (std::uint32_t position = 0; position < program_.code.size();) {
       if (record_) record_->at(position);
+      if (position == program_.updates_begin) program_.variables.begin_changes();
       if (stretch != no_stretch && stretch->begin == position && replay(*stretch)) position = stretch->end;
       else step(program_.code[position++]);
       if (stretch != no_stretch && stretch->end <= position) ++stretch;
@@ -58,6 +60,7 @@ class Execution {
     }
     prefetch();
     program_.queue.synchronise();
+    program_.variables.end_changes();
     if (watch_) watch_->end();
     if (record_) record_->end();
   }

@@ -38,8 +38,8 @@ class MemoryCount {
                                                                       node.outputs[0].text() + ", of this step and the next"});
   }
 
-  // Of an arranged builder.
-  MemoryPlan count(const ProgramBuilder& builder) && {
+  // All else, of an arranged builder.
+  void count(const ProgramBuilder& builder) {
     const auto& program = builder.program();
     for (const auto& use : program.collectives) plan_.add({use.collective->bytes(), MemoryUse::collectives, use.text});
     for (const auto& result : program.results)
@@ -55,8 +55,9 @@ class MemoryCount {
     plan_.gaps = program.arena_bytes - values;
     if (program.stage_bytes) plan_.add({program.stage_bytes, MemoryUse::input, "the places in which the inputs of the next step arrive"});
     plan_.add({program.scratch_bytes, MemoryUse::scratch, "scratch of the kernel that needs most"});
-    return std::move(plan_);
   }
+  // As far as it was counted.
+  const MemoryPlan& plan() const { return plan_; }
 
  private:
   static std::string prefix(int replica) { return replica < 0 ? std::string{} : "replica" + std::to_string(replica) + "/"; }

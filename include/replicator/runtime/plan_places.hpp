@@ -63,12 +63,14 @@ class PlanPlaces {
         });
     for (const auto& name : variables.names())
       for (int copy = 0; copy < variables.copies(name); ++copy) {
-        const auto& array = variables.value(name, copy);
-        add(array.data(), array.size_bytes(), [name, copy](JsonWriter& json) {
+        const auto& value = variables.at(name, copy);
+        const auto describe = [name, copy](JsonWriter& json) {
           json.member("memory", "variable");
           json.member("variable", name);
           json.member("copy", copy);
-        });
+        };
+        add(value.host_memory(), value.bytes(), describe);
+        value.for_each_resident([&](const std::byte* at) { add(at, value.bytes(), describe); });
       }
     for (std::uint32_t c = 0; c < program.collectives.size(); ++c) find_of_collective(program, c);
     for (std::uint32_t place = 0; program.handoffs && place < program.handoffs->size(); ++place)

@@ -49,11 +49,11 @@ struct PlanRequest {
   const LoweredValue& value(int c, std::uint32_t value) const { return lowered_graph(c).values[value]; }
   const Node& node(int c, const LoweredNode& node) const { return source(c).graph.node(node.node); }
 
-  // The memory of a variable of class c's graph; r counts for replica-local ones only.
-  std::byte* variable_data(int c, std::uint32_t variable, int r) const {
+  // A variable of class c's graph; r counts for replica-local ones only.
+  VariableValue& variable(int c, std::uint32_t variable, int r) const {
     const auto& declaration = source(c).graph.variables()[variable];
     const bool mirrored = declaration.kind == VariableKind::mirrored;
-    return variables.data(declaration.name, mirrored ? copy : begin() + r - first_replica);
+    return variables.at(declaration.name, mirrored ? copy : begin() + r - first_replica);
   }
 };
 

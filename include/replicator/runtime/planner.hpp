@@ -22,6 +22,7 @@
 #include <replicator/runtime/program_builder.hpp>
 #include <replicator/runtime/result_placer.hpp>
 #include <replicator/runtime/value_buffers.hpp>
+#include <replicator/runtime/variable_placer.hpp>
 
 namespace replicator {
 
@@ -32,8 +33,9 @@ class Planner {
   explicit Planner(const PlanRequest& request)
       : request_{request}, builder_{support_of(request.kind), request.index},
         collectives_{request.resolution, request.device, request.communicator, request.first_collective, request.all_reduce, builder_},
-        handoffs_{request.handoffs, request.device, request.devices, builder_}, values_{request, builder_, collectives_, handoffs_},
-        results_{request, builder_, collectives_, values_}, assignments_{request, builder_, values_} {
+        handoffs_{request.handoffs, request.device, request.devices, builder_}, variables_{request, builder_},
+        values_{request, builder_, collectives_, handoffs_, variables_}, results_{request, builder_, collectives_, values_},
+        assignments_{request, builder_, variables_, values_}, memory_{request.resolution, request.lowered} {
     program_.communicator = &request.communicator;
     program_.first_replica = request.replicas_before;
     for (int r = 0; r < request.replicas(); ++r) program_.replica_ids.push_back(request.begin() + r);
@@ -42,7 +44,12 @@ class Planner {
   Program run() && {
     collectives_.prepare();
     find_shares();
-    if (!builder_.support().runs_on_host()) stage_inputs();
+    count_variables();
+    if (!builder_.support().runs_on_host()) {
+      require_room();  // what variables are given they keep
+      variables_.make_room();
+      stage_inputs();
+    }
     for (std::uint32_t segment = 0; segment <= last_segment_; ++segment) emit_segment(segment);
     give_collected(last_segment_ + 1);
     if (request_.device == 0) results_.copy_results();
@@ -52,7 +59,9 @@ class Planner {
     collectives_.wait_for_all();
     emit_updates();
     builder_.arrange();
-    count_memory();
+    memory_.count(builder_);
+    require_room();
+    program_.memory = memory_.plan();
     return std::move(builder_).finish();
   }
 
@@ -157,9 +166,7 @@ class Planner {
     const auto bytes = request_.value(c, node.outputs[0]).bytes;
     if (const auto* input = leaf.get<Input>()) return input_buffer(*input, r, bytes);
     if (const auto* constant = leaf.get<Constant>()) return builder_.fixed_buffer(const_cast<std::byte*>(constant->array->data()), bytes);
-    const auto buffer = builder_.fixed_buffer(request_.variable_data(c, leaf.get<Read>()->variable, r), bytes);
-    builder_.memory(buffer).variable = true;
-    return buffer;
+    return variables_.buffer(c, leaf.get<Read>()->variable, r);
   }
   std::uint32_t step_buffer() { return builder_.fixed_buffer(reinterpret_cast<std::byte*>(program_.step.get()), sizeof *program_.step); }
   std::uint32_t input_buffer(const Input& input, int r, std::size_t bytes) {
@@ -220,12 +227,12 @@ class Planner {
     return !request_.value(c, value).uniform && share(c).uses(value) == 1 && builder_.memory(buffer).in_arena();
   }
 
-  void count_memory() {
-    MemoryCount count{request_.resolution, request_.lowered};
+  void count_variables() {
     for (int r = 0; r < request_.replicas(); ++r)
-      count.add_replica(static_cast<std::uint32_t>(request_.class_of(r)), request_.begin() + r, request_.device);
-    program_.memory = std::move(count).count(builder_);
-    require_room(program_.memory, std::string{name_of(request_.kind)} + ":" + std::to_string(request_.index), request_.memory_limit);
+      memory_.add_replica(static_cast<std::uint32_t>(request_.class_of(r)), request_.begin() + r, request_.device);
+  }
+  void require_room() const {
+    replicator::require_room(memory_.plan(), std::string{name_of(request_.kind)} + ":" + std::to_string(request_.index), request_.memory_limit);
   }
 
   const PlanRequest& request_;
@@ -233,9 +240,11 @@ class Planner {
   Program& program_ = builder_.program();
   CollectivePlacer collectives_;
   HandoffPlacer handoffs_;
+  VariablePlacer variables_;
   ValueBuffers values_;
   ResultPlacer results_;
   AssignmentPlacer assignments_;
+  MemoryCount memory_;
   std::vector<int> classes_;                        // of the device's replicas, in their order
   std::vector<std::optional<DeviceShare>> shares_;  // by class; empty where no replica of the device is of it
   std::map<std::pair<int, std::uint32_t>, std::uint32_t> staged_inputs_;  // by replica of the device, and component

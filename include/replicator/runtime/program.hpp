@@ -18,6 +18,7 @@
 #include <replicator/runtime/input_stage.hpp>
 #include <replicator/runtime/memory_plan.hpp>
 #include <replicator/runtime/queue.hpp>
+#include <replicator/runtime/used_variables.hpp>
 
 namespace replicator {
 
@@ -126,6 +127,8 @@ struct Program {
   std::vector<PinnedMemory> pinned;      // the buffers of collectives, where a device copies from and to them
   std::vector<CollectedValue> collected;
   std::vector<std::uint32_t> in_flight;  // collectives started and not yet finished; reserved, so that a step allocates nothing
+  UsedVariables variables;
+  std::uint32_t updates_begin = 0;  // instructions in front of this one write no variable
   Handoffs* handoffs = nullptr;  // null where one device has all of a replica
   collectives::Communicator* communicator = nullptr;
   std::uint64_t tick = 0;        // steps begun

@@ -23,6 +23,7 @@ class ProgramBuilder {
     std::size_t bytes = 0;
     std::byte* fixed = nullptr;  // null: in the arena
     bool variable = false;       // the value of a variable at the step's start
+    bool on_device = false;      // fixed memory of a device that has its own
     std::int32_t replica = -1;   // of an input element
     std::uint32_t element = 0;
     std::uint32_t first = none, last = 0;  // instructions that touch it
@@ -115,7 +116,7 @@ class ProgramBuilder {
   }
   // A buffer that kernels can read. Memory of the host does not change while a step reads it, so one copy will do.
   std::uint32_t on_device(std::uint32_t buffer) {
-    if (support_.runs_on_host() || buffers_[buffer].in_arena()) return buffer;
+    if (support_.runs_on_host() || buffers_[buffer].in_arena() || buffers_[buffer].on_device) return buffer;
     if (buffers_[buffer].copied == none) {
       const auto bytes = buffers_[buffer].bytes;
       const auto made = arena_buffer(bytes);
@@ -128,7 +129,7 @@ class ProgramBuilder {
   // value there later, and the kernel allows it.
   bool write_in_place(std::uint32_t buffer, std::byte* to, std::uint32_t since) {
     auto& memory = buffers_[buffer];
-    if (!support_.runs_on_host() || !memory.in_arena() || memory.first == none) return false;
+    if (!memory.in_arena() || memory.first == none) return false;
     const auto position = memory.first;
     const auto& made_by = program_.code[position];
     if (made_by.kind != Instruction::Kind::run || made_by.replica >= 0 || position < since) return false;

@@ -16,7 +16,7 @@ namespace replicator {
 inline std::string_view why_not_captured(const Program& program, const Instruction& instruction) {
   const auto on_device = [&](std::uint32_t pointer) {
     const auto* at = program.pointers[pointer];
-    return at >= program.arena.data() && at < program.arena.data() + program.arena.bytes();
+    return (at >= program.arena.data() && at < program.arena.data() + program.arena.bytes()) || program.variables.has(at);
   };
   switch (instruction.kind) {
     case Instruction::Kind::run: return instruction.executable->needs_host ? "it looks at values on the host" : "";
@@ -27,13 +27,14 @@ inline std::string_view why_not_captured(const Program& program, const Instructi
   }
 }
 
-// A stretch of its own brings the inputs: behind it those of the next step may come. A single instruction is no stretch, for there is
-// nothing to save.
+// A stretch of its own brings the inputs: behind it those of the next step may come. In front of updates one ends too: it is told that they
+// begin. A single instruction is no stretch, for there is nothing to save.
 inline std::vector<Stretch> find_stretches(const Program& program) {
   std::vector<Stretch> found;
   const auto count = static_cast<std::uint32_t>(program.code.size());
   const auto goes_on = [&](std::uint32_t begin, std::uint32_t at) {
-    return at < count && (at == begin || at != program.inputs_end) && why_not_captured(program, program.code[at]).empty();
+    const bool border = at == program.inputs_end || at == program.updates_begin;
+    return at < count && (at == begin || !border) && why_not_captured(program, program.code[at]).empty();
   };
   for (std::uint32_t begin = 0, end = 0; begin < count; begin = std::max(end, begin + 1)) {
     for (end = begin; goes_on(begin, end);) ++end;

@@ -14,6 +14,7 @@
 #include <replicator/runtime/handoff_placer.hpp>
 #include <replicator/runtime/plan_request.hpp>
 #include <replicator/runtime/program_builder.hpp>
+#include <replicator/runtime/variable_placer.hpp>
 
 namespace replicator::detail {
 
@@ -22,8 +23,8 @@ class ValueBuffers {
  public:
   static constexpr std::uint32_t none = ProgramBuilder::none;
 
-  ValueBuffers(const PlanRequest& request, ProgramBuilder& builder, CollectivePlacer& collectives, HandoffPlacer& handoffs)
-      : request_{request}, builder_{builder}, collectives_{collectives}, handoffs_{handoffs}, uniform_(request.lowered.size()),
+  ValueBuffers(const PlanRequest& request, ProgramBuilder& builder, CollectivePlacer& collectives, HandoffPlacer& handoffs, VariablePlacer& variables)
+      : request_{request}, builder_{builder}, collectives_{collectives}, handoffs_{handoffs}, variables_{variables}, uniform_(request.lowered.size()),
         collected_(request.lowered.size()) {
     for (std::size_t c = 0; c < request.lowered.size(); ++c) {
       uniform_[c].assign(request.lowered[c].values.size(), none);
@@ -94,7 +95,7 @@ class ValueBuffers {
     if (!wanted.variable) return handoffs_.take(key(c, value, r), wanted.bytes);
     const auto& read = *request_.source(c).graph.node(wanted.node).get<Read>();
     const auto copy = builder_.arena_buffer(wanted.bytes);
-    builder_.copy(builder_.fixed_buffer(request_.variable_data(c, read.variable, r), wanted.bytes), copy, wanted.bytes);
+    builder_.copy(variables_.buffer(c, read.variable, r), copy, wanted.bytes);
     return copy;
   }
 
@@ -102,6 +103,7 @@ class ValueBuffers {
   ProgramBuilder& builder_;
   CollectivePlacer& collectives_;
   HandoffPlacer& handoffs_;
+  VariablePlacer& variables_;
   std::vector<std::vector<std::uint32_t>> uniform_;    // buffers, by class and value
   std::vector<std::vector<std::uint32_t>> varying_;    // buffers, by replica and value
   std::vector<std::vector<std::uint32_t>> collected_;  // collectives of the program, or none, by class and value

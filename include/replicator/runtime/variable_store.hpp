@@ -6,8 +6,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <list>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +24,8 @@
 #include <replicator/cpu/draw.hpp>
 #include <replicator/graph/variable.hpp>
 #include <replicator/runtime/host_memory.hpp>
+#include <replicator/runtime/variable_memory.hpp>
+#include <replicator/runtime/variable_value.hpp>
 
 namespace replicator {
 
@@ -81,14 +87,10 @@ class VariableStore {
   void declare(const VariableDeclaration& variable) {
     const auto found = entries_.find(variable.name);
     if (found == entries_.end()) {
-      const auto copies = static_cast<std::size_t>(variable.kind == VariableKind::mirrored ? devices_ : replicas_);
-      Entry entry{variable, {}};
-      entry.copies.reserve(copies);
-      entry.copies.push_back(initial_value(variable, seed_, staging_));
-      while (entry.copies.size() < copies)
-        entry.copies.push_back(detail::is_zero(variable.initializer) ? initial_value(variable, seed_, staging_)
-                                                                    : detail::copy_of(entry.copies.front(), staging_));
-      entries_.emplace(variable.name, std::move(entry));
+      const int copies = variable.kind == VariableKind::mirrored ? devices_ : replicas_;
+      std::deque<VariableValue> values;
+      while (static_cast<int>(values.size()) < copies) values.emplace_back(variable.name, first_value(variable, values));
+      entries_.emplace(variable.name, Entry{variable, std::move(values)});
       return;
     }
     const auto& known = found->second.declaration;
@@ -106,34 +108,61 @@ class VariableStore {
   bool contains(const std::string& name) const { return entries_.contains(name); }
   const VariableDeclaration& declaration(const std::string& name) const { return entry(name).declaration; }
 
-  // Memory that stays where it is as long as the store lives. `copy`: the device for mirrored variables, the replica
-  // (both counted on this host) for replica-local ones. Throws BuildError where there is none.
-  std::byte* data(const std::string& name, int copy) { return value(name, copy).data(); }
-  AnyArray& value(const std::string& name, int copy) { return const_cast<AnyArray&>(std::as_const(*this).value(name, copy)); }
-  const AnyArray& value(const std::string& name, int copy) const {
-    const auto& copies = entry(name).copies;
-    if (copy < 0 || static_cast<std::size_t>(copy) >= copies.size())
+  // `copy`: the device for mirrored variables, the replica (both counted on this host) for replica-local ones. It stays where it is as long
+  // as the store lives. Throws BuildError where there is none.
+  VariableValue& at(const std::string& name, int copy) { return const_cast<VariableValue&>(std::as_const(*this).at(name, copy)); }
+  const VariableValue& at(const std::string& name, int copy) const {
+    const auto& values = entry(name).values;
+    if (copy < 0 || static_cast<std::size_t>(copy) >= values.size())
       throw BuildError{"the variable \"" + name + "\" was asked for copy " + std::to_string(copy) + ", but this process holds " +
-                       std::to_string(copies.size()) + ": count them from 0"};
-    return copies[static_cast<std::size_t>(copy)];
+                       std::to_string(values.size()) + ": count them from 0"};
+    return values[static_cast<std::size_t>(copy)];
   }
+  // The same on the host: as it is now, to be written as a whole, and where it lies.
+  const AnyArray& value(const std::string& name, int copy) const { return at(name, copy).read(); }
+  AnyArray& overwrite(const std::string& name, int copy) { return at(name, copy).overwrite(); }
+  std::byte* data(const std::string& name, int copy) const { return at(name, copy).host_memory(); }
 
   // How many of them there are on this host.
-  int copies(const std::string& name) const { return static_cast<int>(entry(name).copies.size()); }
+  int copies(const std::string& name) const { return static_cast<int>(entry(name).values.size()); }
 
   // Gives every copy this value. Throws BuildError where the type differs or the name is unknown.
   void set(const std::string& name, const AnyArray& array) {
     auto& target = entry(name);
     if (array.type() != target.declaration.type)
       throw BuildError{"\"" + name + "\" is " + target.declaration.type.text() + ", but the value given is " + array.type().text()};
-    for (auto& copy : target.copies) std::memcpy(copy.data(), array.data(), array.size_bytes());
+    for (auto& value : target.values) std::memcpy(value.overwrite().data(), array.data(), array.size_bytes());
+  }
+
+  // Lets these lie on a device with memory of its own too: those that do not yet, in one block. Throws DeviceError where it has no room.
+  VariableMemory& reside(std::span<VariableValue* const> values, DeviceKind kind, int index) {
+    const std::lock_guard lock{mutex_};
+    auto& memory = memory_of(kind, index);
+    std::map<VariableValue*, std::size_t> offsets;
+    std::size_t bytes = 0;
+    for (auto* const value : values)
+      if (!value->resident(memory) && offsets.try_emplace(value, bytes).second)
+        bytes += (value->bytes() / buffer_alignment + 1) * buffer_alignment;
+    if (offsets.empty()) return memory;
+    auto* const block = memory.allocate(bytes);
+    for (const auto& [value, offset] : offsets) value->reside(memory, block + offset);
+    return memory;
   }
 
  private:
   struct Entry {
     VariableDeclaration declaration;
-    std::vector<AnyArray> copies;
+    std::deque<VariableValue> values;
   };
+  AnyArray first_value(const VariableDeclaration& variable, const std::deque<VariableValue>& others) const {
+    const bool alike = !others.empty() && !detail::is_zero(variable.initializer);
+    return alike ? detail::copy_of(others.front().read(), staging_) : initial_value(variable, seed_, staging_);
+  }
+  VariableMemory& memory_of(DeviceKind kind, int index) {
+    for (auto& memory : memories_)
+      if (memory.is(kind, index)) return memory;
+    return memories_.emplace_back(kind, index);
+  }
   Entry& entry(const std::string& name) { return const_cast<Entry&>(std::as_const(*this).entry(name)); }
   const Entry& entry(const std::string& name) const {
     const auto found = entries_.find(name);
@@ -153,6 +182,8 @@ class VariableStore {
   int replicas_;
   const StagingSupport* staging_;
   std::map<std::string, Entry> entries_;
+  std::mutex mutex_;  // of the rest: devices are planned for at the same time
+  std::list<VariableMemory> memories_;
 };
 
 }  // namespace replicator
