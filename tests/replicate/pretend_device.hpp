@@ -330,7 +330,7 @@ class PretendDevices {
   }
 
  private:
-  static void set(const DeviceSupport* support, const Kernel* kernel) {
+  static void set(const DeviceSupport* support, [[maybe_unused]] const Kernel* kernel) {
     device_support[static_cast<std::size_t>(DeviceKind::cuda)].store(support);
     (register_kernel<Ops>(DeviceKind::cuda, KernelTier::reference, kernel), ...);
   }

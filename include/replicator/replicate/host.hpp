@@ -40,6 +40,7 @@
 #include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/runtime/calibrate.hpp>
 #include <replicator/runtime/capture_text.hpp>
+#include <replicator/runtime/copies_text.hpp>
 #include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/explain.hpp>
 #include <replicator/runtime/range_names.hpp>
@@ -301,7 +302,7 @@ class Host {
     for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
     text += std::to_string(step.resolution.classes.size()) + " different graph(s); device " + std::to_string(device) + " runs " +
             std::to_string(kernels) + " kernels for " + std::to_string(program.replica_ids.size()) + " replica(s)\n";
-    return text + capture_text(step.resolution, program) + text_of(program.memory);
+    return text + copies_text(program) + capture_text(step.resolution, program) + text_of(program.memory);
   }
 
   std::shared_ptr<Replay> replay_;  // null where all replicas run

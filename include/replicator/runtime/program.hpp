@@ -152,4 +152,10 @@ struct Program {
   Queue queue;  // the last: gone before the memory that its work uses
 };
 
+// Of a program on a device with memory of its own: whether this is there.
+inline bool on_device(const Program& program, const std::byte* address) {
+  const auto* const arena = program.arena.data();
+  return (address >= arena && address < arena + program.arena.bytes()) || program.variables.has(address);
+}
+
 }  // namespace replicator

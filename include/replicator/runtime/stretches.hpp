@@ -14,15 +14,12 @@ namespace replicator {
 
 // Why an instruction cannot be captured; empty where it can.
 inline std::string_view why_not_captured(const Program& program, const Instruction& instruction) {
-  const auto on_device = [&](std::uint32_t pointer) {
-    const auto* at = program.pointers[pointer];
-    return (at >= program.arena.data() && at < program.arena.data() + program.arena.bytes()) || program.variables.has(at);
-  };
+  const auto of_device = [&](std::uint32_t pointer) { return on_device(program, program.pointers[pointer]); };
   switch (instruction.kind) {
     case Instruction::Kind::run: return instruction.executable->needs_host ? "it looks at values on the host" : "";
     case Instruction::Kind::fold: return "";
     case Instruction::Kind::copy:
-      return on_device(instruction.pointers) || on_device(instruction.pointers + 1) ? "" : "the host copies it";
+      return of_device(instruction.pointers) || of_device(instruction.pointers + 1) ? "" : "the host copies it";
     default: return "the host does it";
   }
 }
