@@ -79,7 +79,9 @@ class Replicator {
 
   std::vector<std::string> variables() const { return engine_->variables(); }
   const VariableDeclaration& declaration(const std::string& name) const { return engine_->declaration(name); }
-  // The value of a variable: of a replica-local one, that of this host's replica `local`. Throws BuildError for unknown names.
+  // The value of a variable as it is now: of a replica-local one, that of this host's replica `local`. From devices with memory of their own
+  // it is brought when it is asked for, so ask again after a step. Throws BuildError for unknown names, DeviceError where a step has failed
+  // while it changed the variable there.
   const AnyArray& value(const std::string& name, int local = 0) const { return engine_->value(name, local); }
   // Gives every copy this value. In a job of several processes each must do the same. Throws BuildError where the type differs.
   void set(const std::string& name, const AnyArray& value) { engine_->set(name, value); }
