@@ -284,7 +284,9 @@ class Executable final : public replicator::Executable {
     reads_step = true;
   }
   void run(const Launch& launch) const override {
-    auto& own = device(static_cast<Work*>(launch.stream)->index);
+    const int index = static_cast<Work*>(launch.stream)->index;
+    if (entered != index) throw std::logic_error{"a kernel was launched while another device was entered"};
+    auto& own = device(index);
     const std::vector<const std::byte*> inputs{launch.inputs, launch.inputs + input_layouts.size()};
     const std::vector<std::byte*> outputs{launch.outputs, launch.outputs + output_layouts.size()};
     for (const auto* input : inputs)

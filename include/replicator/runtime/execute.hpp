@@ -41,11 +41,11 @@ class Execution {
   }
 
   void run() {
-    program_.queue.enter();
+    program_.variables.bring();
+    program_.queue.enter();  // behind whatever devices variables came from
     const ToolRange range{tool_, tool_ ? step_name().c_str() : nullptr};
     if (options_.watch) begin_watch(*options_.watch);
     if (record_) record_->begin(options_.compiled, options_.step, coarse_clock());
-    program_.variables.bring();
     program_.stage.bring(program_.queue, inputs_, options_.step);
     auto stretch = program_.stretches.begin();
     const auto no_stretch = options_.capture && !watch_ ? program_.stretches.end() : stretch;
