@@ -41,8 +41,8 @@ TEST_CASE("what the libraries of GPUs' kernels may do is written as its flags, a
   CHECK(KernelChoice{}.text() == "none of them");
   CHECK(KernelChoice{.fastest = true}.text() == "--fastest-kernels");
   CHECK(KernelChoice{.tf32 = true, .row_major_images = true}.text() == "--tf32 --row-major-images");
-  for (int bits = 0; bits < 8; ++bits) {
-    const KernelChoice choice{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+  for (int bits = 0; bits < 16; ++bits) {
+    const KernelChoice choice{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
     CHECK(KernelChoice::from(choice.text()) == choice);
   }
 }
@@ -52,7 +52,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
                          "--schedule", "naive", "--topology=links.json", "--link", "1GB/s,2us", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
                          "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--interface", "eth1",
                          "--connect-deadline", "9", "--regime", "async", "--staleness=7", "--sync-group", "4",
-                         "--tf32", "--fastest-kernels", "--row-major-images"});
+                         "--tf32", "--fastest-kernels", "--row-major-images", "--fuse-convolutions"});
   CHECK(d.replicas == 8);
   CHECK(d.devices.size() == 2);
   CHECK(d.seed == 18446744073u);
@@ -61,7 +61,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   CHECK(d.topology == "links.json");
   CHECK(d.link == "1GB/s,2us");
   CHECK(d.threads_per_device == 2);
-  CHECK(d.gpu_kernels == KernelChoice{.tf32 = true, .fastest = true, .row_major_images = true});
+  CHECK(d.gpu_kernels == KernelChoice{.tf32 = true, .fastest = true, .row_major_images = true, .fuse_convolutions = true});
   CHECK(d.bucket_bytes == 64);
   CHECK(d.recompute_bytes == 0);
   CHECK(d.memory_limit == std::int64_t{3} << 30);

@@ -15,6 +15,7 @@
 #include <replicator/collectives/agreement.hpp>
 #include <replicator/collectives/uniformity.hpp>
 #include <replicator/graph/optimise.hpp>
+#include <replicator/ops/fuse_statistics.hpp>
 
 namespace replicator {
 
@@ -53,6 +54,7 @@ struct ResolveOptions {
   std::function<std::vector<std::uint32_t>(const std::vector<std::uint32_t>&)> order_of_processes = {};
   // Where replicas live in several processes: raises each number to the largest that a process has; true where all have the same.
   std::function<bool(std::vector<std::uint32_t>&)> latest_of_processes = {};
+  bool fuse_convolutions = false;  // with the sums that batch norms take of their results
 };
 
 // The graphs of all local replicas, made one with each other: what a plan is made from.
@@ -152,6 +154,12 @@ inline void form_buckets(Resolution& resolution, const std::vector<std::uint32_t
   }
 }
 
+inline Graph optimised_alone(const Graph& traced, const ResolveOptions& options) {
+  const Graph condensed = condense(traced, options.recompute);
+  if (!options.fuse_convolutions) return condensed;
+  return passes::fuse(passes::remove_dead_code(passes::fuse_statistics(condensed)));
+}
+
 // Reductions are merged only now: one node is either uniform or not.
 inline void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions& options) {
   std::vector<Uniformity> uniformities;
@@ -180,7 +188,7 @@ inline Resolution resolve(std::span<const Graph> traced, const ResolveOptions& o
   std::unordered_map<Digest, std::uint32_t, DigestHash> known;
   for (const auto& graph : traced) {
     const auto [found, fresh] = known.try_emplace(digest_of(graph), static_cast<std::uint32_t>(result.classes.size()));
-    if (fresh) result.classes.push_back({condense(graph, options.recompute), {}, {}});
+    if (fresh) result.classes.push_back({detail::optimised_alone(graph, options), {}, {}});
     if (fresh) result.classes.back().graph.share_devices(options.devices);
     result.class_of.push_back(found->second);
   }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run allows the libraries of GPUs' kernels (cuDNN, cuBLAS) beyond what the bits of float32 and a fixed order leave them.
+// What a run allows for the speed of GPUs beyond what the bits of float32 and a fixed order leave the libraries of their kernels (cuDNN, cuBLAS).
 #pragma once
 
 #include <string>
 
 namespace replicator {
 
-// Each changes bits, so all processes of a job must allow the same. Kernels of CPUs do not ask.
+// Each changes bits, so all processes of a job must allow the same. Kernels of CPUs do not ask; fusion is of graphs, whoever runs them.
 struct KernelChoice {
   bool tf32 = false;              // products and convolutions of float32 may drop all but 10 bits of the factors' fractions
   bool fastest = false;           // whichever algorithm the library thinks fastest, also such whose bits differ from run to run
   bool row_major_images = false;  // convolutions in NCHW, not in NHWC: to compare their speed
+  bool fuse_convolutions = false;  // what a batch norm sums of a convolution's result is summed with it (ops/fuse_statistics.hpp)
 
   // The flags that ask for it, "--tf32 --fastest-kernels"; "none of them".
   std::string text() const {
@@ -21,12 +22,13 @@ struct KernelChoice {
     add(tf32, "--tf32");
     add(fastest, "--fastest-kernels");
     add(row_major_images, "--row-major-images");
+    add(fuse_convolutions, "--fuse-convolutions");
     return flags.empty() ? "none of them" : flags;
   }
   // What text() gave.
   static KernelChoice from(const std::string& text) {
     const auto given = [&](const char* flag) { return text.find(flag) != std::string::npos; };
-    return {given("--tf32"), given("--fastest-kernels"), given("--row-major-images")};
+    return {given("--tf32"), given("--fastest-kernels"), given("--row-major-images"), given("--fuse-convolutions")};
   }
   friend bool operator==(const KernelChoice&, const KernelChoice&) = default;
 };

@@ -4,6 +4,7 @@
 
 #include <replicator/cpu/adam_map.hpp>
 #include <replicator/cpu/convolution.hpp>
+#include <replicator/cpu/convolution_statistics.hpp>
 #include <replicator/cpu/copy.hpp>
 #include <replicator/cpu/cumulative_sum.hpp>
 #include <replicator/cpu/device.hpp>

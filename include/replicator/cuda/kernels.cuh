@@ -3,6 +3,7 @@
 #pragma once
 
 #include <replicator/cuda/convolution.cuh>
+#include <replicator/cuda/convolution_statistics.cuh>
 #include <replicator/cuda/cumulative_sum.cuh>
 #include <replicator/cuda/device.cuh>
 #include <replicator/cuda/gather.cuh>

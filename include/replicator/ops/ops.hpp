@@ -6,6 +6,7 @@
 #include <replicator/ops/attention.hpp>
 #include <replicator/ops/categorical_projection.hpp>
 #include <replicator/ops/convolution.hpp>
+#include <replicator/ops/convolution_statistics.hpp>
 #include <replicator/ops/convolution_transpose.hpp>
 #include <replicator/ops/cumulative_sum.hpp>
 #include <replicator/ops/divergence.hpp>

@@ -72,7 +72,8 @@ class HostCompiler {
             placement_.devices_per_team(),
             {deployment_.recompute_bytes},
             [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(job_, mine); },
-            [this](std::vector<std::uint32_t>& mine) { return latest_of_processes(job_, mine); }};
+            [this](std::vector<std::uint32_t>& mine) { return latest_of_processes(job_, mine); },
+            deployment_.gpu_kernels.fuse_convolutions};
   }
   void lower_classes(HostStep& step) {
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};

@@ -2,6 +2,8 @@
 // Executables, made once for each operation, shapes and layouts of a Replicator.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,7 +14,7 @@
 #include <replicator/core/hash.hpp>
 #include <replicator/core/kernel_choice.hpp>
 #include <replicator/graph/layout_copy.hpp>
-#include <replicator/graph/operation.hpp>
+#include <replicator/graph/make_executable.hpp>
 
 namespace replicator {
 
@@ -47,16 +49,9 @@ class ExecutableCache {
   }
 
   static std::unique_ptr<Executable> make(DeviceKind kind, const KernelRequest& request, const std::string& where) {
+    if (auto executable = make_executable(kind, request)) return executable;
     const auto& tiers = request.operation.slots()[static_cast<std::size_t>(kind)];
-    bool any = false;
-    for (std::size_t tier = kernel_tiers; tier-- > 0;)
-      if (const Kernel* kernel = tiers[tier].load(std::memory_order_relaxed)) {
-        any = true;
-        if (auto executable = kernel->make(request)) {
-          executable->kernel = kernel->name;
-          return executable;
-        }
-      }
+    const bool any = std::any_of(std::begin(tiers), std::end(tiers), [](const auto& slot) { return slot.load(std::memory_order_relaxed) != nullptr; });
     const std::string name{request.operation.name()}, device{name_of(kind)};
     std::string types;
     for (const auto& input : request.inputs) types += (types.empty() ? "" : ", ") + input.text();

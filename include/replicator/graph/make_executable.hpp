@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel of an operation is taken.
+#pragma once
+
+#include <memory>
+
+#include <replicator/graph/operation.hpp>
+
+namespace replicator {
+
+// Asks the highest filled tier first, then the next. Null where there is none, or all decline.
+inline std::unique_ptr<Executable> make_executable(DeviceKind kind, const KernelRequest& request) {
+  const auto& tiers = request.operation.slots()[static_cast<std::size_t>(kind)];
+  for (std::size_t tier = kernel_tiers; tier-- > 0;)
+    if (const Kernel* kernel = tiers[tier].load(std::memory_order_relaxed))
+      if (auto executable = kernel->make(request)) {
+        executable->kernel = kernel->name;
+        return executable;
+      }
+  return nullptr;
+}
+
+}  // namespace replicator
