@@ -11,9 +11,12 @@
 #include <replicator/cpu/movement.hpp>
 #include <replicator/cpu/pooling.hpp>
 #include <replicator/cpu/random.hpp>
+#include <replicator/cpu/reduce.hpp>
 #include <replicator/cpu/top_k.hpp>
 #include <replicator/cpu/upsample.hpp>
 #include <replicator/graph/layout_copy.hpp>
+#include <replicator/graph/make_executable.hpp>
+#include <replicator/ops/convolution_then_sums.hpp>
 #include <replicator/ops/matmul.hpp>
 
 namespace test_cuda_layers {
@@ -102,9 +105,11 @@ void check_library(const Op& op, const std::vector<AnyArray>& inputs, double tol
   const RunOptions by_library{.lowest = lowest};
   INFO(Op::name << " of " << inputs[0].type().text() << " and " << inputs[1].type().text());
   const auto want = run_kernel_on(DeviceKind::cuda, op, inputs, loops), got = run_kernel_on(DeviceKind::cuda, op, inputs, by_library);
-  CHECK(norm_of_difference(got[0], want[0]) < tolerance);
   const auto again = run_kernel_on(DeviceKind::cuda, op, inputs, by_library);
-  CHECK(std::memcmp(again[0].data(), got[0].data(), got[0].size_bytes()) == 0);
+  for (std::size_t o = 0; o < want.size(); ++o) {
+    CHECK(norm_of_difference(got[o], want[o]) < tolerance);
+    CHECK(std::memcmp(again[o].data(), got[o].data(), got[o].size_bytes()) == 0);
+  }
 }
 
 }  // namespace
@@ -198,6 +203,39 @@ TEST_CASE("convolution by the library agrees with plain loops at the shapes of R
         const bool is_of_resnet = c.options.groups == 1;  // others the library may decline
         check_library(op, inputs, dtype == DType::float32 ? 1e-5 : 5e-3, is_of_resnet ? KernelTier::library : KernelTier::reference);
       });
+}
+
+TEST_CASE("sums over a convolution's channels beside it, by our kernels: y is the plain one's, the sums are of y") {
+  if (!gpu_is_here()) return;
+  const ConvolutionCase cases[] = {{{2, 3, 9, 8}, {4, 3, 3, 3}, {.padding = {1, 1}}}, {{3, 5, 8, 6}, {70, 5, 1, 1}, {.stride = {2, 2}}}, {{2, 4, 8, 9}, {6, 2, 2, 3}, {.groups = 2}}};
+  for (const auto& c : cases)
+    for (const auto dtype : {DType::float32, DType::bfloat16}) {
+      const std::vector<AnyArray> inputs{random_values({dtype, c.x}, 1), random_values({dtype, c.w}, 2)};
+      const auto got = run_kernel_on(DeviceKind::cuda, ConvolutionStatistics{c.options}, inputs, loops);
+      check_close(got[0], run_kernel_on(DeviceKind::cuda, Convolution{c.options}, inputs)[0], 0, "y");
+      const auto sums = run_kernel_on(DeviceKind::cpu, channel_sums(got[0].shape()), {got[0]});
+      for (std::size_t o = 0; o < 2; ++o) check_close(got[o + 1], sums[o], 1e-4, o == 0 ? "sums" : "sums of squares");
+    }
+}
+
+TEST_CASE("a convolution and its sums by the library agree with our kernels where it has an engine, twice with the same bits") {
+  if (!gpu_is_here()) return;
+  if (!has_library<ConvolutionStatistics>()) return;
+  const ConvolutionCase cases[] = {{{2, 3, 224, 224}, {64, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}}},
+                                   {{2, 64, 56, 56}, {64, 64, 3, 3}, {.padding = {1, 1}}},
+                                   {{2, 64, 56, 56}, {256, 64, 1, 1}},
+                                   {{2, 128, 56, 56}, {128, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}}},
+                                   {{2, 2048, 7, 7}, {512, 2048, 1, 1}}};
+  int by_library = 0;
+  for (const auto& c : cases) {
+    const AnyOperation operation{ConvolutionStatistics{c.options}};
+    const std::vector<TensorType> types{{DType::bfloat16, c.x}, {DType::bfloat16, c.w}};
+    const auto outputs = operation.infer_shape(types);
+    const std::vector<Layout> offered(2);
+    by_library += make_executable(DeviceKind::cuda, {operation, types, outputs, offered})->kernel == "cuDNN graph";
+    check_library(ConvolutionStatistics{c.options}, {random_values(types[0], 1), random_values(types[1], 2)}, 5e-3, KernelTier::reference);
+  }
+  WARN("of " << std::size(cases) << " shapes cuDNN's graphs take " << by_library);
 }
 
 TEST_CASE("argmax of every type, along every axis, of equal elements and NaN") {

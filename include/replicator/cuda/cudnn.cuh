@@ -8,6 +8,7 @@
 #include <string>
 
 #include <replicator/core/error.hpp>
+#include <replicator/core/layout.hpp>
 #include <replicator/cuda/libraries.cuh>
 #include <replicator/cuda/owned.cuh>
 
@@ -19,6 +20,12 @@ inline void require(cudnnStatus_t status, const char* call) {
   char details[1024] = "";
   cudnnGetLastErrorString(details, sizeof details);
   throw DeviceError{std::string{"cuDNN: "} + call + " gave " + cudnnGetErrorString(status) + (details[0] ? std::string{": "} + details : "")};
+}
+
+// cuDNN 9 calls parameters bad, too, that it does not support together.
+inline bool declines(cudnnStatus_t status) {
+  const auto category = CUDNN_STATUS_CATEGORY(status);
+  return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
 }
 
 template <class T, cudnnStatus_t (*create)(T*), cudnnStatus_t (*destroy)(T)>
@@ -33,6 +40,14 @@ class Owner : public Owned<T, destroy> {
     return value;
   }
 };
+
+// What an algorithm may ask for beside its operands.
+inline constexpr std::size_t most_workspace = std::size_t{1} << 30;
+
+// How the four-dimensional tensors lie that cuDNN is given in a format.
+inline Layout layout_in(cudnnTensorFormat_t format, const Shape& shape) {
+  return format == CUDNN_TENSOR_NHWC ? simplest(channels_last(shape), shape) : Layout{};
+}
 
 using Handle = Owner<cudnnHandle_t, &cudnnCreate, &cudnnDestroy>;
 using TensorDescriptor = Owner<cudnnTensorDescriptor_t, &cudnnCreateTensorDescriptor, &cudnnDestroyTensorDescriptor>;

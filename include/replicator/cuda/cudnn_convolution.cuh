@@ -21,9 +21,6 @@
 
 namespace replicator::cuda::cudnn {
 
-// What an algorithm may ask for beside its operands.
-inline constexpr std::size_t most_workspace = std::size_t{1} << 30;
-
 // The three tensors of a convolution, and the convolution, as cuDNN is asked for them.
 class ConvolutionProblem {
  public:
@@ -134,12 +131,6 @@ inline cudnnMathType_t arithmetic_of(DType dtype, const KernelChoice& choice) {
   return choice.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
-// cuDNN 9 calls parameters bad, too, that it does not support together.
-inline bool declines(cudnnStatus_t status) {
-  const auto category = CUDNN_STATUS_CATEGORY(status);
-  return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
-}
-
 // Sets the problem's arithmetic to that of the algorithm. Empty where no algorithm may be taken and is modest.
 template <class Call>
 std::optional<typename Call::Performance> choose_algorithm(ConvolutionProblem& problem, cudnnMathType_t arithmetic, const KernelChoice& choice) {
@@ -156,11 +147,6 @@ std::optional<typename Call::Performance> choose_algorithm(ConvolutionProblem& p
     if (Call::workspace(problem, by, by.memory) == CUDNN_STATUS_SUCCESS && by.memory <= most_workspace) return by;
   }
   return std::nullopt;
-}
-
-// How the four-dimensional tensors lie that cuDNN is given in a format.
-inline Layout layout_in(cudnnTensorFormat_t format, const Shape& shape) {
-  return format == CUDNN_TENSOR_NHWC ? simplest(channels_last(shape), shape) : Layout{};
 }
 
 template <class Call>

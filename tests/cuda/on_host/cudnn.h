@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of cuDNN as is called, on the host: convolutions by their definition, and rankings of algorithms that a test may set.
+// As much of cuDNN as is called, on the host: convolutions by their definition, and rankings of algorithms that a test may set. Its graphs:
+// cudnn_graph.h.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +8,14 @@
 #include <cstdint>
 #include <vector>
 
-enum cudnnStatus_t { CUDNN_STATUS_SUCCESS = 0, CUDNN_STATUS_BAD_PARAM = 2000, CUDNN_STATUS_NOT_SUPPORTED = 3000 };
+enum cudnnStatus_t {
+  CUDNN_STATUS_SUCCESS = 0,
+  CUDNN_STATUS_BAD_PARAM = 2000,
+  CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED = 2004,
+  CUDNN_STATUS_NOT_SUPPORTED = 3000,
+  CUDNN_STATUS_INTERNAL_ERROR = 4000,
+  CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED = 4001
+};
 #define CUDNN_STATUS_CATEGORY(status) (static_cast<int>(status) / 1000 * 1000)
 enum cudnnDataType_t { CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16 };
 enum cudnnTensorFormat_t { CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC };
@@ -234,3 +242,5 @@ inline cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void*
   on_host::give(h->stream, [=] { on_host::convolve(x, x_data, dw, dw_data, dy, dy_data, c, dw, dw_data, workspace, bytes); });
   return CUDNN_STATUS_SUCCESS;
 }
+
+#include "cudnn_graph.h"

@@ -14,6 +14,9 @@
 #include <replicator/ops/mixed_precision.hpp>
 #include <replicator/runtime/lowering.hpp>
 
+#include "convolution_cases.hpp"
+#include "restored.hpp"
+
 namespace {
 
 using namespace replicator;
@@ -35,39 +38,12 @@ std::unique_ptr<Executable> make(const Op& op, const std::vector<Shape>& shapes,
   return kernels<Op>::slot[gpu][library].load()->make({operation, inputs, outputs, offered, 1, choice});
 }
 
-struct ConvolutionCase {
-  Shape x, w;
-  ConvolutionOptions options = {};
-  Shape y() const { return detail::convolution_shape(x, w, options); }
-};
-
-const ConvolutionCase cases[] = {{{2, 3, 9, 8}, {4, 3, 3, 3}, {.padding = {1, 1}}},
-                                 {{2, 5, 8, 6}, {7, 5, 1, 1}, {.stride = {2, 2}}},
-                                 {{1, 3, 17, 16}, {5, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}}},
-                                 {{2, 8, 10, 10}, {8, 4, 3, 3}, {.padding = {2, 2}, .dilation = {2, 2}, .groups = 2}},
-                                 {{3, 1, 6, 5}, {4, 1, 3, 2}},
-                                 {{2, 6, 1, 1}, {4, 6, 1, 1}}};
-
 // The library against our loops.
 template <class Op>
 void check_library(const Op& op, const std::vector<AnyArray>& inputs, double tolerance) {
   const auto want = run_kernel_on(DeviceKind::cuda, op, inputs, {.highest = KernelTier::reference}), got = run_kernel_on(DeviceKind::cuda, op, inputs);
   check_close(got[0], want[0], tolerance, std::string{Op::name} + " of " + inputs[0].type().text() + " and " + inputs[1].type().text());
 }
-
-// As it was when this was made.
-template <class T>
-class Restored {
- public:
-  explicit Restored(T& value) : value_{value}, before_{value} {}
-  Restored(const Restored&) = delete;
-  Restored& operator=(const Restored&) = delete;
-  ~Restored() { value_ = before_; }
-
- private:
-  T& value_;
-  T before_;
-};
 
 template <class Call>
 bool taken(int algorithm, cudnnDeterminism_t determinism, KernelChoice choice = {}) {
@@ -83,7 +59,7 @@ TEST_CASE("convolution by cuDNN, with channels last and row-major, agrees with p
     const Restored to_data{on_host::to_data};
     const Restored to_weights{on_host::to_weights};
     on_host::forward.nhwc = on_host::to_data.nhwc = on_host::to_weights.nhwc = nhwc;
-    for (const auto& c : cases)
+    for (const auto& c : convolution_cases)
       for (const auto dtype : {DType::float32, DType::bfloat16}) {
         const AnyArray x = random_values({dtype, c.x}, 1), w = random_values({dtype, c.w}, 2), dy = random_values({dtype, c.y()}, 3);
         const double tolerance = dtype == DType::float32 ? 2e-5 : 0.1;
@@ -95,7 +71,7 @@ TEST_CASE("convolution by cuDNN, with channels last and row-major, agrees with p
 }
 
 TEST_CASE("convolutions ask for channels last and give them, row-major where cuDNN cannot or that is asked for") {
-  const auto& c = cases[0];
+  const auto& c = convolution_cases[0];
   const auto layouts = [&](KernelChoice choice) {
     const auto forward = make(Convolution{c.options}, {c.x, c.w}, choice), data = make(ConvolutionBackwardData{c.options, c.x}, {c.y(), c.w}, choice),
                weights = make(ConvolutionBackwardWeights{c.options, c.w}, {c.x, c.y()}, choice);
@@ -142,7 +118,7 @@ TEST_CASE("only algorithms that add products in one order are taken, any where t
 }
 
 TEST_CASE("the first of the ranked algorithms that may be taken computes, in the memory it asked for") {
-  const auto& c = cases[0];
+  const auto& c = convolution_cases[0];
   const AnyArray x = random_values({DType::float32, c.x}, 1), w = random_values({DType::float32, c.w}, 2), dy = random_values({DType::float32, c.y()}, 3);
   (void)run_kernel_on(DeviceKind::cuda, Convolution{c.options}, {x, w});
   (void)run_kernel_on(DeviceKind::cuda, ConvolutionBackwardData{c.options, c.x}, {dy, w});
@@ -165,7 +141,7 @@ TEST_CASE("float32 is shortened to TF32 only where that is asked for") {
   CHECK(arithmetic_of(DType::float32, {.fastest = true}) == CUDNN_FMA_MATH);
   CHECK(arithmetic_of(DType::float32, {.tf32 = true}) == CUDNN_DEFAULT_MATH);
   CHECK(arithmetic_of(DType::bfloat16, {}) == CUDNN_TENSOR_OP_MATH);
-  const auto& c = cases[0];
+  const auto& c = convolution_cases[0];
   const auto chosen = [&](DType dtype, KernelChoice choice) {
     cuda::cudnn::ConvolutionProblem problem{{c.options, c.x, c.w, c.y()}, dtype, CUDNN_TENSOR_NHWC, arithmetic_of(dtype, choice)};
     REQUIRE(cuda::cudnn::choose_algorithm<Forward>(problem, arithmetic_of(dtype, choice), choice));

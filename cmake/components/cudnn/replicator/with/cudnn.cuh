@@ -3,3 +3,4 @@
 #pragma once
 
 #include <replicator/cuda/cudnn_convolution.cuh>
+#include <replicator/cuda/cudnn_convolution_statistics.cuh>

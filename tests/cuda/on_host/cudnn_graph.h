@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// As much of cuDNN's graph interface as is called, on the host: descriptors that are as strict as cuDNN's about attributes and their order, engines
+// that a test may set, and one kind of graph that is computed by definition: a convolution and the statistics of its result.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+enum cudnnBackendDescriptorType_t {
+  CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR = 1,
+  CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+  CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+  CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
+  CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
+  CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR = 10,
+  CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR = 14,
+  CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
+  CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
+  CUDNN_BACKEND_TENSOR_DESCRIPTOR
+};
+enum cudnnBackendAttributeType_t {
+  CUDNN_TYPE_HANDLE,
+  CUDNN_TYPE_DATA_TYPE,
+  CUDNN_TYPE_INT64 = 3,
+  CUDNN_TYPE_FLOAT,
+  CUDNN_TYPE_VOID_PTR = 6,
+  CUDNN_TYPE_CONVOLUTION_MODE,
+  CUDNN_TYPE_HEUR_MODE,
+  CUDNN_TYPE_NUMERICAL_NOTE = 11,
+  CUDNN_TYPE_BACKEND_DESCRIPTOR = 15,
+  CUDNN_TYPE_GENSTATS_MODE
+};
+enum cudnnBackendAttributeName_t {
+  CUDNN_ATTR_CONVOLUTION_COMP_TYPE = 100,
+  CUDNN_ATTR_CONVOLUTION_CONV_MODE,
+  CUDNN_ATTR_CONVOLUTION_DILATIONS,
+  CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES,
+  CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
+  CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS,
+  CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS,
+  CUDNN_ATTR_ENGINEHEUR_MODE = 200,
+  CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+  CUDNN_ATTR_ENGINEHEUR_RESULTS,
+  CUDNN_ATTR_ENGINECFG_ENGINE = 300,
+  CUDNN_ATTR_EXECUTION_PLAN_HANDLE = 400,
+  CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+  CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA = 700,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+  CUDNN_ATTR_OPERATION_GENSTATS_MODE = 770,
+  CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC,
+  CUDNN_ATTR_OPERATION_GENSTATS_XDESC,
+  CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC,
+  CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC,
+  CUDNN_ATTR_OPERATIONGRAPH_HANDLE = 800,
+  CUDNN_ATTR_OPERATIONGRAPH_OPS,
+  CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT = 900,
+  CUDNN_ATTR_TENSOR_DATA_TYPE,
+  CUDNN_ATTR_TENSOR_DIMENSIONS,
+  CUDNN_ATTR_TENSOR_STRIDES,
+  CUDNN_ATTR_TENSOR_UNIQUE_ID = 906,
+  CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS = 1000,
+  CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+  CUDNN_ATTR_VARIANT_PACK_WORKSPACE = 1003,
+  CUDNN_ATTR_ENGINE_NUMERICAL_NOTE = 1303
+};
+enum cudnnGenStatsMode_t { CUDNN_GENSTATS_SUM_SQSUM };
+enum cudnnBackendHeurMode_t { CUDNN_HEUR_MODE_FALLBACK = 2, CUDNN_HEUR_MODE_A };
+enum cudnnBackendNumericalNote_t {
+  CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
+  CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+  CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+  CUDNN_NUMERICAL_NOTE_FFT,
+  CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
+  CUDNN_NUMERICAL_NOTE_WINOGRAD,
+  CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
+  CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
+  CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13,
+  CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP,
+  CUDNN_NUMERICAL_NOTE_TYPE_COUNT
+};
+using cudnnBackendDescriptor_t = void*;
+
+namespace on_host {
+
+struct Engine {
+  int number = 0;
+  std::vector<cudnnBackendNumericalNote_t> notes;
+  cudnnStatus_t plan = CUDNN_STATUS_SUCCESS;  // what finalising a plan of it gives
+  std::int64_t workspace = 512;
+};
+// What ranks engines for graphs, and which of them computed the last one; -1: none has.
+struct Engines {
+  std::vector<Engine> ranked{
+      {0, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}}, {1, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}}, {2, {}}};
+  std::vector<Engine> fallback = {};
+  cudnnStatus_t graph = CUDNN_STATUS_SUCCESS;  // what finalising a graph gives
+  int last = -1;
+};
+inline Engines engines;
+
+// A descriptor, with the attributes that were set. What it refers to must outlive it, as far as is known of cuDNN's.
+struct Backend {
+  cudnnBackendDescriptorType_t type;
+  std::map<cudnnBackendAttributeName_t, std::vector<char>> attributes = {};
+  bool finalised = false;
+  Engine engine = {};              // of engines and their configurations
+  const Backend* graph = nullptr;  // of configurations
+
+  template <class T>
+  std::vector<T> all(cudnnBackendAttributeName_t name) const {
+    const auto& bytes = attributes.at(name);
+    std::vector<T> values(bytes.size() / sizeof(T));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  template <class T>
+  T one(cudnnBackendAttributeName_t name) const {
+    return all<T>(name).at(0);
+  }
+  const Backend& other(cudnnBackendAttributeName_t name) const { return *static_cast<const Backend*>(one<void*>(name)); }
+};
+
+struct Attribute {
+  cudnnBackendDescriptorType_t of;
+  cudnnBackendAttributeType_t type;
+  std::int64_t count;  // 0: any
+};
+// All that must be set of a descriptor before it is finalised.
+inline const std::map<cudnnBackendAttributeName_t, Attribute>& attributes() {
+  static const auto table = [] {
+    std::map<cudnnBackendAttributeName_t, Attribute> result;
+    const auto add = [&](cudnnBackendDescriptorType_t of, cudnnBackendAttributeType_t type, std::int64_t count, auto... names) {
+      (result.emplace(names, Attribute{of, type, count}), ...);
+    };
+    add(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_TYPE_DATA_TYPE, 1, CUDNN_ATTR_CONVOLUTION_COMP_TYPE);
+    add(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_TYPE_CONVOLUTION_MODE, 1, CUDNN_ATTR_CONVOLUTION_CONV_MODE);
+    add(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_TYPE_INT64, 1, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS);
+    add(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_TYPE_INT64, 2, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES,
+        CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+    add(CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_TYPE_DATA_TYPE, 1, CUDNN_ATTR_TENSOR_DATA_TYPE);
+    add(CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_TYPE_INT64, 1, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_ATTR_TENSOR_UNIQUE_ID);
+    add(CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_TYPE_INT64, 4, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_ATTR_TENSOR_STRIDES);
+    add(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_TYPE_FLOAT, 1, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA);
+    add(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
+    add(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, CUDNN_TYPE_GENSTATS_MODE, 1, CUDNN_ATTR_OPERATION_GENSTATS_MODE);
+    add(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, CUDNN_TYPE_DATA_TYPE, 1, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC);
+    add(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, CUDNN_ATTR_OPERATION_GENSTATS_XDESC,
+        CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC);
+    add(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_TYPE_HANDLE, 1, CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
+    add(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    add(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_TYPE_HEUR_MODE, 1, CUDNN_ATTR_ENGINEHEUR_MODE);
+    add(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    add(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_TYPE_HANDLE, 1, CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
+    add(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    add(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_TYPE_INT64, 0, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    add(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_TYPE_VOID_PTR, 0, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    add(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_TYPE_VOID_PTR, 1, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    return result;
+  }();
+  return table;
+}
+inline std::size_t size_of_attribute(cudnnBackendAttributeType_t type) {
+  switch (type) {
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
+    default: return 4;
+  }
+}
+
+inline cudnnTensorStruct tensor_of(const Backend& t) {
+  cudnnTensorStruct result{};
+  const auto extents = t.all<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS), strides = t.all<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
+  std::copy(extents.begin(), extents.end(), result.extents);
+  std::copy(strides.begin(), strides.end(), result.strides);
+  result.type = t.one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
+  return result;
+}
+
+// A graph as it can be computed.
+struct ConvolutionAndStatistics {
+  cudnnTensorStruct x, w, y, sum, squares;
+  std::int64_t numbers[5];  // of these
+  cudnnConvolutionStruct convolution;
+};
+inline cudnnStatus_t understand(const Backend& graph, ConvolutionAndStatistics& result) {
+  const auto operations = graph.all<const Backend*>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  if (operations.size() != 2 || operations[0]->type != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
+      operations[1]->type != CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR)
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  const Backend &forward = *operations[0], &statistics = *operations[1], &c = forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
+  if (&statistics.other(CUDNN_ATTR_OPERATION_GENSTATS_XDESC) != &forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y) ||
+      forward.one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) != 1 || forward.one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) != 0 ||
+      c.one<std::int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) != 2 || c.one<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION)
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  const std::pair<cudnnTensorStruct*, const Backend*> tensors[] = {{&result.x, &forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X)},
+                                                                   {&result.w, &forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W)},
+                                                                   {&result.y, &forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y)},
+                                                                   {&result.sum, &statistics.other(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC)},
+                                                                   {&result.squares, &statistics.other(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC)}};
+  for (int i = 0; i < 5; ++i) {
+    *tensors[i].first = tensor_of(*tensors[i].second);
+    result.numbers[i] = tensors[i].second->one<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+  }
+  const auto pair = [&](cudnnBackendAttributeName_t name, std::int64_t (&to)[2]) {
+    const auto values = c.all<std::int64_t>(name);
+    std::copy(values.begin(), values.end(), to);
+  };
+  pair(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, result.convolution.padding);  // those behind show in the extents of y
+  pair(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, result.convolution.stride);
+  pair(CUDNN_ATTR_CONVOLUTION_DILATIONS, result.convolution.dilation);
+  result.convolution.groups = result.x.extents[1] / result.w.extents[1];
+  for (const auto* sums : {&result.sum, &result.squares})
+    if (sums->type != CUDNN_DATA_FLOAT || sums->extents[0] * sums->extents[2] * sums->extents[3] != 1 || sums->extents[1] != result.y.extents[1] ||
+        sums->strides[1] != 1)
+      return CUDNN_STATUS_NOT_SUPPORTED;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+inline void compute(const ConvolutionAndStatistics& g, const std::map<std::int64_t, void*>& data, void* workspace, std::size_t bytes) {
+  void* const y = data.at(g.numbers[2]);
+  convolve(&g.x, data.at(g.numbers[0]), &g.w, data.at(g.numbers[1]), &g.y, nullptr, &g.convolution, &g.y, y, workspace, bytes);
+  for (std::int64_t channel = 0; channel < g.y.extents[1]; ++channel) {
+    double sum = 0, squares = 0;
+    for (std::int64_t n = 0; n < g.y.extents[0]; ++n)
+      for (std::int64_t i = 0; i < g.y.extents[2]; ++i)
+        for (std::int64_t j = 0; j < g.y.extents[3]; ++j) {
+          const double value = read(&g.y, y, n * g.y.strides[0] + channel * g.y.strides[1] + i * g.y.strides[2] + j * g.y.strides[3]);
+          sum += value;
+          squares += value * value;
+        }
+    static_cast<float*>(data.at(g.numbers[3]))[channel] = static_cast<float>(sum);
+    static_cast<float*>(data.at(g.numbers[4]))[channel] = static_cast<float>(squares);
+  }
+}
+
+// What finalising gives beyond that all attributes are set.
+inline cudnnStatus_t check(const Backend& d) {
+  if (d.type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
+    ConvolutionAndStatistics understood{};
+    const auto status = understand(d, understood);
+    return status == CUDNN_STATUS_SUCCESS ? engines.graph : status;
+  }
+  if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) return d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).engine.plan;
+  if (d.type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR &&
+      d.all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS).size() != d.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size())
+    return CUDNN_STATUS_BAD_PARAM;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace on_host
+
+inline cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* made) {
+  return *made = new on_host::Backend{type}, CUDNN_STATUS_SUCCESS;
+}
+inline cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d) { return on_host::drop(static_cast<on_host::Backend*>(d)); }
+inline cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                                              std::int64_t count, const void* values) {
+  auto& d = *static_cast<on_host::Backend*>(descriptor);
+  const auto known = on_host::attributes().find(name);
+  if (d.finalised || known == on_host::attributes().end() || known->second.of != d.type || known->second.type != type || count < 1 ||
+      (known->second.count != 0 && known->second.count != count))
+    return CUDNN_STATUS_BAD_PARAM;
+  const auto* bytes = static_cast<const char*>(values);
+  std::vector<char> kept(bytes, bytes + static_cast<std::size_t>(count) * on_host::size_of_attribute(type));
+  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
+    for (std::int64_t i = 0; i < count; ++i)
+      if (!static_cast<on_host::Backend* const*>(values)[i]->finalised) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+  d.attributes[name] = std::move(kept);
+  return CUDNN_STATUS_SUCCESS;
+}
+inline cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
+  auto& d = *static_cast<on_host::Backend*>(descriptor);
+  if (d.finalised) return CUDNN_STATUS_BAD_PARAM;
+  for (const auto& [name, attribute] : on_host::attributes())
+    if (attribute.of == d.type && d.attributes.count(name) == 0) return CUDNN_STATUS_BAD_PARAM;
+  const auto status = on_host::check(d);
+  d.finalised = status == CUDNN_STATUS_SUCCESS;
+  return status;
+}
+inline cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                                              std::int64_t most, std::int64_t* count, void* values) {
+  const auto& d = *static_cast<const on_host::Backend*>(descriptor);
+  if (!d.finalised) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+  const auto fill = [&](on_host::Backend* one, cudnnBackendDescriptorType_t wanted, const on_host::Engine& engine) {
+    one->engine = engine;
+    one->finalised = true;
+    return one->type == wanted;
+  };
+  if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && d.type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    const bool first = d.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
+    const auto& ranked = first ? on_host::engines.ranked : on_host::engines.fallback;
+    *count = static_cast<std::int64_t>(ranked.size());
+    if (most == 0) return CUDNN_STATUS_SUCCESS;
+    *count = std::min(*count, most);
+    for (std::int64_t i = 0; i < *count; ++i)
+      if (!fill(static_cast<on_host::Backend**>(values)[i], CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, ranked[static_cast<std::size_t>(i)]))
+        return CUDNN_STATUS_BAD_PARAM;
+    for (std::int64_t i = 0; i < *count; ++i) static_cast<on_host::Backend**>(values)[i]->graph = &d.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    return CUDNN_STATUS_SUCCESS;
+  }
+  if (name == CUDNN_ATTR_ENGINECFG_ENGINE && d.type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && type == CUDNN_TYPE_BACKEND_DESCRIPTOR && most == 1) {
+    *count = 1;
+    return fill(*static_cast<on_host::Backend**>(values), CUDNN_BACKEND_ENGINE_DESCRIPTOR, d.engine) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+  }
+  if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && d.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && type == CUDNN_TYPE_NUMERICAL_NOTE) {
+    *count = static_cast<std::int64_t>(d.engine.notes.size());
+    std::copy_n(d.engine.notes.begin(), std::min(*count, most), static_cast<cudnnBackendNumericalNote_t*>(values));
+    return CUDNN_STATUS_SUCCESS;
+  }
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && type == CUDNN_TYPE_INT64 && most == 1) {
+    *count = 1;
+    *static_cast<std::int64_t*>(values) = d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).engine.workspace;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  return CUDNN_STATUS_BAD_PARAM;
+}
+inline cudnnStatus_t cudnnBackendExecute(cudnnHandle_t on, cudnnBackendDescriptor_t plan_descriptor, cudnnBackendDescriptor_t pack_descriptor) {
+  const auto &plan = *static_cast<const on_host::Backend*>(plan_descriptor), &pack = *static_cast<const on_host::Backend*>(pack_descriptor);
+  if (!plan.finalised || !pack.finalised) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+  if (plan.type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR || pack.type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) return CUDNN_STATUS_BAD_PARAM;
+  const auto& configuration = plan.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  on_host::ConvolutionAndStatistics graph{};
+  if (const auto status = on_host::understand(*configuration.graph, graph)) return status;
+  const auto numbers = pack.all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  const auto pointers = pack.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+  std::map<std::int64_t, void*> data;
+  for (std::size_t i = 0; i < numbers.size(); ++i) data[numbers[i]] = pointers[i];
+  for (const auto number : graph.numbers)
+    if (data.count(number) == 0 || reinterpret_cast<std::uintptr_t>(data[number]) % 16 != 0) return CUDNN_STATUS_BAD_PARAM;
+  on_host::engines.last = configuration.engine.number;
+  void* const workspace = pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  on_host::give(on->stream, [=, bytes = static_cast<std::size_t>(configuration.engine.workspace)] { on_host::compute(graph, data, workspace, bytes); });
+  return CUDNN_STATUS_SUCCESS;
+}

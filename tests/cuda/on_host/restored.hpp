@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace replicator::test {
+
+// As it was when this was made.
+template <class T>
+class Restored {
+ public:
+  explicit Restored(T& value) : value_{value}, before_{value} {}
+  Restored(const Restored&) = delete;
+  Restored& operator=(const Restored&) = delete;
+  ~Restored() { value_ = before_; }
+
+ private:
+  T& value_;
+  T before_;
+};
+
+}  // namespace replicator::test

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions with statistics by cuDNN's graph interface, on the host, where a stand-in computes by definition and refuses what cuDNN would
+// refuse: descriptors that are used before they are finalised, or given attributes of another type.
+#include "../device_run.hpp"
+
+#include <array>
+#include <map>
+#include <string>
+
+#include <replicator/collectives/resolve.hpp>
+#include <replicator/cuda/cudnn_convolution.cuh>
+#include <replicator/cuda/cudnn_convolution_statistics.cuh>
+#include <replicator/graph/make_executable.hpp>
+#include <replicator/models/resnet.hpp>
+#include <replicator/nn/sgd.hpp>
+#include <replicator/ops/loss.hpp>
+#include <replicator/ops/mixed_precision.hpp>
+#include <replicator/runtime/lowering.hpp>
+
+#include "convolution_cases.hpp"
+#include "restored.hpp"
+
+namespace {
+
+using namespace replicator;
+using namespace replicator::test;
+using cuda::cudnn::Descriptor;
+using cuda::cudnn::may_be_taken;
+
+constexpr auto library = static_cast<std::size_t>(KernelTier::library), gpu = static_cast<std::size_t>(DeviceKind::cuda);
+
+std::unique_ptr<Executable> make(const ConvolutionCase& c, DType dtype, KernelChoice choice = {}) {
+  const AnyOperation operation{ConvolutionStatistics{c.options}};
+  const std::vector<TensorType> inputs{{dtype, c.x}, {dtype, c.w}};
+  const auto outputs = operation.infer_shape(inputs);
+  const std::vector<Layout> offered(2);
+  return kernels<ConvolutionStatistics>::slot[gpu][library].load()->make({operation, inputs, outputs, offered, 1, choice});
+}
+
+const ConvolutionCase& some = convolution_cases[0];
+
+// Of the values and of the squares of y [N, C, H, W], for each channel.
+std::array<AnyArray, 2> sums_of(const AnyArray& y) {
+  const Shape& s = y.shape();
+  std::array<AnyArray, 2> result{AnyArray{{DType::float32, {s[1]}}}, AnyArray{{DType::float32, {s[1]}}}};
+  visit_dtype(y.dtype(), [&]<class T>() {
+    for (std::int64_t channel = 0; channel < s[1]; ++channel) {
+      double sum = 0, squares = 0;
+      for (std::int64_t n = 0; n < s[0]; ++n)
+        for (std::int64_t i = 0; i < s[2] * s[3]; ++i) {
+          const auto value = static_cast<double>(y.as<T>()[static_cast<std::size_t>((n * s[1] + channel) * s[2] * s[3] + i)]);
+          sum += value;
+          squares += value * value;
+        }
+      result[0].as<float>()[static_cast<std::size_t>(channel)] = static_cast<float>(sum);
+      result[1].as<float>()[static_cast<std::size_t>(channel)] = static_cast<float>(squares);
+    }
+  });
+  return result;
+}
+
+cudnnStatus_t finalised(const Descriptor& d) { return cudnnBackendFinalize(d.get()); }
+
+}  // namespace
+
+TEST_CASE("the stand-in for cuDNN is strict: what is not finalised, or is of another type, is refused") {
+  Descriptor tensor{CUDNN_BACKEND_TENSOR_DESCRIPTOR}, operation{CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR};
+  CHECK(finalised(tensor) == CUDNN_STATUS_BAD_PARAM);  // nothing is set
+  CHECK_THROWS_AS(tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, 1.0f), cuda::cudnn::Unsupported);
+  CHECK_THROWS_AS(tensor.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM), cuda::cudnn::Unsupported);
+  CHECK_THROWS_AS(operation.set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, tensor.get()), cuda::cudnn::Unsupported);
+  const std::vector<std::int64_t> two{1, 1}, four{1, 1, 1, 1};
+  CHECK_THROWS_AS(tensor.set_all(CUDNN_ATTR_TENSOR_STRIDES, std::span{two}), cuda::cudnn::Unsupported);
+  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, std::int64_t{1})
+      .set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, std::int64_t{16})
+      .set_all(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span{four})
+      .set_all(CUDNN_ATTR_TENSOR_STRIDES, std::span{four})
+      .finalise();
+  CHECK_NOTHROW(operation.set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, tensor.get()));
+  CHECK_THROWS_AS(tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, std::int64_t{2}), cuda::cudnn::Unsupported);
+}
+
+TEST_CASE("by cuDNN and by our kernels, y is the plain convolution's and the statistics are those of y") {
+  for (const auto& c : convolution_cases)
+    for (const auto dtype : {DType::float32, DType::bfloat16}) {
+      const std::vector<AnyArray> inputs{random_values({dtype, c.x}, 1), random_values({dtype, c.w}, 2)};
+      const auto plain = run_kernel_on(DeviceKind::cuda, Convolution{c.options}, inputs, {.highest = KernelTier::reference});
+      for (const auto tier : {KernelTier::reference, KernelTier::library}) {
+        const auto got = run_kernel_on(DeviceKind::cuda, ConvolutionStatistics{c.options}, inputs, {.highest = tier, .lowest = tier});
+        check_close(got[0], plain[0], dtype == DType::float32 ? 2e-5 : 0.1, "y of " + c.x.text());
+        const auto sums = sums_of(got[0]);
+        for (std::size_t o = 0; o < 2; ++o) check_close(got[o + 1], sums[o], 1e-5, "sums of " + c.x.text());
+      }
+    }
+}
+
+TEST_CASE("it asks for channels last, and gives y so; row-major images are left to the plain kernels") {
+  const auto made = make(some, DType::bfloat16);
+  CHECK(made->input_layouts == std::vector{channels_last(some.x), channels_last(some.w)});
+  CHECK(made->output_layouts == std::vector{channels_last(some.y()), Layout{}, Layout{}});
+  CHECK(make(some, DType::bfloat16, {.row_major_images = true}) == nullptr);
+}
+
+TEST_CASE("engines are taken that add products in one order, of float32 without TF32; any where that is asked for") {
+  using Notes = cuda::cudnn::NumericalNotes;
+  const Notes cores{CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, shortens{CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS};
+  CHECK(may_be_taken({}, DType::float32, {}));
+  CHECK(may_be_taken({CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, DType::float32, {}));
+  CHECK(may_be_taken(cores, DType::bfloat16, {}));
+  for (const Notes& notes : {cores, shortens}) {
+    CHECK_FALSE(may_be_taken(notes, DType::float32, {}));
+    CHECK_FALSE(may_be_taken(notes, DType::float32, {.fastest = true}));
+    CHECK(may_be_taken(notes, DType::float32, {.tf32 = true}));
+  }
+  for (const auto note : {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, CUDNN_NUMERICAL_NOTE_FFT,
+                          CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
+                          CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13}) {
+    CHECK_FALSE(may_be_taken({note}, DType::bfloat16, {}));
+    CHECK(may_be_taken({note}, DType::bfloat16, {.fastest = true}));
+  }
+}
+
+TEST_CASE("the first of the ranked engines that may be taken, and of which a plan can be made, computes") {
+  const Restored engines{on_host::engines};
+  const auto engine_for = [&](DType dtype) {
+    (void)run_kernel_on(DeviceKind::cuda, ConvolutionStatistics{some.options}, {random_values({dtype, some.x}, 1), random_values({dtype, some.w}, 2)},
+                        {.lowest = KernelTier::library});
+    return on_host::engines.last;
+  };
+  CHECK(engine_for(DType::bfloat16) == 1);  // 0 is not deterministic,
+  CHECK(engine_for(DType::float32) == 2);   // 1 would be TF32's
+  CHECK(make(some, DType::bfloat16)->scratch_bytes == 512);
+  on_host::engines.ranked[1].plan = CUDNN_STATUS_NOT_SUPPORTED;
+  CHECK(engine_for(DType::bfloat16) == 2);
+  on_host::engines.ranked[1].plan = CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED;
+  CHECK(engine_for(DType::bfloat16) == 2);
+  on_host::engines.ranked[2].workspace = (std::int64_t{1} << 30) + 1;
+  on_host::engines.fallback = {{7, {}}};
+  CHECK(engine_for(DType::bfloat16) == 7);
+}
+
+TEST_CASE("where cuDNN has no engine the plain convolution and our sums are taken; an error of another kind is told") {
+  const Restored engines{on_host::engines};
+  for (const auto refusal : {CUDNN_STATUS_NOT_SUPPORTED, CUDNN_STATUS_BAD_PARAM}) {
+    on_host::engines.graph = refusal;
+    CHECK(make(some, DType::bfloat16) == nullptr);
+  }
+  const AnyOperation operation{ConvolutionStatistics{some.options}};
+  const std::vector<TensorType> inputs{{DType::bfloat16, some.x}, {DType::bfloat16, some.w}};
+  const auto outputs = operation.infer_shape(inputs);
+  const std::vector<Layout> offered(2);
+  CHECK(make_executable(DeviceKind::cuda, {operation, inputs, outputs, offered})->kernel == "convolution, then sums");
+  on_host::engines.graph = CUDNN_STATUS_SUCCESS;
+  on_host::engines.ranked.clear();
+  CHECK(make(some, DType::bfloat16) == nullptr);
+  on_host::engines.graph = CUDNN_STATUS_INTERNAL_ERROR;
+  CHECK_THROWS_WITH(make(some, DType::bfloat16), Catch::Contains("cuDNN: cudnnBackendFinalize gave"));
+}
+
+TEST_CASE("in a step of ResNet-50 the statistics of all 53 batch norms are cuDNN's, and no layout is copied for them") {
+  Graph graph{0, 2};
+  const auto element = [&](std::uint32_t index, const TensorType& type) {
+    return graph.tensor(graph.add({Input{Input::Source::element, index}, {}, {type}, {}, {}}));
+  };
+  const Tensor<float> images{element(0, {DType::float32, {2, 3, 64, 64}})};
+  const Tensor<std::int32_t> labels{element(1, {DType::int32, {2}})};
+  ReplicaContext replica{graph};
+  const auto computed_in = mixed_precision(replica, DType::bfloat16);
+  const auto loss = mean(softmax_cross_entropy(models::resnet(replica, images, 50, {.classes = 1000}), labels));
+  nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
+  graph.results().push_back(loss.any().value());
+  const auto resolution = resolve(std::vector{graph, graph}, {.fuse_convolutions = true});
+  ExecutableCache cache{1};
+  const Graph& resolved = resolution.classes[0].graph;
+  std::map<std::string, int> by_kernel, copies;
+  int channel_sums = 0;
+  for (const auto& node : lower(resolution.classes[0], DeviceKind::cuda, cache).nodes) {
+    const auto& what = resolved.node(node.node);
+    const auto* compute = what.get<Compute>();
+    const auto* reduce = operation_of<Reduce>(what);
+    if (node.relayout) ++copies[compute ? std::string{compute->operation.name()} : "a collective"];
+    else if (operation_of<ConvolutionStatistics>(what)) ++by_kernel[std::string{node.executable->kernel}];
+    else if (reduce && reduce->axes == std::vector<std::int64_t>{0, 2, 3}) ++channel_sums;
+  }
+  CHECK(by_kernel == std::map<std::string, int>{{"cuDNN graph", 53}});
+  CHECK(channel_sums == 53 - 4);  // those of the backward pass, of which 4 are shared with a shortcut's
+  CHECK(copies == std::map<std::string, int>{{"convolution_statistics", 18}, {"a collective", 17}, {"reduce", 1}});
+}
