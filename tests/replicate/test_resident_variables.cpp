@@ -173,8 +173,8 @@ TEST_CASE("several replicated steps share the variables of a device, and copy no
 
 TEST_CASE("a device reads another one's variable as it is, also where two steps place it on different devices") {
   const Devices devices;
-  const auto digest = [](DeviceKind kind, int count, int logical) {
-    Replicator repl{on(kind, 2, count, logical)};
+  const auto digest = [](const Deployment& where) {
+    Replicator repl{where};
     const auto on_device = [](int place) {
       return [place](ReplicaContext& replica, Tensor<float> x) {
         const auto w = [&] {
@@ -196,8 +196,11 @@ TEST_CASE("a device reads another one's variable as it is, also where two steps 
     }
     return repl.digest();
   };
-  const auto expected = digest(DeviceKind::cpu, 1, 2);
-  for (const int count : {2, 4}) CHECK(digest(DeviceKind::cuda, count, 2) == expected);
+  const auto expected = digest(on(DeviceKind::cpu, 2, 1, 2));
+  for (const int count : {2, 4}) CHECK(digest(on(DeviceKind::cuda, 2, count, 2)) == expected);
+  auto parts = on(DeviceKind::cuda, 2, 2, 2);
+  parts.devices = {{DeviceKind::cuda, 3, 0}, {DeviceKind::cuda, 3, 1}};
+  CHECK(digest(parts) == expected);
   CHECK(devices.in_use() == 0);
 }
 

@@ -13,6 +13,7 @@ struct UsedVariable {
   VariableValue* value = nullptr;
   std::byte* resident = nullptr;  // where it lies on the device; null where another device of the replica has it: read on the host
   bool changes = false;           // the step assigns it
+  std::byte* at() const { return resident ? resident : value->host_memory(); }
 };
 
 // Empty where the device computes on the host's memory.
@@ -21,11 +22,13 @@ class UsedVariables {
   UsedVariables() = default;
   explicit UsedVariables(const VariableMemory& memory) : memory_{&memory} {}
 
-  // Adds it, or finds it.
-  UsedVariable& use(VariableValue& value, std::byte* resident) {
+  void add(const UsedVariable& variable) {
     for (auto& used : used_)
-      if (used.value == &value) return used;
-    return used_.emplace_back(UsedVariable{&value, resident, false});
+      if (used.at() == variable.at()) {
+        used.changes = used.changes || variable.changes;
+        return;
+      }
+    used_.push_back(variable);
   }
   bool has(const std::byte* address) const {
     for (const auto& used : used_)

@@ -34,22 +34,23 @@ class VariablePlacer {
   }
   // Its value at the step's start, of class c's graph; r counts for replica-local ones only.
   std::uint32_t buffer(int c, std::uint32_t variable, int r) {
-    auto& value = request_.variable(c, variable, r);
-    const auto buffer = builder_.fixed_buffer(place(value, false), value.bytes());
+    const auto used = use(c, variable, r);
+    const auto buffer = builder_.fixed_buffer(used.at(), used.value->bytes());
     auto& memory = builder_.memory(buffer);
     memory.variable = true;
-    memory.on_device = memory_ && value.resident(*memory_);
+    memory.on_device = used.resident != nullptr;
     return buffer;
   }
   // Where it is assigned.
-  std::byte* assigned(int c, std::uint32_t variable, int r) { return place(request_.variable(c, variable, r), true); }
+  std::byte* assigned(int c, std::uint32_t variable, int r) { return use(c, variable, r, true).at(); }
 
  private:
-  std::byte* place(VariableValue& value, bool changes) {
-    if (!memory_) return value.host_memory();
-    auto& used = builder_.program().variables.use(value, value.resident(*memory_));
-    used.changes = used.changes || changes;
-    return used.resident ? used.resident : value.host_memory();
+  UsedVariable use(int c, std::uint32_t variable, int r, bool changes = false) {
+    UsedVariable used{&request_.variable(c, variable, r), nullptr, changes};
+    if (!memory_) return used;
+    if (request_.source(c).graph.variables()[variable].device == request_.device) used.resident = used.value->resident(*memory_);
+    builder_.program().variables.add(used);
+    return used;
   }
 
   const PlanRequest& request_;
