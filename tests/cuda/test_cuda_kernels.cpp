@@ -229,11 +229,32 @@ TEST_CASE("a fold on the device has the host's bits") {
       collectives::combine(dtype, reduction, want.data(), left.data(), right.data(), 1001);
       const Queue queue = device_queue();
       support_of(DeviceKind::cuda).enter(0);
-      const DeviceBuffer into{left.size_bytes()}, from{right.size_bytes()};
-      queue.copy(into.data(), left.data(), left.size_bytes());
-      queue.copy(from.data(), right.data(), right.size_bytes());
-      support_of(DeviceKind::cuda).fold(queue.handle(), dtype, reduction, into.data(), from.data(), 1001);
-      queue.copy(got.data(), into.data(), got.size_bytes());
+      const DeviceBuffer a{left.size_bytes()}, b{right.size_bytes()}, apart{left.size_bytes()};
+      queue.copy(a.data(), left.data(), left.size_bytes());
+      queue.copy(b.data(), right.data(), right.size_bytes());
+      for (auto* into : {apart.data(), b.data(), a.data()}) {
+        support_of(DeviceKind::cuda).fold(queue.handle(), dtype, reduction, into, a.data(), b.data(), 1001);
+        queue.copy(got.data(), into, got.size_bytes());
+        if (into == b.data()) queue.copy(b.data(), right.data(), right.size_bytes());
+        queue.synchronise();
+        check_close(got, want, 0, std::string{name_of(reduction)} + " of " + std::string{name_of(dtype)});
+      }
+    }
+}
+
+TEST_CASE("the root of a mean on the device has the host's bits") {
+  if (!gpu_is_here()) return;
+  for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16})
+    for (const auto reduction : {Reduction::sum, Reduction::mean}) {
+      const AnyArray root = random_values({dtype, {1001}}, 23, true);
+      AnyArray want = root, got = root;
+      collectives::finish_root(dtype, reduction, want.data(), 1001, 7);
+      const Queue queue = device_queue();
+      support_of(DeviceKind::cuda).enter(0);
+      const DeviceBuffer values{root.size_bytes()};
+      queue.copy(values.data(), root.data(), root.size_bytes());
+      support_of(DeviceKind::cuda).peers->finish(queue.handle(), dtype, reduction, values.data(), 1001, 7);
+      queue.copy(got.data(), values.data(), got.size_bytes());
       queue.synchronise();
       check_close(got, want, 0, std::string{name_of(reduction)} + " of " + std::string{name_of(dtype)});
     }

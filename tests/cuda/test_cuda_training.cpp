@@ -91,6 +91,20 @@ TEST_CASE("one digest for a convolutional network on a GPU as 1, 2, 3 and 4 logi
   CHECK(one.loss == Approx(train_images_on("cpu:0").loss).epsilon(1e-3));
 }
 
+TEST_CASE("one digest for two GPUs, with logical devices or without, as for one") {
+  if (!replicator::test::gpu_is_here()) return;
+  try {
+    support_of(DeviceKind::cuda).require(1);
+  } catch (const DeviceError& error) {
+    WARN("skipped: it needs two GPUs: " << error.what());
+    return;
+  }
+  const auto one = train_on("cuda:0");
+  CHECK_THAT(one.explanation, !Catch::Contains("through the host's memory"));
+  for (const char* devices : {"cuda:0,cuda:1", "cuda:0x2,cuda:1x3"}) CHECK(train_on(devices).digest == one.digest);
+  CHECK(train_images_on("cuda:0,cuda:1").digest == train_images_on("cuda:0").digest);
+}
+
 TEST_CASE("one digest for a GPU as 1, 2, 3, 4 and 8 logical devices, with steps captured and not, and the CPU's loss") {
   if (!replicator::test::gpu_is_here()) return;
   const auto one = train_on("cuda:0");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kind of device in place of `cuda`: its memory cannot be touched but by its own queues, which do what they are given some time before
-// they are waited for, in an order that is drawn, and its kernels are the CPU's. So whoever forgets a copy or a wait crashes or gets
-// other bits. Captured work is done again as it was given, and knows of the step only what lies in memory.
+// A kind of device in place of `cuda`: its memory cannot be touched but by its own queues, and read by those of devices that have reached it.
+// Queues do what they are given some time before they are waited for, in an order that is drawn, and the kernels are the CPU's. So whoever
+// forgets a copy or a wait crashes or gets other bits. Captured work is done again as it was given, and knows of the step only what lies in memory.
 #pragma once
 
 #include <sys/mman.h>
@@ -37,29 +37,85 @@ inline constexpr int devices = 8;
 struct Work;
 inline std::atomic<int> host_blocks{0};  // of memory that was given out for copies, or pinned
 
+// Of all that follows: devices look into each other's memory.
+inline std::mutex gate;
+
+// What a device has room for, at addresses that nobody touches but while its queues work.
+class Memory {
+ public:
+  std::byte* allocate(std::size_t bytes) {
+    if (!base_) base_ = static_cast<std::byte*>(::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (blocks_.empty()) used_ = 0;
+    auto* const data = base_ + used_;
+    used_ += (bytes + page - 1) / page * page;
+    if (used_ > room) throw DeviceError{"a pretended device is full"};
+    blocks_.emplace_back(data, bytes);
+    return data;
+  }
+  void release(std::byte* data) {
+    std::erase_if(blocks_, [&](const auto& block) { return block.first == data; });
+    if (blocks_.empty() && base_) ::madvise(base_, used_, MADV_DONTNEED);
+  }
+  void protect(int protection) const {
+    if (used_) ::mprotect(base_, used_, protection);
+  }
+  bool holds(const std::byte* pointer) const {
+    return std::any_of(blocks_.begin(), blocks_.end(), [&](const auto& block) { return pointer >= block.first && pointer <= block.first + block.second; });
+  }
+  bool empty() const { return blocks_.empty(); }
+  std::size_t blocks() const { return blocks_.size(); }
+
+ private:
+  static constexpr std::size_t page = 4096, room = std::size_t{1} << 30;
+
+  std::byte* base_ = nullptr;
+  std::size_t used_ = 0;
+  std::vector<std::pair<std::byte*, std::size_t>> blocks_;
+};
+
 struct Device {
-  std::mutex mutex;  // several logical devices may share it
-  std::vector<std::pair<std::byte*, std::size_t>> memory;
+  Memory memory;
+  std::set<int> reached;  // devices whose memory it reads
   std::vector<Work*> queues;
   std::atomic<int> captures{0}, events{0};
   PhiloxStream random{17, 0};  // draws what runs next
   bool sleeps = false;
+  bool lost = false;  // it folds no more
 
-  void protect(int protection) {
-    for (const auto& [data, bytes] : memory) ::mprotect(data, bytes, protection);
-  }
   bool owns(const std::byte* pointer) {
-    const std::lock_guard lock{mutex};
-    for (const auto& [data, bytes] : memory)
-      if (pointer >= data && pointer <= data + bytes) return true;
-    return false;
+    const std::lock_guard lock{gate};
+    return memory.holds(pointer);
   }
+  bool reads(const std::byte* pointer);
+  void open();
+  void close();
 };
 inline std::array<Device, devices>& all() {
   static std::array<Device, devices> result;
   return result;
 }
 inline Device& device(int index) { return all().at(static_cast<std::size_t>(index)); }
+
+inline bool Device::reads(const std::byte* pointer) {
+  const std::lock_guard lock{gate};
+  return memory.holds(pointer) || std::any_of(reached.begin(), reached.end(), [&](int peer) { return device(peer).memory.holds(pointer); });
+}
+inline void Device::open() {
+  for (const int peer : reached) device(peer).memory.protect(PROT_READ);
+  memory.protect(PROT_READ | PROT_WRITE);
+}
+inline void Device::close() {
+  memory.protect(PROT_NONE);
+  for (const int peer : reached) device(peer).memory.protect(PROT_NONE);
+}
+
+// Why devices do not reach each other; empty where they do.
+inline std::string apart;
+inline std::string reach(int index, int peer) {
+  const std::lock_guard lock{gate};
+  if (apart.empty()) device(index).reached.insert(peer);
+  return apart;
+}
 
 inline thread_local int entered = -1;  // by this thread
 inline std::set<int> made_on;          // which devices had been entered where kernels were made
@@ -92,18 +148,15 @@ inline void require(int index) {
   if (index >= devices) throw DeviceError{"there are 8 pretended devices"};
 }
 inline std::byte* allocate(int index, std::size_t bytes) {
-  void* data = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  const std::lock_guard lock{device(index).mutex};
-  device(index).memory.emplace_back(static_cast<std::byte*>(data), bytes);
-  return static_cast<std::byte*>(data);
+  const std::lock_guard lock{gate};
+  return device(index).memory.allocate(bytes);
 }
-inline void release(int index, std::byte* data, std::size_t bytes) noexcept {
-  const std::lock_guard lock{device(index).mutex};
-  std::erase_if(device(index).memory, [&](const auto& block) { return block.first == data; });
-  ::munmap(data, bytes);
+inline void release(int index, std::byte* data, std::size_t) noexcept {
+  const std::lock_guard lock{gate};
+  device(index).memory.release(data);
 }
 inline void* make_queue(int index) {
-  const std::lock_guard lock{device(index).mutex};
+  const std::lock_guard lock{gate};
   auto* const work = new Work;
   work->index = index;
   device(index).queues.push_back(work);
@@ -121,9 +174,9 @@ inline bool advance(Device& own) {
   work.queued.pop_front();
   if (entry.records) entry.records->happened = std::max(entry.records->happened, entry.number);
   if (!entry.task) return true;
-  own.protect(PROT_READ | PROT_WRITE);
+  own.open();
   entry.task();
-  own.protect(PROT_NONE);
+  own.close();
   return true;
 }
 // Queues work whenever they like, and for a while not at all.
@@ -133,12 +186,13 @@ inline void idle(Device& own) {
   while (own.random.below(3) != 0 && advance(own)) {
   }
 }
+// Where its own queues cannot go on, those of others must.
 template <class Done>
 void advance_until(int index, Done done) {
-  auto& own = device(index);
-  const std::lock_guard lock{own.mutex};
+  const std::lock_guard lock{gate};
   while (!done())
-    if (!advance(own)) throw std::logic_error{"queues wait for each other, or for events that nobody records"};
+    if (!advance(device(index)) && std::none_of(all().begin(), all().end(), [](Device& other) { return advance(other); }))
+      throw std::logic_error{"queues wait for each other, or for events that nobody records"};
 }
 inline void synchronise(void* queue) {
   auto& work = *static_cast<Work*>(queue);
@@ -150,36 +204,41 @@ inline void synchronise(void* queue) {
 }
 inline void destroy_queue(int index, void* queue) noexcept {
   synchronise(queue);
-  const std::lock_guard lock{device(index).mutex};
+  const std::lock_guard lock{gate};
   std::erase(device(index).queues, static_cast<Work*>(queue));
   delete static_cast<Work*>(queue);
 }
-inline void put(Work& work, Entry entry) {
+template <class Make>
+void put(Work& work, Make make) {
   auto& own = device(work.index);
-  const std::lock_guard lock{own.mutex};
-  work.queued.push_back(std::move(entry));
+  const std::lock_guard lock{gate};
+  work.queued.push_back(make());
   idle(own);
 }
 inline void enqueue(void* queue, std::function<void()> what) {
   auto& work = *static_cast<Work*>(queue);
   if (work.captures) return work.captured.push_back(std::move(what));
   ++counts.given;
-  put(work, {.task = std::move(what)});
+  put(work, [&] { return Entry{.task = std::move(what)}; });
 }
 inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) {
   auto& own = device(static_cast<Work*>(queue)->index);
-  const auto from_host = own.owns(from) ? 0 : static_cast<std::int64_t>(bytes), to_host = own.owns(to) ? 0 : static_cast<std::int64_t>(bytes);
+  const auto from_host = own.reads(from) ? 0 : static_cast<std::int64_t>(bytes), to_host = own.owns(to) ? 0 : static_cast<std::int64_t>(bytes);
   enqueue(queue, [=] {
     std::memcpy(to, from, bytes);
     counts.from_host += from_host, counts.to_host += to_host;
   });
 }
-inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* from, std::int64_t elements) {
+inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* left, const std::byte* right, std::int64_t elements) {
   auto& own = device(static_cast<Work*>(queue)->index);
-  if (!own.owns(into) || !own.owns(from)) throw std::logic_error{"a fold was given memory of the host"};
-  enqueue(queue, [=] { collectives::combine(dtype, reduction, into, into, from, elements); });
+  if (own.lost) throw DeviceError{"the device is lost"};
+  if (!own.owns(into) || !own.reads(left) || !own.reads(right)) throw std::logic_error{"a fold was given memory that the device does not reach"};
+  enqueue(queue, [=] { collectives::combine(dtype, reduction, into, left, right, elements); });
 }
-
+inline void finish(void* queue, DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int members) {
+  enqueue(queue, [=] { collectives::finish_root(dtype, reduction, values, elements, members); });
+}
+inline constexpr PeerSupport peers{&reach, &finish};
 
 inline void begin_capture(void* queue) { static_cast<Work*>(queue)->captures = true; }
 inline void abandon_capture(void* queue) noexcept {
@@ -200,7 +259,7 @@ inline void* end_capture(void* queue) {
   return new Tasks{std::exchange(work.captured, {})};
 }
 inline void replay(void* queue, void* captured) {
-  for (const auto& task : *static_cast<const Tasks*>(captured)) put(*static_cast<Work*>(queue), {.task = task});
+  for (const auto& task : *static_cast<const Tasks*>(captured)) put(*static_cast<Work*>(queue), [&] { return Entry{.task = task}; });
   ++counts.replays;
 }
 inline void release_captured(int index, void* captured) noexcept {
@@ -249,11 +308,11 @@ inline void destroy_event(int index, void* event) noexcept {
 }
 inline void record(void* queue, void* event) {
   auto& recorded = *static_cast<PretendedEvent*>(event);
-  put(*static_cast<Work*>(queue), {.task = {}, .records = &recorded, .number = ++recorded.recorded});
+  put(*static_cast<Work*>(queue), [&] { return Entry{.task = {}, .records = &recorded, .number = ++recorded.recorded}; });
 }
 inline void wait(void* queue, void* event) {
   auto& awaited = *static_cast<PretendedEvent*>(event);
-  put(*static_cast<Work*>(queue), {.task = {}, .waits = &awaited, .number = awaited.recorded});
+  put(*static_cast<Work*>(queue), [&] { return Entry{.task = {}, .waits = &awaited, .number = awaited.recorded}; });
 }
 inline void await(void* event) {
   auto& awaited = *static_cast<PretendedEvent*>(event);
@@ -271,7 +330,8 @@ inline constexpr DeviceSupport support{.require = &require,
                                        .fold = &fold,
                                        .synchronise = &synchronise,
                                        .staging = &staging,
-                                       .capture = &capture};
+                                       .capture = &capture,
+                                       .peers = &peers};
 
 // The CPU's executable of the same operation, run when the queue gets there.
 class Executable final : public replicator::Executable {
@@ -322,12 +382,19 @@ class PretendDevices {
   PretendDevices() { set(&pretend::support, &pretend::kernel); }
   PretendDevices(const PretendDevices&) = delete;
   PretendDevices& operator=(const PretendDevices&) = delete;
-  ~PretendDevices() { set(nullptr, nullptr); }
+  ~PretendDevices() {
+    set(nullptr, nullptr);
+    for (auto& device : pretend::all()) {
+      device.reached.clear();
+      device.lost = false;
+    }
+    pretend::apart.clear();
+  }
 
   // Blocks of memory, queues, events and captures that are there.
   std::size_t in_use() const {
     auto count = static_cast<std::size_t>(pretend::host_blocks);
-    for (const auto& device : pretend::all()) count += device.memory.size() + device.queues.size() + static_cast<std::size_t>(device.captures + device.events);
+    for (const auto& device : pretend::all()) count += device.memory.blocks() + device.queues.size() + static_cast<std::size_t>(device.captures + device.events);
     return count;
   }
 

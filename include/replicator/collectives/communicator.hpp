@@ -30,6 +30,17 @@ struct CollectiveSpec {
   Groups groups = {};                    // by default all replicas are one
 };
 
+// What a collective can do besides whose buffers lie in the memory of the rank's device. The host goes ahead of the device: advance() is true
+// when all of the rank's work is queued, and only then the device is told to wait for others'.
+class DeviceCollective {
+ public:
+  virtual ~DeviceCollective() = default;
+  // start(), the inputs being written by what `queue`, of the device, has been given until now.
+  virtual void start_behind(void* queue) = 0;
+  // When advance() has been true: what `queue` is given from now on comes behind the step.
+  virtual void precede(void* queue) = 0;
+};
+
 // A prepared collective: used again every step, allocates nothing after preparation. Belongs to the thread of its
 // rank, which must not destroy it before its communicator's peers are through with the step.
 // Steps of one collective run in the same order on every rank; several collectives may be in flight at once.
@@ -47,6 +58,8 @@ class Collective {
   virtual std::byte* output() = 0;
   // Of its memory on this rank.
   virtual std::size_t bytes() const = 0;
+  // Null where input(i) and output() are memory of the host.
+  virtual DeviceCollective* on_device() { return nullptr; }
   // The inputs are written: begin a step.
   virtual void start() = 0;
   // Begins a step on memory of the caller's, who leaves it alone until the step is finished. False where the output is

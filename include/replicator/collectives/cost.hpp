@@ -32,6 +32,7 @@ constexpr double worth_bytes(transport::Latency latency) {
   switch (latency) {
     case transport::Latency::memory: return 800;
     case transport::Latency::crowded_memory: return 20 * 1024;
+    case transport::Latency::queues: return 256 * 1024;  // assumed, of GPUs: 5 us at 50 GB/s
     case transport::Latency::messages: break;
   }
   return 32 * 1024;
@@ -49,6 +50,7 @@ namespace detail {
 inline std::string why_direct(const std::string& size, std::int64_t limit, transport::Latency latency) {
   const std::string where = latency == transport::Latency::memory           ? " B between cores"
                             : latency == transport::Latency::crowded_memory ? " B between more ranks than cores"
+                            : latency == transport::Latency::queues         ? " B between devices"
                                                                             : " B by messages";
   return "direct: " + size + ", at most " + std::to_string(limit) + where + ": one latency, every rank evaluates the tree";
 }

@@ -3,7 +3,7 @@
 //
 // A *lane* is one channel for one piece; lanes advance independently. What others wait for is counted in words: after
 // line i of a lane in step k (from 0) the word is k * stride + i + 1, stride being more than any lane has lines, so
-// that words only grow. Where peers are readable, the words of lines that peers wait for lie in the region, one to a
+// that words only grow. Where peers are readable, the words of lines that peers wait for lie in memory that they see, one to a
 // cache line, behind the words `started` and `finished` of the rank (k * stride + 1).
 #pragma once
 
@@ -60,7 +60,7 @@ struct Lane {
   std::byte* peer_word;
 };
 
-// The words of a rank, behind the buffers of its region.
+// The words of a rank, in memory of the host that its peers see.
 class Words {
  public:
   static constexpr std::size_t line_bytes = 64;
@@ -84,13 +84,20 @@ class Words {
   std::uint64_t stride_ = 1;
 };
 
+// Regions and words of the ranks, null where they cannot be read; this rank's own.
+struct RankMemory {
+  std::byte* own;
+  std::byte* own_words;
+  std::vector<const std::byte*> bases;  // [rank]
+  std::vector<const std::byte*> words;  // [rank]
+};
+
 class LaneProgram {
  public:
-  // bases[rank]: its region, null where it cannot be read. `own` is this rank's. `pushing`: roots are stored into the
-  // outputs of all.
-  LaneProgram(const Schedule& schedule, const Layout& layout, int rank, std::byte* own,
-              std::vector<const std::byte*> bases, bool pushing)
-      : layout_{layout}, words_{schedule}, me_{rank}, own_{own}, bases_{std::move(bases)}, pushing_{pushing}, input_blocks_{schedule.input_blocks()} {
+  // `pushing`: roots are stored into the outputs of all.
+  LaneProgram(const Schedule& schedule, const Layout& layout, int rank, RankMemory memory, bool pushing)
+      : layout_{layout}, words_{schedule}, me_{rank}, own_{memory.own}, memory_{std::move(memory)}, pushing_{pushing},
+        input_blocks_{schedule.input_blocks()} {
     const auto& mine = schedule.programs[static_cast<std::size_t>(me_)];
     channels_ = mine.size();
     progress.assign(channels_ * static_cast<std::size_t>(layout.pieces()), 0);
@@ -128,8 +135,8 @@ class LaneProgram {
   }
 
   std::uint64_t stride() const { return words_.stride(); }
-  std::byte* own_words() const { return own_ + layout_.end(); }
-  const std::byte* words_of(int rank) const { return bases_[static_cast<std::size_t>(rank)] + layout_.end(); }
+  std::byte* own_words() const { return memory_.own_words; }
+  const std::byte* words_of(int rank) const { return memory_.words[static_cast<std::size_t>(rank)]; }
 
   std::vector<std::uint64_t> progress;  // words of the own lanes
   std::vector<Wait> waits;
@@ -197,7 +204,7 @@ class LaneProgram {
     if (at.rank == me_) return at.source(buffers, own_);
     const auto rank = static_cast<std::size_t>(at.rank);
     if (at.buffer == Buffer::input && !buffers.inputs.empty()) return buffers.inputs[rank] + at.inside(buffers);
-    return bases_[rank] + at.region;
+    return memory_.bases[rank] + at.region;
   }
 
   // What other ranks load of this one's inputs, each once.
@@ -227,7 +234,7 @@ class LaneProgram {
   Words words_;
   int me_;
   std::byte* own_;
-  std::vector<const std::byte*> bases_;
+  RankMemory memory_;
   bool pushing_;
   int input_blocks_;
   std::size_t channels_ = 0;

@@ -104,7 +104,7 @@ class Mailbox final : public Prepared<T> {
 
  private:
   Mailbox(T& transport, const CollectiveSpec& spec, const Schedule& schedule, const Loads& loads, std::size_t box_bytes)
-      : Base{transport, spec, schedule, 1, boxes(loads, box_bytes) * box_bytes},
+      : Base{transport, spec, schedule, 1, Base::with_more(transport, boxes(loads, box_bytes) * box_bytes)},
         count_{boxes(loads, box_bytes)},
         box_bytes_{box_bytes},
         input_bytes_{static_cast<std::size_t>(spec.elements * schedule.input_blocks()) * size_of(spec.dtype)} {

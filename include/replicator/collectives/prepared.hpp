@@ -74,8 +74,9 @@ class Prepared : public Collective {
   Missing missing() const override { return {missing_rank(), moved_}; }
 
  protected:
-  // `more`: bytes behind the layout's.
-  Prepared(T& transport, const CollectiveSpec& spec, const Schedule& schedule, int pieces, std::size_t more)
+  // allocate(bytes) gives the region that holds the layout.
+  template <class Allocate>
+  Prepared(T& transport, const CollectiveSpec& spec, const Schedule& schedule, int pieces, Allocate allocate)
       : transport_{transport},
         layout_{spec, schedule, pieces},
         blocks_{schedule.blocks},
@@ -83,7 +84,11 @@ class Prepared : public Collective {
         name_{spec.name.empty() ? std::string{name_of(spec.kind)} : spec.name},
         inputs_{static_cast<int>(schedule.inputs(transport.rank()).size())},
         input_blocks_{schedule.input_blocks()},
-        region_{transport.allocate(layout_.end() + more)} {}
+        region_{allocate(layout_.end())} {}
+  // In the host's memory, with so many bytes behind it.
+  static auto with_more(T& transport, std::size_t more) {
+    return [&transport, more](std::size_t bytes) { return transport.allocate(bytes + more); };
+  }
 
   // A rank that this one waits for, or -1.
   virtual int missing_rank() const = 0;

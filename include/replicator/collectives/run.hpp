@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <replicator/collectives/communicator.hpp>
+#include <replicator/collectives/device_runner.hpp>
 #include <replicator/collectives/lower.hpp>
 #include <replicator/collectives/mailbox.hpp>
 #include <replicator/collectives/runner.hpp>
@@ -40,7 +41,9 @@ class TransportCommunicator final : public Communicator {
   std::unique_ptr<Collective> prepare(const CollectiveSpec& spec, const Schedule& schedule) override {
     require_fit(spec, schedule);
     const int pieces = pieces_of(spec, schedule);
-    if constexpr (transport::PeerReadable<Wire>) {
+    if constexpr (transport::DeviceMemory<Wire>) {
+      return std::make_unique<DeviceRunner<Wire>>(transport_, spec, schedule);
+    } else if constexpr (transport::PeerReadable<Wire>) {
       if (blocks_.ranks() > 1 && loads_only_inputs(schedule) &&
           Mailbox<Wire>::payload_bytes(spec, schedule) <= mailbox_limit_bytes)
         return std::make_unique<Mailbox<Wire>>(transport_, spec, schedule);

@@ -28,10 +28,10 @@ class Runner final : public Prepared<T> {
  public:
   // `schedule` must be lowered where peers are not readable.
   Runner(T& transport, const CollectiveSpec& spec, const Schedule& schedule, int pieces)
-      : Base{transport, spec, schedule, pieces, readable ? Words{schedule}.bytes(pieces) : 0},
+      : Base{transport, spec, schedule, pieces, Base::with_more(transport, readable ? Words{schedule}.bytes(pieces) : 0)},
         id_{spec.id},
         me_{transport.rank()},
-        program_{schedule, this->layout_, me_, this->region_.data, bases(), writable && can_push(schedule)},
+        program_{schedule, this->layout_, me_, memory(), writable && can_push(schedule)},
         to_caller_{!loads_outputs(schedule, writable && can_push(schedule))},
         inputs_once_{reads_inputs_once(schedule)} {
     if constexpr (writable)
@@ -105,12 +105,16 @@ class Runner final : public Prepared<T> {
       targets_[k] = buffers.outputs.empty() ? peers_[k] : buffers.outputs[(static_cast<std::size_t>(me_) + k + 1) % buffers.outputs.size()];
   }
 
-  std::vector<const std::byte*> bases() {
-    std::vector<const std::byte*> result(static_cast<std::size_t>(this->blocks_.ranks()), nullptr);
-    if constexpr (readable)
-      for (int rank = 0; rank < this->blocks_.ranks(); ++rank)
-        result[static_cast<std::size_t>(rank)] = this->transport_.peer(this->region_, rank);
-    result[static_cast<std::size_t>(me_)] = this->region_.data;
+  // The words lie behind the buffers.
+  RankMemory memory() {
+    const std::size_t end = this->layout_.end();
+    RankMemory result{this->region_.data, this->region_.data + end, {}, {}};
+    for (int rank = 0; rank < this->blocks_.ranks(); ++rank) {
+      const std::byte* base = nullptr;
+      if constexpr (readable) base = this->transport_.peer(this->region_, rank);
+      result.bases.push_back(rank == me_ ? this->region_.data : base);
+      result.words.push_back(result.bases.back() ? result.bases.back() + end : nullptr);
+    }
     return result;
   }
 

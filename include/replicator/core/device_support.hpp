@@ -46,6 +46,14 @@ struct StagingSupport {
   void (*await)(void* event) = nullptr;
 };
 
+// An ability of some kinds of devices: collectives between them whose values never leave the devices' memory.
+struct PeerSupport {
+  // From now on queues of device `index` read the memory of device `peer`, another one of the kind. Why they cannot; empty where they can.
+  std::string (*reach)(int index, int peer) = nullptr;
+  // What turns the root of the reduction tree into the result, in place: a mean is divided by `members`. The host's bits.
+  void (*finish)(void* queue, DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int members) = nullptr;
+};
+
 // All functions throw DeviceError, save those that give back. `index` is the device's; several programs may use one
 // device at the same time, each with a queue and memory of its own.
 struct DeviceSupport {
@@ -61,10 +69,13 @@ struct DeviceSupport {
   void (*destroy_queue)(int index, void* queue) noexcept = nullptr;
   // Before anything below, and before kernels: in each thread and for each step.
   void (*enter)(int index) = nullptr;
-  // Between host and device in either direction, or within one of them. The host's side stays as it is until `synchronise`.
+  // Between host and device in either direction, within one of them, or from a device that is reached (PeerSupport). The host's side stays as
+  // it is until `synchronise`.
   void (*copy)(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) = nullptr;
-  // into = combine(into, from), the node of the reduction tree, both in the device's memory: the host's bits.
-  void (*fold)(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* from, std::int64_t elements) = nullptr;
+  // into = combine(left, right), the node of the reduction tree, in the device's memory: the host's bits. `into` may be one of the two; they
+  // may also lie on devices that are reached.
+  void (*fold)(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* left, const std::byte* right,
+               std::int64_t elements) = nullptr;
   // Returns when all that was queued is done.
   void (*synchronise)(void* queue) = nullptr;
   // Bytes of memory that device `index` has in all, 0 where that cannot be found out. Null: never.
@@ -72,6 +83,8 @@ struct DeviceSupport {
   const StagingSupport* staging = nullptr;  // of kinds with queues
   // Null: work cannot be captured.
   const CaptureSupport* capture = nullptr;
+  // Null: devices do not reach each other.
+  const PeerSupport* peers = nullptr;
 
   bool runs_on_host() const { return make_queue == nullptr; }
 };

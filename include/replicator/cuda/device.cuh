@@ -13,6 +13,7 @@
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/fold.cuh>
 #include <replicator/cuda/launch.cuh>
+#include <replicator/cuda/peers.cuh>
 #include <replicator/cuda/staging.cuh>
 
 namespace replicator::cuda {
@@ -106,7 +107,7 @@ inline std::size_t memory(int index) {
 
 inline constexpr DeviceSupport support{&detail::require,       &detail::allocate, &detail::release, &detail::make_queue,
                                        &detail::destroy_queue, &detail::enter,    &detail::copy,    &fold,
-                                       &detail::synchronise,   &detail::memory,   &staging,         &capture};
+                                       &detail::synchronise,   &detail::memory,   &staging,         &capture,       &peers};
 
 inline const bool device_registered = [] {
   device_support[static_cast<std::size_t>(DeviceKind::cuda)].store(&support);

@@ -4,16 +4,19 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <replicator/collectives/host_transport.hpp>
 #include <replicator/collectives/run.hpp>
+#include <replicator/core/device_support.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/placement.hpp>
 #include <replicator/replicate/replay_communicator.hpp>
 #include <replicator/transport/in_process.hpp>
+#include <replicator/transport/in_process_devices.hpp>
 #include <replicator/transport/job.hpp>
 
 namespace replicator {
@@ -30,18 +33,27 @@ class HostCommunicators {
                                  : connect_threads(placement);
       for (std::size_t team = 0; team < made.size(); ++team) communicators_[team * each + place] = std::move(made[team]);
     }
+    if (!support_of(deployment.devices[0].kind).runs_on_host()) connect_devices(job, deployment, placement);
   }
   // One replica of so many, alone.
   void connect_replay(int replica, int replicas) { communicators_.push_back(std::make_unique<ReplayCommunicator>(replica, replicas)); }
-  void clear() { communicators_.clear(); }
+  void clear() {
+    communicators_.clear();
+    of_devices_.clear();
+  }
 
   collectives::Communicator& operator[](int device) const { return *communicators_[static_cast<std::size_t>(device)]; }
+  // The same in the devices' memory; null where they have none of their own, or do not reach each other's.
+  collectives::Communicator* on_devices(int device) const { return of_devices_.empty() ? nullptr : of_devices_[static_cast<std::size_t>(device)].get(); }
+  // Why devices with memory of their own meet in the host's; else empty.
+  const std::string& through_host() const { return through_host_; }
 
   // All others are devices of this process.
   bool in_process() const { return !groups_.empty(); }
   // Releases them: whoever waits, or is about to, throws this.
   void abort(const CommunicationError& error) {
     for (auto& group : groups_) group->abort(error);
+    for (auto& group : device_groups_) group->abort(error);
   }
 
  private:
@@ -53,8 +65,33 @@ class HostCommunicators {
     return made;
   }
 
+  // All of them, or none: what devices do with the values of collectives is then one thing.
+  void connect_devices(const transport::Job& job, const Deployment& deployment, const Placement& placement) {
+    const auto& support = support_of(deployment.devices[0].kind);
+    std::vector<int> indices;
+    for (const auto& device : deployment.devices) indices.push_back(device.index);
+    const auto reason = job.size() > 1 ? std::string{"processes meet there"} : transport::why_apart(support, indices);
+    if (!reason.empty()) {
+      through_host_ = "through the host's memory: " + reason;
+      return;
+    }
+    const auto each = static_cast<std::size_t>(placement.devices_per_team()), teams = static_cast<std::size_t>(placement.teams());
+    of_devices_.resize(teams * each);
+    for (std::size_t place = 0; place < each; ++place) {
+      std::vector<int> ranks;
+      for (std::size_t team = 0; team < teams; ++team) ranks.push_back(indices[team * each + place]);
+      auto& group = device_groups_.emplace_back(std::make_unique<transport::InProcessDeviceGroup>(support, std::move(ranks)));
+      for (std::size_t team = 0; team < teams; ++team)
+        of_devices_[team * each + place] =
+            collectives::make_communicator(transport::InProcessDevices{*group, static_cast<int>(team)}, placement.blocks());
+    }
+  }
+
   std::vector<std::unique_ptr<transport::InProcessGroup>> groups_;  // by place in a team
+  std::vector<std::unique_ptr<transport::InProcessDeviceGroup>> device_groups_;  // likewise
   std::vector<std::unique_ptr<collectives::Communicator>> communicators_;  // by device
+  std::vector<std::unique_ptr<collectives::Communicator>> of_devices_;     // likewise
+  std::string through_host_;
 };
 
 }  // namespace replicator

@@ -104,6 +104,8 @@ class HostCompiler {
             .lowered = step.lowered,
             .variables = variables,
             .communicator = communicators_[device],
+            .device_communicator = communicators_.on_devices(device),
+            .through_host = communicators_.through_host(),
             .handoffs = step.handoffs[static_cast<std::size_t>(team)].get(),
             .device = placement_.place_of(device),
             .devices = placement_.devices_per_team(),

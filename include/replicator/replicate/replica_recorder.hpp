@@ -100,9 +100,11 @@ class ReplicaRecorder final : public StepListener {
   void note_collectives(const StepMoment& moment) {
     const auto& source = moment.source(options_.replica);
     begun_->collectives.resize(source.collective.size());
-    moment.for_each_collected(options_.replica, [&](std::uint32_t ordinal, const std::byte* data) {
+    moment.for_each_collected(options_.replica, [&](std::uint32_t ordinal, const std::byte* data, const Queue& queue) {
       AnyArray value{source.graph.node(source.collective[ordinal]).outputs[0]};
-      if (value.size_bytes() > 0) std::memcpy(value.data(), data, value.size_bytes());
+      queue.enter();
+      queue.copy(value.data(), data, value.size_bytes());
+      queue.synchronise();
       begun_->collectives[ordinal] = std::move(value);
     });
   }

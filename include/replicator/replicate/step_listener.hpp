@@ -37,13 +37,13 @@ struct StepMoment {
   VariableValue& value(const VariableDeclaration& variable, int replica) const {
     return variables.at(variable.name, variable.kind == VariableKind::mirrored ? team(replica) : static_cast<int>(local(replica)));
   }
-  // f(ordinal, memory) for what each collective gives it; there until the next step.
+  // f(ordinal, memory, queue) for what each collective gives it; there until the next step, in memory that the device's queue reads.
   template <class F>
   void for_each_collected(int replica, F f) const {
     const auto first = static_cast<std::size_t>(team(replica) * placement.devices_per_team());
     for (auto& program : programs.subspan(first, static_cast<std::size_t>(placement.devices_per_team())))
       for (const auto& collected : program.collected)
-        if (program.replica_ids[static_cast<std::size_t>(collected.replica)] == replica) f(collected.ordinal, collected.data);
+        if (program.replica_ids[static_cast<std::size_t>(collected.replica)] == replica) f(collected.ordinal, collected.data, program.queue);
   }
 };
 

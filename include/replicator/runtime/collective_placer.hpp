@@ -14,6 +14,7 @@
 #include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/resolve.hpp>
 #include <replicator/collectives/local_fold.hpp>
+#include <replicator/runtime/plan_request.hpp>
 #include <replicator/runtime/program_builder.hpp>
 
 namespace replicator {
@@ -29,12 +30,10 @@ class CollectivePlacer {
     bool movable;  // nobody else looks at the value: it may live where the collective wants it
   };
 
-  // For the collectives of the replicas' device `device`. `first_collective`: ids of earlier programs on the same
-  // communicator lie below. `all_reduce` outlives this.
-  CollectivePlacer(const Resolution& resolution, int device, collectives::Communicator& communicator, std::uint32_t first_collective,
-                   const collectives::AllReducePreference& all_reduce, ProgramBuilder& builder)
-      : resolution_{resolution}, device_{device}, communicator_{communicator}, blocks_{communicator.blocks()}, first_collective_{first_collective},
-        all_reduce_{all_reduce}, builder_{builder} {}
+  // For the collectives of the replicas' device `request.device`. The request outlives this.
+  CollectivePlacer(const PlanRequest& request, ProgramBuilder& builder)
+      : request_{request}, resolution_{request.resolution}, communicator_{request.communicator}, blocks_{communicator_.blocks()}, builder_{builder},
+        in_place_{builder.support().runs_on_host() || request.device_communicator} {}
 
   // All devices of the communicator call it at the same time, since collectives allocate together.
   void prepare() {
@@ -47,30 +46,21 @@ class CollectivePlacer {
       const auto& first = resolution_.collectives[bucket.members[0]];
       groups_.push_back(first.what.groups.over(blocks_.replicas()));
       folds_.emplace_back(blocks_, groups_.back(), communicator_.rank());
-      if (first.device != device_) continue;
+      if (first.device != request_.device) continue;
       const auto kind = first.what.kind;
       collectives::CollectiveSpec spec{kind, first.type.dtype, first.what.reduction, first.type.shape.elements(), first.what.root,
                                        first.what.any_order, first.text, 0, first.what.groups};
       if (kind == CollectiveKind::all_reduce) spec.elements = bucket.elements;
       if (collectives::scatters(kind)) spec.elements /= groups_.back().size(0);
       if (bucket.members.size() > 1) spec.name += " and " + std::to_string(bucket.members.size() - 1) + " more";
-      collective_of_[b] = add(std::move(spec), static_cast<int>(bucket.members.size()));
+      collective_of_[b] = add(std::move(spec), request_.device_communicator ? *request_.device_communicator : communicator_, request_.through_host);
+      program_.collectives[collective_of_[b]].members = static_cast<int>(bucket.members.size());
       program_.collectives[collective_of_[b]].bucket = b;
     }
   }
-  // One more collective, beside those of the resolution; its inputs are the caller's to write, its start the caller's to append.
-  std::uint32_t add(collectives::CollectiveSpec spec, int members = 1) {
-    const auto index = static_cast<std::uint32_t>(program_.collectives.size());
-    spec.id = first_collective_ + index;
-    const auto bytes = static_cast<std::int64_t>(size_of(spec.dtype)) * spec.elements;
-    auto choice = collectives::choose(spec.kind, bytes, blocks_, spec.root, spec.any_order, all_reduce_, spec.groups, communicator_.latency());
-    auto prepared = communicator_.prepare(spec, choice.schedule);
-    program_.collectives.push_back({std::move(prepared), spec.name, std::move(choice.reason), choice.microseconds, bytes, members, spec,
-                                    std::move(choice.schedule), CollectiveUse::none});
-    waited_.push_back(false);
-    pin(program_.collectives.back());
-    return index;
-  }
+  // One more collective, beside those of the resolution, in the host's memory; its inputs are the caller's to write, its start the caller's to
+  // append.
+  std::uint32_t add(collectives::CollectiveSpec spec) { return add(std::move(spec), communicator_, {}); }
 
   // The last contribution of the device starts the collective.
   void contribute(const Contribution& given) {
@@ -116,18 +106,36 @@ class CollectivePlacer {
            size_of(resolution_.collectives[ordinal].type.dtype);
   }
 
-  void pin(const CollectiveUse& use) {
-    const auto* staging = builder_.support().staging;
-    if (!staging) return;
+  std::uint32_t add(collectives::CollectiveSpec spec, collectives::Communicator& communicator, const std::string& remark) {
+    const auto index = static_cast<std::uint32_t>(program_.collectives.size());
+    spec.id = request_.first_collective + index;
+    const auto bytes = static_cast<std::int64_t>(size_of(spec.dtype)) * spec.elements;
+    auto choice = collectives::choose(spec.kind, bytes, blocks_, spec.root, spec.any_order, request_.all_reduce, spec.groups, communicator.latency());
+    if (!remark.empty()) choice.reason += "; " + remark;
+    auto prepared = communicator.prepare(spec, choice.schedule);
+    program_.collectives.push_back({std::move(prepared), spec.name, std::move(choice.reason), choice.microseconds, bytes, 1, spec,
+                                    std::move(choice.schedule), CollectiveUse::none});
+    waited_.push_back(false);
+    note_memory(program_.collectives.back());
+    return index;
+  }
+  // Copies from and to the host's memory are fast where it is pinned; what lies on the device needs none.
+  void note_memory(const CollectiveUse& use) {
+    for_each_buffer(use, [&](std::byte* data, std::size_t bytes) {
+      if (use.collective->on_device()) program_.device_memory.emplace_back(data, bytes);
+      else if (const auto* staging = builder_.support().staging) program_.pinned.emplace_back(*staging, data, bytes);
+    });
+  }
+  template <class F>
+  void for_each_buffer(const CollectiveUse& use, F f) const {
     auto& collective = *use.collective;
     const auto block = static_cast<std::size_t>(use.bytes);
-    for (int i = 0; i < collective.inputs(); ++i)
-      program_.pinned.emplace_back(*staging, collective.input(i), block * static_cast<std::size_t>(use.schedule.input_blocks()));
+    for (int i = 0; i < collective.inputs(); ++i) f(collective.input(i), block * static_cast<std::size_t>(use.schedule.input_blocks()));
     if (collective.output() == collective.input(0)) return;  // of a rank alone
-    program_.pinned.emplace_back(*staging, collective.output(), block * static_cast<std::size_t>(use.schedule.output_blocks(communicator_.rank())));
+    f(collective.output(), block * static_cast<std::size_t>(use.schedule.output_blocks(communicator_.rank())));
   }
   void contribute_to(const Contribution& given, std::byte* destination) {
-    if (builder_.support().runs_on_host() && given.movable) builder_.memory(given.buffer).fixed = destination;
+    if (in_place_ && given.movable) builder_.memory(given.buffer).fixed = destination;
     else builder_.copy(given.buffer, builder_.fixed_buffer(destination, given.bytes), given.bytes);
   }
   void contribute_leaf(const Contribution& given, std::uint32_t bucket) {
@@ -135,8 +143,8 @@ class CollectivePlacer {
     const auto offset = offset_of(ordinal);
     const auto& folds = folds_[bucket];
     const auto& leaf = folds.leaves()[static_cast<std::size_t>(given.replica)];
-    // A device with memory of its own folds there and sends the partials when they are whole.
-    const auto partials = builder_.support().runs_on_host() ? static_cast<int>(folds.partials().size()) : 0;
+    // Where the collective is in the host's memory, a device with memory of its own folds there and sends the partials when they are whole.
+    const auto partials = in_place_ ? static_cast<int>(folds.partials().size()) : 0;
     const auto where = [&](int buffer) -> std::uint32_t {
       if (buffer < partials) return builder_.fixed_buffer(input(bucket, buffer) + offset, given.bytes);
       return temporaries_.at({ordinal, buffer});
@@ -163,7 +171,7 @@ class CollectivePlacer {
   }
   void send_partials(std::uint32_t bucket) {
     const auto kind = resolution_.collectives[resolution_.buckets[bucket].members[0]].what.kind;
-    if (builder_.support().runs_on_host() || !collectives::reduces(kind)) return;
+    if (in_place_ || !collectives::reduces(kind)) return;
     for (const auto ordinal : resolution_.buckets[bucket].members) {
       const auto bytes = resolution_.collectives[ordinal].type.bytes();
       for (int p = 0; p < static_cast<int>(folds_[bucket].partials().size()); ++p)
@@ -171,13 +179,12 @@ class CollectivePlacer {
     }
   }
 
+  const PlanRequest& request_;
   const Resolution& resolution_;
-  int device_;
-  collectives::Communicator& communicator_;
+  collectives::Communicator& communicator_;  // in the host's memory
   const collectives::ReplicaBlocks blocks_;
-  std::uint32_t first_collective_;
-  const collectives::AllReducePreference& all_reduce_;
   ProgramBuilder& builder_;
+  const bool in_place_;  // kernels write and read the memory of the user's collectives
   Program& program_ = builder_.program();
   std::vector<Groups> groups_;                 // by bucket, with all members listed
   std::vector<collectives::LocalFold> folds_;  // by bucket

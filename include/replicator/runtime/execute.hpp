@@ -136,14 +136,11 @@ class Execution {
         program_.queue.fold(instruction.dtype, instruction.reduction, pointers[0], pointers[1], instruction.elements);
         break;
       case Instruction::Kind::copy: program_.queue.copy(pointers[1], pointers[0], instruction.bytes); break;
-      case Instruction::Kind::start:
-        prefetch();
-        program_.queue.synchronise();
-        program_.collectives[instruction.collective].collective->start();
-        pending_.push_back(instruction.collective);
-        if (record_) record_->started(instruction.collective);
+      case Instruction::Kind::start: start(instruction.collective); break;
+      case Instruction::Kind::wait:
+        wait(instruction.collective);
+        if (auto* device = program_.collectives[instruction.collective].collective->on_device()) device->precede(program_.queue.handle());
         break;
-      case Instruction::Kind::wait: wait(instruction.collective); break;
       case Instruction::Kind::give:
         prefetch();
         program_.queue.synchronise();
@@ -151,6 +148,18 @@ class Execution {
         break;
       case Instruction::Kind::take: take(instruction.place); break;
     }
+  }
+  void start(std::uint32_t index) {
+    auto& collective = *program_.collectives[index].collective;
+    if (auto* device = collective.on_device()) {
+      device->start_behind(program_.queue.handle());
+    } else {
+      prefetch();
+      program_.queue.synchronise();
+      collective.start();
+    }
+    pending_.push_back(index);
+    if (record_) record_->started(index);
   }
   // Behind the outputs.
   const std::uint64_t* step_number(const Instruction& instruction) const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <replicator/collectives/all_reduces.hpp>
@@ -23,6 +24,9 @@ struct PlanRequest {
   const std::vector<LoweredGraph>& lowered;  // by class
   VariableStore& variables;
   collectives::Communicator& communicator;  // between these devices of all replicas
+  // Between the same, for collectives of values: it works in the devices' memory. Null: they pass the host's, for this reason.
+  collectives::Communicator* device_communicator = nullptr;
+  std::string through_host = {};  // empty where devices compute on the host
   Handoffs* handoffs = nullptr;  // between the devices of these replicas; null where they have one
   int device = 0;         // which of the devices of its replicas this is,
   int devices = 1;        // and how many they have

@@ -32,7 +32,7 @@ class Planner {
  public:
   explicit Planner(const PlanRequest& request)
       : request_{request}, builder_{support_of(request.kind), request.index},
-        collectives_{request.resolution, request.device, request.communicator, request.first_collective, request.all_reduce, builder_},
+        collectives_{request, builder_},
         handoffs_{request.handoffs, request.device, request.devices, builder_}, variables_{request, builder_},
         values_{request, builder_, collectives_, handoffs_, variables_}, results_{request, builder_, collectives_, values_},
         assignments_{request, builder_, variables_, values_}, memory_{request.resolution, request.lowered} {
@@ -42,11 +42,12 @@ class Planner {
   }
 
   Program run() && {
-    collectives_.prepare();
     find_shares();
     count_variables();
-    if (!builder_.support().runs_on_host()) {
-      require_room();  // what variables are given they keep
+    const bool on_host = builder_.support().runs_on_host();
+    if (!on_host) require_room();  // what variables and collectives are given they keep
+    collectives_.prepare();
+    if (!on_host) {
       variables_.make_room();
       stage_inputs();
     }

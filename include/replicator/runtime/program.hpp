@@ -2,9 +2,11 @@
 // What one device executes: kernels and collectives in order, with every buffer placed beforehand.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -114,7 +116,7 @@ struct ResultExchange {
 struct CollectedValue {
   std::uint32_t ordinal = 0;  // of the resolution
   std::int32_t replica = 0;   // counted on this device
-  std::byte* data = nullptr;  // of the host
+  std::byte* data = nullptr;  // where its kernels read it
 };
 
 struct Program {
@@ -149,13 +151,17 @@ struct Program {
   ResultExchange exchange;
   std::vector<Stretch> stretches;  // ascending; none where the queue cannot capture
   RangeNames ranges;
+  // Beside the arena: memory of collectives that the device holds.
+  std::vector<std::span<const std::byte>> device_memory;
   Queue queue;  // the last: gone before the memory that its work uses
 };
 
 // Of a program on a device with memory of its own: whether this is there.
 inline bool on_device(const Program& program, const std::byte* address) {
   const auto* const arena = program.arena.data();
-  return (address >= arena && address < arena + program.arena.bytes()) || program.variables.has(address);
+  const auto holds = [address](std::span<const std::byte> memory) { return address >= memory.data() && address < memory.data() + memory.size(); };
+  return (address >= arena && address < arena + program.arena.bytes()) || program.variables.has(address) ||
+         std::any_of(program.device_memory.begin(), program.device_memory.end(), holds);
 }
 
 }  // namespace replicator

@@ -54,6 +54,7 @@ class ProgramBuilder {
     if (fresh) {
       Memory memory;
       memory.fixed = data;
+      memory.on_device = replicator::on_device(program_, data);
       found->second = new_buffer(memory);
     }
     auto& memory = buffers_[found->second];

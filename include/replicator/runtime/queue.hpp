@@ -64,7 +64,7 @@ class Queue {
     else std::memcpy(to, from, bytes);
   }
   void fold(DType dtype, Reduction reduction, std::byte* into, const std::byte* from, std::int64_t elements) const {
-    if (support_) support_->fold(handle_, dtype, reduction, into, from, elements);
+    if (support_) support_->fold(handle_, dtype, reduction, into, into, from, elements);
     else collectives::combine(dtype, reduction, into, into, from, elements);
   }
   // Before the host looks at what was copied to it, or changes what was copied from it.

@@ -9,6 +9,7 @@
 #include <functional>
 #include <span>
 
+#include <replicator/core/device_support.hpp>
 #include <replicator/core/error.hpp>
 
 namespace replicator::transport {
@@ -47,6 +48,7 @@ struct Ticket {
 enum class Latency {
   memory,          // a word passed from core to core
   crowded_memory,  // the same, but not every rank has a core: another one has to be let in
+  queues,          // a queue of a device waits for one of another device
   messages,        // sent, received, and often woken up for
 };
 
@@ -82,6 +84,26 @@ concept PeerReadable = Transport<T> && requires(T& t, Region region, int peer) {
 template <class T>
 concept PeerWritable = PeerReadable<T> && requires(T& t, Region region, int peer) {
   { t.writable_peer(region, peer) } -> std::same_as<std::byte*>;
+};
+
+// Regions may also lie in the memory of the ranks' devices, which read each other's. Work on such a region is queued, each rank's in a queue of
+// its own, in order; marks tell queues of each other.
+template <class T>
+concept DeviceMemory = PeerReadable<T> && requires(T& t, std::size_t bytes, Region region, int peer, void* queue) {
+  // As allocate, but not zero-filled, and not for send and recv.
+  { t.allocate_on_device(bytes) } -> std::same_as<Region>;
+  { t.device_peer(region, peer) } -> std::same_as<const std::byte*>;
+  // The device, and this rank's queue for the region.
+  { t.support() } -> std::same_as<const DeviceSupport&>;
+  { t.queue(region) } -> std::same_as<void*>;
+  // The region's queue goes on when all is done that `queue`, another one of the device, has been given until now.
+  t.begin_behind(region, queue);
+  // From now on the mark is that all is done which the region's queue has been given until now.
+  t.mark(region);
+  // The region's queue goes on when the peer's mark, as it was set last, has come. It must have been set: nobody waits for what is not queued yet.
+  t.wait_for_mark(region, peer);
+  // `queue`, another one of the device, goes on when this rank's mark has come.
+  t.precede(region, queue);
 };
 
 }  // namespace replicator::transport

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of the CUDA runtime as the kernels need, on the host: one device, whose memory is the host's and full of garbage when it is
+// As much of the CUDA runtime as the kernels need, on the host: two devices that reach each other, whose memory is the host's and full of garbage when it is
 // allocated, and queues that do their work at once, or capture it as a graph. It stands in front of NVIDIA's on the include path of the
 // tests on the host.
 #pragma once
@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "launch.hpp"
@@ -30,6 +31,7 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorInsufficientDriver = 35,
+  cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901
 };
@@ -65,8 +67,13 @@ inline bool holds(const std::map<const char*, std::size_t>& blocks, const char* 
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorName(cudaError_t error) { return error ? "cudaErrorStreamCapture" : "cudaSuccess"; }
 inline const char* cudaGetErrorString(cudaError_t error) { return error ? "not while a stream captures" : "no error"; }
-inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 2, cudaSuccess; }
 inline cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+inline cudaError_t cudaDeviceCanAccessPeer(int* possible, int, int) { return *possible = 1, cudaSuccess; }
+inline cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  static bool enabled[2] = {};
+  return std::exchange(enabled[peer], true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess;
+}
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 0, cudaSuccess; }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that are devices of one process, a thread each, whose queues read each other's memory. Models DeviceMemory: what threads tell each
+// other, and regions of the host's memory, are InProcess's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/device_support.hpp>
+#include <replicator/transport/in_process.hpp>
+#include <replicator/transport/transport.hpp>
+
+namespace replicator::transport {
+
+// Why devices of these indices, by rank, do not reach each other's memory; empty where they do, from now on. The same device may be several ranks.
+inline std::string why_apart(const DeviceSupport& support, std::span<const int> indices) {
+  if (!support.peers) return "devices of this kind do not reach each other's memory";
+  for (const int index : indices)
+    for (const int peer : indices)
+      if (index != peer)
+        if (const auto reason = support.peers->reach(index, peer); !reason.empty()) return reason;
+  return {};
+}
+
+// What the endpoints share; outlives them, and all queues that were given to them.
+class InProcessDeviceGroup : public InProcessGroup {
+ public:
+  // The devices of the ranks, of a kind with peers, all of which reach each other.
+  InProcessDeviceGroup(const DeviceSupport& support, std::vector<int> indices)
+      : InProcessGroup{static_cast<int>(indices.size())}, support_{support}, indices_{std::move(indices)} {}
+  // First all work is done: it may be on the memory of others.
+  ~InProcessDeviceGroup() {
+    for_each_part([this](int index, Part& part) {
+      if (part.queue) support_.destroy_queue(index, part.queue);
+    });
+    for_each_part([this](int index, Part& part) {
+      for (void* event : {part.begun, part.mark})
+        if (event) support_.staging->destroy_event(index, event);
+      if (part.data) support_.release(index, part.data, part.bytes);
+    });
+  }
+
+ private:
+  friend class InProcessDevices;
+
+  // A rank's part of an allocation.
+  struct Part {
+    std::once_flag made;
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    void* queue = nullptr;
+    void* begun = nullptr;  // events
+    void* mark = nullptr;
+  };
+
+  template <class F>
+  void for_each_part(F f) {
+    for (auto& parts : parts_)
+      for (std::size_t rank = 0; rank < parts.size(); ++rank) f(indices_[rank], parts[rank]);
+  }
+  // It never moves. Whoever asks first for a rank's part makes it.
+  Part& part(std::uint32_t id, std::size_t bytes, int rank) {
+    const int index = indices_[static_cast<std::size_t>(rank)];
+    Part& found = numbered(id, rank);
+    std::call_once(found.made, [&] {
+      found.bytes = bytes ? bytes : 1;
+      if (!found.data) found.data = support_.allocate(index, found.bytes);
+      if (!found.queue) found.queue = support_.make_queue(index);
+      if (!found.begun) found.begun = support_.staging->make_event(index);
+      found.mark = support_.staging->make_event(index);
+    });
+    return found;
+  }
+  Part& numbered(std::uint32_t id, int rank) {
+    const std::lock_guard lock{parts_mutex_};
+    while (parts_.size() <= id) parts_.emplace_back(indices_.size());
+    return parts_[id][static_cast<std::size_t>(rank)];
+  }
+
+  const DeviceSupport& support_;
+  const std::vector<int> indices_;  // [rank]
+  std::mutex parts_mutex_;
+  std::deque<std::vector<Part>> parts_;  // [allocation][rank]
+};
+
+// A rank's end; used by one thread at a time.
+class InProcessDevices : public InProcess {
+ public:
+  InProcessDevices(InProcessDeviceGroup& group, int rank) : InProcess{group, rank}, group_{&group} {}
+
+  Latency latency() const { return Latency::queues; }
+  const DeviceSupport& support() const { return group_->support_; }
+  // Of its kind.
+  int device_index() const { return group_->indices_[static_cast<std::size_t>(rank())]; }
+
+  // Throws DeviceError where a device has no room.
+  Region allocate_on_device(std::size_t bytes) {
+    const std::uint32_t id = regions_++;
+    return {group_->part(id, bytes, rank()).data, bytes, id};
+  }
+  const std::byte* device_peer(Region region, int peer) {
+    const auto* const data = part(region, peer).data;
+    support().enter(device_index());  // who makes a peer's part is at its device
+    return data;
+  }
+
+  void* queue(Region region) { return part(region, rank()).queue; }
+  void begin_behind(Region region, void* queue) {
+    const auto& own = part(region, rank());
+    support().staging->record(queue, own.begun);
+    support().staging->wait(own.queue, own.begun);
+  }
+  void mark(Region region) {
+    const auto& own = part(region, rank());
+    support().staging->record(own.queue, own.mark);
+  }
+  void wait_for_mark(Region region, int peer) { support().staging->wait(queue(region), part(region, peer).mark); }
+  void precede(Region region, void* queue) { support().staging->wait(queue, part(region, rank()).mark); }
+
+ private:
+  InProcessDeviceGroup::Part& part(Region region, int rank) { return group_->part(region.id, region.bytes, rank); }
+
+  InProcessDeviceGroup* group_;
+  std::uint32_t regions_ = 0;  // on devices
+};
+
+static_assert(DeviceMemory<InProcessDevices>);
+
+}  // namespace replicator::transport

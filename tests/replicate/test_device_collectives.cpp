@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives in the memory of devices that read each other's: the bits of those in the host's memory, and what happens where they cannot.
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <replicator/collectives/cost.hpp>
+#include <replicator/collectives/run.hpp>
+#include <replicator/graph/layout_copy.hpp>
+#include <replicator/nn/nn.hpp>
+#include <replicator/replicator.hpp>
+#include <replicator/runtime/queue.hpp>
+#include <replicator/transport/in_process_devices.hpp>
+
+#include "../collectives/ranks.hpp"
+#include "../support/cases.hpp"
+#include "../support/errors.hpp"
+#include "pretend_device.hpp"
+#include "recordings.hpp"
+
+namespace test_device_collectives {
+
+using namespace replicator;
+using replicator::test::counts_to;
+using replicator::test::error_of;
+using replicator::test::run_ranks;
+using replicator::test::soon;
+namespace pretend = replicator::test::pretend;
+namespace cl = replicator::collectives;
+namespace rt = replicator::transport;
+
+namespace {
+
+using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
+using Bytes = std::vector<std::byte>;
+
+constexpr int steps = 3;
+
+struct Asked {
+  cl::CollectiveSpec spec;
+  cl::Schedule schedule;
+};
+
+// A rank's input in a step.
+Bytes given(const Asked& asked, int rank, int index, int step) {
+  const auto n = asked.spec.elements * asked.schedule.input_blocks();
+  Bytes bytes(static_cast<std::size_t>(n) * size_of(asked.spec.dtype));
+  PhiloxStream random{static_cast<std::uint64_t>(rank * 100 + index), static_cast<std::uint64_t>(step), asked.spec.id};
+  visit_dtype(asked.spec.dtype, [&]<class T>() {
+    for (std::int64_t i = 0; i < n; ++i) {
+      T value{};
+      if constexpr (std::is_integral_v<T>) value = static_cast<T>(random.below(100));
+      else value = static_cast<T>(random.uniform() - 0.5f);
+      std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+    }
+  });
+  return bytes;
+}
+std::size_t output_bytes(const Asked& asked, int rank) {
+  return static_cast<std::size_t>(asked.spec.elements * asked.schedule.output_blocks(rank)) * size_of(asked.spec.dtype);
+}
+
+// What each rank receives, [rank][collective][step], by way of the host's memory.
+using Received = std::vector<std::vector<std::vector<Bytes>>>;
+Received received_on_host(const std::vector<Asked>& all) {
+  const auto& blocks = all[0].schedule.blocks;
+  Received result(static_cast<std::size_t>(blocks.ranks()), std::vector<std::vector<Bytes>>(all.size()));
+  rt::InProcessGroup group{blocks.ranks()};
+  run_ranks(group, [&](int rank) {
+    const auto communicator = cl::make_communicator(rt::InProcess{group, rank}, blocks);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const auto collective = communicator->prepare(all[k].spec, all[k].schedule);
+      for (int step = 0; step < steps; ++step) {
+        for (int index = 0; index < collective->inputs(); ++index) {
+          const Bytes input = given(all[k], rank, index, step);
+          std::copy(input.begin(), input.end(), collective->input(index));
+        }
+        collective->start();
+        collective->wait(soon());
+        result[static_cast<std::size_t>(rank)][k].emplace_back(collective->output(), collective->output() + output_bytes(all[k], rank));
+      }
+    }
+  });
+  return result;
+}
+
+// The same on devices; `indices`: of the ranks. All collectives are under way at once, begun in another order on every second rank, and
+// nobody waits for a device before the last step.
+Received received_on_devices(const std::vector<Asked>& all, const std::vector<int>& indices) {
+  const auto& blocks = all[0].schedule.blocks;
+  Received result(static_cast<std::size_t>(blocks.ranks()), std::vector<std::vector<Bytes>>(all.size()));
+  const auto& support = support_of(DeviceKind::cuda);
+  REQUIRE(rt::why_apart(support, indices).empty());
+  rt::InProcessDeviceGroup group{support, indices};
+  run_ranks(group, [&](int rank) {
+    const Queue queue{support, indices[static_cast<std::size_t>(rank)]};
+    const auto communicator = cl::make_communicator(rt::InProcessDevices{group, rank}, blocks);
+    std::vector<std::unique_ptr<cl::Collective>> collectives;
+    for (const auto& asked : all) collectives.push_back(communicator->prepare(asked.spec, asked.schedule));
+    std::vector<Bytes> inputs;
+    inputs.reserve(1000);
+    for (int step = 0; step < steps; ++step) {
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        const std::size_t at = rank % 2 ? all.size() - 1 - k : k;
+        for (int index = 0; index < collectives[at]->inputs(); ++index) {
+          inputs.push_back(given(all[at], rank, index, step));
+          queue.copy(collectives[at]->input(index), inputs.back().data(), inputs.back().size());
+        }
+        collectives[at]->on_device()->start_behind(queue.handle());
+      }
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        if (!collectives[k]->wait_until(soon(), [&] {
+              for (auto& other : collectives) other->advance();
+            }))
+          throw Error{"it takes too long"};
+        collectives[k]->on_device()->precede(queue.handle());
+        auto& output = result[static_cast<std::size_t>(rank)][k].emplace_back(output_bytes(all[k], rank));
+        queue.copy(output.data(), collectives[k]->output(), output.size());
+      }
+    }
+    queue.synchronise();
+  });
+  return result;
+}
+
+std::vector<int> one_each(int ranks) {
+  std::vector<int> indices;
+  for (int rank = 0; rank < ranks; ++rank) indices.push_back(rank % pretend::devices);
+  return indices;
+}
+// cuda:0x2,cuda:1x2, ...
+std::vector<int> two_each(int ranks) {
+  std::vector<int> indices;
+  for (int rank = 0; rank < ranks; ++rank) indices.push_back(rank / 2);
+  return indices;
+}
+
+cl::CollectiveSpec spec_of(cl::Kind kind, std::int64_t elements, std::uint32_t id) {
+  cl::CollectiveSpec spec;
+  spec.kind = kind;
+  spec.elements = elements;
+  spec.id = id;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("all-reduces on devices have the host's bits by every schedule, on any number of devices, with several replicas on each") {
+  const Devices devices;
+  for (const int ranks : counts_to(8))
+    for (const int replicas : {ranks, 2 * ranks + 1}) {
+      const cl::ReplicaBlocks blocks{replicas, ranks};
+      std::vector<Asked> all;
+      for (const auto name : cl::all_reduce_names) {
+        auto spec = spec_of(cl::Kind::all_reduce, 101, static_cast<std::uint32_t>(all.size()));
+        spec.reduction = all.size() % 2 ? Reduction::mean : Reduction::sum;
+        spec.any_order = true;
+        all.push_back({spec, cl::all_reduce_by_name({std::string{name}}, blocks)});
+      }
+      INFO(replicas << " replicas on " << ranks << " devices");
+      const auto expected = received_on_host(all);
+      CHECK(received_on_devices(all, one_each(ranks)) == expected);
+      CHECK(received_on_devices(all, two_each(ranks)) == expected);
+    }
+  CHECK(devices.in_use() == 0);
+}
+
+TEST_CASE("all kinds of collectives on devices have the host's bits, in groups too, of every element type") {
+  const Devices devices;
+  for (const int ranks : counts_to(8)) {
+    const cl::ReplicaBlocks blocks{ranks % 2 ? 2 * ranks : ranks, ranks};
+    std::vector<Asked> all;
+    const auto add = [&](cl::Kind kind, DType dtype, Reduction reduction, const Groups& groups, int root) {
+      auto spec = spec_of(kind, 37, static_cast<std::uint32_t>(all.size()));
+      spec.dtype = dtype;
+      spec.reduction = reduction;
+      spec.groups = groups;
+      spec.root = root;
+      const auto bytes = spec.elements * static_cast<std::int64_t>(size_of(dtype));
+      all.push_back({spec, cl::choose(kind, bytes, blocks, root, false, {}, groups, rt::Latency::memory).schedule});
+    };
+    for (const auto& groups : {Groups{}, group_rows(blocks.replicas(), 2)}) {
+      add(cl::Kind::all_reduce, DType::bfloat16, Reduction::mean, groups, 0);
+      add(cl::Kind::all_reduce, DType::float64, Reduction::min, groups, 0);
+      add(cl::Kind::reduce_scatter, DType::float32, Reduction::mean, groups, 0);
+      add(cl::Kind::reduce_scatter, DType::int32, Reduction::max, groups, 0);
+      add(cl::Kind::all_gather, DType::int64, Reduction::sum, groups, 0);
+      add(cl::Kind::broadcast, DType::float32, Reduction::sum, groups, 1);
+      add(cl::Kind::all_to_all, DType::uint8, Reduction::sum, groups, 0);
+    }
+    INFO(blocks.replicas() << " replicas on " << ranks << " devices");
+    CHECK(received_on_devices(all, one_each(ranks)) == received_on_host(all));
+  }
+  CHECK(devices.in_use() == 0);
+}
+
+TEST_CASE("a device waits for no rank that has not come: its thread does, until the deadline, and says whom") {
+  const Devices devices;
+  const auto& support = support_of(DeviceKind::cuda);
+  rt::InProcessDeviceGroup group{support, {0, 0}};
+  const cl::ReplicaBlocks blocks{4, 2};
+  auto spec = spec_of(cl::Kind::all_reduce, 10, 0);
+  spec.name = "all_reduce \"loss\"";
+  const auto on_rank = [&](int rank, auto work) {
+    const auto communicator = cl::make_communicator(rt::InProcessDevices{group, rank}, blocks);
+    const auto collective = communicator->prepare(spec, cl::owner_computes(blocks));
+    work(*collective);
+  };
+  on_rank(0, [&](cl::Collective& collective) {
+    const Queue queue{support, 0};
+    collective.on_device()->start_behind(queue.handle());
+    CHECK(error_of([&] { collective.wait(rt::Clock::now() + std::chrono::milliseconds{20}); }).starts_with(
+        "all_reduce \"loss\": rank 0 waited until the deadline for rank 1 (replicas 2 to 3); "));
+    queue.synchronise();  // no device hangs
+    CHECK_THAT(error_of([&] { collective.start(); }), Catch::Contains("was started while its last step is under way"));
+    group.abort({"rank 1 has left", 1});
+    CHECK(error_of([&] { collective.advance(); }) == "rank 1 has left");
+  });
+}
+
+namespace {
+
+Deployment on(DeviceKind kind, int replicas, int devices) {
+  Deployment result;
+  result.replicas = replicas;
+  result.input_threads = 1;
+  result.deadline = std::chrono::seconds{20};
+  result.devices.clear();
+  for (int device = 0; device < devices; ++device) result.devices.push_back({kind, device});
+  return result;
+}
+struct Trained {
+  std::string digest, explanation;
+  std::int64_t copied;  // bytes between host and devices in the last step
+};
+Trained train(const Deployment& where, int count = 4) {
+  Replicator repl{where};
+  const auto input_fn = [](const InputContext& ctx) {
+    return data::from_generator([ctx](std::int64_t position) {
+      PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
+      Array<float> x{{3, 4}};
+      for (auto& value : x) value = random.uniform();
+      return x;
+    });
+  };
+  auto step = repl.replicate(input_fn, [](ReplicaContext& replica, Tensor<float> x) {
+    const auto hidden = nn::batch_norm(replica, nn::linear(replica, x, "first", {.features = 5}), "norm");
+    const auto y = nn::linear(replica, tanh(hidden), "second", {.features = 1});
+    const auto loss = mean(y * y);
+    nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
+    const auto everybody = all_gather(loss, {.label = "losses"});
+    return std::tuple{loss, all_reduce(everybody, Reduction::max), sum(everybody)};
+  });
+  const auto copied = [] { return pretend::counts.from_host + pretend::counts.to_host; };
+  auto before = copied();
+  for (int i = 0; i < count; ++i) {
+    before = copied();
+    step.step();
+  }
+  const auto last = copied() - before;
+  return {repl.digest(), step.explain(), last};
+}
+
+}  // namespace
+
+TEST_CASE("what a device gives to collectives, and receives from them, stays in its memory") {
+  const Devices devices;
+  const auto expected = train(on(DeviceKind::cpu, 8, 1)).digest;
+  for (const int count : {1, 2, 3, 8}) {
+    const auto outcome = train(on(DeviceKind::cuda, 8, count));
+    CHECK(outcome.digest == expected);
+    // Of each replica its element, its loss and, where devices meet, a word that the host copies to the host; of each device the results that
+    // are one for all, and the number of the step.
+    CHECK(outcome.copied == 8 * (12 * 4 + 4 + (count > 1 ? 2 * 8 : 0)) + count * (8 * 4 + 4 + 8));
+    CHECK_THAT(outcome.explanation, !Catch::Contains("through the host's memory"));
+    if (count > 1) CHECK_THAT(outcome.explanation, Catch::Contains(" B between devices: one latency"));
+  }
+  CHECK(devices.in_use() == 0);
+}
+
+TEST_CASE("devices that do not reach each other meet in the host's memory, with the same bits, and explain says why") {
+  const Devices devices;
+  const auto expected = train(on(DeviceKind::cpu, 4, 1)).digest;
+  pretend::apart = "cuda:0 cannot read the memory of cuda:1";
+  for (const int count : {2, 3}) {
+    const auto outcome = train(on(DeviceKind::cuda, 4, count));
+    CHECK(outcome.digest == expected);
+    CHECK_THAT(outcome.explanation, Catch::Contains("; through the host's memory: cuda:0 cannot read the memory of cuda:1"));
+  }
+  // One device has nobody to reach.
+  CHECK_THAT(train(on(DeviceKind::cuda, 4, 1)).explanation, !Catch::Contains("through the host's memory"));
+  CHECK(devices.in_use() == 0);
+}
+
+TEST_CASE("a device that fails in a collective is named, and releases the others") {
+  const Devices devices;
+  {
+    Replicator repl{on(DeviceKind::cuda, 4, 4)};
+    auto step = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{100}}; }); },
+                               [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::sum, {.label = "x"}); });
+    step.step();
+    pretend::device(2).lost = true;
+    const auto error = error_of([&] { step.step(); });
+    CHECK_THAT(error, Catch::StartsWith("all_reduce \"x\" at test_device_collectives.cpp:") &&
+                          Catch::EndsWith(": rank 2 (replicas 2 to 2, device 2 of its kind): the device is lost"));
+    CHECK(error_of([&] { step.step(); }) == error);
+  }
+  CHECK(devices.in_use() == 0);
+}
+
+TEST_CASE("what collectives gave a replica on a device is recorded, and replays; a NaN that they make is found") {
+  const Devices devices;
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/replica.safetensors";
+  auto where = on(DeviceKind::cuda, 4, 2);
+  where.see.record = RecordOptions{2, {1, 3}, file};
+  train(where);
+  Deployment replaying;
+  replaying.devices = {{DeviceKind::cuda, 0}};
+  replaying.see.replay = file;
+  const auto text = replicator::test::told(folder, [&] { train(replaying, 2); });
+  CHECK_THAT(text, Catch::Contains("replay of replica 2, step 1: has the recorded bits: ") && Catch::Contains("step 2: has the recorded bits: "));
+
+  auto looking = on(DeviceKind::cuda, 2, 2);
+  looking.see.find_nan = true;
+  Replicator repl{looking};
+  auto step = repl.replicate([](const InputContext& ctx) { return data::from_generator([=] { return Array<float>{{1}, {ctx.replica() ? -3e38f : -2e38f}}; }); },
+                             [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::sum, {.label = "x"}); });
+  CHECK_THAT(error_of([&] { step.step(); }), Catch::Contains("all_reduce \"x\" at test_device_collectives.cpp:") && Catch::Contains("made the first infinity"));
+}
+
+}  // namespace test_device_collectives
