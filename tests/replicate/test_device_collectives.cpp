@@ -283,6 +283,16 @@ TEST_CASE("what a device gives to collectives, and receives from them, stays in 
   CHECK(devices.in_use() == 0);
 }
 
+TEST_CASE("who times a step times collectives on devices until they are done, and changes no bit") {
+  const Devices devices;
+  auto where = on(DeviceKind::cuda, 4, 2);
+  where.see.timing = true;
+  const auto outcome = train(where, 5);
+  CHECK(outcome.digest == train(on(DeviceKind::cpu, 4, 1), 5).digest);
+  CHECK_THAT(outcome.explanation, Catch::Contains("(start to end, median)"));
+  CHECK(devices.in_use() == 0);
+}
+
 TEST_CASE("devices that do not reach each other meet in the host's memory, with the same bits, and explain says why") {
   const Devices devices;
   const auto expected = train(on(DeviceKind::cpu, 4, 1)).digest;

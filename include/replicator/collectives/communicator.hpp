@@ -39,6 +39,8 @@ class DeviceCollective {
   virtual void start_behind(void* queue) = 0;
   // When advance() has been true: what `queue` is given from now on comes behind the step.
   virtual void precede(void* queue) = 0;
+  // The same, but the host waits.
+  virtual void await() = 0;
 };
 
 // A prepared collective: used again every step, allocates nothing after preparation. Belongs to the thread of its

@@ -43,6 +43,7 @@ class DeviceRunner final : public Prepared<T>, public DeviceCollective {
   }
 
   void precede(void* queue) override { this->transport_.precede(this->region_, queue); }
+  void await() override { this->transport_.await(this->region_); }
 
  private:
   RankMemory memory() {

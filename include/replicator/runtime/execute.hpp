@@ -176,9 +176,15 @@ class Execution {
     }
   }
   void advance() {
-    for (std::size_t i = 0; i < pending_.size();)
-      if (program_.collectives[pending_[i]].collective->advance()) finish(i);
-      else ++i;
+    for (std::size_t i = 0; i < pending_.size();) {
+      auto& collective = *program_.collectives[pending_[i]].collective;
+      if (!collective.advance()) {
+        ++i;
+        continue;
+      }
+      if (auto* device = collective.on_device(); device && watch_) device->await();
+      finish(i);
+    }
   }
   using Time = transport::Clock::time_point;
   Time deadline(Time now) const { return options_.deadline.count() ? now + options_.deadline : Time::max(); }

@@ -122,6 +122,7 @@ class InProcessDevices : public InProcess {
   }
   void wait_for_mark(Region region, int peer) { support().staging->wait(queue(region), part(region, peer).mark); }
   void precede(Region region, void* queue) { support().staging->wait(queue, part(region, rank()).mark); }
+  void await(Region region) { support().staging->await(part(region, rank()).mark); }
 
  private:
   InProcessDeviceGroup::Part& part(Region region, int rank) { return group_->part(region.id, region.bytes, rank); }

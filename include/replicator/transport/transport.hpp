@@ -95,6 +95,7 @@ concept DeviceMemory = PeerReadable<T> && requires(T& t, std::size_t bytes, Regi
   { t.device_peer(region, peer) } -> std::same_as<const std::byte*>;
   // The device, and this rank's queue for the region.
   { t.support() } -> std::same_as<const DeviceSupport&>;
+  { t.device_index() } -> std::same_as<int>;
   { t.queue(region) } -> std::same_as<void*>;
   // The region's queue goes on when all is done that `queue`, another one of the device, has been given until now.
   t.begin_behind(region, queue);
@@ -102,8 +103,9 @@ concept DeviceMemory = PeerReadable<T> && requires(T& t, std::size_t bytes, Regi
   t.mark(region);
   // The region's queue goes on when the peer's mark, as it was set last, has come. It must have been set: nobody waits for what is not queued yet.
   t.wait_for_mark(region, peer);
-  // `queue`, another one of the device, goes on when this rank's mark has come.
+  // `queue`, another one of the device, or the host goes on when this rank's mark has come.
   t.precede(region, queue);
+  t.await(region);
 };
 
 }  // namespace replicator::transport
