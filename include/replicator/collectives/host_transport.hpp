@@ -10,6 +10,7 @@
 #include <replicator/collectives/run.hpp>
 #include <replicator/transport/host_identity.hpp>
 #include <replicator/transport/job.hpp>
+#include <replicator/transport/messenger.hpp>
 #include <replicator/transport/shared_memory.hpp>
 
 namespace replicator::collectives {
@@ -19,8 +20,17 @@ using MakeCommunicators = std::vector<std::unique_ptr<Communicator>> (*)(transpo
                                                                          const std::vector<int>& process_of_rank,
                                                                          const ReplicaBlocks& blocks);
 
+// Those for messages of any kind.
+using MakeMessengers = std::vector<std::unique_ptr<transport::Messenger>> (*)(transport::Job& job, const std::vector<int>& process_of_rank);
+
+// What a transport between processes can be used for.
+struct HostTransport {
+  MakeCommunicators communicators;
+  MakeMessengers messengers;
+};
+
 // The transport between machines, filled by collectives/ucx_transport.hpp where UCX is part of the program.
-inline constinit std::atomic<MakeCommunicators> ucx_slot{nullptr};
+inline constinit std::atomic<const HostTransport*> ucx_slot{nullptr};
 
 namespace detail {
 
@@ -55,21 +65,41 @@ std::vector<std::unique_ptr<Communicator>> make_host_communicators(transport::Jo
   return result;
 }
 
+template <class Endpoint>
+std::vector<std::unique_ptr<transport::Messenger>> make_messengers(transport::Job& job, const std::vector<int>& process_of_rank) {
+  std::vector<std::unique_ptr<transport::Messenger>> result;
+  for (auto& endpoint : Endpoint::create(job, process_of_rank))
+    result.push_back(std::make_unique<transport::MessengerOf<Endpoint>>(std::move(endpoint)));
+  return result;
+}
+
+template <class Endpoint>
+inline constexpr HostTransport host_transport_of{&make_host_communicators<Endpoint>, &make_messengers<Endpoint>};
+
+inline const HostTransport& choose_host_transport(const std::string& name, transport::Job& job) {
+  if (name != "auto" && name != "shared_memory" && name != "ucx")
+    throw BuildError{"--transport is \"" + name + "\": choose auto, shared_memory or ucx"};
+  if (name == "shared_memory" || (name == "auto" && transport::same_host(job)))
+    return host_transport_of<transport::SharedMemory>;
+  const auto* ucx = ucx_slot.load();
+  if (!ucx)
+    throw BuildError{"the processes of this job are on several machines (or --transport ucx was asked for), but this "
+                     "program was built without UCX: install libucx-dev and build again"};
+  return *ucx;
+}
+
 }  // namespace detail
 
 // `name`: auto, shared_memory or ucx. Throws BuildError for a transport that does not exist or is not part of the program.
 inline std::vector<std::unique_ptr<Communicator>> connect_hosts(const std::string& name, transport::Job& job,
                                                                 const std::vector<int>& process_of_rank,
                                                                 const ReplicaBlocks& blocks) {
-  if (name != "auto" && name != "shared_memory" && name != "ucx")
-    throw BuildError{"--transport is \"" + name + "\": choose auto, shared_memory or ucx"};
-  if (name == "shared_memory" || (name == "auto" && transport::same_host(job)))
-    return detail::make_host_communicators<transport::SharedMemory>(job, process_of_rank, blocks);
-  const auto make = ucx_slot.load();
-  if (!make)
-    throw BuildError{"the processes of this job are on several machines (or --transport ucx was asked for), but this "
-                     "program was built without UCX: install libucx-dev and build again"};
-  return make(job, process_of_rank, blocks);
+  return detail::choose_host_transport(name, job).communicators(job, process_of_rank, blocks);
+}
+// The same for messages of any kind.
+inline std::vector<std::unique_ptr<transport::Messenger>> connect_messengers(const std::string& name, transport::Job& job,
+                                                                             const std::vector<int>& process_of_rank) {
+  return detail::choose_host_transport(name, job).messengers(job, process_of_rank);
 }
 
 }  // namespace replicator::collectives

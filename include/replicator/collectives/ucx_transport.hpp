@@ -9,7 +9,7 @@
 namespace replicator::collectives::detail {
 
 inline const bool ucx_registered = [] {
-  ucx_slot.store(&make_host_communicators<transport::Ucx>);
+  ucx_slot.store(&host_transport_of<transport::Ucx>);
   transport::detail::restrain_ucx();
   return true;
 }();

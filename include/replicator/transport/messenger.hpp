@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages of a Transport, for users that are no template of it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <replicator/transport/transport.hpp>
+#include <span>
+#include <utility>
+
+namespace replicator::transport {
+
+// Of one rank; one thread at a time. Each function does what the transport's does.
+class Messenger {
+ public:
+  Messenger() = default;
+  Messenger(const Messenger&) = delete;
+  Messenger& operator=(const Messenger&) = delete;
+  virtual ~Messenger() = default;
+  virtual Ticket send(std::span<const std::byte> out, int peer, Slot slot) = 0;
+  virtual Ticket recv(std::span<std::byte> in, int peer, Slot slot) = 0;
+  virtual bool done(Ticket ticket) = 0;
+  virtual bool wait(const std::function<bool()>& ready, Clock::time_point until) = 0;
+};
+
+template <Transport T>
+class MessengerOf final : public Messenger {
+ public:
+  explicit MessengerOf(std::unique_ptr<T> endpoint) : endpoint_{std::move(endpoint)} {}
+  Ticket send(std::span<const std::byte> out, int peer, Slot slot) override { return endpoint_->send(out, peer, slot); }
+  Ticket recv(std::span<std::byte> in, int peer, Slot slot) override { return endpoint_->recv(in, peer, slot); }
+  bool done(Ticket ticket) override { return endpoint_->done(ticket); }
+  bool wait(const std::function<bool()>& ready, Clock::time_point until) override { return endpoint_->wait(ready, until); }
+
+ private:
+  std::unique_ptr<T> endpoint_;
+};
+
+}  // namespace replicator::transport
