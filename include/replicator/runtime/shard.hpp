@@ -38,7 +38,7 @@ class Shard {
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
-  // copy() reads the variables. Throws the error of an abort.
+  // copy() reads the variables. Throws the error of an abort. Reader -1 only looks: it will make no update.
   void read(int reader, const std::function<void()>& copy) {
     {
       std::unique_lock lock{mutex_};
@@ -46,28 +46,23 @@ class Shard {
         if (writer_ < 0) return std::nullopt;
         return Held{writer_, false};
       });
-      staleness_.read(reader);
+      if (reader >= 0) staleness_.read(reader);
       ++readers_;
     }
     const Finally leave{[&] { --readers_; }, *this};
     copy();
   }
   // apply(n) makes the update, the n-th from 0, of a reader that has read since its last one.
-  void update(int reader, const std::function<void(std::int64_t)>& apply) {
-    std::int64_t number = 0;
-    {
-      std::unique_lock lock{mutex_};
-      wait(lock, reader, [&]() -> std::optional<Held> {
-        if (writer_ >= 0 || readers_ > 0) return Held{writer_, false};
-        if (const auto holder = staleness_.held_by(reader)) return Held{*holder, true};
-        return std::nullopt;
-      });
-      number = staleness_.updates();
-      staleness_.update(reader);
-      writer_ = reader;
-    }
-    const Finally leave{[&] { writer_ = -1; }, *this};
-    apply(number);
+  void update(int reader, const std::function<void(std::int64_t)>& apply) { make_update(reader, apply, true); }
+  // The same for a caller who acts for several readers and must not stand still for one: false, and nothing is done, where the bound of
+  // staleness holds the reader up.
+  bool try_update(int reader, const std::function<void(std::int64_t)>& apply) { return make_update(reader, apply, false); }
+  // Where the bound holds the reader up: throws what is thrown at the deadline.
+  void fail_held(int reader) {
+    std::unique_lock lock{mutex_};
+    const auto holder = staleness_.held_by(reader);
+    lock.unlock();
+    if (holder) waiting_.fail(reader, {*holder, true});
   }
 
   // Whoever waits, or is about to, throws this. The first one counts.
@@ -99,6 +94,29 @@ class Shard {
     }
   };
 
+  bool make_update(int reader, const std::function<void(std::int64_t)>& apply, bool await_others) {
+    std::int64_t number = 0;
+    {
+      std::unique_lock lock{mutex_};
+      bool held = false;  // by the bound
+      wait(lock, reader, [&]() -> std::optional<Held> {
+        held = false;
+        if (writer_ >= 0 || readers_ > 0) return Held{writer_, false};
+        if (const auto holder = staleness_.held_by(reader)) {
+          if (await_others) return Held{*holder, true};
+          held = true;
+        }
+        return std::nullopt;
+      });
+      if (held) return false;
+      number = staleness_.updates();
+      staleness_.update(reader);
+      writer_ = reader;
+    }
+    const Finally leave{[&] { writer_ = -1; }, *this};
+    apply(number);
+    return true;
+  }
   // Until nothing holds the reader up.
   template <class Predicate>
   void wait(std::unique_lock<std::mutex>& lock, int reader, Predicate held) {
