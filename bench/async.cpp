@@ -2,7 +2,8 @@
 // What a straggler costs: steps per second without one and with one, in the synchronous and in the asynchronous regime.
 //   async [--work MS] [--straggler MS] [--steps N] and the flags of a deployment
 // Every replica works so long in each step, the last one so much longer where there is a straggler: asleep, so that the figures do not depend on
-// how many cores there are. A step counts when as many gradients as there are replicas (or groups) have come.
+// how many cores there are. A step counts when as many gradients as there are replicas (or groups) have come. As the processes of a job it measures over
+// those; process 0 prints.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -32,8 +33,10 @@ Options parse(const std::vector<std::string>& arguments) {
   return options;
 }
 
-double steps_per_second(const rp::Deployment& deployment, const Options& options, bool straggler) {
+// `prints`: whether this process is the one to.
+double steps_per_second(const rp::Deployment& deployment, const Options& options, bool straggler, bool& prints) {
   rp::Replicator repl{deployment};
+  prints = repl.process() == 0;
   auto train = repl.replicate(
       [](const rp::InputContext&) { return rp::data::from_generator([] { return rp::Array<float>{{}, {1}}; }); },
       [&](rp::ReplicaContext& replica, rp::Tensor<float> x) {
@@ -61,16 +64,17 @@ int main(int argc, char** argv) try {
     deployment.replicas = 4;
     deployment.devices = rp::detail::parse_devices("cpu:0-3");
   }
+  bool prints = true;
   const auto measure = [&](rp::Regime regime, const char* name) {  // returns what it makes with a straggler
     auto one = deployment;
     one.regime = regime;
     if (regime == rp::Regime::synchronous) one.staleness.reset(), one.sync_group = 1;
-    const double without = steps_per_second(one, options, false), with = steps_per_second(one, options, true);
-    std::printf("%-13s%10.1f steps/s%10.1f with a straggler%8.2f of it\n", name, without, with, with / without);
+    const double without = steps_per_second(one, options, false, prints), with = steps_per_second(one, options, true, prints);
+    if (prints) std::printf("%-13s%10.1f steps/s%10.1f with a straggler%8.2f of it\n", name, without, with, with / without);
     return with;
   };
   const double together = measure(rp::Regime::synchronous, "synchronous"), apart = measure(rp::Regime::asynchronous, "asynchronous");
-  std::printf("with a straggler the asynchronous regime makes %.1f times the steps of the synchronous one\n", apart / together);
+  if (prints) std::printf("with a straggler the asynchronous regime makes %.1f times the steps of the synchronous one\n", apart / together);
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "async: %s\n", error.what());

@@ -2,14 +2,18 @@
 // How a host drives a step in the asynchronous regime.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <replicator/graph/dot.hpp>
+#include <replicator/replicate/async_peers.hpp>
 #include <replicator/replicate/async_programs.hpp>
 #include <replicator/replicate/async_report.hpp>
 #include <replicator/replicate/async_workers.hpp>
@@ -24,11 +28,15 @@ class AsyncStep final : public StepDriver, private Works {
   AsyncStep(Host& host, AtWork& at_work, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
       : host_{host}, at_work_{at_work} {
     host_.failure().answer();
-    auto first = first_elements(inputs);
-    trace_all(first, trace);
-    at_work_.rest();  // variables are declared, and read
-    programs_ = std::make_unique<AsyncPrograms>(host_, traced_, ordinal);
-    workers_ = std::make_unique<AsyncWorkers>(host_.deployment(), *programs_, std::move(inputs), std::move(first));
+    host_.failure().told([&] {
+      auto first = first_elements(inputs);
+      trace_all(first, trace);
+      at_work_.rest_together();  // variables are declared, and read
+      programs_ = std::make_unique<AsyncPrograms>(host_, traced_, ordinal);
+      if (host_.job().size() > 1) peers_ = std::make_unique<AsyncPeers>(host_, *programs_);
+      workers_ = std::make_unique<AsyncWorkers>(
+          host_.deployment(), *programs_, peers_.get(), [this](const std::exception_ptr& error) { release(error); }, std::move(inputs), std::move(first));
+    });
     at_work_.add(*this);
   }
   ~AsyncStep() override { at_work_.remove(*this); }
@@ -42,14 +50,18 @@ class AsyncStep final : public StepDriver, private Works {
     finished_ = workers_->ended();
     StepResults results;
     results.values = workers_->results();
-    results.first.assign(results.values.size(), 0);
+    for (std::size_t k = 0; k < results.values.size(); ++k)
+      results.first.push_back(programs_->travels(k) ? 0 : host_.placement().begin());
     results.all_have_next = !finished_;
     return results;
   }
   bool finished() const override { return finished_; }
   std::uint64_t steps_done() const override { return done_; }
   std::uint64_t steps_resumed() const override { return 0; }
-  int stop_signal() override { return host_.stop_signal(); }
+  int stop_signal() override {
+    if (peers_) host_.hear_stop_signal(std::max(StopOnSignal::received(), workers_->stop_signal()));
+    return host_.stop_signal();
+  }
   std::string explain(const ExplainOptions& options) override { return explain_async(*programs_, host_.deployment(), workers_->steps(), options); }
   std::string dot() override { return replicator::dot(traced_); }
   std::string resolved_dot() override { return replicator::dot(programs_->whole()); }
@@ -58,11 +70,12 @@ class AsyncStep final : public StepDriver, private Works {
   }
 
  private:
-  static std::vector<std::vector<AnyArray>> first_elements(const std::vector<std::unique_ptr<InputSource>>& inputs) {
+  std::vector<std::vector<AnyArray>> first_elements(const std::vector<std::unique_ptr<InputSource>>& inputs) const {
     std::vector<std::vector<AnyArray>> first;
     for (const auto& input : inputs) {
       auto element = input->next();
-      if (!element) throw DataError{"the input of replica " + std::to_string(first.size()) + " is empty: give it at least one element"};
+      if (!element)
+        throw DataError{"the input of replica " + std::to_string(host_.placement().begin() + static_cast<int>(first.size())) + " is empty: give it at least one element"};
       first.push_back(std::move(*element));
     }
     return first;
@@ -70,7 +83,7 @@ class AsyncStep final : public StepDriver, private Works {
   void trace_all(const std::vector<std::vector<AnyArray>>& elements, const Trace& trace) {
     traced_.reserve(elements.size());
     for (std::size_t r = 0; r < elements.size(); ++r) {
-      auto& graph = traced_.emplace_back(static_cast<int>(r), static_cast<int>(elements.size()));
+      auto& graph = traced_.emplace_back(host_.placement().begin() + static_cast<int>(r), host_.deployment().replicas);
       std::vector<AnyTensor> tensors;
       for (std::uint32_t i = 0; i < elements[r].size(); ++i)
         tensors.push_back(graph.tensor(graph.add({Input{Input::Source::element, i}, {}, {elements[r][i].type()}, {}, "input" + std::to_string(i)})));
@@ -82,6 +95,27 @@ class AsyncStep final : public StepDriver, private Works {
   void rest() override {
     host_.failure().answer();
     told([this] { workers_->rest(); });
+  }
+  void rest_together() override {
+    rest();
+    if (peers_) told([this] { peers_->meet(); });
+  }
+  const AnyArray* newest(const std::string& variable) override {
+    if (!peers_) return nullptr;
+    bool found = false;
+    auto& seen = seen_[variable];
+    told([&] { found = peers_->fetch(variable, seen); });
+    return found ? &seen : nullptr;
+  }
+  // To the other processes of the job.
+  void release(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommunicationError& failure) {
+      if (!host_.job().aborted()) host_.job().abort(failure.what(), failure.culprit());
+    } catch (...) {
+      host_.failure().release(error);
+    }
   }
   // What it throws is the answer from then on.
   template <class Work>
@@ -98,6 +132,8 @@ class AsyncStep final : public StepDriver, private Works {
   AtWork& at_work_;
   std::vector<Graph> traced_;
   std::unique_ptr<AsyncPrograms> programs_;
+  std::unique_ptr<AsyncPeers> peers_;  // null where the job has one process
+  std::map<std::string, AnyArray> seen_;  // by name: what the program was last shown of variables that others update
   std::unique_ptr<AsyncWorkers> workers_;  // the last: its threads use the rest
   std::uint64_t done_ = 0;
   bool finished_ = false;

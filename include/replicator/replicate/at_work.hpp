@@ -3,7 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <vector>
+
+#include <replicator/core/array.hpp>
 
 namespace replicator {
 
@@ -12,8 +15,12 @@ class Works {
   Works() = default;
   Works(const Works&) = delete;
   Works& operator=(const Works&) = delete;
-  // Returns when none of its replicas is in a step. They begin no other until the next call of run().
+  // Returns when none of this process's replicas is in a step. They begin no other until the next call of run().
   virtual void rest() = 0;
+  // Every process of the job calls it: the same of all replicas, and then all processes have the same values of variables.
+  virtual void rest_together() = 0;
+  // At rest: where the newest value of the variable is; null where it is the one in the store.
+  virtual const AnyArray* newest(const std::string& variable) = 0;
 
  protected:
   ~Works() = default;
@@ -27,25 +34,31 @@ class AtWork {
     std::erase(steps_, &step);
     if (latest_ == &step) latest_ = nullptr;
   }
-  // All others rest. True where variables may have changed since it was last at work.
+  // All others rest. True where variables may have changed since it was last at work. This, change and rest_together are for all processes of a
+  // job.
   bool begin(Works& step) {
     if (latest_ == &step) return false;
-    rest();
+    rest_together();
     latest_ = &step;
     return true;
   }
-  void rest() const {
-    for (auto* step : steps_) step->rest();
+  void rest_together() const {
+    for (auto* step : steps_) step->rest_together();
   }
   // Variables are about to be changed from outside.
   void change() {
-    rest();
+    rest_together();
     latest_ = nullptr;
+  }
+  // When this process's replicas rest: as Works::newest.
+  const AnyArray* newest(const std::string& variable) const {
+    for (auto* step : steps_) step->rest();
+    return latest_ ? latest_->newest(variable) : nullptr;
   }
 
  private:
   std::vector<Works*> steps_;
-  const Works* latest_ = nullptr;
+  Works* latest_ = nullptr;
 };
 
 }  // namespace replicator

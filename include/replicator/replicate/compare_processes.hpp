@@ -30,6 +30,11 @@ std::vector<T> unpacked(const std::vector<std::byte>& bytes) {
   return values;
 }
 
+inline std::string regime_text(const Deployment& d) {
+  if (d.regime == Regime::synchronous) return "sync";
+  return "async, " + (d.staleness ? std::to_string(*d.staleness) : std::string{"any"}) + ", " + std::to_string(d.sync_group);
+}
+
 }  // namespace detail
 
 // What all processes of a job have the same of before the first step: program, arguments, machine.
@@ -47,6 +52,7 @@ inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
           {"--schedule", deployment.schedule, {}},
           {"--topology", deployment.topology.empty() ? "no file" : "a file", {}},
           {"--link", deployment.link, {}},
+          {"--regime, --staleness and --sync-group", detail::regime_text(deployment), {}},
           {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},
           {"--trace, --plan and --skew", deployment.see.gathered(), {}},
           {"--elastic", deployment.elastic ? "given" : "not given", {}},

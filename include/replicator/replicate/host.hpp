@@ -67,6 +67,7 @@ class Host {
     cpu::self_test();
     require_devices(deployment_.devices);
     compare_experiments(job_, deployment_);
+    require_groups_fit(deployment_, placement_, job_.rank());
     if (!deployment_.topology.empty() && !replay_)
       all_reduce_.topology = find_topology(job_, deployment_.topology, deployment_.transport, placement_.grid());
     if (!deployment_.link.empty() && !replay_) all_reduce_.topology = topology_of_link(deployment_.link, placement_.grid());
@@ -99,13 +100,13 @@ class Host {
     job_.leave();
     parted_ = true;
   }
-  // Whether each process can have a replica, and the regime several of them, is known before any is waited for. Throws BuildError.
+  // Whether each process can have a replica, and the regime its flags, is known before any is waited for. Throws BuildError.
   static transport::ProcessEnvironment environment(const Deployment& deployment) {
+    require_async_possible(deployment);
     const auto found = transport::find_environment({deployment.job_token_file, deployment.interface});
     if (deployment.replicas < found.world_size)
       throw BuildError{"the job has " + std::to_string(found.world_size) + " processes, but there are only " + std::to_string(deployment.replicas) +
                        " replica(s), and every process needs one: raise --replicas or start fewer processes"};
-    require_one_process(deployment, found.world_size);
     return found;
   }
   static transport::JobOptions job_options(const Deployment& deployment) {
@@ -122,6 +123,7 @@ class Host {
 
   const Deployment& deployment() const { return deployment_; }
   const transport::Job& job() const { return job_; }
+  transport::Job& job() { return job_; }
   const Placement& placement() const { return placement_; }
   VariableStore& variables() { return variables_; }
   const VariableStore& variables() const { return variables_; }
@@ -204,6 +206,8 @@ class Host {
     if (job_.size() == 1) stop_signal_ = std::max(stop_signal_, StopOnSignal::received());
     return stop_signal_;
   }
+  // That some process has caught. In the asynchronous regime they hear of it with each other's steps.
+  void hear_stop_signal(int signal) { stop_signal_ = std::max(stop_signal_, signal); }
 
   // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.
   std::string resolved_dot(const HostStep& step) const { return dot(step.resolution, placement_.begin()); }

@@ -62,10 +62,7 @@ class HostCompiler {
     hasher.word(static_cast<std::uint64_t>(ordinal));
     return hasher.result().low;
   }
-  // Of kernels: shared by all steps.
-  ExecutableCache& cache() { return cache_; }
-
- private:
+  // With what processes ask each other while they resolve a step.
   ResolveOptions resolve_options() {
     return {deployment_.bucket_bytes,
             [this](const std::set<Digest>& mine) { return common_to_processes(job_, mine); },
@@ -75,6 +72,10 @@ class HostCompiler {
             [this](std::vector<std::uint32_t>& mine) { return latest_of_processes(job_, mine); },
             deployment_.gpu_kernels.fuse_convolutions};
   }
+  // Of kernels: shared by all steps.
+  ExecutableCache& cache() { return cache_; }
+
+ private:
   void lower_classes(HostStep& step) {
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
     const auto& device = deployment_.devices[0];

@@ -39,16 +39,18 @@ class HostEngine final : public Engine {
   }
 
   std::string digest() override {
-    at_work_.rest();
-    return host_.digest();
+    at_work_.rest_together();
+    auto digest = host_.digest();
+    if (deployment().regime == Regime::asynchronous) host_.job().barrier("digests made");  // others could go on, and change variables here
+    return digest;
   }
   std::string save_checkpoint() override { return host_.save_checkpoint(); }
   int stop_signal() override { return host_.stop_signal(); }
   std::vector<std::string> variables() const override { return host_.variables().names(); }
   const VariableDeclaration& declaration(const std::string& name) const override { return host_.variables().declaration(name); }
   const AnyArray& value(const std::string& name, int local_replica) const override {
-    at_work_.rest();
-    return host_.variables().value(name, local_replica);
+    const auto* newest = at_work_.newest(name);
+    return newest ? *newest : host_.variables().value(name, local_replica);
   }
   void set(const std::string& name, const AnyArray& value) override {
     at_work_.change();

@@ -9,6 +9,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/replicate/async_placement.hpp>
 #include <replicator/replicate/deployment.hpp>
+#include <replicator/replicate/placement.hpp>
 
 namespace replicator {
 
@@ -28,13 +29,6 @@ inline std::string_view flag_of_steps(const Deployment& d) {
 }
 
 }  // namespace detail
-
-// Throws BuildError in a job of several processes.
-inline void require_one_process(const Deployment& d, int processes) {
-  if (d.regime == Regime::asynchronous && processes > 1)
-    throw BuildError{"--regime async cannot be combined with a job of " + std::to_string(processes) +
-                     " processes: start one, with all devices of this machine, or run with --regime sync"};
-}
 
 // Throws BuildError that names the first flag which does not fit.
 inline void require_async_possible(const Deployment& d) {
@@ -56,14 +50,32 @@ inline void require_async_possible(const Deployment& d) {
   if (d.replicas % d.sync_group != 0)
     throw BuildError{"--sync-group is " + std::to_string(d.sync_group) + ", which does not divide the " + std::to_string(d.replicas) +
                      " replicas: groups are of equal size"};
-  const AsyncPlacement placement{d};
-  const std::string devices = std::to_string(placement.devices()) + " devices";
-  if (placement.groups() < placement.devices() && placement.devices() % placement.groups() != 0)
-    throw BuildError{"--sync-group " + std::to_string(d.sync_group) + " makes " + std::to_string(placement.groups()) + " groups for " + devices +
-                     ": name a multiple of " + std::to_string(placement.groups()) + ", so that each has as many, or fewer devices than groups"};
+}
+
+// The same for where replicas are: every process of the job finds the same.
+inline void require_groups_fit(const Deployment& d, const Placement& replicas, int process) {
+  if (d.regime == Regime::synchronous) return;
+  const int processes = replicas.process_of_team().back() + 1;
+  for (int p = 0, end = 0; p < processes; ++p) {
+    end += replicas.replicas_of(p);
+    if (const int rest = end % d.sync_group; rest != 0)
+      throw BuildError{"--sync-group " + std::to_string(d.sync_group) + " makes a group of replicas " + std::to_string(end - rest) + " to " +
+                       std::to_string(end - rest + d.sync_group - 1) + ", of which " + std::to_string(rest) + " would be on process " +
+                       std::to_string(p) + " and others on the next: a group is on one process. Choose --replicas, --devices and --sync-group so "
+                       "that every process has whole groups, or run with --regime sync"};
+  }
+  for (int p = 0; p < processes; ++p) {
+    const AsyncPlacement placement{d, replicas, p};
+    if (placement.groups_here() < placement.devices() && placement.devices() % placement.groups_here() != 0)
+      throw BuildError{"--sync-group " + std::to_string(d.sync_group) + " makes " + std::to_string(placement.groups_here()) + " groups for " +
+                       std::to_string(placement.devices()) + " devices" + (processes > 1 ? " of process " + std::to_string(p) : std::string{}) +
+                       ": name a multiple of " + std::to_string(placement.groups_here()) + ", so that each has as many, or fewer devices than groups"};
+  }
+  const AsyncPlacement placement{d, replicas, process};
   if (d.staleness && *d.staleness < placement.at_once() - 1)
     throw BuildError{"--staleness is " + std::to_string(*d.staleness) + ", but " + std::to_string(placement.at_once()) +
-                     " groups of replicas compute at once on " + devices + ": the last of them to be done is behind by " +
+                     " groups of replicas compute at once on " + std::to_string(placement.devices_of_job()) + " devices" +
+                     (processes > 1 ? " of " + std::to_string(processes) + " processes" : std::string{}) + ": the last of them to be done is behind by " +
                      std::to_string(placement.at_once() - 1) + " updates at least. Allow so many, or name fewer --devices"};
 }
 

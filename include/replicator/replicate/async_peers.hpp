@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What connects the processes of a job in a step of the asynchronous regime: a client for each device, and a server.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/collectives/host_transport.hpp>
+#include <replicator/replicate/async_programs.hpp>
+#include <replicator/replicate/host.hpp>
+#include <replicator/replicate/shard_client.hpp>
+#include <replicator/replicate/shard_server.hpp>
+
+namespace replicator {
+
+class AsyncPeers {
+ public:
+  // Every process of the job calls it. Both outlive this.
+  AsyncPeers(Host& host, AsyncPrograms& programs) : host_{host}, programs_{programs}, ranks_{programs.placement()} {
+    auto messengers = collectives::connect_messengers(host.deployment().transport, host.job(), ranks_.process_of_rank());
+    for_server_ = std::move(messengers.back());
+    messengers.pop_back();
+    for (auto& messenger : messengers)
+      clients_.push_back(std::make_unique<ShardClient>(std::move(messenger), host.job(), host.deployment(), programs.placement(), ranks_));
+  }
+  ShardClient& client(int device) const { return *clients_[static_cast<std::size_t>(device)]; }
+  // `listener` outlives the server, which others may ask from now on.
+  void serve(ShardListener& listener) {
+    server_ = std::make_unique<ShardServer>(std::move(for_server_), host_.job(), programs_, ranks_, listener);
+  }
+
+  // --- of the program's thread, while the devices of this process rest -----------------------------------------------------------
+  // The newest value of a variable that some shard has; false where none has.
+  bool fetch(const std::string& variable, AnyArray& into) const {
+    const auto& shards = programs_.shards();
+    for (std::size_t s = 0; s < shards.size(); ++s) {
+      const auto& names = shards[s]->variables;
+      const auto found = std::find(names.begin(), names.end(), variable);
+      if (found == names.end()) continue;
+      into = AnyArray{host_.variables().declaration(variable).type};
+      const auto from = programs_.bytes_of(variable);
+      if (!shards[s]->gate) ask_value(s, static_cast<std::size_t>(found - names.begin()), {into.data(), into.size_bytes()});
+      else if (!from.empty()) shards[s]->gate->read(-1, [&] { std::memcpy(into.data(), from.data(), from.size()); });
+      return true;
+    }
+    return false;
+  }
+  // Every process calls it, when its devices rest: afterwards all processes have the same values of all variables.
+  void meet() {
+    host_.job().barrier("replicas at rest");
+    fetch_all();
+    host_.job().barrier("variables brought to all processes");
+  }
+  // At the end, when the devices of this process make no further step: waits for those of the others, takes the last values, and tells that nothing
+  // more will be asked. Throws CommunicationError when the job is aborted.
+  void part() {
+    client(0).tell_all(ShardCall::Kind::finished);
+    server_->await_all_finished(host_.deployment().late);
+    fetch_all();
+    for (const auto& client : clients_) client->tell_all(ShardCall::Kind::leave);
+  }
+  // Returns when all processes have parted, or the job has been aborted.
+  void stop_serving() { server_.reset(); }
+
+ private:
+  void ask_value(std::size_t shard, std::size_t variable, std::span<std::byte> into) const {
+    client(0).value(programs_.shards()[shard]->owner, shard, variable, into);
+  }
+  void fetch_all() const {
+    const auto& shards = programs_.shards();
+    for (std::size_t s = 0; s < shards.size(); ++s)
+      for (std::size_t v = 0; !shards[s]->gate && v < shards[s]->variables.size(); ++v) ask_value(s, v, programs_.bytes_of(shards[s]->variables[v]));
+  }
+
+  Host& host_;
+  AsyncPrograms& programs_;
+  ShardRanks ranks_;
+  std::vector<std::unique_ptr<ShardClient>> clients_;  // by device
+  std::unique_ptr<transport::Messenger> for_server_;   // until it serves
+  std::unique_ptr<ShardServer> server_;
+};
+
+}  // namespace replicator

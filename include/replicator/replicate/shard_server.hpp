@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread of a process that answers the groups of the job: it reads and updates this process's shards for them.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/thread_without_signals.hpp>
+#include <replicator/cpu/environment.hpp>
+#include <replicator/replicate/async_programs.hpp>
+#include <replicator/replicate/shard_call.hpp>
+#include <replicator/transport/job.hpp>
+#include <replicator/transport/messenger.hpp>
+
+namespace replicator {
+
+// What it hears beside the calls at shards. In the server's thread.
+class ShardListener {
+ public:
+  // A group of another process has made a step; `results` as AsyncPrograms::pack_results.
+  virtual void hear(const ShardCall& report, std::span<const std::byte> results) = 0;
+  // The program of a process has caught a signal that asks it to stop.
+  virtual void hear_signal(int signal) = 0;
+  // The server has stopped.
+  virtual void fail(const std::exception_ptr& error) = 0;
+
+ protected:
+  ~ShardListener() = default;
+};
+
+// Never waits for one of those it serves: who is held up by a bound of staleness is asked about again whenever something has changed. It serves
+// until all of the job have left.
+//
+//   client:  call -> [payload ->] [held ->] answer -> call ...
+class ShardServer {
+ public:
+  // All but the messenger outlive this.
+  ShardServer(std::unique_ptr<transport::Messenger> messenger, const transport::Job& job, AsyncPrograms& programs, const ShardRanks& ranks,
+              ShardListener& listener)
+      : messenger_{std::move(messenger)}, job_{job}, programs_{programs}, ranks_{ranks}, listener_{listener} {
+    for (const int rank : ranks.clients()) clients_.push_back(std::make_unique<Client>(rank));
+    thread_ = thread_without_signals([this] { serve(); });
+  }
+  ShardServer(const ShardServer&) = delete;
+  ShardServer& operator=(const ShardServer&) = delete;
+  // Returns when all have left, or the job has been aborted.
+  ~ShardServer() { thread_.join(); }
+
+  // Until no group of the job makes a further step, however long: its processes are alive, or the job is aborted. After `late` a line on stderr
+  // says so.
+  void await_all_finished(std::chrono::milliseconds late) {
+    std::unique_lock lock{mutex_};
+    const auto ready = [this] { return failed_ || finished_ == ranks_.processes(); };
+    if (late.count() > 0 && !changed_.wait_for(lock, late, ready))
+      std::fprintf(stderr, "replicator: %s has made its steps, and waits for the other processes, alive, to make theirs\n",
+                   job_.describe(job_.rank()).c_str());
+    changed_.wait(lock, ready);
+  }
+
+ private:
+  using Clock = transport::Clock;
+  enum class State { call, payload, held, answer, left };
+  struct Client {
+    explicit Client(int its_rank) : rank{its_rank} {}
+    int rank;
+    State state = State::answer;  // nothing is under way: the next is a call
+    ShardCall call;
+    std::vector<transport::Ticket> under_way;
+    std::vector<AnyArray> gradients;  // by ordinal
+    std::vector<std::byte> bytes;     // of an answer, or a report
+    Clock::time_point held_since{};
+  };
+
+  void serve() {
+    const cpu::KernelEnvironment environment{programs_.deployment().threads_per_device};
+    try {
+      while (!all_left()) {
+        messenger_->wait([this] { return advance_all(); }, fail_late());
+      }
+    } catch (...) {
+      {
+        const std::lock_guard lock{mutex_};
+        failed_ = true;
+      }
+      changed_.notify_all();
+      listener_.fail(std::current_exception());
+    }
+  }
+  bool all_left() const {
+    return std::all_of(clients_.begin(), clients_.end(), [](const auto& client) { return client->state == State::left; });
+  }
+  bool advance_all() {
+    bool moved = false;
+    for (const auto& client : clients_) moved = advance(*client) || moved;
+    return moved;
+  }
+  // True where it went on to another state.
+  bool advance(Client& client) {
+    auto& tickets = client.under_way;
+    while (!tickets.empty() && messenger_->done(tickets.back())) tickets.pop_back();
+    if (!tickets.empty() || client.state == State::left) return false;
+    switch (client.state) {
+      case State::call: begin(client); return true;
+      case State::payload: take(client); return true;
+      case State::held: return try_update(client);
+      default: await_call(client); return true;
+    }
+  }
+  void await_call(Client& client) {
+    client.state = State::call;
+    receive(client, std::as_writable_bytes(std::span{&client.call, 1}), slots::call);
+  }
+  void receive(Client& client, std::span<std::byte> bytes, transport::Slot slot) {
+    client.under_way.push_back(messenger_->recv(bytes, client.rank, slot));
+  }
+
+  // A call has come.
+  void begin(Client& client) {
+    const auto& call = client.call;
+    if (call.stop_signal != 0) listener_.hear_signal(call.stop_signal);
+    switch (call.kind) {
+      case ShardCall::Kind::read: return answer(client, shard_of(call).read);
+      case ShardCall::Kind::value: return answer(client, {shard_of(call).variables.at(call.variable)});
+      case ShardCall::Kind::update: return await_gradients(client);
+      case ShardCall::Kind::report: return await_report(client);
+      case ShardCall::Kind::look: return await_call(client);
+      case ShardCall::Kind::finished: count_finished(); return await_call(client);
+      case ShardCall::Kind::leave: client.state = State::left; return;
+    }
+    throw CommunicationError{job_.describe(ranks_.process_of(client.rank)) + " makes a call that no server knows", ranks_.process_of(client.rank)};
+  }
+  AsyncShard& shard_of(const ShardCall& call) const {
+    auto& shards = programs_.shards();
+    if (call.shard >= shards.size() || !shards[call.shard]->gate)
+      throw CommunicationError{"shard " + std::to_string(call.shard) + " was asked for at " + job_.describe(job_.rank()) + ", which does not have it", -1};
+    return *shards[call.shard];
+  }
+  // The values of one moment.
+  void answer(Client& client, const std::vector<std::string>& names) {
+    std::size_t total = 0;
+    for (const auto& name : names) total += programs_.bytes_of(name).size();
+    client.bytes.resize(total);
+    shard_of(client.call).gate->read(client.call.group, [&] {
+      std::size_t at = 0;
+      for (const auto& name : names) {
+        const auto bytes = programs_.bytes_of(name);
+        if (!bytes.empty()) std::memcpy(client.bytes.data() + at, bytes.data(), bytes.size());
+        at += bytes.size();
+      }
+    });
+    client.state = State::answer;
+    std::size_t at = 0;
+    for (const auto& name : names) {
+      const auto size = programs_.bytes_of(name).size();
+      client.under_way.push_back(messenger_->send(std::span{client.bytes}.subspan(at, size), client.rank, slots::answer));
+      at += size;
+    }
+  }
+  void await_gradients(Client& client) {
+    client.state = State::payload;
+    for (const auto& [ordinal, type] : shard_of(client.call).gradients) {
+      if (client.gradients.size() <= ordinal) client.gradients.resize(ordinal + 1);
+      auto& gradient = client.gradients[ordinal];
+      if (gradient.type() != type || gradient.data() == nullptr) gradient = AnyArray{type};
+      receive(client, {gradient.data(), gradient.size_bytes()}, slots::payload);
+    }
+  }
+  void await_report(Client& client) {
+    client.state = State::payload;
+    client.bytes.resize(programs_.result_bytes());
+    receive(client, client.bytes, slots::payload);
+  }
+  // What belongs to the call has come.
+  void take(Client& client) {
+    if (client.call.kind == ShardCall::Kind::report) {
+      listener_.hear(client.call, client.bytes);
+      return await_call(client);
+    }
+    client.held_since = Clock::now();
+    client.state = State::held;
+    try_update(client);
+  }
+  bool try_update(Client& client) {
+    auto& shard = shard_of(client.call);
+    if (!shard.gate->try_update(client.call.group, [&](std::int64_t before) { programs_.update(shard, client.gradients, before); })) return false;
+    client.state = State::answer;
+    client.bytes.assign(1, std::byte{1});
+    client.under_way.push_back(messenger_->send(client.bytes, client.rank, slots::answer));
+    return true;
+  }
+  // Throws for who has been held up until the deadline. Returns when that will next be.
+  Clock::time_point fail_late() const {
+    auto next = Clock::time_point::max();
+    const std::chrono::nanoseconds deadline = programs_.deployment().deadline;
+    for (const auto& client : clients_) {
+      if (client->state != State::held || deadline.count() == 0) continue;
+      if (Clock::now() >= client->held_since + deadline) shard_of(client->call).gate->fail_held(client->call.group);
+      next = std::min<Clock::time_point>(next, client->held_since + deadline);
+    }
+    return next;
+  }
+  void count_finished() {
+    {
+      const std::lock_guard lock{mutex_};
+      ++finished_;
+    }
+    changed_.notify_all();
+  }
+
+  std::unique_ptr<transport::Messenger> messenger_;
+  const transport::Job& job_;
+  AsyncPrograms& programs_;
+  const ShardRanks& ranks_;
+  ShardListener& listener_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  int finished_ = 0;  // processes
+  bool failed_ = false;
+  std::thread thread_;
+};
+
+}  // namespace replicator

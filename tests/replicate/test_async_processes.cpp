@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// The asynchronous regime over several processes: shards are owned, read and updated from everywhere, and a process that is lost ends all.
+#include <catch2/catch.hpp>
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include <replicator/collectives/placeholders.hpp>
+#include <replicator/data/generator.hpp>
+#include <replicator/nn/adam.hpp>
+#include <replicator/nn/sgd.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/movement.hpp>
+#include <replicator/ops/observe.hpp>
+#include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/replicator.hpp>
+#include <replicator/replicate/stop_on_signal.hpp>
+#include <replicator/with/ucx.hpp>
+
+#include "../support/programs.hpp"
+#include "deployments.hpp"
+
+namespace test_async_processes {
+
+using namespace replicator;
+using test::error_of;
+
+namespace {
+
+Deployment asynchronous(int replicas, int devices, std::optional<std::int64_t> staleness = {}, int group = 1) {
+  auto deployment = test::on_devices(replicas, devices);
+  deployment.regime = Regime::asynchronous;
+  deployment.staleness = staleness;
+  deployment.sync_group = group;
+  return deployment;
+}
+
+// Ones, `count` times; forever where count is negative.
+auto ones(std::int64_t count) {
+  return [count](const InputContext&) {
+    return data::from_generator([count](std::int64_t position) -> std::optional<Array<float>> {
+      if (position == count) return std::nullopt;
+      return Array<float>{{}, {1}};
+    });
+  };
+}
+
+// Each update takes x from every element of both: both are minus the sum of all that arrived. The larger one takes so long that a reader would see it half
+// updated.
+template <class Optimizer>
+Tensor<bool> descend(ReplicaContext& replica, const Optimizer& optimizer, Tensor<float> x) {
+  const auto a = replica.variable<float>("a", {300000}, Initializer::zeros()), b = replica.variable<float>("b", {7}, Initializer::zeros());
+  optimizer.minimize(replica, (sum(a.read()) + sum(b.read())) * x);
+  return check(max(a.read()) == min(a.read()), "an update was read in part");
+}
+nn::Sgd plain() { return nn::sgd({.learning_rate = 1}); }
+
+bool all_are(const AnyArray& array, float value) {
+  const auto values = array.as<float>();
+  return std::all_of(values.begin(), values.end(), [value](float v) { return v == value; });
+}
+
+void slowly(Tensor<float>& x, bool slow, int milliseconds) {
+  if (!slow) return;
+  x = host_callback(x, [milliseconds](const Observation&) { std::this_thread::sleep_for(std::chrono::milliseconds{milliseconds}); });
+}
+
+// That all processes see which are forked later. A replica that waits for it stands still in every step but its first.
+class SharedFlag {
+ public:
+  SharedFlag() : flag_{new (::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<bool>{false}} {}
+  SharedFlag(const SharedFlag&) = delete;
+  SharedFlag& operator=(const SharedFlag&) = delete;
+  ~SharedFlag() { ::munmap(flag_, sizeof *flag_); }
+  void raise() const { *flag_ = true; }
+  Tensor<float> await(Tensor<float> x) const {
+    return host_callback(x, [flag = flag_](const Observation& at) {
+      for (int i = 0; at.step > 0 && i < 30000 && !*flag; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    });
+  }
+
+ private:
+  std::atomic<bool>* flag_;
+};
+
+struct Layout {
+  int processes, replicas, devices;  // devices: of each process
+  std::optional<std::int64_t> staleness;
+  int group;
+  const char* transport;
+};
+
+}  // namespace
+
+TEST_CASE("every update of every process is made once and read whole, and all processes end with the same variables") {
+  for (const auto& layout : {Layout{2, 2, 1, {}, 1, "shared_memory"}, {3, 5, 1, {}, 1, "shared_memory"}, {2, 4, 2, {}, 1, "shared_memory"},
+                             {2, 4, 2, 3, 1, "shared_memory"}, {3, 6, 1, 2, 1, "shared_memory"}, {2, 8, 2, {}, 2, "shared_memory"},
+                             {2, 8, 2, 4, 4, "shared_memory"}, {2, 2, 1, {}, 1, "ucx"}, {2, 4, 2, 3, 1, "ucx"}}) {
+    const auto results = test::run_as_job(layout.processes, [&](int) {
+      auto deployment = asynchronous(layout.replicas, layout.devices, layout.staleness, layout.group);
+      deployment.transport = layout.transport;
+      Replicator repl{deployment};
+      std::string text;
+      {
+        auto train = repl.replicate(ones(20), [](ReplicaContext& replica, Tensor<float> x) {
+          const auto whole = descend(replica, nn::sgd({.learning_rate = 1, .momentum = 0.5}), x);
+          return std::tuple{whole, x + static_cast<float>(replica.id())};
+        });
+        while (!train.finished()) {
+          const auto [whole, x] = train.step();
+          for (int replica = 0; replica < layout.replicas; ++replica)
+            if (x[replica].item() != static_cast<float>(replica + 1)) throw DataError{"the result of another replica"};
+        }
+        text = std::to_string(train.steps_done()) + " steps ";
+        if (error_of([&] { train.step(); }).find("the input has ended after") == std::string::npos) throw DataError{"no end"};
+      }
+      const int updates = 20 * layout.replicas / layout.group;
+      float velocity = 0, sum = 0;
+      for (int i = 0; i < updates; ++i) sum -= velocity = 0.5f * velocity + 1;
+      for (const char* name : {"a", "b"})
+        if (!all_are(repl.value(name), repl.value("b").as<float>()[0]) || std::abs(repl.value(name).as<float>()[0] - sum) > 1e-2f)
+          throw DataError{std::string{name} + " is " + std::to_string(repl.value(name).as<float>()[0]) + ", not " + std::to_string(sum)};
+      return text + repl.digest();
+    });
+    INFO(layout.processes << " processes, " << layout.replicas << " replicas\n" << test::describe(results));
+    CHECK_THAT(results[0].text, Catch::StartsWith("20 steps "));
+    for (const auto& result : results) {
+      CHECK(result.exit_code == 0);
+      CHECK(result.text == results[0].text);
+    }
+  }
+}
+
+TEST_CASE("what an optimizer counts are the updates of all processes") {
+  const auto results = test::run_as_job(2, [](int) {
+    Replicator repl{asynchronous(2, 1)};
+    auto train = repl.replicate(ones(10), [](ReplicaContext& replica, Tensor<float> x) { descend(replica, nn::adam({.learning_rate = 0.01}), x); });
+    while (!train.finished()) train.step();
+    const auto during = std::to_string(repl.value("a/updates").as<std::int64_t>()[0]);  // of the owner's, whoever that is
+    return during + " " + std::to_string(std::lround(repl.value("a").as<float>()[299999] * 1000));
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK(result.text == "20 -200");
+}
+
+TEST_CASE("steps are counted over all processes: one that stands still holds nobody up, and who is done serves it until its end") {
+  const SharedFlag go_on;
+  const auto results = test::run_as_job(2, [&](int process) {
+    Replicator repl{asynchronous(2, 1)};
+    {
+      auto train = repl.replicate(ones(-1), [&](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), replica.id() == 1 ? go_on.await(x) : x); });
+      for (int step = 0; step < 40; ++step) train.step();
+      if (process == 0) go_on.raise();
+    }
+    const float updates = -repl.value("a").as<float>()[0];
+    if (updates < 80 || updates > 82) throw DataError{std::to_string(updates) + " updates"};
+    return repl.digest();
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 0);
+    CHECK(result.text == results[0].text);
+  }
+}
+
+TEST_CASE("a bound of staleness holds up other processes, until a deadline that names on all who is late") {
+  const SharedFlag go_on;
+  const auto results = test::run_as_job(3, [&](int) {
+    auto deployment = asynchronous(3, 1, 4);
+    deployment.deadline = std::chrono::seconds{3};
+    Replicator repl{deployment};
+    return error_of([&] {
+      auto train = repl.replicate(ones(-1), [&](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), replica.id() == 2 ? go_on.await(x) : x); });
+      try {
+        for (int step = 0; step < 1000; ++step) train.step();
+      } catch (...) {
+        go_on.raise();
+        throw;
+      }
+    });
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 0);
+    CHECK_THAT(result.text, Catch::Contains("waited until the deadline for replica 2"));
+    CHECK_THAT(result.text, Catch::Contains("whose gradient would be older than --staleness 4"));
+  }
+}
+
+TEST_CASE("the bound is kept: no update is older than it, whoever made it") {
+  const auto results = test::run_as_job(2, [](int) {
+    Replicator repl{asynchronous(4, 2, 3)};
+    auto train = repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) {
+      slowly(x, replica.id() == 3, 3);
+      descend(replica, plain(), x);
+    });
+    for (int step = 0; step < 60; ++step) train.step();
+    const auto text = train.explain();
+    int largest = -1;
+    for (auto at = text.find(" in the mean, "); at != std::string::npos; at = text.find(" in the mean, ", at + 1)) largest = std::max(largest, std::stoi(text.substr(at + 14)));
+    return std::to_string(largest);
+  });
+  INFO(test::describe(results));
+  CHECK(std::max(std::stoi(results[0].text), std::stoi(results[1].text)) >= 1);  // "a" and "b" are on process 0
+  for (const auto& result : results) CHECK(std::stoi(result.text) <= 3);
+}
+
+TEST_CASE("two steps that share variables alternate over processes, each of what the other left") {
+  const auto results = test::run_as_job(2, [](int) {
+    Replicator repl{asynchronous(2, 1)};
+    const auto player = [](const char* own, const char* other) {
+      return [=](ReplicaContext& replica, Tensor<float> x) {
+        const auto w = replica.variable<float>(own, {500}, Initializer::zeros()), seen = replica.variable<float>(other, {500}, Initializer::zeros());
+        plain().minimize(replica, sum(w.read()) * x, {{w}});
+        return max(seen.read());
+      };
+    };
+    auto first = repl.replicate(ones(-1), player("generator", "discriminator"));
+    auto second = repl.replicate(ones(-1), player("discriminator", "generator"));
+    std::string text;
+    std::set<float> left{0};  // by the first to the second, whose latest results are of this round or, where others made its updates, of one before
+    for (int round = 0; round < 6; ++round) {
+      first.step();
+      text += repl.digest();  // all rest
+      left.insert(repl.value("generator").as<float>()[0]);
+      const auto [seen] = second.step();
+      for (int replica = 0; replica < 2; ++replica)
+        if (!left.contains(seen[replica].item())) throw DataError{"replica " + std::to_string(replica) + " computes from values that were not left"};
+    }
+    return text + repl.digest();
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 0);
+    CHECK(result.text == results[0].text);
+  }
+}
+
+TEST_CASE("a step without updates is made once by each replica of every process for each call, of what was set") {
+  const auto results = test::run_as_job(2, [](int) {
+    Replicator repl{asynchronous(4, 1)};
+    auto train = repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
+    auto validate = repl.replicate(ones(3), [](ReplicaContext& replica, Tensor<float> x) {
+      const auto b = replica.variable<float>("b", {7}, Initializer::zeros()).read();
+      return std::tuple{max(b) * x, broadcast_to(max(b), {2000})};
+    });
+    train.step();
+    train.step();
+    repl.set("b", Array<float>{{7}, {5, 5, 5, 5, 5, 5, 5}}.any());
+    const auto [small, large] = validate.step();
+    if (mean(small) != 5 || large.whole() || large[2 * repl.process()][7] != 5) throw DataError{"other values"};
+    validate.step();
+    validate.step();
+    return std::to_string(validate.finished()) + error_of([&] { large[2 - 2 * repl.process()]; });
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK_THAT(result.text, Catch::StartsWith("1the value of replica ") && Catch::Contains("is on another host"));
+}
+
+TEST_CASE("a process that is killed is named on all others, soon") {
+  const auto results = test::run_as_job(3, [](int process) {
+    Replicator repl{asynchronous(3, 1)};
+    auto train = repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
+    return error_of([&] {
+      for (int step = 0;; ++step) {
+        train.step();
+        if (process == 1 && step == 5) ::kill(::getpid(), SIGKILL);
+      }
+    });
+  });
+  INFO(test::describe(results));
+  for (const int survivor : {0, 2}) {
+    CHECK(results[static_cast<std::size_t>(survivor)].exit_code == 0);
+    CHECK_THAT(results[static_cast<std::size_t>(survivor)].text, Catch::Contains("process 1 (pid ") && Catch::Contains(" died: its connection closed"));
+    CHECK(results[static_cast<std::size_t>(survivor)].seconds < 30);
+  }
+}
+
+TEST_CASE("an error of one process is told to all: of a replica's step, or of the program between steps") {
+  for (const bool in_step : {true, false}) {
+    const auto results = test::run_as_job(2, [in_step](int process) {
+      Replicator repl{asynchronous(2, 1)};
+      return error_of([&] {
+        auto train = repl.replicate(ones(-1), [in_step](ReplicaContext& replica, Tensor<float> x) {
+          if (in_step && replica.id() == 1)
+            x = host_callback(x, [](const Observation& at) {
+              if (at.step == 5) throw DataError{"five are enough"};
+            });
+          descend(replica, plain(), x);
+        });
+        for (int step = 0;; ++step) {
+          train.step();
+          if (!in_step && process == 1 && step == 5) throw DataError{"five are enough"};
+        }
+      });
+    });
+    INFO(test::describe(results));
+    CHECK_THAT(results[0].text, Catch::Contains("process 1 (pid ") && Catch::Contains(in_step ? "five are enough" : "the program left its steps by an error of its own"));
+    CHECK_THAT(results[1].text, Catch::Contains("five are enough"));
+    for (const auto& result : results) CHECK(result.exit_code == 0);
+  }
+}
+
+TEST_CASE("a signal that one process catches stops all") {
+  const auto results = test::run_as_job(2, [](int process) {
+    const StopOnSignal stop;
+    Replicator repl{asynchronous(2, 1)};
+    auto train = repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
+    for ([[maybe_unused]] const auto& results : train.steps(1'000'000))
+      if (process == 1 && train.steps_done() == 5) ::raise(SIGTERM);
+    return std::to_string(repl.stop_signal());
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK_THAT(result.text, Catch::EndsWith(std::to_string(SIGTERM)));
+}
+
+TEST_CASE("groups that would span processes, and a bound that all processes together cannot keep, are refused by all") {
+  const auto refused = [](Deployment deployment, int processes) {
+    const auto results = test::run_as_job(processes, [&](int) { return error_of([&] { Replicator{deployment}; }); });
+    INFO(test::describe(results));
+    for (const auto& result : results) CHECK(result.text == results[0].text);
+    return results[0].text;
+  };
+  CHECK_THAT(refused(asynchronous(6, 1, {}, 2), 2),
+             Catch::Contains("--sync-group 2 makes a group of replicas 2 to 3, of which 1 would be on process 0 and others on the next: a group is on one process"));
+  CHECK_THAT(refused(asynchronous(4, 1, {}, 4), 2), Catch::Contains("of which 2 would be on process 0"));
+  CHECK_THAT(refused(asynchronous(4, 2, 2), 2), Catch::Contains("--staleness is 2, but 4 groups of replicas compute at once on 4 devices of 2 processes"));
+}
+
+TEST_CASE("processes that differ in the regime are told so") {
+  const auto results = test::run_as_job(2, [](int process) {
+    return error_of([&] { Replicator{process == 0 ? asynchronous(2, 1) : test::on_devices(2, 1)}; });
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK_THAT(result.text, Catch::Contains("--regime, --staleness and --sync-group"));
+}
+
+}  // namespace test_async_processes
