@@ -17,15 +17,19 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <replicator/collectives/reduction.hpp>
+#include <replicator/core/attributes.hpp>
 #include <replicator/core/device_support.hpp>
+#include <replicator/core/hash.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/core/tool_ranges.hpp>
+#include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
 
 namespace replicator::test {
@@ -139,7 +143,7 @@ struct Work {
   bool captures = false, spoiled = false;  // spoiled: what is captured cannot be kept
 };
 struct Counts {
-  std::atomic<int> given{0}, captures{0}, replays{0}, abandoned{0};  // given: tasks, one by one, replays left out
+  std::atomic<int> given{0}, captures{0}, replays{0}, abandoned{0}, merged{0};  // given: tasks, one by one, replays left out
   std::atomic<std::int64_t> from_host{0}, to_host{0};                 // bytes that were copied
 };
 inline Counts counts;
@@ -333,10 +337,18 @@ inline constexpr DeviceSupport support{.require = &require,
                                        .capture = &capture,
                                        .peers = &peers};
 
+inline std::unique_ptr<replicator::Executable> merge(std::span<const replicator::Executable* const> parts);
+
 // The CPU's executable of the same operation, run when the queue gets there.
 class Executable final : public replicator::Executable {
  public:
-  explicit Executable(std::unique_ptr<replicator::Executable> inner) : inner_{std::move(inner)} {
+  Executable(std::unique_ptr<replicator::Executable> inner, const AnyOperation& operation) : inner_{std::move(inner)} {
+    if (const auto* map = operation.get<Map>()) {
+      Hasher hasher;
+      AttributeHasher attributes{hasher};
+      map->expression->describe(attributes);
+      family = hasher.result();
+    }
     input_layouts = inner_->input_layouts;
     output_layouts = inner_->output_layouts;
     scratch_bytes = inner_->scratch_bytes;
@@ -358,17 +370,56 @@ class Executable final : public replicator::Executable {
       inner_->run({inputs.data(), outputs.data(), scratch, context, nullptr});
     });
   }
+  std::unique_ptr<replicator::Executable> merge(std::span<const replicator::Executable* const> parts) const override { return pretend::merge(parts); }
+  const replicator::Executable& inner() const { return *inner_; }
 
  private:
   std::unique_ptr<replicator::Executable> inner_;
 };
+
+// The last part runs first. Where the operands are is known from nothing but the table.
+class Merged final : public replicator::Executable {
+ public:
+  explicit Merged(std::span<const replicator::Executable* const> parts) : parts_{parts.begin(), parts.end()} {
+    for (const auto* part : parts_) {
+      for (const auto input : part->in_place) in_place.push_back(input < 0 ? -1 : input + static_cast<int>(input_layouts.size()));
+      input_layouts.insert(input_layouts.end(), part->input_layouts.begin(), part->input_layouts.end());
+      output_layouts.insert(output_layouts.end(), part->output_layouts.begin(), part->output_layouts.end());
+      scratch_bytes = std::max(scratch_bytes, part->scratch_bytes);
+    }
+    table_bytes = (input_layouts.size() + output_layouts.size()) * sizeof(std::byte*);
+  }
+  std::vector<std::byte> table(const std::byte* const* inputs, std::byte* const* outputs) const override {
+    std::vector<std::byte> table(table_bytes);
+    std::memcpy(table.data(), inputs, input_layouts.size() * sizeof *inputs);
+    std::memcpy(table.data() + input_layouts.size() * sizeof *inputs, outputs, output_layouts.size() * sizeof *outputs);
+    return table;
+  }
+  void run(const Launch& launch) const override {
+    if (!device(static_cast<Work*>(launch.stream)->index).owns(launch.table)) throw std::logic_error{"a table is in the host's memory"};
+    ++counts.merged;
+    enqueue(launch.stream, [this, table = launch.table, scratch = launch.scratch, context = launch.context] {
+      const auto* inputs = reinterpret_cast<const std::byte* const*>(table) + input_layouts.size();
+      auto* const* outputs = reinterpret_cast<std::byte* const*>(table) + input_layouts.size() + output_layouts.size();
+      for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
+        inputs -= (*part)->input_layouts.size();
+        outputs -= (*part)->output_layouts.size();
+        static_cast<const pretend::Executable*>(*part)->inner().run({inputs, outputs, scratch, context, nullptr});
+      }
+    });
+  }
+
+ private:
+  std::vector<const replicator::Executable*> parts_;
+};
+inline std::unique_ptr<replicator::Executable> merge(std::span<const replicator::Executable* const> parts) { return std::make_unique<Merged>(parts); }
 
 inline std::unique_ptr<replicator::Executable> make(const KernelRequest& request) {
   made_on.insert(entered);
   const auto& tiers = request.operation.slots()[static_cast<std::size_t>(DeviceKind::cpu)];
   for (std::size_t tier = kernel_tiers; tier-- > 0;)
     if (const Kernel* kernel = tiers[tier].load())
-      if (auto inner = kernel->make(request)) return std::make_unique<Executable>(std::move(inner));
+      if (auto inner = kernel->make(request)) return std::make_unique<Executable>(std::move(inner), request.operation);
   return nullptr;
 }
 inline constexpr Kernel kernel{"pretended", &make};

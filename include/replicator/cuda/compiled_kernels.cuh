@@ -95,14 +95,14 @@ class ExpressionCompiler {
   std::map<std::pair<std::string, std::string>, const CompiledKernels*> compiled_;  // by architecture and source
 };
 
-// The words of a source with the addresses of a launch: a kernel's first argument.
+// The words of a source with the addresses of its operands: a kernel's first argument.
 class BoundProgram {
  public:
-  BoundProgram(const std::vector<std::uint64_t>& words, std::size_t inputs, std::size_t outputs, const Launch& launch) {
+  BoundProgram(const std::vector<std::uint64_t>& words, const Executable& executable, const std::byte* const* inputs, std::byte* const* outputs) {
     std::copy(words.begin(), words.end(), words_);
-    auto* addresses = words_ + ExpressionSource::first_address;
-    for (std::size_t i = 0; i < inputs; ++i) addresses[i] = reinterpret_cast<std::uintptr_t>(launch.inputs[i]);
-    for (std::size_t o = 0; o < outputs; ++o) addresses[inputs + o] = reinterpret_cast<std::uintptr_t>(launch.outputs[o]);
+    const auto address = [](const std::byte* operand) { return reinterpret_cast<std::uintptr_t>(operand); };
+    auto* const addresses = std::transform(inputs, inputs + executable.input_layouts.size(), words_ + ExpressionSource::first_address, address);
+    std::transform(outputs, outputs + executable.output_layouts.size(), addresses, address);
   }
   void* argument() { return words_; }
 

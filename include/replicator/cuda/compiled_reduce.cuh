@@ -27,7 +27,7 @@ class CompiledReduce final : public ReduceExecutable {
 
  protected:
   void launch_kernels(const Launch& launch) const override {
-    BoundProgram program{words_, input_layouts.size(), output_layouts.size(), launch};
+    BoundProgram program{words_, *this, launch.inputs, launch.outputs};
     std::uint64_t node = identity_;
     ReduceExtents around = extents();
     void* partials = launch.scratch;

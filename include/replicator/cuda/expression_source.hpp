@@ -24,6 +24,7 @@ namespace replicator::cuda {
 // A source, and the words of its kernels' first argument, a Program, but for the addresses.
 struct ExpressionSource {
   std::string text;
+  std::string program;  // of it, the struct Program
   std::vector<std::uint64_t> words;
   // words[first_address + i] is where input i lies; the outputs follow.
   static constexpr std::size_t first_address = 1;
@@ -83,6 +84,7 @@ class ProgramWriter {
     write_evaluate();
     write_store();
     add("};\nstatic_assert(sizeof(Program) == ", source_.words.size() * sizeof(std::uint64_t), ");\n");
+    source_.program = source_.text;
     return std::move(source_);
   }
 
@@ -226,6 +228,15 @@ inline std::optional<ExpressionSource> map_source(const Expression& expression, 
   const std::string value{detail::device_type(expression.compute)};
   source->text = detail::in_source("map.cuh", source->text, detail::kernel_source("map", "block_threads", "", "map_elements<" + value + ">(program)"));
   return source;
+}
+
+// That of several Maps of one source in one launch: its kernel is compiled_merged_map(Programs, MapTiles), both in the device's memory.
+inline std::string merged_map_source(const ExpressionSource& source, DType compute) {
+  const std::string kernel =
+      "extern \"C\" __global__ void __launch_bounds__(block_threads) compiled_merged_map(const Program* __restrict__ programs, "
+      "const MapTile* __restrict__ tiles) {\n  const MapTile tile = tiles[blockIdx.x];\n  const Program program = programs[tile.program];\n"
+      "  map_tile<" + std::string{detail::device_type(compute)} + ">(program, tile.number);\n}\n";
+  return detail::in_source("map.cuh", source.program, kernel);
 }
 
 // Its kernels are compiled_reduce(Program, Node, ReduceExtents, partials) and, unless it goes the way of `few`, compiled_tree of the same

@@ -2,15 +2,20 @@
 // The plain kernel of Map on GPUs: any scalar expression over broadcast inputs, in one launch of an interpreter.
 #pragma once
 
+#include <cstddef>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include <replicator/core/attributes.hpp>
+#include <replicator/core/hash.hpp>
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/expression_plan.hpp>
 #include <replicator/cuda/launch.cuh>
+#include <replicator/cuda/map_executable.cuh>
 #include <replicator/cuda/parts.cuh>
-#include <replicator/cuda/rtc/map.cuh>
 #include <replicator/cuda/scalar_program.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>
@@ -23,34 +28,39 @@ __global__ void interpret_map(const __grid_constant__ ScalarProgram program) {
   map_elements<T>(program);
 }
 
-// Whoever evaluates the expression.
-class MapExecutable : public Executable {
+// The programs and tiles of a merged launch lie in the device's memory.
+template <class T>
+__global__ void interpret_merged_map(const ScalarProgram* programs, const MapTile* tiles) {
+  const MapTile tile = tiles[blockIdx.x];
+  map_tile<T>(programs[tile.program], tile.number);
+}
+
+class InterpretedMergedMap final : public MergedMap {
  public:
-  MapExecutable(const Map& map, const KernelRequest& request, const MapPlan& plan) {
-    input_layouts = plan.inputs;
-    output_layouts.assign(request.outputs.size(), plan.layout);
-    find_in_place(map, request);
+  InterpretedMergedMap(std::span<const Executable* const> parts, DType compute) : MergedMap{parts}, compute_{compute} {}
+
+  void run(const Launch& launch) const override {
+    if (blocks() == 0) return;
+    const auto* programs = reinterpret_cast<const ScalarProgram*>(launch.table);
+    visit_compute(compute_, [&]<class T>() {
+      interpret_merged_map<T><<<blocks(), block_threads, 0, stream_of(launch.stream)>>>(programs, tiles(launch));
+    });
+    REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }
 
  private:
-  // A thread reads all that its elements need before it writes them: an input of the domain's shape may be written over.
-  void find_in_place(const Map& map, const KernelRequest& request) {
-    std::vector<bool> taken(request.inputs.size());
-    for (const auto& output : request.outputs) {
-      in_place.push_back(-1);
-      for (std::size_t i = 0; i < request.inputs.size() && in_place.back() < 0; ++i)
-        if (!taken[i] && request.inputs[i].dtype == output.dtype && request.inputs[i].shape == map.domain) {
-          taken[i] = true;
-          in_place.back() = static_cast<int>(i);
-        }
-    }
-  }
+  DType compute_;
 };
 
 class InterpretedMap final : public MapExecutable {
  public:
   InterpretedMap(const Map& map, const KernelRequest& request, const MapPlan& plan, const ScalarProgram& program)
-      : MapExecutable{map, request, plan}, compute_{map.expression->compute}, program_{program} {}
+      : MapExecutable{map, request, plan}, compute_{map.expression->compute}, program_{program} {
+    Hasher hasher;
+    AttributeHasher attributes{hasher};
+    map.expression->describe(attributes);
+    family = hasher.result();
+  }
 
   void run(const Launch& launch) const override {
     if (program_.elements == 0) return;
@@ -59,6 +69,14 @@ class InterpretedMap final : public MapExecutable {
           bind(program_, launch.inputs, launch.outputs));
     });
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
+  }
+  std::unique_ptr<Executable> merge(std::span<const Executable* const> parts) const override {
+    return std::make_unique<InterpretedMergedMap>(parts, compute_);
+  }
+  std::size_t program_bytes() const override { return sizeof(ScalarProgram); }
+  void write_program(std::byte* to, const std::byte* const* inputs, std::byte* const* outputs) const override {
+    const ScalarProgram bound = bind(program_, inputs, outputs);
+    std::memcpy(to, &bound, sizeof bound);
   }
 
  private:

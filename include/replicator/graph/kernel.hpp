@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include <replicator/core/device_kind.hpp>
+#include <replicator/core/hash.hpp>
 #include <replicator/core/kernel_choice.hpp>
 #include <replicator/core/layout.hpp>
 #include <replicator/core/shape.hpp>
@@ -36,6 +38,7 @@ struct Launch {
   StepContext context;
   void* stream = nullptr;  // of the device kind; null on the CPU
   const std::uint64_t* step = nullptr;  // in the device's memory, the number of the step, where the executable reads_step
+  const std::byte* table = nullptr;  // in the device's memory, Executable::table of these operands
 };
 
 // A kernel made ready for one operation with its attributes, shapes and layouts. Immutable: any thread may run it.
@@ -48,10 +51,19 @@ class Executable {
   // May throw DataError for values that it cannot take (an index that points nowhere): the step then ends with that error
   // at the user's line. Never from inside a team of OpenMP threads.
   virtual void run(const Launch& launch) const = 0;
+  // One launch for the runs of these parts, all of this one's family, none of which reads what another writes: it takes the inputs of all,
+  // then the outputs of all. The parts outlive it. Null where it cannot be had after all.
+  virtual std::unique_ptr<Executable> merge(std::span<const Executable* const>) const { return nullptr; }
+  // The table_bytes that run() finds at Launch::table. They are written there once, when the addresses of the operands are known.
+  virtual std::vector<std::byte> table(const std::byte* const*, std::byte* const*) const { return {}; }
 
   std::vector<Layout> input_layouts;   // demanded: the planner inserts a copy where an input lies otherwise
   std::vector<Layout> output_layouts;  // given
   std::size_t scratch_bytes = 0;
+  std::size_t table_bytes = 0;
+  // What executables have in common whose runs may be merged; empty where each is a launch of its own, as on devices that compute on the
+  // host's memory, where operands may move.
+  std::optional<Digest> family;
   // run() looks at values on the host, for which it waits for the queue: it cannot be captured.
   bool needs_host = false;
   // It needs Launch::step: where launches are captured and replayed, the context's number of the step is that of the capture.

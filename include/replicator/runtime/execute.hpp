@@ -128,7 +128,7 @@ class Execution {
                             {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica),
                              instruction.replica < 0, instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica},
                             program_.queue.handle(),
-                            instruction.executable->reads_step ? step_number(instruction) : nullptr};
+                            instruction.executable->reads_step ? step_number(instruction) : nullptr, instruction.table};
         run_kernel(instruction, launch);
         break;
       }

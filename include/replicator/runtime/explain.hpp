@@ -84,7 +84,7 @@ class Explanation {
  private:
   struct Cost {
     std::string_view kernel;
-    std::uint32_t runs = 0;
+    std::uint32_t runs = 0, nodes = 0;  // nodes: of a merged launch
     double seconds = 0, operations = 0, bytes = 0;
   };
   using Key = std::pair<std::uint32_t, std::uint32_t>;  // class, node
@@ -134,8 +134,10 @@ class Explanation {
       const auto& instruction = program_.code[i];
       if (instruction.kind != Instruction::Kind::run || instruction.relayout || instruction.graph == Instruction::none) continue;
       auto& cost = costs[{instruction.graph, instruction.node}];
-      const auto work = operations_of(resolution_.classes[instruction.graph].graph, instruction.node);
+      double work = 0;
+      for (const auto& part : parts_of(program_, instruction)) work += operations_of(resolution_.classes[part.graph].graph, part.node);
       cost.kernel = instruction.executable->kernel;
+      cost.nodes = std::max(cost.nodes, instruction.parts);
       ++cost.runs;
       cost.seconds += instruction_seconds_[i];
       cost.operations += work;
@@ -163,6 +165,7 @@ class Explanation {
     const auto& node = graph.node(key.second);
     text_ += "  " + percent_text(part) + "  " + node_text(graph, key.second) + " at " + node.where.text();
     if (const auto formula = formula_of(node, 60); !formula.empty()) text_ += " (" + formula + ")";
+    if (cost.nodes) text_ += " and " + std::to_string(cost.nodes - 1) + " more in one launch";
     text_ += " by " + std::string{cost.kernel} + ": " + std::to_string(cost.runs) + " run(s), " + large_text(cost.operations) + "FLOP, " + large_text(cost.bytes) + "B";
     if (timed_ && cost.seconds > 0) text_ += ", " + seconds_text(cost.seconds) + roofline(cost);
     text_ += "\n";

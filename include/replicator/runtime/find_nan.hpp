@@ -44,12 +44,16 @@ class FindNan final : public Watch {
  private:
   // --- kernels ---
   void look_at_kernel(const Instruction& instruction) {
-    const auto& node = *node_of(resolution_, instruction);
+    for (const auto& part : parts_of(program_, instruction)) look_at_node(instruction, part);
+  }
+  void look_at_node(const Instruction& instruction, const LaunchPart& part) {
+    const auto& graph = resolution_.classes[part.graph].graph;
+    const auto& node = graph.node(part.node);
     for (std::uint32_t o = 0; o < node.outputs.size(); ++o) {
-      const auto bad = find(node.outputs[o].dtype, instruction.pointers + instruction.inputs + o);
+      const auto bad = find(node.outputs[o].dtype, instruction.pointers + part.outputs + o);
       if (bad.empty()) continue;
-      throw CheckError{when(instruction.replica) + located_text(resolution_.classes[instruction.graph].graph, instruction.node) +
-                       " made the first " + bad + formula(node) + blame(instruction, node)};
+      throw CheckError{when(instruction.replica) + located_text(graph, part.node) + " made the first " + bad + formula(node) +
+                       blame(instruction, part)};
     }
   }
   static std::string formula(const Node& node) {
@@ -57,19 +61,20 @@ class FindNan final : public Watch {
     return text.empty() ? "" : " by " + text;
   }
   // A kernel may write in place of its inputs, which then tell nothing more.
-  std::string blame(const Instruction& instruction, const Node& node) {
-    const auto& graph = resolution_.classes[instruction.graph].graph;
-    for (std::uint32_t i = 0; i < instruction.inputs; ++i) {
-      const auto bad = find(graph.type(node.inputs[i]).dtype, instruction.pointers + i);
-      if (!bad.empty() && !written(instruction, node, i))
+  std::string blame(const Instruction& instruction, const LaunchPart& part) {
+    const auto& graph = resolution_.classes[part.graph].graph;
+    const auto& node = graph.node(part.node);
+    for (std::uint32_t i = 0; i < node.inputs.size(); ++i) {
+      const auto bad = find(graph.type(node.inputs[i]).dtype, instruction.pointers + part.inputs + i);
+      if (!bad.empty() && !written(instruction, program_.pointers[instruction.pointers + part.inputs + i]))
         return "; what it was given, " + node_text(graph, node.inputs[i].node) + ", holds " + a(bad) + " already";
     }
     return "";
   }
-  bool written(const Instruction& instruction, const Node& node, std::uint32_t input) const {
-    const auto* first = program_.pointers.data() + instruction.pointers;
-    return std::find(first + instruction.inputs, first + instruction.inputs + node.outputs.size(), first[input]) !=
-           first + instruction.inputs + node.outputs.size();
+  bool written(const Instruction& instruction, const std::byte* input) const {
+    const auto* begin = program_.pointers.data() + instruction.pointers + instruction.inputs;
+    const auto* end = begin + instruction.executable->output_layouts.size();
+    return std::find(begin, end, input) != end;
   }
 
   // --- reductions over replicas; what else collectives do makes nothing new ---

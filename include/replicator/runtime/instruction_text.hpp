@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <replicator/collectives/resolve.hpp>
 #include <replicator/graph/node_text.hpp>
@@ -22,7 +23,14 @@ inline const Node* node_of(const Resolution& resolution, const Instruction& inst
   return &resolution.classes[instruction.graph].graph.node(instruction.node);
 }
 
-// "convolution#17", "layout for convolution#17", "fold for all_reduce#90", "start all_reduce "loss" at train.cpp:31"
+// The nodes that a run computes: one, or those of a merged launch.
+inline std::vector<LaunchPart> parts_of(const Program& program, const Instruction& run) {
+  if (run.parts == 0) return {{run.graph, run.node, 0, run.inputs}};
+  const auto first = program.parts.begin() + run.first_part;
+  return {first, first + run.parts};
+}
+
+// "convolution#17", "map#290 and 160 more", "layout for convolution#17", "fold for all_reduce#90", "start all_reduce "loss" at train.cpp:31"
 inline std::string text_of(const Resolution& resolution, const Program& program, const Instruction& instruction) {
   const bool communicates = instruction.kind == Instruction::Kind::start || instruction.kind == Instruction::Kind::wait;
   if (communicates) return std::string{name_of(instruction.kind)} + " " + program.collectives[instruction.collective].text;
@@ -30,7 +38,7 @@ inline std::string text_of(const Resolution& resolution, const Program& program,
   if (crosses) return std::string{name_of(instruction.kind)} + " " + program.handoffs->text(instruction.place);
   if (instruction.graph == Instruction::none) return std::string{name_of(instruction.kind)};
   const auto node = node_text(resolution.classes[instruction.graph].graph, instruction.node);
-  if (instruction.kind == Instruction::Kind::run) return instruction.relayout ? "layout for " + node : node;
+  if (instruction.kind == Instruction::Kind::run) return (instruction.relayout ? "layout for " + node : node) + (instruction.parts ? " and " + std::to_string(instruction.parts - 1) + " more" : "");
   return std::string{name_of(instruction.kind)} + " for " + node;
 }
 

@@ -187,6 +187,7 @@ class PlanJson {
         json_.member("node", instruction.node);
         const auto& node = *node_of(view_.resolution, instruction);
         if (node.where.line) json_.member("where", node.where.text());
+        if (instruction.parts) add_parts(program, instruction);
       }
       if (instruction.replica >= 0) json_.member("replica", instruction.replica);
       if (instruction.relayout) json_.member("relayout", true);
@@ -202,6 +203,15 @@ class PlanJson {
       if (instruction.kind == Kind::run && instruction.executable->scratch_bytes) json_.member("scratch", instruction.executable->scratch_bytes);
       if (inputs) add_operands(program, "inputs", instruction.pointers, instruction.pointers + inputs);
       if (all > inputs) add_operands(program, "outputs", instruction.pointers + inputs, instruction.pointers + all);
+    });
+  }
+  void add_parts(const Program& program, const Instruction& instruction) {
+    json_.key("parts").array([&] {
+      for (const auto& part : parts_of(program, instruction))
+        json_.array([&] {
+          json_.value(part.graph);
+          json_.value(part.node);
+        });
     });
   }
   void add_operands(const Program& program, const char* name, std::uint32_t begin, std::uint32_t end) {

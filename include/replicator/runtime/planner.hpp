@@ -17,10 +17,12 @@
 #include <replicator/runtime/collective_placer.hpp>
 #include <replicator/runtime/device_share.hpp>
 #include <replicator/runtime/handoff_placer.hpp>
+#include <replicator/runtime/kernel_placer.hpp>
 #include <replicator/runtime/memory_count.hpp>
 #include <replicator/runtime/plan_request.hpp>
 #include <replicator/runtime/program_builder.hpp>
 #include <replicator/runtime/result_placer.hpp>
+#include <replicator/runtime/update_launches.hpp>
 #include <replicator/runtime/value_buffers.hpp>
 #include <replicator/runtime/variable_placer.hpp>
 
@@ -34,8 +36,9 @@ class Planner {
       : request_{request}, builder_{support_of(request.kind), request.index},
         collectives_{request, builder_},
         handoffs_{request.handoffs, request.device, request.devices, builder_}, variables_{request, builder_},
-        values_{request, builder_, collectives_, handoffs_, variables_}, results_{request, builder_, collectives_, values_},
-        assignments_{request, builder_, variables_, values_}, memory_{request.resolution, request.lowered} {
+        values_{request, builder_, collectives_, handoffs_, variables_}, kernels_{request, builder_, values_},
+        results_{request, builder_, collectives_, values_}, assignments_{request, builder_, variables_, values_},
+        memory_{request.resolution, request.lowered} {
     program_.communicator = &request.communicator;
     program_.first_replica = request.replicas_before;
     for (int r = 0; r < request.replicas(); ++r) program_.replica_ids.push_back(request.begin() + r);
@@ -86,7 +89,7 @@ class Planner {
       for (std::uint32_t i = 0; i < nodes.size(); ++i) {
         const auto* input = request_.node(c, nodes[i]).get<Input>();
         if (!input || input->source != Input::Source::element || !share(c).runs(i)) continue;
-        set_origin(c, nodes[i], r);
+        kernels_.set_origin(c, nodes[i], r);
         const auto value = nodes[i].outputs[0];
         const auto staged = builder_.staged_input(static_cast<std::uint32_t>(r), input->index, request_.value(c, value).bytes);
         name(builder_.memory(staged), c, value, r);
@@ -147,20 +150,19 @@ class Planner {
     assignments_.for_each_mirrored(take);
   }
   void emit_updates() {
+    std::vector<Update> updates;
+    for_each_update([&](int c, const LoweredNode& node) { updates.push_back({c, &node}); });
     assignments_.begin();
-    for_each_update([this](int c, const LoweredNode& node) { emit(c, node, -1); });
+    for (const auto& launch : launches_of(updates)) kernels_.place(launch);
     assignments_.finish();
   }
 
   // Once for the device where r is -1.
   void emit(int c, const LoweredNode& node, int r) {
-    set_origin(c, node, r);
-    if (node.executable) emit_kernel(c, node, r);
+    kernels_.set_origin(c, node, r);
+    if (node.executable) kernels_.place(c, node, r);
     else if (const auto* assign = request_.node(c, node).get<Assign>()) assignments_.note(c, node.inputs[0], assign->variable, r);
     else values_.of(c, node.outputs[0], r) = leaf_buffer(c, node, r);
-  }
-  void set_origin(int c, const LoweredNode& node, int r) {
-    builder_.set_origin(static_cast<std::uint32_t>(c), node.node, r < 0 ? -1 : request_.begin() + r);
   }
   std::uint32_t leaf_buffer(int c, const LoweredNode& node, int r) {
     const auto& leaf = request_.node(c, node);
@@ -169,9 +171,8 @@ class Planner {
     if (const auto* constant = leaf.get<Constant>()) return builder_.fixed_buffer(const_cast<std::byte*>(constant->array->data()), bytes);
     return variables_.buffer(c, leaf.get<Read>()->variable, r);
   }
-  std::uint32_t step_buffer() { return builder_.fixed_buffer(reinterpret_cast<std::byte*>(program_.step.get()), sizeof *program_.step); }
   std::uint32_t input_buffer(const Input& input, int r, std::size_t bytes) {
-    if (input.source == Input::Source::step) return step_buffer();
+    if (input.source == Input::Source::step) return builder_.step_buffer();
     if (input.source == Input::Source::replica_id)
       return builder_.fixed_buffer(reinterpret_cast<std::byte*>(&program_.replica_ids[static_cast<std::size_t>(r)]), bytes);
     const int replica = std::max(r, 0);  // what arrived is one for all
@@ -183,38 +184,10 @@ class Planner {
     return builder_.new_buffer(memory);
   }
 
-  void emit_kernel(int c, const LoweredNode& node, int r) {
-    if (!node.uniform || !values_.share(c, node)) append_kernel(c, node, r);
-    for (const auto output : node.outputs) values_.give(c, output, r);
-  }
-  void append_kernel(int c, const LoweredNode& node, int r) {
-    Instruction run;
-    run.executable = node.executable;
-    run.inputs = static_cast<std::uint32_t>(node.inputs.size());
-    run.relayout = node.relayout;
-    run.origin = &request_.node(c, node);
-    std::vector<std::uint32_t> operands;
-    for (const auto input : node.inputs) {
-      const auto buffer = values_.operand(c, input, r);
-      note_kept(c, input, node, buffer);
-      operands.push_back(builder_.on_device(buffer));
-    }
-    for (const auto output : node.outputs) operands.push_back(values_.make(c, output, r));
-    if (node.executable->reads_step) operands.push_back(builder_.on_device(step_buffer()));
-    builder_.append(run, operands);
-    program_.scratch_bytes = std::max(program_.scratch_bytes, node.executable->scratch_bytes);
-  }
-  // Read by a derivative of a higher order than its maker's, a replica's value is an activation.
-  void note_kept(int c, std::uint32_t value, const LoweredNode& reader, std::uint32_t buffer) {
-    const auto& known = request_.value(c, value);
-    const bool later = request_.source(c).graph.node(known.node).marks.order < request_.node(c, reader).marks.order;
-    if (later && !known.uniform) builder_.memory(buffer).kept = true;
-  }
-
   void emit_placeholder(int c, const LoweredNode& node, int r) {
     const auto& placeholder = *request_.node(c, node).get<Placeholder>();
     const auto input = node.inputs[0], output = node.outputs[0];
-    set_origin(c, node, r);
+    kernels_.set_origin(c, node, r);
     const auto buffer = values_.operand(c, input, r);
     collectives_.contribute({placeholder, r, buffer, request_.value(c, input).bytes, movable(c, input, buffer)});
     const auto bytes = request_.value(c, output).bytes;
@@ -243,6 +216,7 @@ class Planner {
   HandoffPlacer handoffs_;
   VariablePlacer variables_;
   ValueBuffers values_;
+  KernelPlacer kernels_;
   ResultPlacer results_;
   AssignmentPlacer assignments_;
   MemoryCount memory_;

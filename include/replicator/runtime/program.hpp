@@ -24,6 +24,12 @@
 
 namespace replicator {
 
+// One of the nodes that a merged launch computes: the class of its graph, and its first input and output among the instruction's pointers.
+struct LaunchPart {
+  std::uint32_t graph = 0, node = 0;
+  std::uint32_t inputs = 0, outputs = 0;
+};
+
 struct Instruction {
   enum class Kind : std::uint8_t {
     run,    // executable on the pointers: inputs, then outputs
@@ -52,6 +58,9 @@ struct Instruction {
   std::uint32_t graph = none;
   std::uint32_t node = none;
   const Node* origin = nullptr;  // that node (run)
+  // A launch that does the work of several nodes, of which `node` is the first: which of Program::parts they are. None of others.
+  std::uint32_t parts = 0, first_part = 0;
+  const std::byte* table = nullptr;  // of an executable that has one, in the device's memory
 };
 
 // Instructions [begin, end) that leave all to the device: captured in their second run, for kernels make things ready in the first.
@@ -123,6 +132,8 @@ struct Program {
   std::vector<Instruction> code;
   std::vector<std::byte*> pointers;
   std::vector<std::size_t> pointer_bytes;  // of the buffer that each of them points to
+  std::vector<LaunchPart> parts;           // of merged launches,
+  std::vector<std::unique_ptr<const Executable>> merged;  // and what runs them
   std::vector<InputPatch> patches;
   std::uint32_t inputs_end = 0;  // elsewhere the instructions in front of this one bring inputs from the places of the stage
   std::vector<CollectiveUse> collectives;
@@ -140,6 +151,7 @@ struct Program {
   std::size_t arena_bytes = 0;    // for values, scratch excluded
   std::size_t scratch_bytes = 0;
   std::size_t stage_bytes = 0;    // behind the scratch
+  std::size_t table_bytes = 0;    // behind the stage
   MemoryPlan memory;              // of all that the program needs
 
   std::unique_ptr<std::uint64_t> step = std::make_unique<std::uint64_t>(0);  // read by the graph's step node

@@ -61,6 +61,8 @@ class ProgramBuilder {
     memory.bytes = std::max(memory.bytes, bytes);
     return found->second;
   }
+  // The number of the step, on the host.
+  std::uint32_t step_buffer() { return fixed_buffer(reinterpret_cast<std::byte*>(program_.step.get()), sizeof *program_.step); }
   std::uint32_t arena_buffer(std::size_t bytes) {
     Memory memory;
     memory.bytes = bytes;
@@ -86,6 +88,7 @@ class ProgramBuilder {
       memory.first = std::min(memory.first, position);
       memory.last = std::max(memory.last, position);
     }
+    if (instruction.executable) program_.table_bytes += aligned(instruction.executable->table_bytes);
     program_.code.push_back(instruction);
   }
   void copy(std::uint32_t from, std::uint32_t to, std::size_t bytes) {
@@ -110,7 +113,7 @@ class ProgramBuilder {
     place.element = element;
     const auto arrives = new_buffer(place), made = arena_buffer(bytes);
     staged_.emplace(arrives, program_.stage_bytes);
-    program_.stage_bytes += (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
+    program_.stage_bytes += aligned(bytes);
     copy(arrives, made, bytes);
     program_.inputs_end = static_cast<std::uint32_t>(program_.code.size());
     return made;
@@ -233,8 +236,8 @@ class ProgramBuilder {
   }
 
   void place() {
-    const auto scratch_end = program_.arena_bytes + (program_.scratch_bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
-    program_.arena = Arena{support_, index_, scratch_end + program_.stage_bytes};
+    const auto scratch_end = program_.arena_bytes + aligned(program_.scratch_bytes), stage_end = scratch_end + program_.stage_bytes;
+    program_.arena = Arena{support_, index_, stage_end + program_.table_bytes};
     program_.queue = Queue{support_, index_};
     program_.scratch = program_.arena.data() + program_.arena_bytes;
     if (!support_.runs_on_host()) place_inputs(program_.arena.data() + scratch_end);
@@ -250,7 +253,22 @@ class ProgramBuilder {
                                   : memory.replica >= 0 ? nullptr
                                                         : program_.arena.data() + layout_.offsets[place_of_[b]]);
     }
+    if (program_.table_bytes) write_tables(program_.arena.data() + stage_end);
     if (program_.queue.can_capture()) program_.stretches = find_stretches(program_);
+  }
+  static std::size_t aligned(std::size_t bytes) { return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment; }
+
+  void write_tables(std::byte* to) {
+    program_.queue.enter();
+    for (auto& instruction : program_.code) {
+      if (!instruction.executable || !instruction.executable->table_bytes) continue;
+      const auto* operands = program_.pointers.data() + instruction.pointers;
+      const auto table = instruction.executable->table(operands, operands + instruction.inputs);
+      program_.queue.copy(to, table.data(), table.size());
+      program_.queue.synchronise();
+      instruction.table = to;
+      to += aligned(table.size());
+    }
   }
 
   void place_inputs(std::byte* begin) {

@@ -7,14 +7,14 @@
 
 namespace replicator::cuda {
 
-// Program::at_once elements are read before the first of them is written, so that as many loads are under way. Their reads are not
-// guarded, so that they need no branches: behind the end the last element is read again, and not written.
+// Elements first, first + stride, ... in front of `end`, of which there is at least one. Program::at_once of them are read before the first
+// of them is written, so that as many loads are under way. Their reads are not guarded, so that they need no branches: behind the end
+// the last element is read again, and not written.
 template <class T, class Program>
-__device__ void map_elements(const Program& program) {
+__device__ void map_range(const Program& program, long long first, long long stride, long long end) {
   constexpr int at_once = Program::at_once;
   T values[at_once][Program::slots];
-  const long long stride = element_stride(), last = program.elements - 1;
-  for (long long first = first_element(); first <= last; first += at_once * stride) {
+  for (const long long last = end - 1; first <= last; first += at_once * stride) {
     for (int u = 0; u < at_once; ++u) {
       const long long i = first + u * stride;
       program.evaluate(i < last ? i : last, values[u]);
@@ -22,6 +22,23 @@ __device__ void map_elements(const Program& program) {
     for (int u = 0; u < at_once; ++u)
       if (const long long i = first + u * stride; i <= last) program.store_all(i, values[u]);
   }
+}
+
+template <class T, class Program>
+__device__ void map_elements(const Program& program) {
+  map_range<T>(program, first_element(), element_stride(), program.elements);
+}
+
+// In a launch of several programs a block of threads takes one tile of one of them.
+struct MapTile {
+  static constexpr int elements = 4096;
+  unsigned program, number;
+};
+
+template <class T, class Program>
+__device__ void map_tile(const Program& program, unsigned number) {
+  const long long begin = static_cast<long long>(number) * MapTile::elements, end = begin + MapTile::elements;
+  map_range<T>(program, begin + threadIdx.x, block_threads, end < program.elements ? end : program.elements);
 }
 
 }  // namespace replicator::cuda
