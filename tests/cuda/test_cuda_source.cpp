@@ -43,8 +43,14 @@ void check_compiles(const std::optional<cuda::ExpressionSource>& source) {
   CHECK(cuda::compile_to_cubin(source->text, "sm_90").substr(0, 4) == "\x7f" "ELF");
 }
 
-// Of the Maps and Reduces of a graph, as it runs.
-void add_sources(const Graph& traced, std::set<std::string>& sources) {
+// A Map's, alone and merged.
+void check_both_compile(const Expression& expression, const std::optional<cuda::ExpressionSource>& source) {
+  check_compiles(source);
+  CHECK(cuda::compile_to_cubin(cuda::merged_map_source(*source, expression.compute), "sm_90").substr(0, 4) == "\x7f" "ELF");
+}
+
+// Of the Maps and Reduces of a graph, as it runs; Maps may also be merged.
+void add_sources(const Graph& traced, std::set<std::string>& sources, bool merged = false) {
   const Graph graph = optimise(traced);
   for (const auto& node : graph.nodes()) {
     const auto* compute = node.get<Compute>();
@@ -56,6 +62,7 @@ void add_sources(const Graph& traced, std::set<std::string>& sources) {
     std::optional<cuda::ExpressionSource> source;
     if (const auto* map = operation_of<Map>(node)) {
       source = cuda::map_source(*map->expression, cuda::plan_of(*map, request).operands, map->dtypes);
+      if (source && merged) sources.insert(cuda::merged_map_source(*source, map->expression->compute));
     } else if (const auto* reduce = operation_of<Reduce>(node)) {
       const auto plan = cuda::plan_of(*reduce, request);
       source = cuda::reduce_source(reduce->kind, *reduce->expression, plan.operands, reduce->dtypes, plan.way);
@@ -80,6 +87,17 @@ TEST_CASE("a source says the expression in its order, with the interpreter's fun
                                            "    y[0] = v4;\n"));
   CHECK_THAT(source->text, Catch::Contains("const Bfloat16Word* x2;"));
   CHECK_THAT(source->text, Catch::Contains("extern \"C\" __global__ void __launch_bounds__(block_threads) compiled_map("));
+}
+
+TEST_CASE("a merged launch takes a program for each part, and a tile for each block") {
+  const auto source = cuda::map_source(scaled(), scaled_operands(8, 16, 49), floats);
+  REQUIRE(source);
+  const auto merged = cuda::merged_map_source(*source, DType::float32);
+  CHECK_THAT(merged, Catch::Contains("    const float v3 = fused_multiply_add(v0, v1, v2);\n") &&
+                         Catch::Contains("compiled_merged_map(const Program* __restrict__ programs, const MapTile* __restrict__ tiles) {\n"
+                                         "  const MapTile tile = tiles[blockIdx.x];\n  const Program program = programs[tile.program];\n"
+                                         "  map_tile<float>(program, tile.number);\n}"));
+  CHECK_THAT(merged, !Catch::Contains("compiled_map("));
 }
 
 TEST_CASE("one source serves all extents; they are in its argument") {
@@ -153,7 +171,7 @@ TEST_CASE("NVRTC compiles every operation on every type, mapped and reduced") {
   for (const auto compute : compute_types) {
     const Expression e = every_operation(compute);
     const std::vector<DType> stored(e.outputs.size(), compute);
-    check_compiles(cuda::map_source(e, scaled_operands(2, 3, 5), stored));
+    check_both_compile(e, cuda::map_source(e, scaled_operands(2, 3, 5), stored));
   }
   for (const auto type : element_types) {
     Expression e;
@@ -175,7 +193,7 @@ TEST_CASE("NVRTC compiles random expressions") {
     const auto drawn = random_expression(random);
     std::vector<std::size_t> axes;
     for (std::size_t axis = 0; axis < drawn.domain.rank(); ++axis) axes.push_back(axis);
-    check_compiles(cuda::map_source(drawn.expression, cuda::place_operands(drawn.inputs, std::vector<Layout>(drawn.inputs.size()), drawn.domain, axes), drawn.stored));
+    check_both_compile(drawn.expression, cuda::map_source(drawn.expression, cuda::place_operands(drawn.inputs, std::vector<Layout>(drawn.inputs.size()), drawn.domain, axes), drawn.stored));
   }
 }
 
@@ -197,7 +215,7 @@ TEST_CASE("NVRTC compiles all that training a ResNet-50 asks for, one source for
   for (const auto& source : sources) CHECK_NOTHROW(cuda::compile_to_cubin(source, "sm_90"));
 }
 
-TEST_CASE("NVRTC compiles the update of every optimizer") {
+TEST_CASE("NVRTC compiles the update of every optimizer, alone and merged") {
   std::set<std::string> sources;
   const auto add_update = [&](const auto& optimizer) {
     const char* const arguments[] = {"--replicas", "1", "--input-threads", "1", "--devices", "cpu:0"};
@@ -206,7 +224,7 @@ TEST_CASE("NVRTC compiles the update of every optimizer") {
     (void)repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<float> x) {
       const auto loss = mean(tanh(nn::linear(replica, nn::layer_norm(replica, x, "norm"), "fc", {.features = 3})));
       optimizer.minimize(replica, loss);
-      add_sources(replica.graph(), sources);
+      add_sources(replica.graph(), sources, true);
       return loss;
     });
   };

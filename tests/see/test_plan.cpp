@@ -22,6 +22,7 @@
 #include <replicator/collectives/schedule_json.hpp>
 #include <replicator/core/json.hpp>
 #include <replicator/data/generator.hpp>
+#include <replicator/graph/layout_copy.hpp>
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/convolution.hpp>
 #include <replicator/ops/elementwise.hpp>
@@ -30,6 +31,7 @@
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
 
+#include "../replicate/pretend_device.hpp"
 #include "../resolve/graphs.hpp"
 #include "../support/folders.hpp"
 #include "../support/programs.hpp"
@@ -221,6 +223,18 @@ TEST_CASE("docs/plan.md names every key of a plan, and no other") {
     const auto image = reshape(x, {1, 1, 1, 2}) * replica.variable<float>("image", {1, 16, 8, 2}, Initializer::ones()).read();
     return all_reduce(sum(convolution(image, kernel.read(), {.padding = {1, 1}})), Reduction::sum, {.group = group_columns(4, 2)});
   });
+  {
+    const test::PretendDevices<Map, Reduce, LayoutCopy> merging;
+    auto on_gpu = on_devices(2, 1);
+    on_gpu.devices = detail::parse_devices("cuda:0");
+    planned(on_gpu, [](ReplicaContext& replica, Tensor<float> x) {
+      const auto g = all_reduce(sum(x), Reduction::mean);
+      auto a = replica.variable<float>("a", {3}, Initializer::ones()), b = replica.variable<float>("b", {5}, Initializer::ones());
+      a.assign(a.read() - g);
+      b.assign(b.read() - g);
+      return g;
+    });
+  }
   for (const auto& [objects, keys] : documented_keys()) {
     std::set<std::string> there;
     for (const auto& object : objects) there.merge(std::exchange(found[object], {}));
