@@ -2,6 +2,7 @@
 // Map on GPUs, whoever evaluates the expression: one, or several in one launch, whose table says what each block of threads computes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,7 +21,7 @@ class MapExecutable : public Executable {
   MapExecutable(const Map& map, const KernelRequest& request, const MapPlan& plan) : elements_{map.domain.elements()} {
     input_layouts = plan.inputs;
     output_layouts.assign(request.outputs.size(), plan.layout);
-    find_in_place(map, request);
+    for (std::size_t o = 0; o < request.outputs.size(); ++o) in_place.push_back(find_in_place(o, request, map.domain));
   }
 
   std::int64_t elements() const { return elements_; }
@@ -29,17 +30,18 @@ class MapExecutable : public Executable {
   virtual void write_program(std::byte* to, const std::byte* const* inputs, std::byte* const* outputs) const = 0;
 
  private:
-  // A thread reads all that its elements need before it writes them: an input of the domain's shape may be written over.
-  void find_in_place(const Map& map, const KernelRequest& request) {
-    std::vector<bool> taken(request.inputs.size());
-    for (const auto& output : request.outputs) {
-      in_place.push_back(-1);
-      for (std::size_t i = 0; i < request.inputs.size() && in_place.back() < 0; ++i)
-        if (!taken[i] && request.inputs[i].dtype == output.dtype && request.inputs[i].shape == map.domain) {
-          taken[i] = true;
-          in_place.back() = static_cast<int>(i);
-        }
-    }
+  // A thread reads all that its elements need before it writes them: an input of the domain's shape may be written over. The formulas of
+  // optimizers are (variable, gradient, .., slots..) -> (variable, slots..): the first output prefers the first input, the others prefer the
+  // input that is as far from the last.
+  int find_in_place(std::size_t o, const KernelRequest& request, const Shape& domain) const {
+    const auto may_share = [&](std::size_t i) {
+      return i < request.inputs.size() && request.inputs[i].dtype == request.outputs[o].dtype && request.inputs[i].shape == domain &&
+             std::find(in_place.begin(), in_place.end(), static_cast<int>(i)) == in_place.end();
+    };
+    if (const std::size_t slot = request.inputs.size() + o - request.outputs.size(); o > 0 && may_share(slot)) return static_cast<int>(slot);
+    for (std::size_t i = 0; i < request.inputs.size(); ++i)
+      if (may_share(i)) return static_cast<int>(i);
+    return -1;
   }
 
   std::int64_t elements_;

@@ -19,6 +19,7 @@ using nlohmann::json;
 // Of the elementwise nodes that are computed once for all replicas: the optimizer's, and those of the statistics of batch norm.
 struct Updates {
   std::size_t nodes = 0, launches = 0, largest = 0;
+  std::size_t copied = 0;  // variables whose new values are not written where the old ones are
   std::set<std::string> expressions;
 };
 
@@ -37,6 +38,7 @@ Updates updates_of(const Optimizer& optimizer) {
   const json& nodes = process["graphs"][0]["nodes"];
   Updates result;
   for (const json& instruction : process["devices"][0]["instructions"]) {
+    result.copied += instruction["do"] == "copy" && instruction["outputs"][0]["memory"] == "variable";
     if (instruction["do"] != "run" || instruction.contains("relayout")) continue;
     const json& node = nodes[instruction["node"].get<std::size_t>()];
     if (!node["uniform"].get<bool>() || node["kind"] != "map") continue;
@@ -56,6 +58,7 @@ void check_updates(const char* name, const Optimizer& optimizer, std::size_t nod
   const auto updates = updates_of(optimizer);
   CHECK(updates.nodes == nodes);
   CHECK(updates.largest == largest);
+  CHECK(updates.copied == 0);
   CHECK(updates.launches <= updates.expressions.size() + 1);
   CHECK(updates.expressions.size() < 8);
 }
