@@ -16,12 +16,18 @@ namespace {
 using namespace replicator;
 using nlohmann::json;
 
-// Of the elementwise nodes that are computed once for all replicas: the optimizer's, and those of the statistics of batch norm.
+// Of the elementwise nodes that are computed once for all replicas: the optimizer's, and the counts of batch norm.
 struct Updates {
   std::size_t nodes = 0, launches = 0, largest = 0;
   std::size_t copied = 0;  // variables whose new values are not written where the old ones are
   std::set<std::string> expressions;
 };
+
+// Running means and variances are: the forward pass makes them, and a step that fails changes nothing.
+bool is_copied(const json& instruction) {
+  if (instruction["do"] != "copy" || instruction["outputs"][0]["memory"] != "variable") return false;
+  return instruction["outputs"][0]["variable"].get<std::string>().find(".running_") == std::string::npos;
+}
 
 template <class Optimizer>
 Updates updates_of(const Optimizer& optimizer) {
@@ -38,7 +44,7 @@ Updates updates_of(const Optimizer& optimizer) {
   const json& nodes = process["graphs"][0]["nodes"];
   Updates result;
   for (const json& instruction : process["devices"][0]["instructions"]) {
-    result.copied += instruction["do"] == "copy" && instruction["outputs"][0]["memory"] == "variable";
+    result.copied += is_copied(instruction);
     if (instruction["do"] != "run" || instruction.contains("relayout")) continue;
     const json& node = nodes[instruction["node"].get<std::size_t>()];
     if (!node["uniform"].get<bool>() || node["kind"] != "map") continue;
