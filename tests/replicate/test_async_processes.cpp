@@ -250,6 +250,32 @@ TEST_CASE("two steps that share variables alternate over processes, each of what
   }
 }
 
+TEST_CASE("two steps lose no update of a variable that each has at another process, in turns and where one ends while the other is at work") {
+  const auto results = test::run_as_job(2, [](int) {
+    Replicator repl{asynchronous(2, 1)};
+    // The larger variable's shard is on process 0, the other's on process 1.
+    const auto minimise_with = [&](const char* other, std::int64_t size) {
+      return std::optional{repl.replicate(ones(20), [=](ReplicaContext& replica, Tensor<float> x) {
+        const auto shared = replica.variable<float>("shared", {500}, Initializer::zeros()), rest = replica.variable<float>(other, {size}, Initializer::zeros());
+        plain().minimize(replica, (sum(shared.read()) + sum(rest.read())) * x);
+      })};
+    };
+    auto first = minimise_with("smaller", 20), second = minimise_with("larger", 1000);
+    while (!second->finished()) {
+      first->step();
+      second->step();
+    }
+    first.reset();
+    if (!all_are(repl.value("shared"), -80)) throw DataError{"shared is " + std::to_string(repl.value("shared").as<float>()[0])};
+    return repl.digest();
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 0);
+    CHECK(result.text == results[0].text);
+  }
+}
+
 TEST_CASE("a step without updates is made once by each replica of every process for each call, of what was set") {
   const auto results = test::run_as_job(2, [](int) {
     Replicator repl{asynchronous(4, 1)};

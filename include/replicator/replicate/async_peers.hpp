@@ -43,7 +43,7 @@ class AsyncPeers {
       const auto& names = shards[s]->variables;
       const auto found = std::find(names.begin(), names.end(), variable);
       if (found == names.end()) continue;
-      into = AnyArray{host_.variables().declaration(variable).type};
+      if (into.empty()) into = AnyArray{host_.variables().declaration(variable).type};  // else the program may be looking at it
       const auto from = programs_.bytes_of(variable);
       if (!shards[s]->gate) ask_value(s, static_cast<std::size_t>(found - names.begin()), {into.data(), into.size_bytes()});
       else if (!from.empty()) shards[s]->gate->read(-1, [&] { std::memcpy(into.data(), from.data(), from.size()); });
@@ -51,18 +51,22 @@ class AsyncPeers {
     }
     return false;
   }
-  // Every process calls it, when its devices rest: afterwards all processes have the same values of all variables.
-  void meet() {
+  // Every process calls it, when its devices rest. Where these shards have the newest values of their variables, all processes have them
+  // afterwards.
+  void meet(bool newest) {
     host_.job().barrier("replicas at rest");
+    if (!newest) return;
     fetch_all();
     host_.job().barrier("variables brought to all processes");
   }
+  // Another step has made newer values: part() leaves them.
+  void leave_variables() { takes_last_ = false; }
   // At the end, when the devices of this process make no further step: waits for those of the others, takes the last values, and tells that nothing
   // more will be asked. Throws CommunicationError when the job is aborted.
   void part() {
     client(0).tell_all(ShardCall::Kind::finished);
     server_->await_all_finished(host_.deployment().late);
-    fetch_all();
+    if (takes_last_) fetch_all();
     for (const auto& client : clients_) client->tell_all(ShardCall::Kind::leave);
   }
   // Returns when all processes have parted, or the job has been aborted.
@@ -84,6 +88,7 @@ class AsyncPeers {
   std::vector<std::unique_ptr<ShardClient>> clients_;  // by device
   std::unique_ptr<transport::Messenger> for_server_;   // until it serves
   std::unique_ptr<ShardServer> server_;
+  bool takes_last_ = true;
 };
 
 }  // namespace replicator

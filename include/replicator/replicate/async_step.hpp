@@ -39,7 +39,9 @@ class AsyncStep final : public StepDriver, private Works {
     });
     at_work_.add(*this);
   }
-  ~AsyncStep() override { at_work_.remove(*this); }
+  ~AsyncStep() override {
+    if (!at_work_.remove(*this) && peers_) peers_->leave_variables();
+  }
 
   StepResults run() override {
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
@@ -96,9 +98,8 @@ class AsyncStep final : public StepDriver, private Works {
     host_.failure().answer();
     told([this] { workers_->rest(); });
   }
-  void rest_together() override {
-    rest();
-    if (peers_) told([this] { peers_->meet(); });
+  void meet(bool latest) override {
+    if (peers_) told([&] { peers_->meet(latest); });
   }
   const AnyArray* newest(const std::string& variable) override {
     if (!peers_) return nullptr;
@@ -132,8 +133,8 @@ class AsyncStep final : public StepDriver, private Works {
   AtWork& at_work_;
   std::vector<Graph> traced_;
   std::unique_ptr<AsyncPrograms> programs_;
-  std::unique_ptr<AsyncPeers> peers_;  // null where the job has one process
   std::map<std::string, AnyArray> seen_;  // by name: what the program was last shown of variables that others update
+  std::unique_ptr<AsyncPeers> peers_;  // null where the job has one process
   std::unique_ptr<AsyncWorkers> workers_;  // the last: its threads use the rest
   std::uint64_t done_ = 0;
   bool finished_ = false;

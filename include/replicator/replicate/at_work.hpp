@@ -17,8 +17,9 @@ class Works {
   Works& operator=(const Works&) = delete;
   // Returns when none of this process's replicas is in a step. They begin no other until the next call of run().
   virtual void rest() = 0;
-  // Every process of the job calls it: the same of all replicas, and then all processes have the same values of variables.
-  virtual void rest_together() = 0;
+  // Every process of the job calls it when all its replicas rest, of whichever step. Where this step was the latest at work, all processes
+  // have the same values of variables afterwards.
+  virtual void meet(bool latest) = 0;
   // At rest: where the newest value of the variable is; null where it is the one in the store.
   virtual const AnyArray* newest(const std::string& variable) = 0;
 
@@ -30,9 +31,12 @@ class Works {
 class AtWork {
  public:
   void add(Works& step) { steps_.push_back(&step); }
-  void remove(Works& step) {
+  // True where it was the latest at work.
+  bool remove(Works& step) {
     std::erase(steps_, &step);
-    if (latest_ == &step) latest_ = nullptr;
+    if (latest_ != &step) return false;
+    latest_ = nullptr;
+    return true;
   }
   // All others rest. True where variables may have changed since it was last at work. This, change and rest_together are for all processes of a
   // job.
@@ -42,8 +46,10 @@ class AtWork {
     latest_ = &step;
     return true;
   }
+  // What the latest step's owners have of a variable is its newest value; those of a step before may be others, and have an older one.
   void rest_together() const {
-    for (auto* step : steps_) step->rest_together();
+    for (auto* step : steps_) step->rest();
+    for (auto* step : steps_) step->meet(step == latest_);
   }
   // Variables are about to be changed from outside.
   void change() {
