@@ -10,13 +10,17 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <new>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <replicator/collectives/placeholders.hpp>
@@ -27,6 +31,8 @@
 #include <replicator/ops/movement.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/replicate/async_peers.hpp>
+#include <replicator/replicate/replica_context.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/with/ucx.hpp>
@@ -95,6 +101,24 @@ class SharedFlag {
 
  private:
   std::atomic<bool>* flag_;
+};
+
+// Ends the job where the server fails.
+class Listener final : public ShardListener {
+ public:
+  explicit Listener(transport::Job& job) : job_{job} {}
+  void hear(const ShardCall&, std::span<const std::byte>) override {}
+  void hear_signal(int) override {}
+  void fail(const std::exception_ptr& error) override {
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommunicationError& failure) {
+      job_.abort(failure.what(), failure.culprit());
+    }
+  }
+
+ private:
+  transport::Job& job_;
 };
 
 struct Layout {
@@ -183,21 +207,25 @@ TEST_CASE("a bound of staleness holds up other processes, until a deadline that 
     auto deployment = asynchronous(3, 1, 4);
     deployment.deadline = std::chrono::seconds{3};
     Replicator repl{deployment};
-    return error_of([&] {
+    int culprit = -1;
+    const auto text = error_of([&] {
       auto train = repl.replicate(ones(-1), [&](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), replica.id() == 2 ? go_on.await(x) : x); });
       try {
         for (int step = 0; step < 1000; ++step) train.step();
-      } catch (...) {
+      } catch (const CommunicationError& error) {
         go_on.raise();
+        culprit = error.culprit();
         throw;
       }
     });
+    return text + " culprit " + std::to_string(culprit);
   });
   INFO(test::describe(results));
   for (const auto& result : results) {
     CHECK(result.exit_code == 0);
     CHECK_THAT(result.text, Catch::Contains("waited until the deadline for replica 2"));
     CHECK_THAT(result.text, Catch::Contains("whose gradient would be older than --staleness 4"));
+    CHECK_THAT(result.text, Catch::EndsWith("culprit 2"));
   }
 }
 
@@ -339,6 +367,38 @@ TEST_CASE("an error of one process is told to all: of a replica's step, or of th
     CHECK_THAT(results[1].text, Catch::Contains("five are enough"));
     for (const auto& result : results) CHECK(result.exit_code == 0);
   }
+}
+
+TEST_CASE("a call for what its process cannot ask is refused with the name of that process, and ends the job") {
+  using Kind = ShardCall::Kind;
+  const auto refused = [](const ShardCall& call) {
+    const auto results = test::run_as_job(2, [&call](int process) {
+      Host host{asynchronous(2, 1)};
+      Graph graph{process, 2};
+      ReplicaContext replica{graph};
+      descend(replica, plain(), Tensor<float>{graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {TensorType{DType::float32, {}}}, {}, "x"}))});
+      AsyncPrograms programs{host, {&graph, 1}, 0};
+      const ShardRanks ranks{programs.placement()};
+      auto messengers = collectives::connect_messengers("shared_memory", host.job(), ranks.process_of_rank());
+      return error_of([&] {
+        host.failure().told([&] {
+          Listener listener{host.job()};
+          if (process == 0) ShardServer{std::move(messengers.back()), host.job(), programs, ranks, listener};
+          else messengers[0]->send(std::as_bytes(std::span{&call, 1}), ranks.server(0), slots::call);
+          messengers[0]->wait([] { return false; }, std::chrono::steady_clock::now() + std::chrono::seconds{30});
+        });
+      });
+    });
+    INFO(test::describe(results));
+    CHECK(results[0].text == results[1].text);
+    return results[1].text;
+  };
+  for (const auto kind : {Kind::read, Kind::update, Kind::report})
+    for (const int group : {-1, 0, 2})  // 0: of the other process
+      CHECK_THAT(refused({.kind = kind, .group = group}), Catch::StartsWith("process 1 (pid ") && Catch::Contains("makes a call for group " + std::to_string(group) + ", which it does not have"));
+  CHECK_THAT(refused({.kind = Kind::read, .group = 1, .shard = 7}), Catch::Contains("shard 7 was asked for at process 0"));
+  CHECK_THAT(refused({.kind = Kind::value, .shard = 0, .variable = 7}), Catch::Contains("variable 7 of shard 0 was asked for at process 0"));
+  CHECK_THAT(refused({.kind = static_cast<Kind>(99)}), Catch::Contains("makes a call that no server knows"));
 }
 
 TEST_CASE("a signal that one process catches stops all") {

@@ -51,4 +51,14 @@ TEST_CASE("who only looks at a shard holds nobody up") {
   CHECK(shard.try_update(0, [](std::int64_t) {}));
 }
 
+TEST_CASE("an update by who has not read since its last one is refused") {
+  Shard shard{2, {}, throwing()};
+  shard.read(0, nothing);
+  CHECK(shard.try_update(0, [](std::int64_t) {}));
+  for (const int reader : {0, 1})
+    CHECK_THROWS_WITH(shard.update(reader, [](std::int64_t) {}),
+                      "an update by reader " + std::to_string(reader) + " of a shard has come, which has not read it since its last one");
+  CHECK(shard.staleness().updates() == 1);
+}
+
 }  // namespace test_shard

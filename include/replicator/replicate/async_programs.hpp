@@ -258,7 +258,7 @@ class AsyncPrograms {
             [=, placement = placement_](int group, const Shard::Held& held) {
               throw CommunicationError{who_waits(placement, group) + " waited until the deadline " + for_whom(held) +
                                            ". It is stopped or slow: look there, or allow more time with --deadline",
-                                       0};
+                                       held.holder < 0 ? placement.process() : placement.process_of(held.holder)};
             }};
   }
 

@@ -294,9 +294,6 @@ class AsyncWorkers final : private ShardListener {
 
   // --- the server's thread -----------------------------------------------------------------------------------------------------
   void hear(const ShardCall& call, std::span<const std::byte> results) override {
-    const auto& placement = programs_.placement();
-    if (call.group < 0 || call.group >= placement.groups() || placement.process_of(call.group) == placement.process())
-      throw CommunicationError{"another process tells of a step of group " + std::to_string(call.group) + ", which it does not have", -1};
     {
       const std::lock_guard lock{mutex_};
       Report report{call.steps, call.ended != 0, programs_.unpack_results(results)};
@@ -393,7 +390,7 @@ class AsyncWorkers final : private ShardListener {
   CommunicationError late_error() const {
     return {"no step was done until the deadline; at work: " + busy_text() +
                 ". Who is at work is stopped or slow: look there, or allow more time with --deadline",
-            0};
+            -1};
   }
 
   const Deployment& deployment_;

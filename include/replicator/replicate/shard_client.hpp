@@ -96,7 +96,8 @@ class ShardClient {
     const bool tells = deployment_.late.count() > 0 && began + deployment_.late < end;
     if (tells && !messenger_->wait(none, began + deployment_.late)) std::fprintf(stderr, "replicator: %s\n", waits("waits").c_str());
     if (messenger_->wait(none, end)) return;
-    throw CommunicationError{waits("waited until the deadline") + ". It is stopped or slow: look there, or allow more time with --deadline", -1};
+    throw CommunicationError{waits("waited until the deadline") + ". It is stopped or slow: look there, or allow more time with --deadline",
+                             under_way_.back().process};
   }
   std::string waits(const std::string& how) const {
     const auto who = call_.group >= 0 ? placement_.text(call_.group) : job_.describe(job_.rank());

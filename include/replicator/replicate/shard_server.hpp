@@ -30,7 +30,7 @@ namespace replicator {
 // What it hears beside the calls at shards. In the server's thread.
 class ShardListener {
  public:
-  // A group of another process has made a step; `results` as AsyncPrograms::pack_results.
+  // A group of another process, one that it has, made a step; `results` as AsyncPrograms::pack_results.
   virtual void hear(const ShardCall& report, std::span<const std::byte> results) = 0;
   // The program of a process has caught a signal that asks it to stop.
   virtual void hear_signal(int signal) = 0;
@@ -130,23 +130,42 @@ class ShardServer {
   // A call has come.
   void begin(Client& client) {
     const auto& call = client.call;
+    require_possible(client);
     if (call.stop_signal != 0) listener_.hear_signal(call.stop_signal);
     switch (call.kind) {
       case ShardCall::Kind::read: return answer(client, shard_of(call).read);
-      case ShardCall::Kind::value: return answer(client, {shard_of(call).variables.at(call.variable)});
+      case ShardCall::Kind::value: return answer(client, {variable_of(call)});
       case ShardCall::Kind::update: return await_gradients(client);
       case ShardCall::Kind::report: return await_report(client);
       case ShardCall::Kind::look: return await_call(client);
       case ShardCall::Kind::finished: count_finished(); return await_call(client);
       case ShardCall::Kind::leave: client.state = State::left; return;
     }
-    throw CommunicationError{job_.describe(ranks_.process_of(client.rank)) + " makes a call that no server knows", ranks_.process_of(client.rank)};
+    throw refusal(client, "a call that no server knows");
+  }
+  // It acts for groups of its own process only. Whether there is what it asks for, shard_of and variable_of find.
+  void require_possible(const Client& client) const {
+    if (client.call.kind != ShardCall::Kind::read && client.call.kind != ShardCall::Kind::update && client.call.kind != ShardCall::Kind::report) return;
+    const auto& placement = programs_.placement();
+    const int group = client.call.group;
+    if (group < 0 || group >= placement.groups() || placement.process_of(group) != ranks_.process_of(client.rank))
+      throw refusal(client, "a call for group " + std::to_string(group) + ", which it does not have");
+  }
+  CommunicationError refusal(const Client& client, const std::string& call) const {
+    const int process = ranks_.process_of(client.rank);
+    return {job_.describe(process) + " makes " + call, process};
   }
   AsyncShard& shard_of(const ShardCall& call) const {
     auto& shards = programs_.shards();
     if (call.shard >= shards.size() || !shards[call.shard]->gate)
       throw CommunicationError{"shard " + std::to_string(call.shard) + " was asked for at " + job_.describe(job_.rank()) + ", which does not have it", -1};
     return *shards[call.shard];
+  }
+  const std::string& variable_of(const ShardCall& call) const {
+    const auto& variables = shard_of(call).variables;
+    if (call.variable < variables.size()) return variables[call.variable];
+    throw CommunicationError{"variable " + std::to_string(call.variable) + " of shard " + std::to_string(call.shard) + " was asked for at " +
+                                 job_.describe(job_.rank()) + ": it has " + std::to_string(variables.size()), -1};
   }
   // The values of one moment.
   void answer(Client& client, const std::vector<std::string>& names) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include <replicator/core/error.hpp>
 #include <replicator/runtime/staleness.hpp>
 
 namespace replicator {
@@ -52,7 +53,8 @@ class Shard {
     const Finally leave{[&] { --readers_; }, *this};
     copy();
   }
-  // apply(n) makes the update, the n-th from 0, of a reader that has read since its last one.
+  // apply(n) makes the update, the n-th from 0, of a reader. Throws CommunicationError where it has not read since its last one: other
+  // processes say what they like.
   void update(int reader, const std::function<void(std::int64_t)>& apply) { make_update(reader, apply, true); }
   // The same for a caller who acts for several readers and must not stand still for one: false, and nothing is done, where the bound of
   // staleness holds the reader up.
@@ -98,6 +100,8 @@ class Shard {
     std::int64_t number = 0;
     {
       std::unique_lock lock{mutex_};
+      if (!staleness_.has_read(reader))
+        throw CommunicationError{"an update by reader " + std::to_string(reader) + " of a shard has come, which has not read it since its last one", -1};
       bool held = false;  // by the bound
       wait(lock, reader, [&]() -> std::optional<Held> {
         held = false;

@@ -23,6 +23,8 @@ class Staleness {
 
   // The reader has all updates up to now.
   void read(int reader) { seen_[static_cast<std::size_t>(reader)] = updates_; }
+  // Since its last update.
+  bool has_read(int reader) const { return seen_[static_cast<std::size_t>(reader)].has_value(); }
   // A reader that has read.
   bool may_update(int reader) const { return !held_by(reader); }
   // Whom `reader` must wait for; none where it may update now.
