@@ -401,17 +401,24 @@ TEST_CASE("a call for what its process cannot ask is refused with the name of th
   CHECK_THAT(refused({.kind = static_cast<Kind>(99)}), Catch::Contains("makes a call that no server knows"));
 }
 
-TEST_CASE("a signal that one process catches stops all") {
-  const auto results = test::run_as_job(2, [](int process) {
-    const StopOnSignal stop;
-    Replicator repl{asynchronous(2, 1)};
-    auto train = repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
-    for ([[maybe_unused]] const auto& results : train.steps(1'000'000))
-      if (process == 1 && train.steps_done() == 5) ::raise(SIGTERM);
-    return std::to_string(repl.stop_signal());
-  });
-  INFO(test::describe(results));
-  for (const auto& result : results) CHECK_THAT(result.text, Catch::EndsWith(std::to_string(SIGTERM)));
+TEST_CASE("a signal that one process catches stops all, after the same step where that has no updates") {
+  for (const bool updates : {true, false}) {
+    const auto results = test::run_as_job(2, [updates](int process) {
+      const StopOnSignal stop;
+      auto deployment = asynchronous(2, 1);
+      deployment.deadline = std::chrono::seconds{10};
+      Replicator repl{deployment};
+      auto step = repl.replicate(ones(-1), [updates](ReplicaContext& replica, Tensor<float> x) {
+        if (updates) descend(replica, plain(), x);
+        return x;
+      });
+      for ([[maybe_unused]] const auto& results : step.steps(1'000'000))
+        if (process == 1 && step.steps_done() == 5) ::raise(SIGTERM);
+      return (updates ? "" : std::to_string(step.steps_done()) + " steps, ") + std::to_string(repl.stop_signal());
+    });
+    INFO(test::describe(results));
+    for (const auto& result : results) CHECK_THAT(result.text, Catch::EndsWith((updates ? "" : "6 steps, ") + std::to_string(SIGTERM)));
+  }
 }
 
 TEST_CASE("groups that would span processes, and a bound that all processes together cannot keep, are refused by all") {

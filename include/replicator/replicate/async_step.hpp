@@ -61,7 +61,7 @@ class AsyncStep final : public StepDriver, private Works {
   std::uint64_t steps_done() const override { return done_; }
   std::uint64_t steps_resumed() const override { return 0; }
   int stop_signal() override {
-    if (peers_) host_.hear_stop_signal(std::max(StopOnSignal::received(), workers_->stop_signal()));
+    if (peers_) host_.hear_stop_signal(workers_->stop_signal());
     return host_.stop_signal();
   }
   std::string explain(const ExplainOptions& options) override { return explain_async(*programs_, host_.deployment(), workers_->steps(), options); }

@@ -23,6 +23,7 @@
 #include <replicator/replicate/async_peers.hpp>
 #include <replicator/replicate/async_programs.hpp>
 #include <replicator/replicate/input_source.hpp>
+#include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/runtime/execute.hpp>
 
 namespace replicator {
@@ -79,10 +80,11 @@ class AsyncWorkers final : private ShardListener {
       for (const auto& group : groups_) results[k].insert(results[k].end(), group.results[k].begin(), group.results[k].end());
     return results;
   }
-  // That a program of some process has caught, as far as it was heard of; 0 where none has.
+  // That a program of some process has caught, as far as it was heard of; 0 where none has. In a step without updates, that was told with the steps
+  // that have been asked for: all processes stop after the same one, or others would wait for the next one of this process's groups.
   int stop_signal() const {
     const std::lock_guard lock{mutex_};
-    return stop_signal_;
+    return updates() ? std::max(stop_signal_, StopOnSignal::received()) : stop_signal_;
   }
   // That each group has done.
   std::vector<std::uint64_t> steps() const {
@@ -101,12 +103,14 @@ class AsyncWorkers final : private ShardListener {
     std::uint64_t begun = 0;  // steps for which the leader has read variables
     std::size_t back = 0;     // members but the leader that have done the latest of them
     bool more = true;         // all members had an element for another one
+    int stop_signal = 0;      // that the program had caught when the latest was done; of a group of this process
     std::vector<std::vector<AnyArray>> results;  // of the latest step: [result][replica]
   };
   // Of a group of another process.
   struct Report {
     std::uint64_t steps = 0;
     bool ended = false;
+    int stop_signal = 0;
     std::vector<std::vector<AnyArray>> results;
   };
   Progress& progress_of(const AsyncGroup& group) { return groups_[static_cast<std::size_t>(group.index)]; }
@@ -217,7 +221,7 @@ class AsyncWorkers final : private ShardListener {
   void report(const AsyncGroup& group, const Progress& progress) {
     std::vector<std::byte> bytes(programs_.result_bytes());
     programs_.pack_results(progress.results, bytes);
-    peers_->client(group.members[0].device).report(group.index, progress.steps, progress.ended, bytes);
+    peers_->client(group.members[0].device).report(group.index, progress.steps, progress.ended, progress.stop_signal, bytes);
   }
   void begin_members(Progress& progress, bool more) {
     {
@@ -271,6 +275,8 @@ class AsyncWorkers final : private ShardListener {
         for (int r = 0; r < member.count; ++r)
           progress.results[k].push_back(member.program.results[k][member.program.uniform_result[k] ? 0 : static_cast<std::size_t>(r)]);
     progress.ended = !progress.more;
+    progress.stop_signal = StopOnSignal::received();
+    stop_signal_ = std::max(stop_signal_, progress.stop_signal);
     ++progress.steps;
     ++completed_;
   }
@@ -280,6 +286,7 @@ class AsyncWorkers final : private ShardListener {
     progress.results = std::move(report.results);
     progress.ended = report.ended;
     progress.steps = report.steps;
+    stop_signal_ = std::max(stop_signal_, report.stop_signal);
     ++completed_;
   }
   // Locked. The first one counts. Whoever waits at a shard, or for the others of a group, is released.
@@ -296,7 +303,7 @@ class AsyncWorkers final : private ShardListener {
   void hear(const ShardCall& call, std::span<const std::byte> results) override {
     {
       const std::lock_guard lock{mutex_};
-      Report report{call.steps, call.ended != 0, programs_.unpack_results(results)};
+      Report report{call.steps, call.ended != 0, call.stop_signal, programs_.unpack_results(results)};
       if (!updates() && call.steps > asked_) early_.emplace_back(call.group, std::move(report));  // its process has called step() once more
       else count_report(call.group, std::move(report));
     }

@@ -45,9 +45,8 @@ class ShardClient {
         {into});
   }
   // To all other processes.
-  void report(int group, std::uint64_t steps, bool ended, std::span<const std::byte> results) {
-    call_ = {.kind = ShardCall::Kind::report, .group = group, .steps = steps, .ended = ended};
-    call_.stop_signal = StopOnSignal::received();
+  void report(int group, std::uint64_t steps, bool ended, int stop_signal, std::span<const std::byte> results) {
+    call_ = {.kind = ShardCall::Kind::report, .group = group, .steps = steps, .ended = ended, .stop_signal = stop_signal};
     for (int p = 0; p < ranks_.processes(); ++p)
       if (p != job_.rank()) say(p, {results});
     settle();

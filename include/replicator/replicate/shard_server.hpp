@@ -32,7 +32,7 @@ class ShardListener {
  public:
   // A group of another process, one that it has, made a step; `results` as AsyncPrograms::pack_results.
   virtual void hear(const ShardCall& report, std::span<const std::byte> results) = 0;
-  // The program of a process has caught a signal that asks it to stop.
+  // The program of a process, which makes no further step, has caught a signal that asks it to stop.
   virtual void hear_signal(int signal) = 0;
   // The server has stopped.
   virtual void fail(const std::exception_ptr& error) = 0;
@@ -131,7 +131,7 @@ class ShardServer {
   void begin(Client& client) {
     const auto& call = client.call;
     require_possible(client);
-    if (call.stop_signal != 0) listener_.hear_signal(call.stop_signal);
+    if (call.stop_signal != 0 && call.kind != ShardCall::Kind::report) listener_.hear_signal(call.stop_signal);
     switch (call.kind) {
       case ShardCall::Kind::read: return answer(client, shard_of(call).read);
       case ShardCall::Kind::value: return answer(client, {variable_of(call)});
