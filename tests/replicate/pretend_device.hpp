@@ -85,6 +85,7 @@ struct Device {
   PhiloxStream random{17, 0};  // draws what runs next
   bool sleeps = false;
   bool lost = false;  // it folds no more
+  std::atomic<bool> fails{false}, failed{false};  // its next fold does, which is told when the device is waited for
 
   bool owns(const std::byte* pointer) {
     const std::lock_guard lock{gate};
@@ -198,16 +199,20 @@ void advance_until(int index, Done done) {
     if (!advance(device(index)) && std::none_of(all().begin(), all().end(), [](Device& other) { return advance(other); }))
       throw std::logic_error{"queues wait for each other, or for events that nobody records"};
 }
+inline void drain(Work& work) {
+  advance_until(work.index, [&] { return work.queued.empty(); });
+}
 inline void synchronise(void* queue) {
   auto& work = *static_cast<Work*>(queue);
   if (work.captures) {
     work.spoiled = true;
     throw DeviceError{"a queue that captures was waited for"};
   }
-  advance_until(work.index, [&] { return work.queued.empty(); });
+  drain(work);
+  if (device(work.index).failed) throw DeviceError{"the device has failed"};
 }
 inline void destroy_queue(int index, void* queue) noexcept {
-  synchronise(queue);
+  drain(*static_cast<Work*>(queue));
   const std::lock_guard lock{gate};
   std::erase(device(index).queues, static_cast<Work*>(queue));
   delete static_cast<Work*>(queue);
@@ -237,7 +242,10 @@ inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into,
   auto& own = device(static_cast<Work*>(queue)->index);
   if (own.lost) throw DeviceError{"the device is lost"};
   if (!own.owns(into) || !own.reads(left) || !own.reads(right)) throw std::logic_error{"a fold was given memory that the device does not reach"};
-  enqueue(queue, [=] { collectives::combine(dtype, reduction, into, left, right, elements); });
+  enqueue(queue, [=, &own] {
+    if (own.fails) own.failed = true;
+    collectives::combine(dtype, reduction, into, left, right, elements);
+  });
 }
 inline void finish(void* queue, DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int members) {
   enqueue(queue, [=] { collectives::finish_root(dtype, reduction, values, elements, members); });
@@ -437,7 +445,7 @@ class PretendDevices {
     set(nullptr, nullptr);
     for (auto& device : pretend::all()) {
       device.reached.clear();
-      device.lost = false;
+      device.lost = device.fails = device.failed = false;
     }
     pretend::apart.clear();
   }

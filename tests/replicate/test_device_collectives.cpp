@@ -323,6 +323,29 @@ TEST_CASE("a device that fails in a collective is named, and releases the others
   CHECK(devices.in_use() == 0);
 }
 
+TEST_CASE("a device that fails while it does its part of a collective has changed no variable of any device") {
+  const auto floats = [](const AnyArray& array) { return std::vector<float>(array.as<float>().begin(), array.as<float>().end()); };
+  for (int run = 0; run < 10; ++run) {
+    const Devices devices;
+    {
+      Replicator repl{on(DeviceKind::cuda, 4, 4)};
+      auto step = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{100}}; }); },
+                                 [](ReplicaContext& replica, Tensor<float> x) {
+                                   auto w = replica.variable<float>("w", {100}, Initializer::ones());
+                                   w.assign(w.read() + all_reduce(x + 1.0f, Reduction::sum));
+                                   return mean(x);
+                                 });
+      step.step();
+      const auto before = floats(repl.value("w"));
+      CHECK(before == std::vector<float>(100, 5));
+      pretend::device(2).fails = true;
+      CHECK_THROWS_WITH(step.step(), "the device has failed");
+      for (const int replica : {0, 1, 3}) CHECK(floats(repl.value("w", replica)) == before);
+    }
+    CHECK(devices.in_use() == 0);
+  }
+}
+
 TEST_CASE("what collectives gave a replica on a device is recorded, and replays; a NaN that they make is found") {
   const Devices devices;
   const TemporaryFolder folder;

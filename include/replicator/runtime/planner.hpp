@@ -58,6 +58,9 @@ class Planner {
     give_collected(last_segment_ + 1);
     if (request_.device == 0) results_.copy_results();
     take_for_updates();
+    // Who meets the others waits for its queue: for its part of collectives in it, too, which may fail, and of which by then nothing is left to
+    // be queued.
+    if (request_.device_communicator) collectives_.wait_for_all();
     handoffs_.meet();
     if (request_.communicator.size() > 1) results_.exchange();
     collectives_.wait_for_all();
