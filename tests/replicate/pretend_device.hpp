@@ -202,6 +202,11 @@ void advance_until(int index, Done done) {
 inline void drain(Work& work) {
   advance_until(work.index, [&] { return work.queued.empty(); });
 }
+// All that any queue was given is done: also what nobody waits for, like the inputs of the next step.
+inline void settle() {
+  for (int index = 0; index < devices; ++index)
+    advance_until(index, [index] { return std::all_of(device(index).queues.begin(), device(index).queues.end(), [](auto* work) { return work->queued.empty(); }); });
+}
 inline void synchronise(void* queue) {
   auto& work = *static_cast<Work*>(queue);
   if (work.captures) {

@@ -256,7 +256,10 @@ Trained train(const Deployment& where, int count = 4) {
     const auto everybody = all_gather(loss, {.label = "losses"});
     return std::tuple{loss, all_reduce(everybody, Reduction::max), sum(everybody)};
   });
-  const auto copied = [] { return pretend::counts.from_host + pretend::counts.to_host; };
+  const auto copied = [] {
+    pretend::settle();
+    return pretend::counts.from_host + pretend::counts.to_host;
+  };
   auto before = copied();
   for (int i = 0; i < count; ++i) {
     before = copied();
@@ -342,6 +345,26 @@ TEST_CASE("a device that fails while it does its part of a collective has change
       CHECK_THROWS_WITH(step.step(), "the device has failed");
       for (const int replica : {0, 1, 3}) CHECK(floats(repl.value("w", replica)) == before);
     }
+    CHECK(devices.in_use() == 0);
+  }
+}
+
+TEST_CASE("when collectives are gone on all devices, so is their memory, though the communicators stay") {
+  const Devices devices;
+  const cl::ReplicaBlocks blocks{3, 3};
+  const auto spec = spec_of(cl::Kind::all_reduce, 1000, 0);
+  const auto schedule = cl::choose(spec.kind, 4000, blocks, 0, false, {}, {}, rt::Latency::queues).schedule;
+  rt::InProcessDeviceGroup group{support_of(DeviceKind::cuda), {0, 1, 1}};
+  std::vector<std::unique_ptr<cl::Communicator>> communicators;
+  std::vector<std::unique_ptr<cl::Collective>> collectives;
+  for (int rank = 0; rank < 3; ++rank) communicators.push_back(cl::make_communicator(rt::InProcessDevices{group, rank}, blocks));
+  for (int times = 0; times < 2; ++times) {
+    for (auto& communicator : communicators) collectives.push_back(communicator->prepare(spec, schedule));
+    const auto held = devices.in_use();
+    CHECK(held == 3 * 4);  // a block, a queue and two events each
+    collectives.pop_back();
+    CHECK(devices.in_use() == held);  // others may have work on it
+    collectives.clear();
     CHECK(devices.in_use() == 0);
   }
 }

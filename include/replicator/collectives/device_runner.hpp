@@ -28,6 +28,10 @@ class DeviceRunner final : public Prepared<T>, public DeviceCollective {
         words_{transport.allocate(Words{schedule}.bytes(1))},
         program_{schedule, this->layout_, me_, memory(), false} {}
 
+  ~DeviceRunner() override { this->transport_.release_on_device(this->region_); }
+  DeviceRunner(const DeviceRunner&) = delete;
+  DeviceRunner& operator=(const DeviceRunner&) = delete;
+
   DeviceCollective* on_device() override { return this; }
 
   void start() override { begin(nullptr); }

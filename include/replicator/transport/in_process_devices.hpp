@@ -34,16 +34,8 @@ class InProcessDeviceGroup : public InProcessGroup {
   // The devices of the ranks, of a kind with peers, all of which reach each other.
   InProcessDeviceGroup(const DeviceSupport& support, std::vector<int> indices)
       : InProcessGroup{static_cast<int>(indices.size())}, support_{support}, indices_{std::move(indices)} {}
-  // First all work is done: it may be on the memory of others.
   ~InProcessDeviceGroup() {
-    for_each_part([this](int index, Part& part) {
-      if (part.queue) support_.destroy_queue(index, part.queue);
-    });
-    for_each_part([this](int index, Part& part) {
-      for (void* event : {part.begun, part.mark})
-        if (event) support_.staging->destroy_event(index, event);
-      if (part.data) support_.release(index, part.data, part.bytes);
-    });
+    for (auto& allocation : allocations_) give_back(allocation);
   }
 
  private:
@@ -59,10 +51,30 @@ class InProcessDeviceGroup : public InProcessGroup {
     void* mark = nullptr;
   };
 
-  template <class F>
-  void for_each_part(F f) {
-    for (auto& parts : parts_)
-      for (std::size_t rank = 0; rank < parts.size(); ++rank) f(indices_[rank], parts[rank]);
+  struct Allocation {
+    explicit Allocation(std::size_t ranks) : parts(ranks) {}
+    std::vector<Part> parts;  // [rank]
+    std::size_t released = 0;  // by so many ranks
+  };
+
+  // First all work is done: it may be on the memory of others.
+  void give_back(Allocation& allocation) {
+    for (std::size_t rank = 0; rank < indices_.size(); ++rank)
+      if (auto& queue = allocation.parts[rank].queue) support_.destroy_queue(indices_[rank], std::exchange(queue, nullptr));
+    for (std::size_t rank = 0; rank < indices_.size(); ++rank) {
+      auto& part = allocation.parts[rank];
+      for (void** event : {&part.begun, &part.mark})
+        if (*event) support_.staging->destroy_event(indices_[rank], std::exchange(*event, nullptr));
+      if (part.data) support_.release(indices_[rank], std::exchange(part.data, nullptr), part.bytes);
+    }
+  }
+  void release(std::uint32_t id) {
+    Allocation* last = nullptr;
+    {
+      const std::lock_guard lock{parts_mutex_};
+      if (++allocations_[id].released == indices_.size()) last = &allocations_[id];
+    }
+    if (last) give_back(*last);
   }
   // It never moves. Whoever asks first for a rank's part makes it.
   Part& part(std::uint32_t id, std::size_t bytes, int rank) {
@@ -79,14 +91,14 @@ class InProcessDeviceGroup : public InProcessGroup {
   }
   Part& numbered(std::uint32_t id, int rank) {
     const std::lock_guard lock{parts_mutex_};
-    while (parts_.size() <= id) parts_.emplace_back(indices_.size());
-    return parts_[id][static_cast<std::size_t>(rank)];
+    while (allocations_.size() <= id) allocations_.emplace_back(indices_.size());
+    return allocations_[id].parts[static_cast<std::size_t>(rank)];
   }
 
   const DeviceSupport& support_;
   const std::vector<int> indices_;  // [rank]
   std::mutex parts_mutex_;
-  std::deque<std::vector<Part>> parts_;  // [allocation][rank]
+  std::deque<Allocation> allocations_;
 };
 
 // A rank's end; used by one thread at a time.
@@ -104,6 +116,7 @@ class InProcessDevices : public InProcess {
     const std::uint32_t id = regions_++;
     return {group_->part(id, bytes, rank()).data, bytes, id};
   }
+  void release_on_device(Region region) { group_->release(region.id); }
   const std::byte* device_peer(Region region, int peer) {
     const auto* const data = part(region, peer).data;
     support().enter(device_index());  // who makes a peer's part is at its device

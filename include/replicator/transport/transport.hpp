@@ -92,6 +92,8 @@ template <class T>
 concept DeviceMemory = PeerReadable<T> && requires(T& t, std::size_t bytes, Region region, int peer, void* queue) {
   // As allocate, but not zero-filled, and not for send and recv.
   { t.allocate_on_device(bytes) } -> std::same_as<Region>;
+  // Nobody has work on this rank's part, now or later; when that is so of all, they are given back.
+  t.release_on_device(region);
   { t.device_peer(region, peer) } -> std::same_as<const std::byte*>;
   // The device, and this rank's queue for the region.
   { t.support() } -> std::same_as<const DeviceSupport&>;
