@@ -22,7 +22,7 @@ std::byte* give(std::size_t bytes) {
   --left, ++given;
   return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{buffer_alignment}));
 }
-void take_back(std::byte* memory, std::size_t bytes) noexcept {
+void take_back(std::byte* memory, std::size_t) noexcept {
   --given;
   ::operator delete(memory, std::align_val_t{buffer_alignment});
 }

@@ -90,7 +90,11 @@ class Programs {
     programs.resize(static_cast<std::size_t>(devices));
     on_all([&](int device) {
       programs[static_cast<std::size_t>(device)] = plan(
-          {resolution, lowered_, variables, *communicators_[static_cast<std::size_t>(device)], nullptr, 0, 1, device});
+          {.resolution = resolution,
+           .lowered = lowered_,
+           .variables = variables,
+           .communicator = *communicators_[static_cast<std::size_t>(device)],
+           .copy = device});
     });
   }
 

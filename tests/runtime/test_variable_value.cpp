@@ -117,12 +117,12 @@ TEST_CASE("variables that come to a device together lie in one block, and those 
     values.push_back(&store.at(name, 0));
   }
   auto& memory = store.reside(std::vector{values[0], values[1], values[0]}, DeviceKind::cuda, 3);
-  CHECK(pretend::device(3).memory.size() == 1);
+  CHECK(pretend::device(3).memory.blocks() == 1);
   const auto* const first = values[0]->resident(memory);
   CHECK(first != values[1]->resident(memory));
   CHECK(values[2]->resident(memory) == nullptr);
   CHECK(&store.reside(values, DeviceKind::cuda, 3) == &memory);
-  CHECK(pretend::device(3).memory.size() == 2);
+  CHECK(pretend::device(3).memory.blocks() == 2);
   CHECK(values[0]->resident(memory) == first);
   CHECK(values[2]->resident(memory) != nullptr);
   for (const auto* value : values) CHECK(reinterpret_cast<std::uintptr_t>(value->resident(memory)) % buffer_alignment == 0);
