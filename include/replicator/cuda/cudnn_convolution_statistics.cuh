@@ -10,9 +10,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <replicator/core/error.hpp>
 #include <replicator/cuda/cudnn_graph.cuh>
 #include <replicator/cuda/launch.cuh>
 #include <replicator/graph/kernel.hpp>
@@ -80,8 +82,12 @@ class StatisticsExecutable final : public Executable {
     in_place = {-1, -1, -1};
     scratch_bytes = plan().workspace();
   }
+  // Throws DeviceError on a GPU for which cuDNN has no such plan, or one that needs more scratch.
   void run(const Launch& launch) const override {
     const auto& by = plan();
+    if (by.workspace() > scratch_bytes)
+      throw DeviceError{"cuDNN asks for " + std::to_string(by.workspace()) + " bytes of scratch on this GPU, but for " + std::to_string(scratch_bytes) +
+                        " on that for which the step was planned first: all GPUs of a job must be of one kind"};
     const cudnnHandle_t on = handle();
     require(cudnnSetStream(on, stream_of(launch.stream)), "cudnnSetStream");
     const std::array<const std::byte*, 5> data{launch.inputs[0], launch.inputs[1], launch.outputs[0], launch.outputs[1], launch.outputs[2]};

@@ -23,7 +23,9 @@
 namespace replicator::cuda::cudnn {
 
 // Thrown where cuDNN cannot compute what is asked for, caught where another kernel is taken then.
-struct Unsupported {};
+struct Unsupported : DeviceError {
+  Unsupported() : DeviceError{"cuDNN has no engine on this GPU for a graph that it was to compute"} {}
+};
 
 inline void require_supported(cudnnStatus_t status, const char* call) {
   if (declines(status) || status == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED) throw Unsupported{};

@@ -58,6 +58,7 @@ using cudaEvent_t = CUevent_st*;
 namespace on_host {
 inline std::map<const char*, std::size_t> memory;  // of the device: where, how many bytes
 inline std::map<const char*, std::size_t> pinned;  // of the host
+inline thread_local int current_device = 0;
 inline bool holds(const std::map<const char*, std::size_t>& blocks, const char* at) {
   auto behind = blocks.upper_bound(at);
   return behind != blocks.begin() && (--behind, at < behind->first + behind->second);
@@ -74,8 +75,8 @@ inline cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   static bool enabled[2] = {};
   return std::exchange(enabled[peer], true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess;
 }
-inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+inline cudaError_t cudaSetDevice(int device) { return on_host::current_device = device, cudaSuccess; }
+inline cudaError_t cudaGetDevice(int* device) { return *device = on_host::current_device, cudaSuccess; }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 0, cudaSuccess; }
 struct cudaDeviceProp {
   char name[16];

@@ -140,6 +140,19 @@ TEST_CASE("the first of the ranked engines that may be taken, and of which a pla
   CHECK(engine_for(DType::bfloat16) == 7);
 }
 
+TEST_CASE("a GPU on which cuDNN needs more scratch than was planned, or has no engine, is refused before anything is computed") {
+  const Restored engines{on_host::engines};
+  const Restored device{on_host::current_device};
+  const auto planned = make(some, DType::bfloat16);
+  on_host::engines.ranked[1].workspace = 513;
+  on_host::current_device = 1;
+  CHECK_THROWS_WITH(planned->run(Launch{}), "cuDNN asks for 513 bytes of scratch on this GPU, but for 512 on that for which the step was planned first: "
+                                            "all GPUs of a job must be of one kind");
+  on_host::engines.ranked.clear();
+  on_host::current_device = 2;
+  CHECK_THROWS_AS(planned->run(Launch{}), DeviceError);
+}
+
 TEST_CASE("where cuDNN has no engine the plain convolution and our sums are taken; an error of another kind is told") {
   const Restored engines{on_host::engines};
   for (const auto refusal : {CUDNN_STATUS_NOT_SUPPORTED, CUDNN_STATUS_BAD_PARAM}) {
