@@ -32,6 +32,8 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
 
+#include "wrapped.hpp"
+
 namespace replicator::test {
 
 namespace pretend {
@@ -353,19 +355,15 @@ inline constexpr DeviceSupport support{.require = &require,
 inline std::unique_ptr<replicator::Executable> merge(std::span<const replicator::Executable* const> parts);
 
 // The CPU's executable of the same operation, run when the queue gets there.
-class Executable final : public replicator::Executable {
+class Executable final : public Wrapped {
  public:
-  Executable(std::unique_ptr<replicator::Executable> inner, const AnyOperation& operation) : inner_{std::move(inner)} {
+  Executable(std::unique_ptr<replicator::Executable> inner, const AnyOperation& operation) : Wrapped{std::move(inner)} {
     if (const auto* map = operation.get<Map>()) {
       Hasher hasher;
       AttributeHasher attributes{hasher};
       map->expression->describe(attributes);
       family = hasher.result();
     }
-    input_layouts = inner_->input_layouts;
-    output_layouts = inner_->output_layouts;
-    scratch_bytes = inner_->scratch_bytes;
-    in_place = inner_->in_place;
     reads_step = true;
   }
   void run(const Launch& launch) const override {
@@ -380,14 +378,10 @@ class Executable final : public replicator::Executable {
       if (!own.owns(output)) throw std::logic_error{"a kernel was given an output in the host's memory"};
     enqueue(launch.stream, [this, inputs, outputs, scratch = launch.scratch, context = launch.context, step = launch.step]() mutable {
       context.step = *step;
-      inner_->run({inputs.data(), outputs.data(), scratch, context, nullptr});
+      inner().run({inputs.data(), outputs.data(), scratch, context, nullptr});
     });
   }
   std::unique_ptr<replicator::Executable> merge(std::span<const replicator::Executable* const> parts) const override { return pretend::merge(parts); }
-  const replicator::Executable& inner() const { return *inner_; }
-
- private:
-  std::unique_ptr<replicator::Executable> inner_;
 };
 
 // The last part runs first. Where the operands are is known from nothing but the table.

@@ -38,10 +38,7 @@ using test::error_of;
 namespace {
 
 Deployment asynchronous(int replicas, int devices, std::optional<std::int64_t> staleness = {}, int group = 1) {
-  auto deployment = test::on_devices(replicas, devices);
-  deployment.regime = Regime::asynchronous;
-  deployment.staleness = staleness;
-  deployment.sync_group = group;
+  auto deployment = test::asynchronous(replicas, devices, staleness, group);
   deployment.late = std::chrono::milliseconds{0};
   return deployment;
 }

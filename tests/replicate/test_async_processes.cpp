@@ -43,17 +43,10 @@
 namespace test_async_processes {
 
 using namespace replicator;
+using test::asynchronous;
 using test::error_of;
 
 namespace {
-
-Deployment asynchronous(int replicas, int devices, std::optional<std::int64_t> staleness = {}, int group = 1) {
-  auto deployment = test::on_devices(replicas, devices);
-  deployment.regime = Regime::asynchronous;
-  deployment.staleness = staleness;
-  deployment.sync_group = group;
-  return deployment;
-}
 
 // Ones, `count` times; forever where count is negative.
 auto ones(std::int64_t count) {

@@ -17,25 +17,19 @@
 #include <replicator/runtime/planner.hpp>
 #include <replicator/transport/in_process.hpp>
 
+#include "deployments.hpp"
 #include "pretend_device.hpp"
 
 namespace test_capture {
 
 using namespace replicator;
+using test::on;
 namespace pretend = replicator::test::pretend;
 
 namespace {
 
 using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
 
-Deployment on(DeviceKind kind, int replicas, int devices) {
-  Deployment result;
-  result.replicas = replicas;
-  result.input_threads = 1;
-  result.devices.clear();
-  for (int device = 0; device < devices; ++device) result.devices.push_back({kind, device});
-  return result;
-}
 // What the devices were given since.
 struct Given {
   int tasks = pretend::counts.given, captures = pretend::counts.captures, replays = pretend::counts.replays, abandoned = pretend::counts.abandoned;
@@ -137,22 +131,13 @@ TEST_CASE("what waits for the host is never captured, and sees the values of eve
 namespace {
 
 // Waits for its queue, and did not say so.
-class Careless final : public Executable {
+class Careless final : public test::Wrapped {
  public:
-  explicit Careless(std::unique_ptr<Executable> inner) : inner_{std::move(inner)} {
-    input_layouts = inner_->input_layouts;
-    output_layouts = inner_->output_layouts;
-    scratch_bytes = inner_->scratch_bytes;
-    in_place = inner_->in_place;
-    reads_step = true;
-  }
+  explicit Careless(std::unique_ptr<Executable> inner) : Wrapped{std::move(inner)} { reads_step = true; }
   void run(const Launch& launch) const override {
-    inner_->run(launch);
+    inner().run(launch);
     pretend::synchronise(launch.stream);
   }
-
- private:
-  std::unique_ptr<Executable> inner_;
 };
 std::unique_ptr<Executable> make_careless(const KernelRequest& request) { return std::make_unique<Careless>(pretend::make(request)); }
 constexpr Kernel careless{"careless", &make_careless};

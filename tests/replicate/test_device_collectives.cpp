@@ -20,6 +20,7 @@
 #include "../collectives/ranks.hpp"
 #include "../support/cases.hpp"
 #include "../support/errors.hpp"
+#include "deployments.hpp"
 #include "pretend_device.hpp"
 #include "recordings.hpp"
 
@@ -226,12 +227,8 @@ TEST_CASE("a device waits for no rank that has not come: its thread does, until 
 namespace {
 
 Deployment on(DeviceKind kind, int replicas, int devices) {
-  Deployment result;
-  result.replicas = replicas;
-  result.input_threads = 1;
+  auto result = test::on(kind, replicas, devices);
   result.deadline = std::chrono::seconds{20};
-  result.devices.clear();
-  for (int device = 0; device < devices; ++device) result.devices.push_back({kind, device});
   return result;
 }
 struct Trained {

@@ -11,6 +11,7 @@
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/replicator.hpp>
 
+#include "deployments.hpp"
 #include "pretend_device.hpp"
 #include "run_random.hpp"
 
@@ -23,15 +24,7 @@ namespace {
 using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy, Convolution,
                                                  ConvolutionBackwardData, ConvolutionBackwardWeights, MaxPool, MaxPoolSpread>;
 
-Deployment deployment(DeviceKind kind, int replicas, int devices) {
-  Deployment result;
-  result.replicas = replicas;
-  result.seed = 5;
-  result.input_threads = 1;
-  result.devices.clear();
-  for (int device = 0; device < devices; ++device) result.devices.push_back({kind, device});
-  return result;
-}
+Deployment deployment(DeviceKind kind, int replicas, int devices) { return test::on(kind, replicas, devices, 5); }
 
 std::string random_outcome(const test::RandomProgram& program, const Deployment& where) {
   const auto outcome = test::run(program, where);

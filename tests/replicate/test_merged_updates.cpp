@@ -18,11 +18,13 @@
 #include <replicator/replicator.hpp>
 #include <replicator/runtime/update_launches.hpp>
 
+#include "deployments.hpp"
 #include "pretend_device.hpp"
 
 namespace test_merged_updates {
 
 using namespace replicator;
+using test::on;
 using nlohmann::json;
 namespace pretend = replicator::test::pretend;
 
@@ -30,14 +32,6 @@ namespace {
 
 using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
 
-Deployment on(DeviceKind kind, int replicas, int devices) {
-  Deployment result;
-  result.replicas = replicas;
-  result.input_threads = 1;
-  result.devices.clear();
-  for (int device = 0; device < devices; ++device) result.devices.push_back({kind, device});
-  return result;
-}
 auto elements(std::int64_t batch) {
   return [batch](const InputContext& ctx) {
     return data::from_generator([n = ctx.replica_batch(batch), ctx](std::int64_t position) {

@@ -18,6 +18,7 @@
 #include "../input/temporary_folder.hpp"
 #include "../support/programs.hpp"
 #include "checkpointed.hpp"
+#include "deployments.hpp"
 #include "pretend_device.hpp"
 #include "recordings.hpp"
 
@@ -32,13 +33,8 @@ namespace {
 using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
 
 Deployment on(DeviceKind kind, int replicas, int devices, int logical_devices = 1) {
-  Deployment result;
-  result.replicas = replicas;
-  result.seed = 5;
-  result.input_threads = 1;
+  auto result = test::on(kind, replicas, devices, 5);
   result.logical_devices = logical_devices;
-  result.devices.clear();
-  for (int device = 0; device < devices; ++device) result.devices.push_back({kind, device});
   return result;
 }
 
@@ -225,21 +221,13 @@ TEST_CASE("a step that fails before its updates leaves all variables on all devi
 namespace {
 
 // Fails in step 2.
-class Failing final : public Executable {
+class Failing final : public test::Wrapped {
  public:
-  explicit Failing(std::unique_ptr<Executable> inner) : inner_{std::move(inner)} {
-    input_layouts = inner_->input_layouts;
-    output_layouts = inner_->output_layouts;
-    scratch_bytes = inner_->scratch_bytes;
-    reads_step = needs_host = true;
-  }
+  explicit Failing(std::unique_ptr<Executable> inner) : Wrapped{std::move(inner)} { reads_step = needs_host = true; }
   void run(const Launch& launch) const override {
     if (launch.context.step == 2) throw DeviceError{"the device has fallen off the bus"};
-    inner_->run(launch);
+    inner().run(launch);
   }
-
- private:
-  std::unique_ptr<Executable> inner_;
 };
 std::unique_ptr<Executable> make_failing(const KernelRequest& request) { return std::make_unique<Failing>(pretend::make(request)); }
 constexpr Kernel failing{"failing", &make_failing};
