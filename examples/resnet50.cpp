@@ -11,6 +11,7 @@
 #include <replicator/replicator.hpp>
 
 #include "support/picture_folders.hpp"
+#include "support/precision.hpp"
 #include "support/program.hpp"
 
 namespace rp = replicator;
@@ -79,10 +80,7 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_flag("--zero-residual-gain,!--no-zero-residual-gain", o.zero_residual_gain,
                "Every block begins as the identity (Goyal et al., 2017); default: from depth 50 on, where that helps");
   app.add_flag("--cross-replica-batch-norm", o.cross_replica_batch_norm, "Batch statistics over all replicas");
-  app.add_option("--precision", o.precision,
-                 "What convolutions and matrix products are computed in; with bfloat16 weights, statistics, loss and optimizer stay float32")
-      ->check(CLI::IsMember({"float32", "bfloat16"}))
-      ->capture_default_str();
+  example::add_precision_flag(app, o.precision);
   app.add_option("--load", o.load, "Weights to begin with: a safetensors file with torchvision's names");
   app.add_option("--save", o.save, "Where the weights are written at the end, as such a file");
   app.add_option("--tensorboard", o.tensorboard, "Folder for the curves of this run: tensorboard --logdir of it or of one above");
@@ -120,7 +118,7 @@ using Weights = rp::Tensor<float>;        // [n], 0 for padding
 
 // [n, classes]
 rp::Tensor<float> network(rp::ReplicaContext& replica, Images images, const Options& o, std::int64_t classes, bool training) {
-  const auto mixed = rp::mixed_precision(replica, o.precision == "bfloat16" ? rp::DType::bfloat16 : rp::DType::float32);
+  const auto mixed = example::compute_in(replica, o.precision);
   return rp::models::resnet(replica, images, o.depth,
                             {.classes = classes,
                              .training = training,

@@ -21,6 +21,7 @@
 #include <replicator/replicator.hpp>
 
 #include "support/picture_folders.hpp"
+#include "support/precision.hpp"
 #include "support/program.hpp"
 
 namespace rp = replicator;
@@ -70,9 +71,7 @@ void add_flags(CLI::App& app, Options& o) {
       ->check(CLI::Range(0.0, 0.9999999))
       ->capture_default_str();
   app.add_flag("--own-batch-norm", o.own_batch_norm, "Statistics of each replica's own batch in the generator, not of all replicas' batches");
-  app.add_option("--precision", o.precision, "What convolutions and matrix products of training are computed in; with bfloat16 weights, statistics, losses and optimizers stay float32")
-      ->check(CLI::IsMember({"float32", "bfloat16"}))
-      ->capture_default_str();
+  example::add_precision_flag(app, o.precision);
   app.add_option("--data", o.data,
                  "Folder with train/<class>/*.jpg and val/<class>/*.jpg, or with <class>/*.jpg; without it, a synthetic set is written and used");
   app.add_option("--synthetic-dir", o.synthetic_dir, "Where the synthetic set is written")->capture_default_str();
@@ -149,16 +148,12 @@ rp::Tensor<float> discriminate(rp::ReplicaContext& replica, const Options& o, st
   return rp::models::sngan_discriminator(replica, images, labels, network(o, classes, training));
 }
 
-auto precision(rp::ReplicaContext& replica, const Options& o) {
-  return rp::mixed_precision(replica, o.precision == "bfloat16" ? rp::DType::bfloat16 : rp::DType::float32);
-}
-
 auto optimizer(const Options& o) { return rp::nn::adam({.learning_rate = o.learning_rate, .beta1 = 0, .beta2 = 0.9}); }
 
 // min over D: E max(0, 1 - D(x, y)) + E max(0, 1 + D(G(z, y), y)) + penalty / 2 E |dD(x, y) / dx|^2
 auto discriminator_step(const Options& o, std::int64_t classes) {
   return [&o, classes](rp::ReplicaContext& replica, Images real, Labels labels) {
-    const auto mixed = precision(replica, o);
+    const auto mixed = example::compute_in(replica, o.precision);
     const auto fake = generate(replica, o, classes, labels);
     const auto of_real = discriminate(replica, o, classes, real, labels, true);  // [n]
     const auto of_fake = discriminate(replica, o, classes, fake, labels, true);
@@ -175,7 +170,7 @@ auto discriminator_step(const Options& o, std::int64_t classes) {
 // min over G: -E D(G(z, y), y)
 auto generator_step(const Options& o, std::int64_t classes) {
   return [&o, classes](rp::ReplicaContext& replica, Labels labels) {
-    const auto mixed = precision(replica, o);
+    const auto mixed = example::compute_in(replica, o.precision);
     const auto fake = generate(replica, o, classes, labels);
     const auto loss = rp::hinge_generator_loss(discriminate(replica, o, classes, fake, labels, false));
     rp::nn::averaged(optimizer(o), o.average_decay).minimize(replica, loss, replica.trainable_variables<float>("generator"));
