@@ -7,7 +7,7 @@ set(replicator_include_needs
   "^replicator/with/onednn" onednn  "^replicator/with/ucx" ucx  "^replicator/with/pmix" pmix
   "^replicator/with/crypto" crypto  "^replicator/with/jpeg" jpeg
   "^(cuda_runtime|cuda_|nvtx3/)|\\.cuh$" cuda
-  "^catch2/" catch2  "^rapidcheck" rapidcheck  "^CLI/" cli11  "^nlohmann/" json  "^benchmark/" benchmark
+  "^catch2/" catch2  "^rapidcheck" rapidcheck  "^CLI/" cli11  "^nlohmann/" json  "^benchmark/" benchmark  "^zlib\\.h$" zlib
   "^replicator/replicator_c\\.h$" c)
 set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  jpeg jpeg  synthetic jpeg  cuda cuda  "\\.cuh?$" cuda  nccl nccl)
 
@@ -123,11 +123,13 @@ find_package(rapidcheck QUIET)
 find_package(CLI11 QUIET)
 find_package(nlohmann_json QUIET)
 find_package(benchmark QUIET)
+find_package(ZLIB QUIET)
 replicator_find_tool(catch2 Catch2::Catch2 catch2)
 replicator_find_tool(rapidcheck rapidcheck librapidcheck-dev)
 replicator_find_tool(cli11 CLI11::CLI11 libcli11-dev)
 replicator_find_tool(json nlohmann_json::nlohmann_json nlohmann-json3-dev)
 replicator_find_tool(benchmark benchmark::benchmark libbenchmark-dev)
+replicator_find_tool(zlib ZLIB::ZLIB zlib1g-dev)
 
 # All components but cuda, cublaslt, cudnn, nvrtc and nccl, which only what is compiled by nvcc links. --as-needed drops what is not used.
 add_library(replicator-everything INTERFACE)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes 8-bit PNG pictures (ISO/IEC 15948). Pixels are stored, not compressed: no dependency, larger files.
+// Writes 8-bit PNG pictures (ISO/IEC 15948).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <replicator/core/array.hpp>
+#include <replicator/io/deflate.hpp>
 #include <replicator/io/file.hpp>
 #include <span>
 #include <string>
@@ -55,31 +56,6 @@ class PngBytes {
   std::vector<std::byte> bytes_;
 };
 
-// A zlib stream (RFC 1950) of stored blocks (RFC 1951, 3.2.4).
-inline PngBytes zlib_stored(std::span<const std::byte> data) {
-  PngBytes result;
-  result.byte(0x78);
-  result.byte(0x01);
-  std::uint32_t a = 1, b = 0;  // Adler-32
-  for (const std::byte value : data) {
-    a = (a + std::to_integer<std::uint32_t>(value)) % 65521;
-    b = (b + a) % 65521;
-  }
-  do {
-    const std::size_t count = data.size() < 65535 ? data.size() : 65535;
-    const auto length = static_cast<std::uint32_t>(count);
-    result.byte(count == data.size());
-    for (const std::uint32_t value : {length, ~length}) {
-      result.byte(value & 255);
-      result.byte((value >> 8) & 255);
-    }
-    result.append(data.first(count));
-    data = data.subspan(count);
-  } while (!data.empty());
-  result.big_endian((b << 16) | a);
-  return result;
-}
-
 }  // namespace detail
 
 // The bytes of a PNG file. `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB); neither extent may be
@@ -98,8 +74,8 @@ inline std::vector<std::byte> encode_png(const Array<std::uint8_t>& pixels) {
     const auto* source = reinterpret_cast<const std::byte*>(pixels.data()) + y * row;
     lines.insert(lines.end(), source, source + row);
   }
-  const detail::PngBytes stored = detail::zlib_stored(lines);
-  if (stored.view().size() > 0x7FFFFFFF) throw BuildError{"a picture of 2 GiB or more does not fit in a PNG"};
+  const auto compressed = zlib_compressed(lines);
+  if (compressed.size() > 0x7FFFFFFF) throw BuildError{"a picture of 2 GiB or more does not fit in a PNG"};
 
   detail::PngBytes header;
   header.big_endian(static_cast<std::uint32_t>(shape[1]));
@@ -109,7 +85,7 @@ inline std::vector<std::byte> encode_png(const Array<std::uint8_t>& pixels) {
   detail::PngBytes file;
   for (const std::uint32_t value : {0x89u, 0x50u, 0x4Eu, 0x47u, 0x0Du, 0x0Au, 0x1Au, 0x0Au}) file.byte(value);
   file.chunk("IHDR", header.view());
-  file.chunk("IDAT", stored.view());
+  file.chunk("IDAT", compressed);
   file.chunk("IEND", {});
   return std::move(file).bytes();
 }
