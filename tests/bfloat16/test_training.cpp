@@ -23,9 +23,9 @@
 #include <replicator/ops/loss.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/ops/mixed_precision.hpp>
-#include <replicator/ops/movement.hpp>
 #include <replicator/ops/pooling.hpp>
 #include <replicator/ops/random.hpp>
+#include <replicator/ops/reshape.hpp>
 #include <replicator/replicate/replicator.hpp>
 
 #include "../replicate/deployments.hpp"

@@ -8,11 +8,15 @@
 
 #include <replicator/graph/gradients.hpp>
 #include <replicator/nn/optimizer.hpp>
+#include <replicator/ops/concat.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
-#include <replicator/ops/movement.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/reshape.hpp>
+#include <replicator/ops/slice.hpp>
+#include <replicator/ops/stop_gradient.hpp>
+#include <replicator/ops/transpose.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
 namespace test_mistakes {

@@ -10,8 +10,8 @@
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
-#include <replicator/ops/movement.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/stop_gradient.hpp>
 
 #include "../support/differences.hpp"
 #include "../support/together.hpp"

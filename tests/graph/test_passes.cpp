@@ -16,9 +16,9 @@
 #include <replicator/graph/node_text.hpp>
 #include <replicator/graph/optimise.hpp>
 #include <replicator/ops/elementwise.hpp>
-#include <replicator/ops/movement.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/transpose.hpp>
 
 #include "../support/evaluate.hpp"
 

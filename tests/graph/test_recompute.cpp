@@ -11,10 +11,10 @@
 #include <replicator/graph/optimise.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
-#include <replicator/ops/movement.hpp>
 #include <replicator/ops/normalisation.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/transpose.hpp>
 
 #include "../support/evaluate.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <replicator/graph/optimise.hpp>
 #include <replicator/ops/loss.hpp>
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/reshape.hpp>
 
 #include "../support/differences.hpp"
 #include "../support/errors.hpp"

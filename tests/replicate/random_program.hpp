@@ -16,10 +16,10 @@
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
-#include <replicator/ops/movement.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/reshape.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
 namespace replicator::test {

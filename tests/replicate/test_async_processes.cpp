@@ -27,8 +27,8 @@
 #include <replicator/data/generator.hpp>
 #include <replicator/nn/adam.hpp>
 #include <replicator/nn/sgd.hpp>
+#include <replicator/ops/broadcast_to.hpp>
 #include <replicator/ops/elementwise.hpp>
-#include <replicator/ops/movement.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/async_peers.hpp>

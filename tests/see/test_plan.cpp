@@ -16,8 +16,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/collectives/owner_computes.hpp>
+#include <replicator/collectives/placeholders.hpp>
 #include <replicator/collectives/resolution_dot.hpp>
 #include <replicator/collectives/schedule_json.hpp>
 #include <replicator/core/json.hpp>
@@ -27,8 +27,8 @@
 #include <replicator/ops/convolution.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
-#include <replicator/ops/movement.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/ops/reshape.hpp>
 #include <replicator/replicate/replicator.hpp>
 
 #include "../replicate/pretend_device.hpp"

@@ -9,7 +9,10 @@
 #include <vector>
 
 #include <replicator/collectives/placeholders.hpp>
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/axis.hpp>
+#include <replicator/ops/reshape.hpp>
+#include <replicator/ops/slice.hpp>
+#include <replicator/ops/transpose.hpp>
 
 namespace replicator {
 

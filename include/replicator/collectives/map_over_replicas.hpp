@@ -15,7 +15,9 @@
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/collectives/replica_blocks.hpp>
 #include <replicator/collectives/tree.hpp>
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/concat.hpp>
+#include <replicator/ops/reshape.hpp>
+#include <replicator/ops/slice.hpp>
 
 namespace replicator {
 

@@ -13,7 +13,8 @@
 #include <replicator/nn/layer_norm.hpp>
 #include <replicator/nn/linear.hpp>
 #include <replicator/ops/activation.hpp>
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/concat.hpp>
+#include <replicator/ops/reshape.hpp>
 
 namespace replicator::models {
 

@@ -13,7 +13,8 @@
 #include <vector>
 
 #include <replicator/nn/optimizer.hpp>
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/axis.hpp>
+#include <replicator/ops/slice.hpp>
 
 namespace replicator::nn {
 

@@ -7,8 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/broadcast_to.hpp>
 #include <replicator/ops/normalisation.hpp>
+#include <replicator/ops/reshape.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
 namespace replicator::nn {

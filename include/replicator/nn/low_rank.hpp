@@ -13,8 +13,10 @@
 
 #include <replicator/nn/optimizer.hpp>
 #include <replicator/nn/update.hpp>
+#include <replicator/ops/concat.hpp>
 #include <replicator/ops/matmul.hpp>
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/reshape.hpp>
+#include <replicator/ops/slice.hpp>
 
 namespace replicator::nn {
 

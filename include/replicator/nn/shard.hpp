@@ -8,7 +8,8 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/placeholder.hpp>
 #include <replicator/ops/gather.hpp>
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/reshape.hpp>
+#include <replicator/ops/slice.hpp>
 
 namespace replicator::nn::detail {
 

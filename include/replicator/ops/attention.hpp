@@ -12,8 +12,8 @@
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/loss.hpp>
 #include <replicator/ops/matmul.hpp>
-#include <replicator/ops/movement.hpp>
 #include <replicator/ops/random.hpp>
+#include <replicator/ops/reshape.hpp>
 
 namespace replicator {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include <replicator/ops/convolution.hpp>
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/reshape.hpp>
 
 namespace replicator {
 

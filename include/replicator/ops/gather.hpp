@@ -19,7 +19,8 @@
 #include <vector>
 
 #include <replicator/graph/tensor.hpp>
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/axis.hpp>
+#include <replicator/ops/transpose.hpp>
 
 namespace replicator {
 

@@ -6,10 +6,12 @@
 #include <source_location>
 #include <string>
 
+#include <replicator/ops/axis.hpp>
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/loss.hpp>
-#include <replicator/ops/movement.hpp>
 #include <replicator/ops/random.hpp>
+#include <replicator/ops/reshape.hpp>
+#include <replicator/ops/stop_gradient.hpp>
 
 namespace replicator {
 

@@ -9,7 +9,9 @@
 
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/operation.hpp>
-#include <replicator/ops/movement.hpp>
+#include <replicator/ops/concat.hpp>
+#include <replicator/ops/slice.hpp>
+#include <replicator/ops/transpose.hpp>
 
 namespace replicator {
 

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Axes of a tensor as they are named in arguments.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/core/shape.hpp>
+
+namespace replicator {
+
+using AxisValues = std::vector<std::int64_t>;  // one per axis
+
+namespace detail {
+inline void require_per_axis(std::string_view what, const AxisValues& values, const TensorType& x) {
+  if (values.size() != x.shape.rank())
+    throw BuildError{"found " + std::to_string(values.size()) + " values of " + std::string{what} + " for " + x.text() +
+                     ": give one for each axis"};
+}
+// Axis -1 is the last. Throws BuildError.
+inline std::int64_t require_axis(std::int64_t axis, std::size_t rank) {
+  const auto signed_rank = static_cast<std::int64_t>(rank);
+  if (axis < -signed_rank || axis >= signed_rank)
+    throw BuildError{"asked for axis " + std::to_string(axis) + " of a tensor of " + std::to_string(rank) +
+                     " dimensions"};
+  return axis < 0 ? axis + signed_rank : axis;
+}
+}  // namespace detail
+
+}  // namespace replicator

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tensor repeated along axes. Any dtype.
+#pragma once
+
+#include <source_location>
+#include <utility>
+
+#include <replicator/graph/tensor.hpp>
+
+namespace replicator {
+
+// x repeated along axes of extent 1, or new ones in front. Throws BuildError where it does not fit.
+template <Element T>
+Tensor<T> broadcast_to(Tensor<T> x, const Shape& shape, std::source_location where = std::source_location::current()) {
+  Expression e;
+  e.compute = compute_type(dtype_of<T>);
+  e.inputs = 1;
+  e.outputs = {e.input(0)};
+  const AnyTensor any = x;
+  return Tensor<T>{map_node(x.graph(), std::move(e), {&any, 1}, shape, dtype_of<T>, where)};
+}
+
+}  // namespace replicator
