@@ -20,6 +20,7 @@
 #include <replicator/replicate/checkpoints.hpp>
 #include <replicator/replicate/compare_processes.hpp>
 #include <replicator/replicate/drift_check.hpp>
+#include <replicator/replicate/explain_device.hpp>
 #include <replicator/replicate/failure.hpp>
 #include <replicator/replicate/find_topology.hpp>
 #include <replicator/replicate/hang_report.hpp>
@@ -36,13 +37,11 @@
 #include <replicator/replicate/require_devices.hpp>
 #include <replicator/replicate/require_valid.hpp>
 #include <replicator/replicate/snapshot.hpp>
+#include <replicator/replicate/step_listeners.hpp>
 #include <replicator/replicate/step_reporter.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/runtime/calibrate.hpp>
-#include <replicator/runtime/capture_text.hpp>
-#include <replicator/runtime/copies_text.hpp>
 #include <replicator/runtime/execute.hpp>
-#include <replicator/runtime/explain.hpp>
 #include <replicator/runtime/range_names.hpp>
 
 namespace replicator {
@@ -191,10 +190,10 @@ class Host {
     if (checkpoints_.due(step.ordinal)) save_checkpoint();
     if (job_.size() > 1) job_.set_context("during step", number);
     const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
-    tell([&](StepListener& listener) { listener.before(moment); });
+    listeners_.before(moment);
     run_programs(step, moment, {upcoming, next});
     auto results = results_of(step, placement_, upcoming);
-    tell([&](StepListener& listener) { listener.after(moment, results); });
+    listeners_.after(moment, results);
     checkpoints_.done(step.ordinal, number + 1, !results.all_have_next);
     stop_signal_ = std::max(stop_signal_, results.stop_signal);
     return results;
@@ -252,7 +251,7 @@ class Host {
     try {
       devices_.run([&](int device) { run_program(step, moment, upcoming, device); });
     } catch (...) {
-      for (const auto& listener : listeners_) listener->failed(moment, failure_.error());
+      listeners_.failed(moment);
       throw;
     }
   }
@@ -278,35 +277,15 @@ class Host {
 
   // --- seeing --------------------------------------------------------------------------------------------------------------
   void listen() {
-    if (replay_) listeners_.push_back(replay_);
+    if (replay_) listeners_.add(replay_);
     if (const auto& record = deployment_.see.record)
-      if (auto recorder = ReplicaRecorder::make(*record, deployment_, placement_)) listeners_.push_back(std::move(recorder));
-    if (job_.rank() == 0 && MissedSteps::concerns(deployment_.see)) listeners_.push_back(std::make_shared<MissedSteps>(deployment_.see));
+      if (auto recorder = ReplicaRecorder::make(*record, deployment_, placement_)) listeners_.add(std::move(recorder));
+    if (job_.rank() == 0 && MissedSteps::concerns(deployment_.see)) listeners_.add(std::make_shared<MissedSteps>(deployment_.see));
     if (const auto every = deployment_.see.check_drift; every > 0)
-      listeners_.push_back(std::make_shared<DriftCheck>(every, job_, deployment_, placement_));
-  }
-  // What a listener throws ends the Replicator.
-  void tell(const std::function<void(StepListener&)>& what) {
-    try {
-      failure_.told([&] {
-        for (const auto& listener : listeners_) what(*listener);
-      });
-    } catch (...) {
-      failure_.keep(std::current_exception());
-      throw;
-    }
+      listeners_.add(std::make_shared<DriftCheck>(every, job_, deployment_, placement_));
   }
   PlanView view(const HostStep& step) const {
     return {job_.rank(), placement_.begin(), step.resolution, step.programs, reporter_.devices(), variables_};
-  }
-  static std::string explain_device(const HostStep& step, std::size_t device, const ExplainOptions& options) {
-    const auto& program = step.programs[device];
-    std::string text = replicator::explain(step.resolution, program, step.traces.empty() ? nullptr : step.traces[device].get(), options);
-    std::size_t kernels = 0;
-    for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
-    text += std::to_string(step.resolution.classes.size()) + " different graph(s); device " + std::to_string(device) + " runs " +
-            std::to_string(kernels) + " kernels for " + std::to_string(program.replica_ids.size()) + " replica(s)\n";
-    return text + copies_text(program) + capture_text(step.resolution, program) + text_of(program.memory);
   }
 
   std::shared_ptr<Replay> replay_;  // null where all replicas run
@@ -324,7 +303,7 @@ class Host {
   std::shared_ptr<data::WorkerPool> pool_;
   StepReporter reporter_;
   Checkpoints checkpoints_;
-  std::vector<std::shared_ptr<StepListener>> listeners_;
+  StepListeners listeners_{failure_};
   std::function<bool()> somebody_waits_;
   int stop_signal_ = 0;
   bool parted_ = false;
