@@ -119,6 +119,45 @@ void check_everywhere(const rc::CollectiveSpec& spec, const rc::Schedule& schedu
   check_bits<MessagesOnly>(spec, schedule, 1024);
 }
 
+// The same, each input being written piece by piece, and none before the piece in front of it has been received. Returns the number of pieces.
+template <class T>
+int check_pieces(const rc::CollectiveSpec& spec, const rc::Schedule& schedule) {
+  constexpr int steps = 3;
+  const rc::ReplicaBlocks& blocks = schedule.blocks;
+  rt::InProcessGroup group{blocks.ranks()};
+  std::atomic<int> most{0};
+  run_ranks(group, [&](int rank) {
+    const auto communicator = rc::make_communicator(T{group, rank}, blocks, 1024);
+    const auto collective = communicator->prepare(spec, schedule);
+    const auto inputs = schedule.inputs(rank);
+    const auto first = [&](int piece) { return static_cast<std::size_t>(rc::part_begin(spec.elements, collective->pieces(), piece)); };
+    const auto block = static_cast<std::size_t>(spec.elements);
+    most = std::max(most.load(), collective->pieces());
+    for (int step = 0; step < steps; ++step) {
+      std::vector<Values> values;
+      for (const auto& input : inputs) values.push_back(fold(input, step, spec.elements * schedule.input_blocks(), spec.reduction));
+      const Values wanted = reference(spec, blocks, rank, step);
+      for (int piece = 0; piece < collective->pieces(); ++piece) {
+        const std::size_t from = first(piece), bytes = (first(piece + 1) - from) * sizeof(float);
+        for (std::size_t i = 0; i < values.size(); ++i)
+          for (std::size_t at = from; at < values[i].size(); at += block)
+            std::memcpy(collective->input(static_cast<int>(i)) + at * sizeof(float), values[i].data() + at, bytes);
+        collective->give(piece + 1);
+        if (piece + 1 == collective->pieces()) break;
+        const auto patience = soon();
+        while (collective->received() <= piece && rt::Clock::now() < patience)
+          if (collective->advance()) throw replicator::Error{"finished before all was given"};
+        if (collective->received() <= piece) throw replicator::Error{"a piece waits for those behind it"};
+        for (std::size_t at = from; at < wanted.size(); at += block)
+          if (std::memcmp(collective->output() + at * sizeof(float), wanted.data() + at, bytes) != 0) throw replicator::Error{"a piece has other bits"};
+      }
+      collective->wait(soon());
+      if (!same_bits(collective->output(), wanted)) throw replicator::Error{"wrong bits in step " + std::to_string(step)};
+    }
+  });
+  return most;
+}
+
 }  // namespace
 
 TEST_CASE("an all-reduce has the bits of the tree for every schedule, size and number of ranks") {
@@ -144,6 +183,23 @@ TEST_CASE("a large all-reduce has the bits of the tree, in many pieces or in one
     check_everywhere(spec, rc::direct({8, ranks}));
     check_bits<rt::InProcess>(spec, rc::owner_computes({8, ranks}), std::size_t{1} << 30);
   }
+}
+
+TEST_CASE("inputs may be written piece by piece, and the output of a piece is there before the next one is given") {
+  for (const int ranks : {1, 2, 3, 5})
+    for (const auto kind : {rc::Kind::all_reduce, rc::Kind::all_gather, rc::Kind::reduce_scatter, rc::Kind::broadcast})
+      for (const std::int64_t elements : {100, 10007}) {
+        auto spec = spec_of(kind, elements);
+        spec.root = kind == rc::Kind::broadcast ? 3 : 0;
+        spec.piecewise = true;
+        const rc::ReplicaBlocks blocks{7, ranks};
+        const auto schedule = rc::choose(kind, elements * 4, blocks, spec.root, false, {}, {}, rt::Latency::memory).schedule;
+        INFO(schedule.name << " of " << elements << " elements on " << ranks << " ranks");
+        const bool large = elements > 100;
+        CHECK((check_pieces<rt::InProcess>(spec, schedule) > 1) == large);
+        CHECK((check_pieces<LoadsOnly>(spec, schedule) > 1) == large);
+        CHECK((check_pieces<MessagesOnly>(spec, schedule) > 1) == large);
+      }
 }
 
 TEST_CASE("all-gather, reduce-scatter and broadcast have the reference's bits") {

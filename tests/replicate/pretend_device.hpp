@@ -86,6 +86,7 @@ struct Device {
   std::atomic<int> captures{0}, events{0};
   PhiloxStream random{17, 0};  // draws what runs next
   bool sleeps = false;
+  bool held = false;  // works when it is waited for, and by no other chance
   bool lost = false;  // it folds no more
   std::atomic<bool> fails{false}, failed{false};  // its next fold does, which is told when the device is waited for
 
@@ -150,6 +151,7 @@ struct Counts {
   std::atomic<std::int64_t> from_host{0}, to_host{0};                 // bytes that were copied
 };
 inline Counts counts;
+inline std::vector<const std::byte*> copied;  // where to, in the order in which it was done
 
 inline void require(int index) {
   if (index >= devices) throw DeviceError{"there are 8 pretended devices"};
@@ -188,6 +190,7 @@ inline bool advance(Device& own) {
 }
 // Queues work whenever they like, and for a while not at all.
 inline void idle(Device& own) {
+  if (own.held) return;
   if (own.random.below(16) == 0) own.sleeps = !own.sleeps;
   if (own.sleeps) return;
   while (own.random.below(3) != 0 && advance(own)) {
@@ -242,6 +245,7 @@ inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t 
   const auto from_host = own.reads(from) ? 0 : static_cast<std::int64_t>(bytes), to_host = own.owns(to) ? 0 : static_cast<std::int64_t>(bytes);
   enqueue(queue, [=] {
     std::memcpy(to, from, bytes);
+    copied.push_back(to);
     counts.from_host += from_host, counts.to_host += to_host;
   });
 }
@@ -337,7 +341,13 @@ inline void await(void* event) {
   auto& awaited = *static_cast<PretendedEvent*>(event);
   advance_until(awaited.index, [&] { return awaited.happened >= awaited.recorded; });
 }
-inline constexpr StagingSupport staging{&allocate_host, &release_host, &pin, &unpin, &make_event, &destroy_event, &record, &wait, &await};
+inline bool happened(void* event) {
+  auto& asked = *static_cast<PretendedEvent*>(event);
+  const std::lock_guard lock{gate};
+  idle(device(asked.index));
+  return asked.happened >= asked.recorded;
+}
+inline constexpr StagingSupport staging{&allocate_host, &release_host, &pin, &unpin, &make_event, &destroy_event, &record, &wait, &await, &happened};
 
 inline constexpr DeviceSupport support{.require = &require,
                                        .allocate = &allocate,
@@ -444,9 +454,10 @@ class PretendDevices {
     set(nullptr, nullptr);
     for (auto& device : pretend::all()) {
       device.reached.clear();
-      device.lost = device.fails = device.failed = false;
+      device.lost = device.fails = device.failed = device.held = false;
     }
     pretend::apart.clear();
+    pretend::copied.clear();
   }
 
   // Blocks of memory, queues, events and captures that are there.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -15,6 +16,7 @@
 #include <replicator/replicator.hpp>
 #include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/planner.hpp>
+#include <replicator/runtime/staged_collective.hpp>
 #include <replicator/transport/in_process.hpp>
 
 #include "deployments.hpp"
@@ -224,7 +226,14 @@ TEST_CASE("another seed is another capture") {
     const std::vector<LoweredGraph> lowered{lower(resolution.classes[0], kind, cache)};
     transport::InProcessGroup group{1};
     const auto communicator = collectives::make_communicator(transport::InProcess{group, 0}, {1, 1});
-    auto program = plan({.resolution = resolution, .lowered = lowered, .variables = variables, .communicator = *communicator, .kind = kind});
+    std::optional<StagedCommunicator> on_device;
+    if (kind == DeviceKind::cuda) on_device.emplace(*communicator, support_of(kind), 0);
+    auto program = plan({.resolution = resolution,
+                         .lowered = lowered,
+                         .variables = variables,
+                         .communicator = *communicator,
+                         .device_communicator = on_device ? &*on_device : nullptr,
+                         .kind = kind});
     const std::vector<AnyArray> none;
     for (std::uint64_t step = 0; step < seeds.size(); ++step) execute(program, {&none, 1}, {.seed = seeds[step], .step = step});
     const auto values = variables.value("w", 0).as<float>();

@@ -28,6 +28,12 @@ struct CollectiveSpec {
   std::string name;                      // for messages: all_reduce "fc.weight/gradient" (train.cpp:31)
   std::uint32_t id = 0;                  // unique in the program, below 2^20
   Groups groups = {};                    // by default all replicas are one
+  bool piecewise = false;                // inputs are written piece by piece, see Collective::give
+};
+
+// Bytes of a step that are copied between a device and the host.
+struct HostCopies {
+  std::size_t from_host = 0, to_host = 0;
 };
 
 // What a collective can do besides whose buffers lie in the memory of the rank's device. The host goes ahead of the device: advance() is true
@@ -41,6 +47,7 @@ class DeviceCollective {
   virtual void precede(void* queue) = 0;
   // The same, but the host waits.
   virtual void await() = 0;
+  virtual HostCopies host_copies() const { return {}; }
 };
 
 // A prepared collective: used again every step, allocates nothing after preparation. Belongs to the thread of its
@@ -64,6 +71,14 @@ class Collective {
   virtual DeviceCollective* on_device() { return nullptr; }
   // The inputs are written: begin a step.
   virtual void start() = 0;
+  // The same for who writes them one after the other: a step runs by itself on each of so many pieces, the elements from
+  // part_begin(elements, pieces(), k) on of every block.
+  virtual int pieces() const { return 1; }
+  // The inputs of the first `count` pieces, at least one, are written: begins a step on them, or lets the one under way go on with them. It is
+  // finished when it was given all.
+  virtual void give([[maybe_unused]] int count) { start(); }
+  // Of the step under way: so many pieces, from the first on, whose output is valid already.
+  virtual int received() const { return 0; }
   // Begins a step on memory of the caller's, who leaves it alone until the step is finished. False where the output is
   // left in output() all the same, because peers read it there, or it comes as a message.
   virtual bool start_on(const CallerBuffers& buffers) = 0;

@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <replicator/collectives/device_failure.hpp>
 #include <replicator/collectives/lane_program.hpp>
 #include <replicator/collectives/prepared.hpp>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace replicator::collectives::detail {
@@ -25,7 +27,7 @@ class DeviceRunner final : public Prepared<T>, public DeviceCollective {
   DeviceRunner(T& transport, const CollectiveSpec& spec, const Schedule& schedule)
       : Base{transport, spec, schedule, 1, [&](std::size_t bytes) { return transport.allocate_on_device(bytes); }},
         me_{transport.rank()},
-        words_{transport.allocate(Words{schedule}.bytes(1))},
+        words_{transport.allocate(Words{schedule, 1}.bytes())},
         program_{schedule, this->layout_, me_, memory(), false} {}
 
   ~DeviceRunner() override { this->transport_.release_on_device(this->region_); }
@@ -70,7 +72,6 @@ class DeviceRunner final : public Prepared<T>, public DeviceCollective {
     named([&] {
       if (behind) this->transport_.begin_behind(this->region_, behind);
       tell(program_.own_words() + Words::started, 1);
-      return true;
     });
     this->transport_.notify();
   }
@@ -151,16 +152,9 @@ class DeviceRunner final : public Prepared<T>, public DeviceCollective {
       support.peers->finish(queue, arithmetic.dtype, arithmetic.reduction, line.dst, line.elements, arithmetic.replicas);
   }
 
-  // What the device refuses is told with whose it is.
   template <class Work>
-  bool named(Work work) const {
-    try {
-      return work();
-    } catch (const DeviceError& error) {
-      throw DeviceError{this->name_ + ": rank " + std::to_string(me_) + " (replicas " + std::to_string(this->blocks_.begin(me_)) + " to " +
-                        std::to_string(this->blocks_.end(me_) - 1) + ", device " + std::to_string(this->transport_.device_index()) +
-                        " of its kind): " + error.what()};
-    }
+  std::invoke_result_t<Work&> named(Work work) const {
+    return detail::named(this->name_, this->blocks_, me_, this->transport_.device_index(), work);
   }
 
   // Who has not even started; else whom the first stuck lane waits for.

@@ -4,7 +4,7 @@
 // A *lane* is one channel for one piece; lanes advance independently. What others wait for is counted in words: after
 // line i of a lane in step k (from 0) the word is k * stride + i + 1, stride being more than any lane has lines, so
 // that words only grow. Where peers are readable, the words of lines that peers wait for lie in memory that they see, one to a
-// cache line, behind the words `started` and `finished` of the rank (k * stride + 1).
+// cache line, behind two words of the rank: `started` is k * stride + how many pieces have their inputs, `finished` k * stride + 1.
 #pragma once
 
 #include <algorithm>
@@ -67,21 +67,22 @@ class Words {
   static constexpr std::size_t started = 0;
   static constexpr std::size_t finished = line_bytes;
 
-  explicit Words(const Schedule& schedule) {
+  Words(const Schedule& schedule, int pieces) : pieces_{pieces}, stride_{static_cast<std::uint64_t>(pieces)} {
     for (const auto& program : schedule.programs) {
       channels_ = std::max(channels_, program.size());
       for (const Channel& channel : program) stride_ = std::max<std::uint64_t>(stride_, channel.size() + 1);
     }
   }
   std::uint64_t stride() const { return stride_; }
-  std::size_t bytes(int pieces) const { return line_bytes * (2 + channels_ * static_cast<std::size_t>(pieces)); }
+  std::size_t bytes() const { return line_bytes * (2 + channels_ * static_cast<std::size_t>(pieces_)); }
   std::size_t of_lane(int piece, int channel) const {
     return line_bytes * (2 + static_cast<std::size_t>(piece) * channels_ + static_cast<std::size_t>(channel));
   }
 
  private:
+  int pieces_;
   std::size_t channels_ = 0;
-  std::uint64_t stride_ = 1;
+  std::uint64_t stride_;
 };
 
 // Regions and words of the ranks, null where they cannot be read; this rank's own.
@@ -96,7 +97,7 @@ class LaneProgram {
  public:
   // `pushing`: roots are stored into the outputs of all.
   LaneProgram(const Schedule& schedule, const Layout& layout, int rank, RankMemory memory, bool pushing)
-      : layout_{layout}, words_{schedule}, me_{rank}, own_{memory.own}, memory_{std::move(memory)}, pushing_{pushing},
+      : layout_{layout}, words_{schedule, layout.pieces()}, me_{rank}, own_{memory.own}, memory_{std::move(memory)}, pushing_{pushing},
         input_blocks_{schedule.input_blocks()} {
     const auto& mine = schedule.programs[static_cast<std::size_t>(me_)];
     channels_ = mine.size();
@@ -196,7 +197,7 @@ class LaneProgram {
 
   Place source(const Operand& operand, int piece) {
     if (operand.rank != me_ && operand.buffer == Buffer::input)
-      waits.push_back({words_of(operand.rank) + Words::started, 1, operand.rank});
+      waits.push_back({words_of(operand.rank) + Words::started, static_cast<std::uint64_t>(piece) + 1, operand.rank});
     return place(operand, piece);
   }
 

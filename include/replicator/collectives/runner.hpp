@@ -28,7 +28,7 @@ class Runner final : public Prepared<T> {
  public:
   // `schedule` must be lowered where peers are not readable.
   Runner(T& transport, const CollectiveSpec& spec, const Schedule& schedule, int pieces)
-      : Base{transport, spec, schedule, pieces, Base::with_more(transport, readable ? Words{schedule}.bytes(pieces) : 0)},
+      : Base{transport, spec, schedule, pieces, Base::with_more(transport, readable ? Words{schedule, pieces}.bytes() : 0)},
         id_{spec.id},
         me_{transport.rank()},
         program_{schedule, this->layout_, me_, memory(), writable && can_push(schedule)},
@@ -42,9 +42,23 @@ class Runner final : public Prepared<T> {
 
   void start() override {
     this->require_idle(running_);
-    if (aimed_) aim({});
-    aimed_ = false;
-    begin();
+    give(pieces());
+  }
+
+  int pieces() const override { return this->layout_.pieces(); }
+  void give(int count) override {
+    if (!running_) {
+      if (aimed_) aim({});
+      aimed_ = false;
+      begin();
+    }
+    let_go_on(count);
+  }
+  // Lanes lie piece by piece.
+  int received() const override {
+    for (const Lane& lane : program_.lanes)
+      if (lane.next < lane.end) return lane.piece;
+    return pieces();
   }
 
   bool start_on(const CallerBuffers& buffers) override {
@@ -64,6 +78,7 @@ class Runner final : public Prepared<T> {
     aimed_ = true;
     program_.expose(mine);
     begin();
+    let_go_on(pieces());
     return mine.output != nullptr;
   }
 
@@ -73,7 +88,7 @@ class Runner final : public Prepared<T> {
     if (!cleared_ && blocker(program_.readers, base_ - program_.stride()) >= 0) return false;
     cleared_ = true;
     if (!done_) {
-      done_ = advance_lanes();
+      done_ = advance_lanes() && given_ == pieces();
       if constexpr (readable) {
         if (done_) publish(program_.own_words() + Words::finished, base_ + 1);
         if (done_ || told_) this->transport_.notify();
@@ -93,8 +108,11 @@ class Runner final : public Prepared<T> {
     done_ = false;
     this->moved_ = 0;
     running_ = true;
+  }
+  void let_go_on(int pieces) {
+    given_ = pieces;
     if constexpr (readable) {
-      publish(program_.own_words() + Words::started, base_ + 1);
+      publish(program_.own_words() + Words::started, base_ + static_cast<std::uint64_t>(pieces));
       this->transport_.notify();
     }
   }
@@ -136,7 +154,7 @@ class Runner final : public Prepared<T> {
     for (;;) {
       bool all = true;
       moving_ = false;
-      for (Lane& lane : program_.lanes) all = advance(lane) && all;
+      for (Lane& lane : program_.lanes) all = lane.piece < given_ && advance(lane) && all;
       if (all || !moving_) return all;
     }
   }
@@ -220,6 +238,7 @@ class Runner final : public Prepared<T> {
   bool aimed_ = false;               // at buffers of the caller's
   std::uint64_t step_ = 0;
   std::uint64_t base_ = 0;
+  int given_ = 0;  // pieces whose inputs are written
   bool cleared_ = true;
   bool done_ = true;
   bool running_ = false;

@@ -44,6 +44,8 @@ struct StagingSupport {
   void (*wait)(void* queue, void* event) = nullptr;
   // The host waits for it.
   void (*await)(void* event) = nullptr;
+  // Whether it has happened, at once.
+  bool (*happened)(void* event) = nullptr;
 };
 
 // An ability of some kinds of devices: collectives between them whose values never leave the devices' memory.

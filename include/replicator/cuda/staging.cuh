@@ -44,11 +44,17 @@ inline void destroy_event(int index, void* event) noexcept {
 inline void record_event(void* queue, void* event) { REPLICATOR_CUDA_CHECK(cudaEventRecord(event_of(event), stream_of(queue))); }
 inline void wait_event(void* queue, void* event) { REPLICATOR_CUDA_CHECK(cudaStreamWaitEvent(stream_of(queue), event_of(event), 0)); }
 inline void await_event(void* event) { REPLICATOR_CUDA_CHECK(cudaEventSynchronize(event_of(event))); }
+inline bool has_happened(void* event) {
+  const cudaError_t status = cudaEventQuery(event_of(event));
+  if (status != cudaErrorNotReady) REPLICATOR_CUDA_CHECK(status);
+  return status == cudaSuccess;
+}
 
 }  // namespace detail
 
 inline constexpr StagingSupport staging{&detail::allocate_host, &detail::release_host,  &detail::pin,
                                         &detail::unpin,         &detail::make_event,    &detail::destroy_event,
-                                        &detail::record_event,  &detail::wait_event,    &detail::await_event};
+                                        &detail::record_event,  &detail::wait_event,    &detail::await_event,
+                                        &detail::has_happened};
 
 }  // namespace replicator::cuda

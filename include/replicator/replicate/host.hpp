@@ -72,7 +72,7 @@ class Host {
     if (!deployment_.link.empty() && !replay_) all_reduce_.topology = topology_of_link(deployment_.link, placement_.grid());
     reporter_.predict(all_reduce_.topology);
     reporter_.begin();
-    if (replay_) communicators_.connect_replay(replay_->replica(), replay_->replicas());
+    if (replay_) communicators_.connect_replay(replay_->replica(), replay_->replicas(), deployment_.devices[0]);
     else communicators_.connect(job_, deployment_, placement_);
     listen();
   }

@@ -15,6 +15,7 @@
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/placement.hpp>
 #include <replicator/replicate/replay_communicator.hpp>
+#include <replicator/runtime/staged_collective.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/in_process_devices.hpp>
 #include <replicator/transport/job.hpp>
@@ -35,15 +36,19 @@ class HostCommunicators {
     }
     if (!support_of(deployment.devices[0].kind).runs_on_host()) connect_devices(job, deployment, placement);
   }
-  // One replica of so many, alone.
-  void connect_replay(int replica, int replicas) { communicators_.push_back(std::make_unique<ReplayCommunicator>(replica, replicas)); }
+  // One replica of so many, alone on this device.
+  void connect_replay(int replica, int replicas, const DeviceName& device) {
+    communicators_.push_back(std::make_unique<ReplayCommunicator>(replica, replicas));
+    const auto& support = support_of(device.kind);
+    if (!support.runs_on_host()) of_devices_.push_back(std::make_unique<ReplayCommunicator>(replica, replicas, support, device.index));
+  }
   void clear() {
-    communicators_.clear();
     of_devices_.clear();
+    communicators_.clear();
   }
 
   collectives::Communicator& operator[](int device) const { return *communicators_[static_cast<std::size_t>(device)]; }
-  // The same in the devices' memory; null where they have none of their own, or do not reach each other's.
+  // For values in the memory of devices that have their own; null where they have none.
   collectives::Communicator* on_devices(int device) const { return of_devices_.empty() ? nullptr : of_devices_[static_cast<std::size_t>(device)].get(); }
   // Why devices with memory of their own meet in the host's; else empty.
   const std::string& through_host() const { return through_host_; }
@@ -73,6 +78,8 @@ class HostCommunicators {
     const auto reason = job.size() > 1 ? std::string{"processes meet there"} : transport::why_apart(support, indices);
     if (!reason.empty()) {
       through_host_ = "through the host's memory: " + reason;
+      for (std::size_t device = 0; device < indices.size(); ++device)
+        of_devices_.push_back(std::make_unique<StagedCommunicator>(*communicators_[device], support, indices[device]));
       return;
     }
     const auto each = static_cast<std::size_t>(placement.devices_per_team()), teams = static_cast<std::size_t>(placement.teams());

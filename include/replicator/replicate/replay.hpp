@@ -140,9 +140,11 @@ class Replay final : public StepListener {
     if (asked.size() != step.collectives.size())
       throw another_program(step, "the step asks for " + std::to_string(asked.size()) + " collectives, there it was " +
                                       std::to_string(step.collectives.size()));
-    moment.for_each_collected(replica(), [&](std::uint32_t ordinal, std::byte* data, const Queue&) {  // of one replica alone: the host's memory
+    moment.for_each_collected(replica(), [&](std::uint32_t ordinal, std::byte* data, const Queue& queue) {
       const auto& recorded = step.collectives[ordinal];
-      if (recorded.size_bytes() > 0) std::memcpy(data, recorded.data(), recorded.size_bytes());
+      queue.enter();
+      queue.copy(data, recorded.data(), recorded.size_bytes());
+      queue.synchronise();
     });
   }
 

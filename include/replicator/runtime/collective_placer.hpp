@@ -32,8 +32,7 @@ class CollectivePlacer {
 
   // For the collectives of the replicas' device `request.device`. The request outlives this.
   CollectivePlacer(const PlanRequest& request, ProgramBuilder& builder)
-      : request_{request}, resolution_{request.resolution}, communicator_{request.communicator}, blocks_{communicator_.blocks()}, builder_{builder},
-        in_place_{builder.support().runs_on_host() || request.device_communicator} {}
+      : request_{request}, resolution_{request.resolution}, communicator_{request.communicator}, blocks_{communicator_.blocks()}, builder_{builder} {}
 
   // All devices of the communicator call it at the same time, since collectives allocate together.
   void prepare() {
@@ -69,7 +68,6 @@ class CollectivePlacer {
     if (collectives::reduces(given.placeholder.kind)) contribute_leaf(given, bucket);
     else contribute_to(given, input(bucket, given.replica));
     if (++leaves_[bucket] == resolution_.buckets[bucket].members.size() * static_cast<std::size_t>(blocks_.count(communicator_.rank()))) {
-      send_partials(bucket);
       builder_.append_collective(Instruction::Kind::start, collective_of_[bucket]);
     }
   }
@@ -135,7 +133,7 @@ class CollectivePlacer {
     f(collective.output(), block * static_cast<std::size_t>(use.schedule.output_blocks(communicator_.rank())));
   }
   void contribute_to(const Contribution& given, std::byte* destination) {
-    if (in_place_ && given.movable) builder_.memory(given.buffer).fixed = destination;
+    if (given.movable) builder_.memory(given.buffer).fixed = destination;
     else builder_.copy(given.buffer, builder_.fixed_buffer(destination, given.bytes), given.bytes);
   }
   void contribute_leaf(const Contribution& given, std::uint32_t bucket) {
@@ -143,8 +141,7 @@ class CollectivePlacer {
     const auto offset = offset_of(ordinal);
     const auto& folds = folds_[bucket];
     const auto& leaf = folds.leaves()[static_cast<std::size_t>(given.replica)];
-    // Where the collective is in the host's memory, a device with memory of its own folds there and sends the partials when they are whole.
-    const auto partials = in_place_ ? static_cast<int>(folds.partials().size()) : 0;
+    const auto partials = static_cast<int>(folds.partials().size());
     const auto where = [&](int buffer) -> std::uint32_t {
       if (buffer < partials) return builder_.fixed_buffer(input(bucket, buffer) + offset, given.bytes);
       return temporaries_.at({ordinal, buffer});
@@ -169,22 +166,12 @@ class CollectivePlacer {
       builder_.append(fold, {where(step.into), where(step.from)});
     }
   }
-  void send_partials(std::uint32_t bucket) {
-    const auto kind = resolution_.collectives[resolution_.buckets[bucket].members[0]].what.kind;
-    if (in_place_ || !collectives::reduces(kind)) return;
-    for (const auto ordinal : resolution_.buckets[bucket].members) {
-      const auto bytes = resolution_.collectives[ordinal].type.bytes();
-      for (int p = 0; p < static_cast<int>(folds_[bucket].partials().size()); ++p)
-        builder_.copy(temporaries_.at({ordinal, p}), builder_.fixed_buffer(input(bucket, p) + offset_of(ordinal), bytes), bytes);
-    }
-  }
 
   const PlanRequest& request_;
   const Resolution& resolution_;
   collectives::Communicator& communicator_;  // in the host's memory
   const collectives::ReplicaBlocks blocks_;
   ProgramBuilder& builder_;
-  const bool in_place_;  // kernels write and read the memory of the user's collectives
   Program& program_ = builder_.program();
   std::vector<Groups> groups_;                 // by bucket, with all members listed
   std::vector<collectives::LocalFold> folds_;  // by bucket

@@ -19,6 +19,12 @@ inline std::string copies_text(const Program& program) {
     if (!on_device(program, program.pointers[instruction.pointers])) from_host += instruction.bytes;
     if (!on_device(program, program.pointers[instruction.pointers + 1])) to_host += instruction.bytes;
   }
+  for (const auto& use : program.collectives) {
+    const auto* const collective = use.collective->on_device();
+    if (!collective) continue;
+    from_host += collective->host_copies().from_host;
+    to_host += collective->host_copies().to_host;
+  }
   return "each step copies " + text_of_bytes(from_host) + " from the host's memory and " + text_of_bytes(to_host) + " to it\n";
 }
 

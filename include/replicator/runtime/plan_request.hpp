@@ -24,9 +24,9 @@ struct PlanRequest {
   const std::vector<LoweredGraph>& lowered;  // by class
   VariableStore& variables;
   collectives::Communicator& communicator;  // between these devices of all replicas
-  // Between the same, for collectives of values: it works in the devices' memory. Null: they pass the host's, for this reason.
+  // Between the same, for collectives of values in the memory of devices that have their own; null where they compute on the host's.
   collectives::Communicator* device_communicator = nullptr;
-  std::string through_host = {};  // empty where devices compute on the host
+  std::string through_host = {};  // why values pass the host's memory all the same; empty where they do not
   Handoffs* handoffs = nullptr;  // between the devices of these replicas; null where they have one
   int device = 0;         // which of the devices of its replicas this is,
   int devices = 1;        // and how many they have

@@ -112,10 +112,14 @@ class Event {
     if (staging_) staging_->destroy_event(index_, handle_);
   }
   void record(const Queue& queue) const { staging_->record(queue.handle(), handle_); }
+  void record(void* queue) const { staging_->record(queue, handle_); }
   // What the queue is given from now on comes behind it.
   void precede(const Queue& queue) const { staging_->wait(queue.handle(), handle_); }
+  void precede(void* queue) const { staging_->wait(queue, handle_); }
   // The host waits for it.
   void await() const { staging_->await(handle_); }
+  // Whether it has; returns at once.
+  bool happened() const { return staging_->happened(handle_); }
 
  private:
   const StagingSupport* staging_ = nullptr;

@@ -31,6 +31,7 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorInsufficientDriver = 35,
+  cudaErrorNotReady = 600,
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901
@@ -129,6 +130,7 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cu
 inline cudaError_t cudaEventRecord(cudaEvent_t, on_host::Stream*) { return cudaSuccess; }
 inline cudaError_t cudaStreamWaitEvent(on_host::Stream*, cudaEvent_t, unsigned) { return cudaSuccess; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) { return *free = *total = std::size_t{1} << 32, cudaSuccess; }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   on_host::give(stream, [=] { std::memmove(to, from, bytes); });

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// A collective of the host's memory for a device with memory of its own, which copies and communicates at the same time, piece by piece:
+//
+//   device's inputs  --out-->  host's inputs  --network-->  host's output  --home-->  device's output
+//   piece k + 1                piece k                                                piece k - 1
+//
+// The host never waits for a copy, and no queue for the network: a copy is queued when what it copies is there, or is queued itself. Whoever
+// advances the collective looks which copies have been made, and gives those pieces to the network.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <replicator/collectives/communicator.hpp>
+#include <replicator/collectives/device_failure.hpp>
+#include <replicator/core/device_support.hpp>
+#include <replicator/core/error.hpp>
+#include <replicator/runtime/arena.hpp>
+#include <replicator/runtime/host_memory.hpp>
+#include <replicator/runtime/queue.hpp>
+
+namespace replicator {
+
+// Bytes of a block that are worth copies of their own: 20 to 40 us at the pace of a GPU's bus, a few times what it takes to queue them.
+inline constexpr std::size_t least_copied_bytes = std::size_t{1} << 20;
+
+// Between a device and the host: a queue for each direction, since both go on at once.
+struct CopyQueues {
+  const DeviceSupport& support;
+  const int index;
+  const std::size_t least_bytes;  // of a block in a copy, but the last
+  const Queue out{support, index}, home{support, index};
+};
+
+class StagedCollective final : public collectives::Collective, public collectives::DeviceCollective {
+ public:
+  // `on_host`: prepared for `spec` and `schedule` by `communicator`, which outlives this, as `copies` do. Throws DeviceError where the device has no room.
+  StagedCollective(std::unique_ptr<collectives::Collective> on_host, collectives::Communicator& communicator, const collectives::CollectiveSpec& spec,
+                   const collectives::Schedule& schedule, const CopyQueues& copies)
+      : host_{std::move(on_host)}, communicator_{communicator}, name_{spec.name}, copies_{copies}, element_{size_of(spec.dtype)},
+        block_{static_cast<std::size_t>(spec.elements) * element_}, input_blocks_{static_cast<std::size_t>(schedule.input_blocks())},
+        output_blocks_{static_cast<std::size_t>(schedule.output_blocks(communicator.rank()))}, pinned_{*copies.support.staging, host_->input(0), host_->bytes()},
+        memory_{copies.support, copies.index, std::max<std::size_t>(output_at() + output_blocks_ * block_, 1)}, begun_{copies.support, copies.index}, home_{copies.support, copies.index} {
+    cut(spec.elements);
+  }
+  StagedCollective(const StagedCollective&) = delete;
+  StagedCollective& operator=(const StagedCollective&) = delete;
+  // A step that failed may have left copies on their way.
+  ~StagedCollective() override {
+    for (const Queue* queue : {&copies_.out, &copies_.home}) {
+      try {
+        queue->synchronise();
+      } catch (const DeviceError&) {  // has been told by the step
+      }
+    }
+  }
+
+  int inputs() const override { return host_->inputs(); }
+  std::byte* input(int index) override { return memory_.data() + static_cast<std::size_t>(index) * input_bytes(); }
+  std::byte* output() override { return memory_.data() + output_at(); }
+  std::size_t bytes() const override { return memory_.bytes(); }
+  DeviceCollective* on_device() override { return this; }
+
+  void start() override { begin(nullptr); }
+  void start_behind(void* queue) override { begin(queue); }
+  bool start_on(const collectives::CallerBuffers&) override {
+    throw BuildError{name_ + ": on devices a collective works on its own buffers only: copy what it is given to input(i)"};
+  }
+  bool advance() override {
+    if (!running_) return true;
+    named([&] { give_copied(); });
+    if (given_ == 0) {
+      communicator_.check();
+      return false;
+    }
+    const bool all_received = host_->advance() && all_given();
+    named([&] { bring_home(all_received ? host_->pieces() : host_->received()); });
+    running_ = !all_received;
+    return all_received;
+  }
+  void precede(void* queue) override { home_.precede(queue); }
+  void await() override { home_.await(); }
+
+  void wait(transport::Clock::time_point deadline) override {
+    if (wait_until(deadline, {})) return;
+    if (all_given()) {
+      host_->wait(deadline);
+      if (advance()) return;
+    }
+    throw CommunicationError{name_ + ": rank " + std::to_string(communicator_.rank()) + " waited until the deadline for its own device " +
+                                 std::to_string(copies_.index) + ", which computes what it contributes: it hangs or is slow; look there, or allow more time "
+                                 "with --deadline",
+                             communicator_.rank()};
+  }
+  bool wait_until(transport::Clock::time_point time, const std::function<void()>& beside) override {
+    const auto meanwhile = [&] {
+      if (beside) beside();
+      named([&] { bring_home(host_->received()); });
+    };
+    while (!advance()) {
+      if (transport::Clock::now() >= time) return false;
+      if (all_given()) {
+        host_->wait_until(time, meanwhile);
+      } else {  // nobody wakes the host when a copy has been made
+        if (beside) beside();
+        ::sched_yield();
+      }
+    }
+    return true;
+  }
+  // As long as copies are on their way from the device it waits for itself.
+  Missing missing() const override { return all_given() ? host_->missing() : Missing{communicator_.rank(), 0}; }
+  collectives::HostCopies host_copies() const override {
+    return {output_blocks_ * block_, static_cast<std::size_t>(inputs()) * input_blocks_ * block_};
+  }
+
+ private:
+  // Some pieces in a row: their part of each block, and that their inputs are on the host.
+  struct Span {
+    int end;  // of its pieces
+    std::size_t from, bytes;
+    Event out;
+  };
+
+  static constexpr std::size_t rounded(std::size_t bytes) { return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment; }
+  std::size_t input_bytes() const { return rounded(input_blocks_ * block_); }
+  std::size_t output_at() const { return static_cast<std::size_t>(host_->inputs()) * input_bytes(); }
+
+  void cut(std::int64_t elements) {
+    const int pieces = host_->pieces();
+    std::size_t from = 0;
+    for (int piece = 1; piece <= pieces; ++piece) {
+      const auto to = static_cast<std::size_t>(collectives::part_begin(elements, pieces, piece)) * element_;
+      if (piece < pieces && to - from < copies_.least_bytes) continue;
+      spans_.push_back({piece, from, to - from, Event{copies_.support, copies_.index}});
+      from = to;
+    }
+  }
+
+  void begin(void* behind) {
+    if (running_) throw BuildError{name_ + " was started while its last step is under way: wait() for it first"};
+    running_ = true;
+    given_ = brought_ = 0;
+    named([&] { queue_out(behind); });
+  }
+  void queue_out(void* behind) {
+    if (behind) {
+      begun_.record(behind);
+      begun_.precede(copies_.out);
+    }
+    home_.precede(copies_.out);  // the host's memory is free when the last step's output has left it
+    for (const Span& span : spans_) {
+      for (int i = 0; i < inputs(); ++i) copy(copies_.out, host_->input(i), input(i), input_blocks_, span);
+      span.out.record(copies_.out);
+    }
+  }
+  // The span of so many blocks.
+  void copy(const Queue& queue, std::byte* to, const std::byte* from, std::size_t blocks, const Span& span) const {
+    if (span.bytes == block_) return queue.copy(to, from, blocks * block_);
+    for (std::size_t b = 0; b < blocks; ++b) queue.copy(to + b * block_ + span.from, from + b * block_ + span.from, span.bytes);
+  }
+
+  bool all_given() const { return given_ == spans_.size(); }
+  void give_copied() {
+    const auto before = given_;
+    while (!all_given() && spans_[given_].out.happened()) ++given_;
+    if (given_ > before) host_->give(spans_[given_ - 1].end);
+  }
+  void bring_home(int received) {
+    if (brought_ == spans_.size()) return;
+    for (; brought_ < spans_.size() && spans_[brought_].end <= received; ++brought_)
+      copy(copies_.home, output(), host_->output(), output_blocks_, spans_[brought_]);
+    if (brought_ == spans_.size()) home_.record(copies_.home);
+  }
+
+  template <class Work>
+  std::invoke_result_t<Work&> named(Work work) const {
+    return collectives::detail::named(name_, communicator_.blocks(), communicator_.rank(), copies_.index, work);
+  }
+
+  std::unique_ptr<collectives::Collective> host_;
+  collectives::Communicator& communicator_;
+  std::string name_;
+  const CopyQueues& copies_;
+  std::size_t element_, block_;  // bytes
+  std::size_t input_blocks_, output_blocks_;
+  PinnedMemory pinned_;
+  Arena memory_;  // | input 0 | input 1 | ... | output |
+  Event begun_, home_;
+  std::vector<Span> spans_;
+  std::size_t given_ = 0, brought_ = 0;  // spans
+  bool running_ = false;
+};
+
+// Collectives of a device with memory of its own that meets the others in the host's.
+class StagedCommunicator final : public collectives::Communicator {
+ public:
+  // Of the device's rank; outlives this.
+  StagedCommunicator(collectives::Communicator& on_host, const DeviceSupport& support, int index, std::size_t least_bytes = least_copied_bytes)
+      : host_{on_host}, copies_{support, index, least_bytes} {}
+
+  int rank() const override { return host_.rank(); }
+  int size() const override { return host_.size(); }
+  const collectives::ReplicaBlocks& blocks() const override { return host_.blocks(); }
+  transport::Latency latency() const override { return host_.latency(); }
+  std::unique_ptr<collectives::Collective> prepare(const collectives::CollectiveSpec& spec, const collectives::Schedule& schedule) override {
+    auto piecewise = spec;
+    piecewise.piecewise = true;
+    return std::make_unique<StagedCollective>(host_.prepare(piecewise, schedule), host_, spec, schedule, copies_);
+  }
+  void check() override { host_.check(); }
+
+ private:
+  collectives::Communicator& host_;
+  CopyQueues copies_;
+};
+
+}  // namespace replicator
