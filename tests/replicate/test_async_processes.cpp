@@ -78,6 +78,9 @@ void slowly(Tensor<float>& x, bool slow, int milliseconds) {
   x = host_callback(x, [milliseconds](const Observation&) { std::this_thread::sleep_for(std::chrono::milliseconds{milliseconds}); });
 }
 
+// What a program returns, behind what it has told on stderr.
+std::string last_line(const std::string& text) { return text.substr(text.rfind('\n') + 1); }
+
 // That all processes see which are forked later. A replica that waits for it stands still in every step but its first.
 class SharedFlag {
  public:
@@ -101,7 +104,7 @@ class Listener final : public ShardListener {
  public:
   explicit Listener(transport::Job& job) : job_{job} {}
   void hear(const ShardCall&, std::span<const std::byte>) override {}
-  void hear_signal(int) override {}
+  void hear_left(int) override {}
   void fail(const std::exception_ptr& error) override {
     try {
       std::rethrow_exception(error);
@@ -376,7 +379,8 @@ TEST_CASE("a call for what its process cannot ask is refused with the name of th
       return error_of([&] {
         host.failure().told([&] {
           Listener listener{host.job()};
-          if (process == 0) ShardServer{std::move(messengers.back()), host.job(), programs, ranks, listener};
+          StopAgreement stop{host.job(), {}};
+          if (process == 0) ShardServer{std::move(messengers.back()), host.job(), programs, ranks, stop, listener};
           else messengers[0]->send(std::as_bytes(std::span{&call, 1}), ranks.server(0), slots::call);
           messengers[0]->wait([] { return false; }, std::chrono::steady_clock::now() + std::chrono::seconds{30});
         });
@@ -394,24 +398,100 @@ TEST_CASE("a call for what its process cannot ask is refused with the name of th
   CHECK_THAT(refused({.kind = static_cast<Kind>(99)}), Catch::Contains("makes a call that no server knows"));
 }
 
-TEST_CASE("a signal that one process catches stops all, after the same step where that has no updates") {
-  for (const bool updates : {true, false}) {
-    const auto results = test::run_as_job(2, [updates](int process) {
+// Programs of two steps, one of which updates nothing, and of several lengths: process 1 gets a signal after its `at`-th call.
+TEST_CASE("a signal that one process catches stops all after the same call, of whichever step, however far each is") {
+  for (const int at : {1, 3, 4, 5, 6, 7, 12}) {
+    const auto results = test::run_as_job(3, [at](int process) {
       const StopOnSignal stop;
-      auto deployment = asynchronous(2, 1);
+      auto deployment = asynchronous(3, 1);
+      deployment.deadline = std::chrono::seconds{10};
+      Replicator repl{deployment};
+      auto train = repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
+      auto validate = repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) {
+        return max(replica.variable<float>("b", {7}, Initializer::zeros()).read()) * x;
+      });
+      int calls = 0;
+      const auto made = [&](int pause) {
+        if (++calls == at && process == 1) ::raise(SIGTERM);
+        std::this_thread::sleep_for(std::chrono::milliseconds{pause});
+      };
+      const auto body = [&](auto& step, std::int64_t count, int slowest) {
+        for ([[maybe_unused]] const auto& given : step.steps(count)) made(process == slowest ? 20 : 0);
+      };
+      for (int round = 0; round < 1000 && repl.stop_signal() == 0; ++round) {
+        body(train, 4, round % 3);
+        if (repl.stop_signal() == 0) body(validate, 2, (round + 1) % 3);
+      }
+      return std::to_string(calls) + " calls, " + std::to_string(train.steps_done()) + " + " + std::to_string(validate.steps_done()) + ", signal " +
+             std::to_string(repl.stop_signal()) + ", " + repl.digest();
+    });
+    INFO("after call " << at << "\n" << test::describe(results));
+    for (const auto& result : results) {
+      CHECK_THAT(result.text, Catch::Contains(", signal " + std::to_string(SIGTERM)));
+      CHECK(last_line(result.text) == last_line(results[0].text));
+    }
+  }
+}
+
+TEST_CASE("signals that all processes catch at once stop them after the same step, which some are far ahead of") {
+  for (const bool updates : {true, false}) {
+    const auto results = test::run_as_job(3, [updates](int process) {
+      const StopOnSignal stop;
+      auto deployment = asynchronous(3, 1);
       deployment.deadline = std::chrono::seconds{10};
       Replicator repl{deployment};
       auto step = repl.replicate(ones(-1), [updates](ReplicaContext& replica, Tensor<float> x) {
         if (updates) descend(replica, plain(), x);
         return x;
       });
-      for ([[maybe_unused]] const auto& results : step.steps(1'000'000))
-        if (process == 1 && step.steps_done() == 5) ::raise(SIGTERM);
-      return (updates ? "" : std::to_string(step.steps_done()) + " steps, ") + std::to_string(repl.stop_signal());
+      for ([[maybe_unused]] const auto& given : step.steps(1'000'000)) {
+        if (process == 2) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+        if (step.steps_done() == 5) ::raise(process == 0 ? SIGINT : SIGTERM);
+      }
+      return std::to_string(step.steps_done()) + " steps, signal " + std::to_string(repl.stop_signal());
     });
     INFO(test::describe(results));
-    for (const auto& result : results) CHECK_THAT(result.text, Catch::EndsWith((updates ? "" : "6 steps, ") + std::to_string(SIGTERM)));
+    for (const auto& result : results) {
+      CHECK(last_line(result.text) == last_line(results[0].text));
+      CHECK_THAT(result.text, Catch::Contains("steps, signal ") && !Catch::EndsWith("signal 0"));
+    }
   }
+}
+
+TEST_CASE("a process that makes fewer calls of a step than others leaves them theirs, until their input has ended") {
+  for (const int devices : {1, 2}) {
+    const auto results = test::run_as_job(3, [devices](int process) {
+      auto deployment = asynchronous(3 * devices, devices);
+      deployment.deadline = std::chrono::seconds{10};
+      Replicator repl{deployment};
+      std::string text;
+      {
+        auto train = repl.replicate([](const InputContext& ctx) { return ones(ctx.replica() == 0 ? 40 : 100)(ctx); },
+                                    [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
+        for (int step = 0; !train.finished() && (process != 1 || step < 10); ++step) train.step();
+        if (process != 1) text = std::to_string(train.steps_done()) + " steps, ";
+      }
+      return text + std::to_string(repl.value("b").as<float>()[0]) + " " + repl.digest();
+    });
+    INFO(test::describe(results));
+    for (const auto& result : results) CHECK(result.exit_code == 0);
+    CHECK(results[2].text == results[0].text);
+    CHECK(results[0].text.ends_with(results[1].text));
+  }
+}
+
+TEST_CASE("a process that leaves a step without updates, which others go on with, is named to all") {
+  const auto results = test::run_as_job(2, [](int process) {
+    Replicator repl{asynchronous(2, 1)};
+    return error_of([&] {
+      auto validate = repl.replicate(ones(-1), [](ReplicaContext&, Tensor<float> x) { return x; });
+      for (int call = 0; call < (process == 1 ? 3 : 20); ++call) validate.step();
+    });
+  });
+  INFO(test::describe(results));
+  CHECK_THAT(results[0].text, Catch::EndsWith("call 4 of this step needs a step of replica 1 (on process 1), which has made 3 and makes no other: its process "
+                                              "has made its last call. Make as many calls on every process"));
+  for (const auto& result : results) CHECK(result.exit_code == 0);
 }
 
 TEST_CASE("groups that would span processes, and a bound that all processes together cannot keep, are refused by all") {

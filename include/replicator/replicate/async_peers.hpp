@@ -21,8 +21,9 @@ namespace replicator {
 
 class AsyncPeers {
  public:
-  // Every process of the job calls it. Both outlive this.
-  AsyncPeers(Host& host, AsyncPrograms& programs) : host_{host}, programs_{programs}, ranks_{programs.placement()} {
+  // Every process of the job calls it. All outlive this.
+  AsyncPeers(Host& host, AsyncPrograms& programs, StopAgreement& stop)
+      : host_{host}, programs_{programs}, stop_{stop}, ranks_{programs.placement()} {
     auto messengers = collectives::connect_messengers(host.deployment().transport, host.job(), ranks_.process_of_rank());
     for_server_ = std::move(messengers.back());
     messengers.pop_back();
@@ -32,7 +33,7 @@ class AsyncPeers {
   ShardClient& client(int device) const { return *clients_[static_cast<std::size_t>(device)]; }
   // `listener` outlives the server, which others may ask from now on.
   void serve(ShardListener& listener) {
-    server_ = std::make_unique<ShardServer>(std::move(for_server_), host_.job(), programs_, ranks_, listener);
+    server_ = std::make_unique<ShardServer>(std::move(for_server_), host_.job(), programs_, ranks_, stop_, listener);
   }
 
   // --- of the program's thread, while the devices of this process rest -----------------------------------------------------------
@@ -59,12 +60,22 @@ class AsyncPeers {
     fetch_all();
     host_.job().barrier("variables brought to all processes");
   }
+  // Where this process has caught a signal all agree after which call of step() they stop for it.
+  void agree_on_stop() const {
+    if (!stop_.is_due()) return;
+    auto agreed = stop_.vote(host_.job().rank());
+    for (int p = 0; p < host_.job().size(); ++p)
+      if (p != host_.job().rank()) agreed = StopAgreement::both(agreed, client(0).vote(p));
+    client(0).stop(agreed);
+    stop_.agree(agreed);
+  }
   // Another step has made newer values: part() leaves them.
   void leave_variables() { takes_last_ = false; }
   // At the end, when the devices of this process make no further step: waits for those of the others, takes the last values, and tells that nothing
   // more will be asked. Throws CommunicationError when the job is aborted.
   void part() {
-    client(0).tell_all(ShardCall::Kind::finished);
+    agree_on_stop();
+    for (const auto& client : clients_) client->tell_all(ShardCall::Kind::finished);
     server_->await_all_finished(host_.deployment().late);
     if (takes_last_) fetch_all();
     for (const auto& client : clients_) client->tell_all(ShardCall::Kind::leave);
@@ -84,6 +95,7 @@ class AsyncPeers {
 
   Host& host_;
   AsyncPrograms& programs_;
+  StopAgreement& stop_;
   ShardRanks ranks_;
   std::vector<std::unique_ptr<ShardClient>> clients_;  // by device
   std::unique_ptr<transport::Messenger> for_server_;   // until it serves

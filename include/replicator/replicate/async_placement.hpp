@@ -38,6 +38,12 @@ class AsyncPlacement {
     for (int end = processes_[0].groups; group >= end; end += processes_[static_cast<std::size_t>(process)].groups) ++process;
     return process;
   }
+  // By group.
+  std::vector<int> processes_of_groups() const {
+    std::vector<int> result;
+    for (std::size_t p = 0; p < processes_.size(); ++p) result.insert(result.end(), static_cast<std::size_t>(processes_[p].groups), static_cast<int>(p));
+    return result;
+  }
   int devices() const { return here().devices; }  // of this process
   int devices_of(int process) const { return processes_[static_cast<std::size_t>(process)].devices; }
   int devices_of_job() const {

@@ -131,13 +131,15 @@ class AsyncPrograms {
       if (travels(k)) sum += result_type(k).bytes() * static_cast<std::size_t>(placement_.replicas_of_group());
     return sum;
   }
-  void pack_results(const std::vector<std::vector<AnyArray>>& results, std::span<std::byte> to) const {
+  std::vector<std::byte> pack_results(const std::vector<std::vector<AnyArray>>& results) const {
+    std::vector<std::byte> packed;
+    packed.reserve(result_bytes());
     for (std::size_t k = 0; k < results_; ++k)
       for (std::size_t r = 0; travels(k) && r < results[k].size(); ++r) {
         const auto bytes = results[k][r].bytes();
-        std::copy(bytes.begin(), bytes.end(), to.begin());
-        to = to.subspan(bytes.size());
+        packed.insert(packed.end(), bytes.begin(), bytes.end());
       }
+    return packed;
   }
   std::vector<std::vector<AnyArray>> unpack_results(std::span<const std::byte> from) const {
     std::vector<std::vector<AnyArray>> results(results_);

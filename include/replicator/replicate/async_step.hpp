@@ -24,30 +24,39 @@ namespace replicator {
 
 class AsyncStep final : public StepDriver, private Works {
  public:
-  // `host` and `at_work` outlive this.
-  AsyncStep(Host& host, AtWork& at_work, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
-      : host_{host}, at_work_{at_work} {
+  // `host`, `stop` and `at_work` outlive this.
+  AsyncStep(Host& host, StopAgreement& stop, AtWork& at_work, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
+      : host_{host}, stop_{stop}, at_work_{at_work} {
     host_.failure().answer();
     host_.failure().told([&] {
       auto first = first_elements(inputs);
       trace_all(first, trace);
       at_work_.rest_together();  // variables are declared, and read
       programs_ = std::make_unique<AsyncPrograms>(host_, traced_, ordinal);
-      if (host_.job().size() > 1) peers_ = std::make_unique<AsyncPeers>(host_, *programs_);
+      if (host_.job().size() > 1) peers_ = std::make_unique<AsyncPeers>(host_, *programs_, stop_);
       workers_ = std::make_unique<AsyncWorkers>(
-          host_.deployment(), *programs_, peers_.get(), [this](const std::exception_ptr& error) { release(error); }, std::move(inputs), std::move(first));
+          host_.deployment(), *programs_, peers_.get(), [this](const std::exception_ptr& error) { release(error); },
+          AsyncElements{host_.placement().begin(), std::move(inputs), std::move(first)});
     });
     at_work_.add(*this);
   }
   ~AsyncStep() override {
     if (!at_work_.remove(*this) && peers_) peers_->leave_variables();
+    workers_.reset();  // all processes part
+    try {
+      stop_.end_meeting();
+    } catch (const CommunicationError&) {  // what follows finds it, too
+    }
   }
 
   StepResults run() override {
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     host_.failure().answer();
     if (at_work_.begin(*this)) programs_->pull_unchanging();
-    told([this] { workers_->step(); });
+    told([this] {
+      workers_->step();
+      end_call();
+    });
     ++done_;
     finished_ = workers_->ended();
     StepResults results;
@@ -60,10 +69,7 @@ class AsyncStep final : public StepDriver, private Works {
   bool finished() const override { return finished_; }
   std::uint64_t steps_done() const override { return done_; }
   std::uint64_t steps_resumed() const override { return 0; }
-  int stop_signal() override {
-    if (peers_) host_.hear_stop_signal(workers_->stop_signal());
-    return host_.stop_signal();
-  }
+  int stop_signal() override { return stop_.signal(); }
   std::string explain(const ExplainOptions& options) override { return explain_async(*programs_, host_.deployment(), workers_->steps(), options); }
   std::string dot() override { return replicator::dot(traced_); }
   std::string resolved_dot() override { return replicator::dot(programs_->whole()); }
@@ -92,6 +98,13 @@ class AsyncStep final : public StepDriver, private Works {
       ReplicaContext context{graph};
       trace(context, tensors);
     }
+  }
+  void end_call() {
+    if (stop_.is_due()) {
+      workers_->rest();
+      peers_->agree_on_stop();
+    }
+    stop_.end_call();
   }
   // After an error some may be at work for a while: so nobody is shown variables any more.
   void rest() override {
@@ -130,6 +143,7 @@ class AsyncStep final : public StepDriver, private Works {
   }
 
   Host& host_;
+  StopAgreement& stop_;
   AtWork& at_work_;
   std::vector<Graph> traced_;
   std::unique_ptr<AsyncPrograms> programs_;

@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -20,25 +19,24 @@
 #include <vector>
 
 #include <replicator/cpu/environment.hpp>
+#include <replicator/replicate/async_elements.hpp>
 #include <replicator/replicate/async_peers.hpp>
 #include <replicator/replicate/async_programs.hpp>
-#include <replicator/replicate/input_source.hpp>
-#include <replicator/replicate/stop_on_signal.hpp>
+#include <replicator/replicate/async_progress.hpp>
 #include <replicator/runtime/execute.hpp>
 
 namespace replicator {
 
-// A group's step: it copies the newest variables, computes, and gives the mean of its gradients to every shard. After n calls of step() the groups
-// have done n times as many steps as there are groups, whichever did them, and each has done one. A step without updates has
-// nothing to count by, so there each group does one for each call.
+// A group's step: it copies the newest variables, computes, and gives the mean of its gradients to every shard. How many it makes, and when the
+// program's call of step() is done, AsyncProgress says.
 class AsyncWorkers final : private ShardListener {
  public:
-  // `peers`: null where the job has one process. `release` lets other processes know of an error. `current`: the first elements, by replica of this
-  // process. The first three outlive this.
+  // `peers`: null where the job has one process. `release` lets other processes know of an error. The first three outlive this.
   AsyncWorkers(const Deployment& deployment, AsyncPrograms& programs, AsyncPeers* peers, std::function<void(const std::exception_ptr&)> release,
-               std::vector<std::unique_ptr<InputSource>> inputs, std::vector<std::vector<AnyArray>> current)
-      : deployment_{deployment}, programs_{programs}, peers_{peers}, release_{std::move(release)}, inputs_{std::move(inputs)},
-        current_{std::move(current)}, next_(current_.size()), groups_(static_cast<std::size_t>(programs.placement().groups())) {
+               AsyncElements elements)
+      : deployment_{deployment}, programs_{programs}, peers_{peers}, release_{std::move(release)}, elements_{std::move(elements)},
+        progress_{programs.placement().processes_of_groups(), programs.placement().process(), !programs.shards().empty()},
+        meetings_(programs.groups().size()) {
     if (peers_) peers_->serve(*this);
     for (int device = 0; device < programs_.placement().devices(); ++device) threads_.emplace_back([this, device] { serve(device); });
   }
@@ -52,74 +50,48 @@ class AsyncWorkers final : private ShardListener {
   }
 
   // One step more, of all together. This and rest() throw the first error of a replica, and CommunicationError where the deadline passes and
-  // no step is done.
+  // no step is done; this one also where a replica has none to give that is needed.
   void step() {
     std::unique_lock lock{mutex_};
-    ++asked_;
-    for (auto& [group, report] : std::exchange(early_, {})) count_report(group, std::move(report));
+    progress_.call();
     changed_.notify_all();
-    wait(lock, [this] { return enough(); });
+    wait(lock, [this] { return progress_.enough() || progress_.missing(); });
+    if (const auto group = progress_.missing()) fail_call(*group);
   }
   // Until no replica is in a step.
   void rest() {
     std::unique_lock lock{mutex_};
-    wait(lock, [this] { return std::none_of(groups_.begin(), groups_.end(), [](const Progress& group) { return group.busy; }); });
+    wait(lock, [this] { return progress_.busy().empty(); });
   }
-  // No further step can be made: all processes find so after the same one.
+  // No further step can be made.
   bool ended() const {
     const std::lock_guard lock{mutex_};
-    const auto is_ended = [](const Progress& group) { return group.ended; };
-    if (!updates()) return std::any_of(groups_.begin(), groups_.end(), is_ended);
-    return completed_ <= asked_ * groups_.size() && std::all_of(groups_.begin(), groups_.end(), is_ended);
+    return progress_.ended();
   }
   // Of each replica's latest step, by result: of all replicas of the job where they are small, else of this process's.
   std::vector<std::vector<AnyArray>> results() const {
     const std::lock_guard lock{mutex_};
-    std::vector<std::vector<AnyArray>> results(programs_.results());
-    for (std::size_t k = 0; k < results.size(); ++k)
-      for (const auto& group : groups_) results[k].insert(results[k].end(), group.results[k].begin(), group.results[k].end());
+    std::vector<std::vector<AnyArray>> results;
+    for (std::size_t k = 0; k < programs_.results(); ++k) results.push_back(progress_.results(k));
     return results;
-  }
-  // That a program of some process has caught, as far as it was heard of; 0 where none has. In a step without updates, that was told with the steps
-  // that have been asked for: all processes stop after the same one, or others would wait for the next one of this process's groups.
-  int stop_signal() const {
-    const std::lock_guard lock{mutex_};
-    return updates() ? std::max(stop_signal_, StopOnSignal::received()) : stop_signal_;
   }
   // That each group has done.
   std::vector<std::uint64_t> steps() const {
     const std::lock_guard lock{mutex_};
     std::vector<std::uint64_t> steps;
-    for (const auto& group : groups_) steps.push_back(group.steps);
+    for (int group = 0; group < programs_.placement().groups(); ++group) steps.push_back(progress_.steps(group));
     return steps;
   }
 
  private:
   using Clock = Shard::Clock;
-  struct Progress {
-    std::uint64_t steps = 0;
-    bool busy = false;
-    bool ended = false;       // its input
+  // Of the devices of a group, in each step.
+  struct Meeting {
     std::uint64_t begun = 0;  // steps for which the leader has read variables
     std::size_t back = 0;     // members but the leader that have done the latest of them
     bool more = true;         // all members had an element for another one
-    int stop_signal = 0;      // that the program had caught when the latest was done; of a group of this process
-    std::vector<std::vector<AnyArray>> results;  // of the latest step: [result][replica]
   };
-  // Of a group of another process.
-  struct Report {
-    std::uint64_t steps = 0;
-    bool ended = false;
-    int stop_signal = 0;
-    std::vector<std::vector<AnyArray>> results;
-  };
-  Progress& progress_of(const AsyncGroup& group) { return groups_[static_cast<std::size_t>(group.index)]; }
-  // Of this process's replicas, one of the job.
-  std::size_t local(int replica) const {
-    const auto& placement = programs_.placement();
-    return static_cast<std::size_t>(replica - placement.first_replica(placement.first_group()));
-  }
-  bool updates() const { return !programs_.shards().empty(); }
+  Meeting& meeting_of(const AsyncGroup& group) { return meetings_[static_cast<std::size_t>(group.index - programs_.placement().first_group())]; }
 
   // --- the threads of devices ------------------------------------------------------------------------------------------------
   void serve(int device) {
@@ -135,31 +107,50 @@ class AsyncWorkers final : private ShardListener {
       AsyncGroup* group = nullptr;
       changed_.wait(lock, [&] { return stop_ || error_ || (group = next_group(device)) != nullptr; });
       if (stop_ || error_) return;
-      auto& progress = progress_of(*group);
-      progress.busy = true;
-      unlocked(lock, [&] { make_step(*group, progress); });
-      if (!error_) {
-        count_step(*group, progress);
-        if (peers_) unlocked(lock, [&] { report(*group, progress); });
-      }
-      progress.busy = false;
+      progress_.begin(group->index);
+      lead_step(lock, *group, progress_.steps(group->index));
+      progress_.rest(group->index);
       changed_.notify_all();
     }
   }
+  // That the device leads: of those of which a step is wanted, the one that has done least.
+  AsyncGroup* next_group(int device) const {
+    AsyncGroup* chosen = nullptr;
+    for (const auto& group : programs_.groups())
+      if (group->members[0].device == device && progress_.wants(group->index) &&
+          (!chosen || progress_.steps(group->index) < progress_.steps(chosen->index)))
+        chosen = group.get();
+    return chosen;
+  }
+  // Makes it, counts it, and tells the other processes.
+  void lead_step(std::unique_lock<std::mutex>& lock, AsyncGroup& group, std::uint64_t number) {
+    AsyncReport report{.steps = number + 1};
+    std::vector<std::byte> told;
+    unlocked(lock, [&] {
+      report.ended = !make_step(group, number);
+      report.results = results_of(group);
+      if (peers_) told = programs_.pack_results(report.results);
+    });
+    if (error_) return;
+    const bool ended = report.ended;
+    progress_.count(group.index, std::move(report));
+    changed_.notify_all();
+    if (peers_) unlocked(lock, [&] { peers_->client(group.members[0].device).report(group.index, number + 1, ended, std::move(told)); });
+  }
   // Does what the leader has begun, or is about to, even if no other step will be.
   void follow(const AsyncGroup& group, AsyncMember& member) {
-    auto& progress = progress_of(group);
+    auto& meeting = meeting_of(group);
     std::unique_lock lock{mutex_};
     for (std::uint64_t done = 0;; ++done) {
-      changed_.wait(lock, [&] { return error_ || progress.begun > done || (stop_ && !progress.busy); });
-      if (error_ || progress.begun == done) return;
+      changed_.wait(lock, [&] { return error_ || meeting.begun > done || (stop_ && !progress_.is_busy(group.index)); });
+      if (error_ || meeting.begun == done) return;
       bool more = true;
       unlocked(lock, [&] {
-        more = read_next(member, done);
+        more = elements_.read_next(member.first, member.count, done);
         compute(group, member, done);
       });
-      progress.more = progress.more && more;
-      ++progress.back;
+      meeting.more = meeting.more && more;
+      ++meeting.back;
       changed_.notify_all();
     }
   }
@@ -176,30 +167,18 @@ class AsyncWorkers final : private ShardListener {
     lock.lock();
     if (error) keep(error);
   }
-  // That the device leads: of those that have an element and of which a step is wanted, the one that has done least.
-  AsyncGroup* next_group(int device) {
-    AsyncGroup* chosen = nullptr;
-    for (const auto& group : programs_.groups()) {
-      const auto& progress = progress_of(*group);
-      const bool first = asked_ > 0 && progress.steps == 0;  // each does one
-      const bool wanted = updates() ? first || completed_ < asked_ * groups_.size() : progress.steps < asked_;
-      if (group->members[0].device != device || progress.ended || !wanted) continue;
-      if (!chosen || progress.steps < progress_of(*chosen).steps) chosen = group.get();
-    }
-    return chosen;
-  }
 
-  // The leader's, of the whole group.
-  void make_step(AsyncGroup& group, Progress& progress) {
+  // The leader's, of the whole group. False where the input of one of its replicas has ended.
+  bool make_step(AsyncGroup& group, std::uint64_t number) {
     auto& leader = group.members[0];
-    const auto number = progress.steps;
-    const bool more = read_next(leader, number);
+    const bool more = elements_.read_next(leader.first, leader.count, number);
     auto& shards = programs_.shards();
     for (std::size_t s = 0; s < shards.size(); ++s) read(s, group, leader.device);
-    begin_members(progress, more);
+    begin_members(group, more);
     compute(group, leader, number);
-    await_members(group, progress);
+    const bool all_more = await_members(group);
     for (std::size_t s = 0; s < shards.size(); ++s) update(s, group, leader.device);
+    return all_more;
   }
   void read(std::size_t s, const AsyncGroup& group, int device) {
     auto& shard = *programs_.shards()[s];
@@ -217,77 +196,39 @@ class AsyncWorkers final : private ShardListener {
     for (const auto& [ordinal, type] : shard.gradients) gradients.push_back(group.means[ordinal].bytes());
     peers_->client(device).update(shard.owner, group.index, s, gradients);
   }
-  // To the other processes; the group is still busy.
-  void report(const AsyncGroup& group, const Progress& progress) {
-    std::vector<std::byte> bytes(programs_.result_bytes());
-    programs_.pack_results(progress.results, bytes);
-    peers_->client(group.members[0].device).report(group.index, progress.steps, progress.ended, progress.stop_signal, bytes);
-  }
-  void begin_members(Progress& progress, bool more) {
+  void begin_members(const AsyncGroup& group, bool more) {
     {
       const std::lock_guard lock{mutex_};
-      progress.more = more;
-      progress.back = 0;
-      ++progress.begun;
+      auto& meeting = meeting_of(group);
+      meeting = {meeting.begun + 1, 0, more};
     }
     changed_.notify_all();
   }
-  void await_members(const AsyncGroup& group, const Progress& progress) {
+  bool await_members(const AsyncGroup& group) {
     std::unique_lock lock{mutex_};
-    changed_.wait(lock, [&] { return error_ || progress.back + 1 == group.members.size(); });
+    const auto& meeting = meeting_of(group);
+    changed_.wait(lock, [&] { return error_ || meeting.back + 1 == group.members.size(); });
     if (error_) std::rethrow_exception(error_);
+    return meeting.more;
   }
   // The step of a member's replicas, of the elements that they have; then the next ones are theirs.
   void compute(const AsyncGroup& group, AsyncMember& member, std::uint64_t number) {
-    const auto first = local(member.first), count = static_cast<std::size_t>(member.count);
     try {
-      execute(member.program, std::span{current_}.subspan(first, count),
+      execute(member.program, elements_.of(member.first, member.count),
               {.seed = programs_.seed(), .step = number, .deadline = deployment_.deadline, .capture = deployment_.capture});
     } catch (const CommunicationError& error) {
       throw CommunicationError{programs_.placement().text(group.index) + ", counted from 0 in what follows: " + error.what(),
                                programs_.placement().process()};
     }
-    for (auto r = first; r < first + count; ++r) std::swap(current_[r], next_[r]);
+    elements_.advance(member.first, member.count);
   }
-  // False where the input of one of its replicas has ended.
-  bool read_next(const AsyncMember& member, std::uint64_t number) {
-    bool more = true;
-    for (int r = member.first; r < member.first + member.count; ++r) more = read_next(r, number) && more;
-    return more;
-  }
-  bool read_next(int replica, std::uint64_t number) {
-    const auto r = local(replica);
-    auto element = inputs_[r]->next();
-    if (!element) return false;
-    for (std::size_t i = 0; i < element->size(); ++i)
-      if (const auto &type = (*element)[i].type(), &first = current_[r][i].type(); type != first)
-        throw BuildError{"component " + std::to_string(i) + " of element " + std::to_string(number + 1) + " of replica " + std::to_string(replica) +
-                         " is " + type.text() + ", that of the elements before is " + first.text() +
-                         ": with --regime async all elements of a replica have the same shapes; pad them, or run with --regime sync"};
-    next_[r] = std::move(*element);
-    return true;
-  }
-  // Locked.
-  void count_step(const AsyncGroup& group, Progress& progress) {
-    progress.results.assign(programs_.results(), {});
-    for (const auto& member : group.members)
-      for (std::size_t k = 0; k < programs_.results(); ++k)
+  std::vector<std::vector<AnyArray>> results_of(const AsyncGroup& group) const {
+    std::vector<std::vector<AnyArray>> results(programs_.results());
+    for (std::size_t k = 0; k < results.size(); ++k)
+      for (const auto& member : group.members)
         for (int r = 0; r < member.count; ++r)
-          progress.results[k].push_back(member.program.results[k][member.program.uniform_result[k] ? 0 : static_cast<std::size_t>(r)]);
-    progress.ended = !progress.more;
-    progress.stop_signal = StopOnSignal::received();
-    stop_signal_ = std::max(stop_signal_, progress.stop_signal);
-    ++progress.steps;
-    ++completed_;
-  }
-  // Locked.
-  void count_report(int group, Report report) {
-    auto& progress = groups_[static_cast<std::size_t>(group)];
-    progress.results = std::move(report.results);
-    progress.ended = report.ended;
-    progress.steps = report.steps;
-    stop_signal_ = std::max(stop_signal_, report.stop_signal);
-    ++completed_;
+          results[k].push_back(member.program.results[k][member.program.uniform_result[k] ? 0 : static_cast<std::size_t>(r)]);
+    return results;
   }
   // Locked. The first one counts. Whoever waits at a shard, or for the others of a group, is released.
   void keep(const std::exception_ptr& error) {
@@ -297,42 +238,35 @@ class AsyncWorkers final : private ShardListener {
       if (shard->gate) shard->gate->abort(error);
     for (auto& group : programs_.groups()) group->wire->abort({"another replica failed", 0});
     if (peers_) release_(error);
+    changed_.notify_all();
   }
 
   // --- the server's thread -----------------------------------------------------------------------------------------------------
   void hear(const ShardCall& call, std::span<const std::byte> results) override {
     {
       const std::lock_guard lock{mutex_};
-      Report report{call.steps, call.ended != 0, call.stop_signal, programs_.unpack_results(results)};
-      if (!updates() && call.steps > asked_) early_.emplace_back(call.group, std::move(report));  // its process has called step() once more
-      else count_report(call.group, std::move(report));
+      progress_.hear(call.group, {call.steps, call.ended != 0, programs_.unpack_results(results)});
     }
     changed_.notify_all();
   }
-  void hear_signal(int signal) override {
-    const std::lock_guard lock{mutex_};
-    stop_signal_ = std::max(stop_signal_, signal);
-  }
-  void fail(const std::exception_ptr& error) override {
+  void hear_left(int process) override {
     {
       const std::lock_guard lock{mutex_};
-      keep(error);
+      progress_.hear_left(process);
     }
     changed_.notify_all();
+  }
+  void fail(const std::exception_ptr& error) override {
+    const std::lock_guard lock{mutex_};
+    keep(error);
   }
 
   // --- the calling thread ----------------------------------------------------------------------------------------------------
-  bool enough() const {
-    const auto all = [this](auto holds) { return std::all_of(groups_.begin(), groups_.end(), holds); };
-    if (!updates()) return all([this](const Progress& group) { return group.steps >= asked_; });
-    return all([](const Progress& group) { return group.ended; }) ||
-           (completed_ >= asked_ * groups_.size() && all([](const Progress& group) { return group.steps > 0; }));
-  }
   // Every step that is done begins the deadline anew. It is a quarter longer here: who waits at a shard knows better for whom.
   template <class Predicate>
   void wait(std::unique_lock<std::mutex>& lock, Predicate done) {
     auto began = Clock::now();
-    auto seen = completed_;
+    auto seen = progress_.completed();
     bool told = deployment_.late.count() == 0;
     while (!error_ && !done()) {
       const std::chrono::nanoseconds deadline = deployment_.deadline;
@@ -341,22 +275,34 @@ class AsyncWorkers final : private ShardListener {
       if (until == Clock::time_point::max()) changed_.wait(lock);
       else changed_.wait_until(lock, until);
       const auto now = Clock::now();
-      if (std::exchange(seen, completed_) != completed_) began = now;
+      if (std::exchange(seen, progress_.completed()) != progress_.completed()) began = now;
       else if (now < until || error_ || done()) continue;
       else if (now >= end) keep(std::make_exception_ptr(late_error()));
-      else if (!std::exchange(told, true)) std::fprintf(stderr, "replicator: waiting for a step of %s\n", busy_text().c_str());
+      else if (!std::exchange(told, true)) std::fprintf(stderr, "replicator: waiting for a step of %s\n", text(progress_.at_work()).c_str());
     }
-    if (!error_) return;
+    if (error_) throw_error();
+  }
+  [[noreturn]] void throw_error() {
     thrown_ = true;
-    changed_.notify_all();
     std::rethrow_exception(error_);
+  }
+  [[noreturn]] void fail_call(int group) {
+    const auto& placement = programs_.placement();
+    keep(std::make_exception_ptr(CommunicationError{
+        "call " + std::to_string(progress_.calls()) + " of this step needs a step of " + placement.text(group) + ", which has made " +
+            std::to_string(progress_.steps(group)) + " and makes no other: its process has made its last call. Make as many calls on every process",
+        placement.process_of(group)}));
+    throw_error();
   }
   void stop() {
     {
-      const std::lock_guard lock{mutex_};
+      std::unique_lock lock{mutex_};
       stop_ = true;
+      changed_.notify_all();
+      const auto at_rest = [this] { return error_ || progress_.busy().empty(); };
+      if (deployment_.late.count() > 0 && !changed_.wait_for(lock, deployment_.late, at_rest))
+        std::fprintf(stderr, "replicator: the program makes no further step, and waits for the end of one of %s\n", text(progress_.busy()).c_str());
     }
-    changed_.notify_all();
     for (auto& thread : threads_) thread.join();
   }
   // From the other processes, which may have steps to make yet.
@@ -385,17 +331,14 @@ class AsyncWorkers final : private ShardListener {
       std::fprintf(stderr, "replicator: a replica that went on after the program's last step failed: an exception that is no std::exception\n");
     }
   }
-  // Of other processes: groups that may be.
-  std::string busy_text() const {
+  std::string text(const std::vector<int>& groups) const {
     std::string text;
-    const auto& placement = programs_.placement();
-    for (std::size_t g = 0; g < groups_.size(); ++g)
-      if (groups_[g].busy || (placement.process_of(static_cast<int>(g)) != placement.process() && !groups_[g].ended))
-        text += (text.empty() ? "" : ", ") + placement.text(static_cast<int>(g)) + " (at step " + std::to_string(groups_[g].steps) + ")";
+    for (const int group : groups)
+      text += (text.empty() ? "" : ", ") + programs_.placement().text(group) + " (at step " + std::to_string(progress_.steps(group)) + ")";
     return text.empty() ? "no replica: none is at work" : text;
   }
   CommunicationError late_error() const {
-    return {"no step was done until the deadline; at work: " + busy_text() +
+    return {"no step was done until the deadline; at work: " + text(progress_.at_work()) +
                 ". Who is at work is stopped or slow: look there, or allow more time with --deadline",
             -1};
   }
@@ -405,15 +348,11 @@ class AsyncWorkers final : private ShardListener {
   AsyncPeers* peers_;
   std::function<void(const std::exception_ptr&)> release_;
   int exceptions_at_start_ = std::uncaught_exceptions();
-  std::vector<std::unique_ptr<InputSource>> inputs_;
-  std::vector<std::vector<AnyArray>> current_, next_;  // elements by replica of this process, each the thread's of its device
+  AsyncElements elements_;  // each replica's the thread's of its device
   mutable std::mutex mutex_;  // of all that follows
   std::condition_variable changed_;
-  std::vector<Progress> groups_;  // of the job
-  std::vector<std::pair<int, Report>> early_;  // by group, of a call of step() that this process has not made yet; of a step without updates
-  std::uint64_t asked_ = 0;      // calls of step()
-  std::uint64_t completed_ = 0;  // steps of groups
-  int stop_signal_ = 0;
+  AsyncProgress progress_;
+  std::vector<Meeting> meetings_;  // by group of this process
   std::exception_ptr error_;
   bool thrown_ = false;  // by step() or rest()
   bool stop_ = false;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <replicator/core/array.hpp>
+#include <replicator/replicate/stop_agreement.hpp>
 
 namespace replicator {
 
@@ -30,6 +31,8 @@ class Works {
 // Used by the calling thread only.
 class AtWork {
  public:
+  // `stop` outlives this.
+  explicit AtWork(StopAgreement& stop) : stop_{stop} {}
   void add(Works& step) { steps_.push_back(&step); }
   // True where it was the latest at work.
   bool remove(Works& step) {
@@ -50,6 +53,7 @@ class AtWork {
   void rest_together() const {
     for (auto* step : steps_) step->rest();
     for (auto* step : steps_) step->meet(step == latest_);
+    stop_.end_meeting();
   }
   // Variables are about to be changed from outside.
   void change() {
@@ -63,6 +67,7 @@ class AtWork {
   }
 
  private:
+  StopAgreement& stop_;
   std::vector<Works*> steps_;
   Works* latest_ = nullptr;
 };

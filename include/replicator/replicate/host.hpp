@@ -205,8 +205,6 @@ class Host {
     if (job_.size() == 1) stop_signal_ = std::max(stop_signal_, StopOnSignal::received());
     return stop_signal_;
   }
-  // That some process has caught. In the asynchronous regime they hear of it with each other's steps.
-  void hear_stop_signal(int signal) { stop_signal_ = std::max(stop_signal_, signal); }
 
   // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.
   std::string resolved_dot(const HostStep& step) const { return dot(step.resolution, placement_.begin()); }

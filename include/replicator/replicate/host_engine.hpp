@@ -34,7 +34,7 @@ class HostEngine final : public Engine {
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
     auto made = inputs();
     auto from = host_.checkpoints().begin(ordinal, checkpointed);
-    if (deployment().regime == Regime::asynchronous) return std::make_unique<AsyncStep>(host_, at_work_, ordinal, std::move(made), trace);
+    if (deployment().regime == Regime::asynchronous) return std::make_unique<AsyncStep>(host_, stop_, at_work_, ordinal, std::move(made), trace);
     return std::make_unique<ReadAheadStep>(host_, ordinal, std::move(from), std::move(made), std::move(trace));
   }
 
@@ -45,7 +45,7 @@ class HostEngine final : public Engine {
     return digest;
   }
   std::string save_checkpoint() override { return host_.save_checkpoint(); }
-  int stop_signal() override { return host_.stop_signal(); }
+  int stop_signal() override { return deployment().regime == Regime::asynchronous ? stop_.signal() : host_.stop_signal(); }
   std::vector<std::string> variables() const override { return host_.variables().names(); }
   const VariableDeclaration& declaration(const std::string& name) const override { return host_.variables().declaration(name); }
   const AnyArray& value(const std::string& name, int local_replica) const override {
@@ -59,7 +59,9 @@ class HostEngine final : public Engine {
 
  private:
   Host host_;
-  AtWork at_work_;  // steps of the asynchronous regime
+  // Of the asynchronous regime.
+  StopAgreement stop_{host_.job(), {deployment().deadline, deployment().late}};
+  AtWork at_work_{stop_};
 };
 
 inline const bool host_engine_registered = [] {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <replicator/replicate/async_placement.hpp>
+#include <replicator/replicate/stop_agreement.hpp>
 #include <replicator/transport/transport.hpp>
 
 namespace replicator {
@@ -19,7 +20,9 @@ struct ShardCall {
     value,     // one variable of a shard: comes back
     report,    // a group has made a step: its results follow
     look,      // something has changed at a shard: who is held up there may go on
-    finished,  // the process's groups will make no further step
+    vote,      // the process has caught a signal: after which call the other one can stop comes back
+    stop,      // that was agreed
+    finished,  // the device's groups make no further step
     leave,     // the sender has nothing more to ask
   };
   Kind kind{};
@@ -27,8 +30,9 @@ struct ShardCall {
   std::uint32_t shard = 0;
   std::uint32_t variable = 0;  // of the shard's
   std::uint64_t steps = 0;     // that the group has made
+  StopAgreement::Vote agreed{};
   std::uint32_t ended = 0;     // not zero: it makes no other
-  std::int32_t stop_signal = 0;  // that the sender's program has caught
+  std::uint32_t unused = 0;    // it is sent whole
 };
 
 namespace slots {

@@ -14,7 +14,6 @@
 #include <replicator/core/error.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/shard_call.hpp>
-#include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/transport/job.hpp>
 #include <replicator/transport/messenger.hpp>
 
@@ -27,7 +26,7 @@ class ShardClient {
   // All but the messenger outlive this.
   ShardClient(std::unique_ptr<transport::Messenger> messenger, const transport::Job& job, const Deployment& deployment,
               const AsyncPlacement& placement, const ShardRanks& ranks)
-      : messenger_{std::move(messenger)}, job_{job}, deployment_{deployment}, placement_{placement}, ranks_{ranks} {}
+      : job_{job}, deployment_{deployment}, placement_{placement}, ranks_{ranks}, messenger_{std::move(messenger)} {}
 
   using Pieces = std::vector<std::span<std::byte>>;
   using ConstPieces = std::vector<std::span<const std::byte>>;
@@ -37,20 +36,22 @@ class ShardClient {
     ask(owner, {.kind = ShardCall::Kind::read, .group = group, .shard = static_cast<std::uint32_t>(shard)}, {}, into);
   }
   void update(int owner, int group, std::size_t shard, const ConstPieces& gradients) {
-    std::byte done;
-    ask(owner, {.kind = ShardCall::Kind::update, .group = group, .shard = static_cast<std::uint32_t>(shard)}, gradients, {{&done, 1}});
+    ask(owner, {.kind = ShardCall::Kind::update, .group = group, .shard = static_cast<std::uint32_t>(shard)}, gradients, {{&done_, 1}});
   }
   void value(int owner, std::size_t shard, std::size_t variable, std::span<std::byte> into) {
     ask(owner, {.kind = ShardCall::Kind::value, .shard = static_cast<std::uint32_t>(shard), .variable = static_cast<std::uint32_t>(variable)}, {},
         {into});
   }
-  // To all other processes.
-  void report(int group, std::uint64_t steps, bool ended, int stop_signal, std::span<const std::byte> results) {
-    call_ = {.kind = ShardCall::Kind::report, .group = group, .steps = steps, .ended = ended, .stop_signal = stop_signal};
-    for (int p = 0; p < ranks_.processes(); ++p)
-      if (p != job_.rank()) say(p, {results});
-    settle();
+  StopAgreement::Vote vote(int process) {
+    ask(process, {.kind = ShardCall::Kind::vote}, {}, {std::as_writable_bytes(std::span{&vote_, 1})});
+    return vote_;
   }
+  // To all other processes.
+  void report(int group, std::uint64_t steps, bool ended, std::vector<std::byte> results) {
+    results_ = std::move(results);
+    tell_others({.kind = ShardCall::Kind::report, .group = group, .steps = steps, .ended = ended}, {results_});
+  }
+  void stop(const StopAgreement::Vote& agreed) { tell_others({.kind = ShardCall::Kind::stop, .agreed = agreed}, {}); }
   // To the own process's server.
   void look() {
     call_ = {.kind = ShardCall::Kind::look};
@@ -60,7 +61,6 @@ class ShardClient {
   // To all processes, the own one too.
   void tell_all(ShardCall::Kind kind) {
     call_ = {.kind = kind};
-    call_.stop_signal = StopOnSignal::received();
     for (int p = 0; p < ranks_.processes(); ++p) say(p, {});
     settle();
   }
@@ -76,6 +76,12 @@ class ShardClient {
     call_ = call;
     for (const auto piece : answer) under_way_.push_back({messenger_->recv(piece, ranks_.server(owner), slots::answer), owner});
     say(owner, pieces);
+    settle();
+  }
+  void tell_others(const ShardCall& call, const ConstPieces& pieces) {
+    call_ = call;
+    for (int p = 0; p < ranks_.processes(); ++p)
+      if (p != job_.rank()) say(p, pieces);
     settle();
   }
   void say(int process, const ConstPieces& pieces) {
@@ -102,17 +108,22 @@ class ShardClient {
     const auto who = call_.group >= 0 ? placement_.text(call_.group) : job_.describe(job_.rank());
     const auto whom = job_.describe(under_way_.back().process);
     if (call_.kind == ShardCall::Kind::report) return who + " " + how + " for " + whom + ", which is to hear of its step";
+    if (call_.kind == ShardCall::Kind::vote) return who + " has caught a signal, and " + how + " for " + whom + " to say after which step it can stop";
     if (call_.kind > ShardCall::Kind::report) return who + " " + how + " for " + whom + " to listen";
     return who + " " + how + " for " + whom + ", at its shard " + std::to_string(call_.shard) + " of the variables";
   }
 
-  std::unique_ptr<transport::Messenger> messenger_;
   const transport::Job& job_;
   const Deployment& deployment_;
   const AsyncPlacement& placement_;
   const ShardRanks& ranks_;
+  // What is under way lies here, or outlives this: after an error nobody waits for it.
   ShardCall call_;
+  StopAgreement::Vote vote_;
+  std::byte done_{};
+  std::vector<std::byte> results_;
   std::vector<UnderWay> under_way_;
+  std::unique_ptr<transport::Messenger> messenger_;
 };
 
 }  // namespace replicator

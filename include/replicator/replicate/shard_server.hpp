@@ -32,8 +32,8 @@ class ShardListener {
  public:
   // A group of another process, one that it has, made a step; `results` as AsyncPrograms::pack_results.
   virtual void hear(const ShardCall& report, std::span<const std::byte> results) = 0;
-  // The program of a process, which makes no further step, has caught a signal that asks it to stop.
-  virtual void hear_signal(int signal) = 0;
+  // No group of the process makes a further step; all that they made were heard of.
+  virtual void hear_left(int process) = 0;
   // The server has stopped.
   virtual void fail(const std::exception_ptr& error) = 0;
 
@@ -49,8 +49,8 @@ class ShardServer {
  public:
   // All but the messenger outlive this.
   ShardServer(std::unique_ptr<transport::Messenger> messenger, const transport::Job& job, AsyncPrograms& programs, const ShardRanks& ranks,
-              ShardListener& listener)
-      : messenger_{std::move(messenger)}, job_{job}, programs_{programs}, ranks_{ranks}, listener_{listener} {
+              StopAgreement& stop, ShardListener& listener)
+      : job_{job}, programs_{programs}, ranks_{ranks}, stop_{stop}, listener_{listener}, messenger_{std::move(messenger)} {
     for (const int rank : ranks.clients()) clients_.push_back(std::make_unique<Client>(rank));
     thread_ = thread_without_signals([this] { serve(); });
   }
@@ -82,6 +82,7 @@ class ShardServer {
     std::vector<AnyArray> gradients;  // by ordinal
     std::vector<std::byte> bytes;     // of an answer, or a report
     Clock::time_point held_since{};
+    bool finished = false;  // it has said so
   };
 
   void serve() {
@@ -91,12 +92,12 @@ class ShardServer {
         messenger_->wait([this] { return advance_all(); }, fail_late());
       }
     } catch (...) {
+      listener_.fail(std::current_exception());
       {
         const std::lock_guard lock{mutex_};
         failed_ = true;
       }
       changed_.notify_all();
-      listener_.fail(std::current_exception());
     }
   }
   bool all_left() const {
@@ -131,21 +132,24 @@ class ShardServer {
   void begin(Client& client) {
     const auto& call = client.call;
     require_possible(client);
-    if (call.stop_signal != 0 && call.kind != ShardCall::Kind::report) listener_.hear_signal(call.stop_signal);
     switch (call.kind) {
       case ShardCall::Kind::read: return answer(client, shard_of(call).read);
       case ShardCall::Kind::value: return answer(client, {variable_of(call)});
       case ShardCall::Kind::update: return await_gradients(client);
       case ShardCall::Kind::report: return await_report(client);
       case ShardCall::Kind::look: return await_call(client);
-      case ShardCall::Kind::finished: count_finished(); return await_call(client);
+      case ShardCall::Kind::vote: return answer_vote(client);
+      case ShardCall::Kind::stop: return hear_stop(client);
+      case ShardCall::Kind::finished: return hear_finished(client);
       case ShardCall::Kind::leave: client.state = State::left; return;
     }
     throw refusal(client, "a call that no server knows");
   }
-  // It acts for groups of its own process only. Whether there is what it asks for, shard_of and variable_of find.
+  // It acts for groups of its own process only, while they make steps. Whether there is what it asks for, shard_of and variable_of find.
   void require_possible(const Client& client) const {
-    if (client.call.kind != ShardCall::Kind::read && client.call.kind != ShardCall::Kind::update && client.call.kind != ShardCall::Kind::report) return;
+    const bool acts = client.call.kind == ShardCall::Kind::read || client.call.kind == ShardCall::Kind::update || client.call.kind == ShardCall::Kind::report;
+    if (client.finished && (acts || client.call.kind == ShardCall::Kind::finished)) throw refusal(client, "a call of a step behind its last one");
+    if (!acts) return;
     const auto& placement = programs_.placement();
     const int group = client.call.group;
     if (group < 0 || group >= placement.groups() || placement.process_of(group) != ranks_.process_of(client.rank))
@@ -215,10 +219,13 @@ class ShardServer {
   bool try_update(Client& client) {
     auto& shard = shard_of(client.call);
     if (!shard.gate->try_update(client.call.group, [&](std::int64_t before) { programs_.update(shard, client.gradients, before); })) return false;
-    client.state = State::answer;
-    client.bytes.assign(1, std::byte{1});
-    client.under_way.push_back(messenger_->send(client.bytes, client.rank, slots::answer));
+    send_answer(client, std::as_bytes(std::span{"", 1}));
     return true;
+  }
+  void send_answer(Client& client, std::span<const std::byte> bytes) {
+    client.state = State::answer;
+    client.bytes.assign(bytes.begin(), bytes.end());
+    client.under_way.push_back(messenger_->send(client.bytes, client.rank, slots::answer));
   }
   // Throws for who has been held up until the deadline. Returns when that will next be.
   Clock::time_point fail_late() const {
@@ -231,7 +238,25 @@ class ShardServer {
     }
     return next;
   }
-  void count_finished() {
+
+  // --- the end -------------------------------------------------------------------------------------------------------------------
+  void answer_vote(Client& client) {
+    const auto vote = stop_.vote(ranks_.process_of(client.rank));
+    send_answer(client, std::as_bytes(std::span{&vote, 1}));
+  }
+  void hear_stop(Client& client) {
+    if (!stop_.agree(client.call.agreed)) throw refusal(client, "a call to stop, before or without what was agreed");
+    await_call(client);
+  }
+  void hear_finished(Client& client) {
+    client.finished = true;
+    const int process = ranks_.process_of(client.rank);
+    const auto of_process = [&](const auto& other) { return other->finished || ranks_.process_of(other->rank) != process; };
+    if (std::all_of(clients_.begin(), clients_.end(), of_process)) count_finished(process);
+    await_call(client);
+  }
+  void count_finished(int process) {
+    listener_.hear_left(process);
     {
       const std::lock_guard lock{mutex_};
       ++finished_;
@@ -239,16 +264,17 @@ class ShardServer {
     changed_.notify_all();
   }
 
-  std::unique_ptr<transport::Messenger> messenger_;
   const transport::Job& job_;
   AsyncPrograms& programs_;
   const ShardRanks& ranks_;
+  StopAgreement& stop_;
   ShardListener& listener_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   int finished_ = 0;  // processes
   bool failed_ = false;
+  std::unique_ptr<transport::Messenger> messenger_;  // behind the memory that it is given
   std::thread thread_;
 };
 

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far the groups of a job are with a step of the asynchronous regime, as far as this process knows: what is enough, and what was the last.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/array.hpp>
+
+namespace replicator {
+
+// What a group says of the step that it has made.
+struct AsyncReport {
+  std::uint64_t steps = 0;  // that it has made, with this one
+  bool ended = false;       // its input: it makes no other
+  std::vector<std::vector<AnyArray>> results{};  // of this one: [result][replica of the group]
+};
+
+// A step that updates variables is counted by its updates: n calls of it are done when there are n times as many as groups, whoever made them, and each
+// group has made one. Of a step without updates each group makes one for each call. Processes need not be at the same call.
+// A group makes no further step when its input has ended, or when its process has left: has made its last call.
+// Not synchronised.
+class AsyncProgress {
+ public:
+  // The process of each group of the job, and this one.
+  AsyncProgress(const std::vector<int>& process_of_group, int process, bool updates) : process_{process}, updates_{updates} {
+    for (const int owner : process_of_group) groups_.push_back({.process = owner});
+  }
+
+  // --- calls of this process's program ---------------------------------------------------------------------------------------------
+  void call() {
+    ++calls_;
+    for (auto& group : groups_)
+      if (auto report = std::exchange(group.early, std::nullopt)) count(group, std::move(*report));
+  }
+  // What the calls ask for is done, or nobody is left to do more.
+  bool enough() const {
+    if (!updates_) return all([this](const Group& group) { return group.steps >= calls_; });
+    return all(&is_over) || (completed_ >= wanted() && all([](const Group& group) { return group.steps > 0; }));
+  }
+  // A group without whose step this call has no results, and that makes none. Its process has left.
+  std::optional<int> missing() const {
+    const auto least = updates_ ? 1 : calls_;
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      if (groups_[g].left && !groups_[g].ended && groups_[g].steps < least) return static_cast<int>(g);
+    return std::nullopt;
+  }
+  // After a call: no further one can be made. All processes that make it find the same, whatever each had heard by then: where an input's end
+  // was the last that was to come, its report was counted; that a process has left is heard later, and shows by a call that found too little.
+  bool ended() const {
+    const auto input_ended = [](const Group& group) { return group.ended; };
+    if (!updates_) return std::any_of(groups_.begin(), groups_.end(), input_ended);
+    if (all(input_ended)) return completed_ <= wanted();
+    return all(&is_over) && completed_ < wanted();
+  }
+
+  // --- groups of this process ----------------------------------------------------------------------------------------------------
+  // A step of the group is to be made.
+  bool wants(int group) const {
+    const auto& one = at(group);
+    return calls_ > 0 && !one.ended && !one.busy && is_needed(one);
+  }
+  void begin(int group) { at(group).busy = true; }
+  void count(int group, AsyncReport report) { count(at(group), std::move(report)); }
+  // It has told others, too.
+  void rest(int group) { at(group).busy = false; }
+  bool is_busy(int group) const { return at(group).busy; }
+  std::vector<int> busy() const {
+    return those([](const Group& group) { return group.busy; });
+  }
+
+  // --- other processes ------------------------------------------------------------------------------------------------------------
+  void hear(int group, AsyncReport report) {
+    auto& one = at(group);
+    if (!updates_ && report.steps > calls_) one.early = std::move(report);  // its process has made one call more
+    else count(one, std::move(report));
+  }
+  // All its groups' steps have been heard of.
+  void hear_left(int process) {
+    for (auto& group : groups_) group.left = group.left || group.process == process;
+  }
+
+  // --- what is known -----------------------------------------------------------------------------------------------------------------
+  std::uint64_t calls() const { return calls_; }
+  std::uint64_t completed() const { return completed_; }  // by all groups together
+  std::uint64_t steps(int group) const { return at(group).steps; }
+  // Of each group's latest step, by replica.
+  std::vector<AnyArray> results(std::size_t result) const {
+    std::vector<AnyArray> results;
+    for (const auto& group : groups_)
+      if (result < group.results.size()) results.insert(results.end(), group.results[result].begin(), group.results[result].end());
+    return results;
+  }
+  // Who may make a step that the calls need: is in one, or may be where it is on another process.
+  std::vector<int> at_work() const {
+    return those([this](const Group& group) { return is_needed(group) && (group.process == process_ ? group.busy : !is_over(group)); });
+  }
+
+ private:
+  struct Group {
+    int process;
+    std::uint64_t steps = 0;
+    bool busy = false;
+    bool ended = false;  // its input
+    bool left = false;   // its process
+    std::vector<std::vector<AnyArray>> results{};
+    std::optional<AsyncReport> early{};  // for a call that this process has not made yet; of a step without updates
+  };
+  static bool is_over(const Group& group) { return group.ended || group.left; }
+  bool is_needed(const Group& group) const {
+    if (!updates_) return group.steps < calls_;
+    return completed_ < wanted() || group.steps == 0;
+  }
+  template <class Predicate>
+  std::vector<int> those(Predicate holds) const {
+    std::vector<int> result;
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      if (holds(groups_[g])) result.push_back(static_cast<int>(g));
+    return result;
+  }
+  template <class Predicate>
+  bool all(Predicate holds) const {
+    return std::all_of(groups_.begin(), groups_.end(), holds);
+  }
+  std::uint64_t wanted() const { return calls_ * groups_.size(); }
+  Group& at(int group) { return groups_[static_cast<std::size_t>(group)]; }
+  const Group& at(int group) const { return groups_[static_cast<std::size_t>(group)]; }
+  void count(Group& group, AsyncReport report) {
+    group.steps = report.steps;
+    group.ended = report.ended;
+    group.results = std::move(report.results);
+    ++completed_;
+  }
+
+  int process_;
+  bool updates_;
+  std::vector<Group> groups_;    // of the job
+  std::uint64_t calls_ = 0;      // of this process
+  std::uint64_t completed_ = 0;  // steps of groups
+};
+
+}  // namespace replicator

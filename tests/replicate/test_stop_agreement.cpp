@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that are at different calls agree after which one they stop.
+#include <catch2/catch.hpp>
+#include <rapidcheck.h>
+
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/replicate/stop_agreement.hpp>
+#include <replicator/replicate/stop_on_signal.hpp>
+
+#include "../support/programs.hpp"
+
+namespace test_stop_agreement {
+
+using namespace replicator;
+using Vote = StopAgreement::Vote;
+
+namespace {
+
+// A process of a pretended job.
+struct Process {
+  transport::Job job{};
+  StopAgreement stop{job, {}};
+};
+
+}  // namespace
+
+TEST_CASE("a vote is the call that a process is at, or its next, and is given once") {
+  Process process;
+  process.stop.end_call();
+  process.stop.end_call();
+  CHECK(process.stop.vote(0) == Vote{0, 3, 0});
+  CHECK(process.stop.vote(1) == Vote{0, 3, 0});
+  CHECK(process.stop.is_open());
+  CHECK(process.stop.agree({0, 4, SIGTERM}));
+  CHECK_FALSE(process.stop.is_open());
+  process.stop.end_call();
+  CHECK(process.stop.signal() == 0);
+  CHECK(process.stop.vote(0) == Vote{0, 3, 0});
+  process.stop.end_call();
+  CHECK(process.stop.signal() == SIGTERM);
+  process.stop.end_call();
+  CHECK(process.stop.signal() == SIGTERM);
+}
+
+TEST_CASE("where processes meet, calls are counted anew, and what was agreed for before holds") {
+  for (const bool before : {true, false}) {
+    Process process;
+    process.stop.end_call();
+    process.stop.vote(0);
+    CHECK(process.stop.agree(before ? Vote{0, 9, SIGINT} : Vote{1, 1, SIGINT}));  // others made more calls, or were behind the meeting
+    process.stop.end_meeting();
+    CHECK(process.stop.signal() == (before ? SIGINT : 0));
+    process.stop.end_call();
+    CHECK(process.stop.signal() == SIGINT);
+  }
+  Process met;
+  met.stop.end_call();
+  met.stop.end_meeting();
+  CHECK(met.stop.vote(0) == Vote{1, 1, 0});
+}
+
+TEST_CASE("what cannot have been agreed is refused") {
+  Process process;
+  process.stop.end_call();
+  CHECK_FALSE(process.stop.agree({0, 5, SIGTERM}));  // nobody has asked
+  process.stop.vote(0);
+  CHECK_FALSE(process.stop.agree({0, 1, SIGTERM}));  // before its vote
+  CHECK(process.stop.agree({0, 5, SIGTERM}));
+  CHECK_FALSE(process.stop.agree({0, 6, SIGTERM}));  // another one
+  CHECK(process.stop.agree({0, 5, SIGTERM}));
+}
+
+TEST_CASE("a process alone stops for its own signal at once, and nobody is asked") {
+  const StopOnSignal stop;
+  Process process;
+  CHECK(process.stop.signal() == 0);
+  ::raise(SIGINT);
+  CHECK_FALSE(process.stop.is_due());
+  CHECK(process.stop.signal() == SIGINT);
+}
+
+namespace {
+
+// Processes that make as many calls between two meetings, some of which ask all for their votes at some moment.
+class PretendedJob {
+ public:
+  PretendedJob(std::size_t processes, std::uint64_t calls, std::size_t askers) : calls_{calls} {
+    for (std::size_t p = 0; p < processes; ++p) processes_.push_back(std::make_unique<Member>());
+    for (std::size_t a = 0; a < askers; ++a) askers_.push_back({a % processes});
+  }
+  // Where each stops, whatever happens first.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> run(std::mt19937 random) {
+    const auto stopped = [](const auto& process) { return process->stop.signal() != 0; };
+    for (int action = 0; !std::all_of(processes_.begin(), processes_.end(), stopped); ++action) {
+      RC_ASSERT(action < 100'000);
+      if (random() % 8 == 0) ask(askers_[random() % askers_.size()]);
+      else go_on(*processes_[random() % processes_.size()]);
+    }
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> result;
+    for (const auto& process : processes_) result.emplace_back(process->meetings, process->calls);
+    return result;
+  }
+
+ private:
+  struct Member : Process {
+    std::uint64_t meetings = 0, calls = 0;
+  };
+  struct Asker {
+    std::size_t process;
+    std::size_t asked = 0, told = 0;
+    Vote agreed{0, 0, SIGTERM};
+  };
+  void go_on(Member& process) {
+    if (process.stop.is_open() || process.stop.signal() != 0) return;
+    const auto has_come = [&](const auto& other) {
+      return other->meetings > process.meetings || (other->meetings == process.meetings && other->calls == calls_);
+    };
+    if (process.calls < calls_) {
+      process.stop.end_call();
+      ++process.calls;
+    } else if (std::all_of(processes_.begin(), processes_.end(), has_come)) {
+      process.stop.end_meeting();
+      ++process.meetings;
+      process.calls = 0;
+    }
+  }
+  void ask(Asker& asker) {
+    if (asker.asked < processes_.size()) asker.agreed = StopAgreement::both(asker.agreed, processes_[asker.asked++]->stop.vote(static_cast<int>(asker.process)));
+    else if (asker.told < processes_.size()) RC_ASSERT(processes_[asker.told++]->stop.agree(asker.agreed));
+  }
+
+  std::uint64_t calls_;
+  std::vector<std::unique_ptr<Member>> processes_;
+  std::vector<Asker> askers_;
+};
+
+}  // namespace
+
+TEST_CASE("however calls, meetings, votes and several that ask are interleaved, all stop after the same call") {
+  CHECK(rc::check([] {
+    PretendedJob job{*rc::gen::inRange<std::size_t>(1, 5), *rc::gen::inRange<std::uint64_t>(1, 6), *rc::gen::inRange<std::size_t>(1, 4)};
+    const auto stops = job.run(std::mt19937{*rc::gen::arbitrary<std::uint32_t>()});
+    for (const auto& stop : stops) RC_ASSERT(stop == stops[0]);
+  }));
+}
+
+TEST_CASE("who waits for what another process has to tell names it at the deadline") {
+  const auto results = test::run_as_job(2, [](int process) {
+    transport::ProcessEnvironment environment = transport::find_environment({});
+    transport::Job job{environment, {}};
+    StopAgreement stop{job, {std::chrono::milliseconds{200}, {}}};
+    std::string text;
+    if (process == 0) {
+      stop.vote(1);
+      try {
+        stop.end_call();
+      } catch (const CommunicationError& error) {
+        text = error.what() + (" culprit " + std::to_string(error.culprit()));
+      }
+    }
+    job.barrier("told");
+    return text;
+  });
+  INFO(test::describe(results));
+  CHECK_THAT(results[0].text, Catch::StartsWith("waited until the deadline for process 1 (pid ") &&
+                                  Catch::Contains(", which has caught a signal, to tell after which call of step() all processes stop. It is stopped or slow") &&
+                                  Catch::EndsWith("culprit 1"));
+}
+
+}  // namespace test_stop_agreement
