@@ -1,35 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// argmax on GPUs, a line along the axis for each thread.
+// argmax on GPUs: the first of each line.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include <replicator/cuda/arithmetic.cuh>
-#include <replicator/cuda/check.cuh>
-#include <replicator/cuda/launch.cuh>
+#include <replicator/cuda/largest.cuh>
 #include <replicator/graph/kernel.hpp>
-#include <replicator/ops/around_axis.hpp>
 #include <replicator/ops/index.hpp>
 
 namespace replicator::cuda {
-
-// The first place of several; a NaN wins.
-template <class T>
-__global__ void find_maxima(AroundAxis around, DType dtype, const std::byte* x, std::int32_t* places) {
-  for (std::int64_t i = first_element(); i < around.outer * around.inner; i += element_stride()) {
-    const std::int64_t begin = i / around.inner * around.extent * around.inner + i % around.inner;
-    std::int64_t best = 0;
-    T so_far = load<T>(dtype, x, begin);
-    for (std::int64_t k = 1; k < around.extent; ++k) {
-      const T candidate = load<T>(dtype, x, begin + k * around.inner);
-      if (!(candidate > so_far) && !(candidate != candidate && so_far == so_far)) continue;
-      best = k;
-      so_far = candidate;
-    }
-    places[i] = static_cast<std::int32_t>(best);
-  }
-}
 
 class ArgMaxExecutable final : public Executable {
  public:
@@ -39,13 +19,7 @@ class ArgMaxExecutable final : public Executable {
     in_place = {-1};
   }
   void run(const Launch& launch) const override {
-    const std::int64_t lines = around_.outer * around_.inner;
-    if (lines == 0) return;
-    visit_compute(compute_type(dtype_), [&]<class T>() {
-      find_maxima<T><<<blocks_for(lines, block_threads), block_threads, 0, stream_of(launch.stream)>>>(
-          around_, dtype_, launch.inputs[0], reinterpret_cast<std::int32_t*>(launch.outputs[0]));
-    });
-    REPLICATOR_CUDA_CHECK(cudaGetLastError());
+    launch_find_largest(around_, dtype_, 1, launch.inputs[0], nullptr, launch.outputs[0], stream_of(launch.stream));
   }
 
  private:

@@ -25,6 +25,7 @@ inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b
 inline float __uint_as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
 inline unsigned __float_as_uint(float value) { return __builtin_bit_cast(unsigned, value); }
 inline double __longlong_as_double(long long bits) { return __builtin_bit_cast(double, bits); }
+inline long long __double_as_longlong(double value) { return __builtin_bit_cast(long long, value); }
 
 // Of whole warps, in blocks of one size: the next call may write while others still read what was written for this one.
 template <class T>
