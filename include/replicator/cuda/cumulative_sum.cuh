@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cumulative sums on GPUs, a line along the axis for each thread: the CPU's order, so its bits.
+// Cumulative sums on GPUs, a line along the axis for each thread: the CPU's order, so its bits. A scan by many
+// threads (CUB's) groups the terms otherwise, and rounds otherwise.
 #pragma once
 
 #include <cstdint>

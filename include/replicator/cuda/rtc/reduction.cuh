@@ -9,8 +9,9 @@
 
 namespace replicator::cuda {
 
-// The values of all threads of a block, in thread 0; the other threads have some part of it. The order is that of CUB's BlockReduce: lanes
-// of a warp in a tree whose nodes are neighbours first, then the warps one after the other. All threads of the block must call it.
+// The values of all threads of a block, in thread 0; the other threads have some part of it. The order is that of CUB's BlockReduce,
+// whose headers are not there where NVRTC compiles this: lanes of a warp in a tree whose nodes are neighbours first, then the warps one after
+// the other. All threads of the block must call it.
 template <class T, class Combine>
 __device__ T reduce_block(T value, Combine combine) {
   constexpr int lanes = 32, warps = block_threads / lanes;
