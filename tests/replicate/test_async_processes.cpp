@@ -340,6 +340,66 @@ TEST_CASE("a process that is killed is named on all others, soon") {
   }
 }
 
+// Training, validation, digests, steps that are made and left: for ever.
+void go_on(Replicator& repl) {
+  for (;;) {
+    auto train = repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
+    auto validate = repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) {
+      return max(replica.variable<float>("b", {7}, Initializer::zeros()).read()) * x;
+    });
+    for (int round = 0; round < 3; ++round) {
+      for (int step = 0; step < 4; ++step) train.step();
+      validate.step();
+      repl.digest();
+    }
+  }
+}
+
+TEST_CASE("a process that is lost at any moment, in whatever all are at, is named on all others") {
+  struct Lost {
+    int signal, process, milliseconds;
+    const char* transport;
+  };
+  for (const auto& lost : {Lost{SIGKILL, 1, 0, "shared_memory"}, {SIGKILL, 1, 7, "shared_memory"}, {SIGKILL, 1, 25, "shared_memory"}, {SIGKILL, 0, 40, "shared_memory"},
+                           {SIGKILL, 1, 120, "shared_memory"}, {SIGKILL, 2, 60, "ucx"}, {SIGSTOP, 1, 50, "shared_memory"}}) {
+    const auto results = test::run_as_job(3, [&lost](int process) {
+      auto deployment = asynchronous(3, 1, 4);
+      deployment.transport = lost.transport;
+      Replicator repl{deployment};
+      if (process == lost.process)
+        std::thread{[&lost] {
+          std::this_thread::sleep_for(std::chrono::milliseconds{lost.milliseconds});
+          ::kill(::getpid(), lost.signal);
+        }}.detach();
+      return error_of([&] { go_on(repl); });
+    });
+    INFO("signal " << lost.signal << " to process " << lost.process << " after " << lost.milliseconds << " ms\n" << test::describe(results));
+    for (int survivor = 0; survivor < 3; ++survivor) {
+      if (survivor == lost.process) continue;
+      const auto& result = results[static_cast<std::size_t>(survivor)];
+      CHECK(result.exit_code == 0);
+      CHECK_THAT(last_line(result.text), Catch::StartsWith("process " + std::to_string(lost.process) + " (pid ") && Catch::Contains(" died"));
+    }
+  }
+}
+
+TEST_CASE("processes whose programs part ways are told where") {
+  const auto results = test::run_as_job(2, [](int process) {
+    Replicator repl{asynchronous(2, 1)};
+    return error_of([&] {
+      auto train = repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
+      auto validate = repl.replicate(ones(-1), [](ReplicaContext&, Tensor<float> x) { return x; });
+      train.step();
+      if (process == 0) validate.step();
+      else repl.digest();
+    });
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results)
+    CHECK_THAT(result.text, Catch::Contains("asks for the exchange \"replicas at rest: a digest is made\" where process 0 ") &&
+                                Catch::Contains("asks for \"replicas at rest: another step is called\""));
+}
+
 TEST_CASE("an error of one process is told to all: of a replica's step, or of the program between steps") {
   for (const bool in_step : {true, false}) {
     const auto results = test::run_as_job(2, [in_step](int process) {

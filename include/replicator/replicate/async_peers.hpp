@@ -52,10 +52,10 @@ class AsyncPeers {
     }
     return false;
   }
-  // Every process calls it, when its devices rest. Where these shards have the newest values of their variables, all processes have them
+  // Every process calls it for the same reason, when its devices rest: who finds another one is told so. Where these shards have the newest values of their variables, all processes have them
   // afterwards.
-  void meet(bool newest) {
-    host_.job().barrier("replicas at rest");
+  void meet(bool newest, const char* why) {
+    host_.job().barrier(std::string{"replicas at rest: "} + why);
     if (!newest) return;
     fetch_all();
     host_.job().barrier("variables brought to all processes");

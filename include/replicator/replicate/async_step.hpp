@@ -31,7 +31,7 @@ class AsyncStep final : public StepDriver, private Works {
     host_.failure().told([&] {
       auto first = first_elements(inputs);
       trace_all(first, trace);
-      at_work_.rest_together();  // variables are declared, and read
+      at_work_.rest_together("a step is replicated");  // variables are declared, and read
       programs_ = std::make_unique<AsyncPrograms>(host_, traced_, ordinal);
       if (host_.job().size() > 1) peers_ = std::make_unique<AsyncPeers>(host_, *programs_, stop_);
       workers_ = std::make_unique<AsyncWorkers>(
@@ -42,6 +42,7 @@ class AsyncStep final : public StepDriver, private Works {
   }
   ~AsyncStep() override {
     if (!at_work_.remove(*this) && peers_) peers_->leave_variables();
+    if (workers_ && host_.failure()) workers_->error_was_thrown();
     workers_.reset();  // all processes part
     try {
       stop_.end_meeting();
@@ -52,8 +53,8 @@ class AsyncStep final : public StepDriver, private Works {
   StepResults run() override {
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     host_.failure().answer();
-    if (at_work_.begin(*this)) programs_->pull_unchanging();
     told([this] {
+      if (at_work_.begin(*this)) programs_->pull_unchanging();
       workers_->step();
       end_call();
     });
@@ -111,8 +112,8 @@ class AsyncStep final : public StepDriver, private Works {
     host_.failure().answer();
     told([this] { workers_->rest(); });
   }
-  void meet(bool latest) override {
-    if (peers_) told([&] { peers_->meet(latest); });
+  void meet(bool latest, const char* why) override {
+    if (peers_) told([&] { peers_->meet(latest, why); });
   }
   const AnyArray* newest(const std::string& variable) override {
     if (!peers_) return nullptr;

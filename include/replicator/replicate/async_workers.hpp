@@ -63,6 +63,11 @@ class AsyncWorkers final : private ShardListener {
     std::unique_lock lock{mutex_};
     wait(lock, [this] { return progress_.busy().empty(); });
   }
+  // The program knows of it.
+  void error_was_thrown() {
+    const std::lock_guard lock{mutex_};
+    thrown_ = true;
+  }
   // No further step can be made.
   bool ended() const {
     const std::lock_guard lock{mutex_};
@@ -354,7 +359,7 @@ class AsyncWorkers final : private ShardListener {
   AsyncProgress progress_;
   std::vector<Meeting> meetings_;  // by group of this process
   std::exception_ptr error_;
-  bool thrown_ = false;  // by step() or rest()
+  bool thrown_ = false;
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

@@ -18,9 +18,9 @@ class Works {
   Works& operator=(const Works&) = delete;
   // Returns when none of this process's replicas is in a step. They begin no other until the next call of run().
   virtual void rest() = 0;
-  // Every process of the job calls it when all its replicas rest, of whichever step. Where this step was the latest at work, all processes
-  // have the same values of variables afterwards.
-  virtual void meet(bool latest) = 0;
+  // Every process of the job calls it when all its replicas rest, of whichever step, for the same reason. Where this step was the latest at work, all
+  // processes have the same values of variables afterwards.
+  virtual void meet(bool latest, const char* why) = 0;
   // At rest: where the newest value of the variable is; null where it is the one in the store.
   virtual const AnyArray* newest(const std::string& variable) = 0;
 
@@ -45,19 +45,19 @@ class AtWork {
   // job.
   bool begin(Works& step) {
     if (latest_ == &step) return false;
-    rest_together();
+    rest_together("another step is called");
     latest_ = &step;
     return true;
   }
   // What the latest step's owners have of a variable is its newest value; those of a step before may be others, and have an older one.
-  void rest_together() const {
+  void rest_together(const char* why) const {
     for (auto* step : steps_) step->rest();
-    for (auto* step : steps_) step->meet(step == latest_);
+    for (auto* step : steps_) step->meet(step == latest_, why);
     stop_.end_meeting();
   }
   // Variables are about to be changed from outside.
   void change() {
-    rest_together();
+    rest_together("a variable is set");
     latest_ = nullptr;
   }
   // When this process's replicas rest: as Works::newest.

@@ -39,7 +39,7 @@ class HostEngine final : public Engine {
   }
 
   std::string digest() override {
-    at_work_.rest_together();
+    at_work_.rest_together("a digest is made");
     auto digest = host_.digest();
     if (deployment().regime == Regime::asynchronous) host_.job().barrier("digests made");  // others could go on, and change variables here
     return digest;
