@@ -2,14 +2,13 @@
 // A step compiled for the asynchronous regime: a program for each group of replicas, and one for each shard of the variables.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -19,7 +18,9 @@
 #include <replicator/collectives/resolve_async.hpp>
 #include <replicator/collectives/run.hpp>
 #include <replicator/cpu/environment.hpp>
+#include <replicator/replicate/async_copies.hpp>
 #include <replicator/replicate/async_placement.hpp>
+#include <replicator/replicate/async_results.hpp>
 #include <replicator/replicate/compare_processes.hpp>
 #include <replicator/replicate/host.hpp>
 #include <replicator/replicate/memory_limit.hpp>
@@ -29,7 +30,6 @@
 #include <replicator/runtime/planner.hpp>
 #include <replicator/runtime/shard.hpp>
 #include <replicator/transport/in_process.hpp>
-#include <replicator/transport/part.hpp>
 
 namespace replicator {
 
@@ -61,7 +61,6 @@ struct AsyncGroup {
 // computes from are copy d + 1 of its own, d being its first device.
 struct AsyncShard {
   std::vector<std::string> variables;
-  std::vector<std::string> read;  // by the steps of some process
   std::vector<std::pair<std::uint32_t, TensorType>> gradients;  // that it takes, by ordinal
   std::int64_t bytes = 0;
   int owner = 0;   // process
@@ -82,36 +81,27 @@ class AsyncPrograms {
       : host_{host}, deployment_{host.deployment()}, placement_{deployment_, host.placement(), host.job().rank()}, seed_{host.compiler().seed_of(ordinal)},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, {placement_.devices_of_group(), 1})} {
     auto resolution = resolve_async(traced, placement_.devices_of_job(), host.compiler().resolve_options());
-    results_ = resolution.results;
     host_.checkpoints().declare(host_.variables(), resolution.whole, ordinal);
     compare_steps(host_.job(), resolution.whole, host_.variables());
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
     for (int g = 0; g < placement_.groups_here(); ++g) add_group(resolution, placement_.first_group() + g);
+    results_ = AsyncResults{result_types(resolution.results), placement_.replicas_of_group()};
     for (auto& shard : resolution.shards) add_shard(shard);
-    find_copies();
+    std::vector<std::vector<std::string>> of_shards;
+    for (const auto& shard : shards_) of_shards.push_back(shard->variables);
+    copies_.emplace(host_.job(), host_.variables(), placement_.devices(), of_shards, variables_read());
     whole_ = std::move(resolution.whole);
   }
 
   const Deployment& deployment() const { return deployment_; }
   const AsyncPlacement& placement() const { return placement_; }
   std::uint64_t seed() const { return seed_; }
-  std::size_t results() const { return results_; }  // of the step function
+  const AsyncResults& results() const { return results_; }  // of the step function
   const Resolution& whole() const { return whole_; }
   std::vector<std::unique_ptr<AsyncGroup>>& groups() { return groups_; }  // of this process
   std::vector<std::unique_ptr<AsyncShard>>& shards() { return shards_; }  // of the job
+  const AsyncCopies& copies() const { return *copies_; }
 
-  // The device's own values of the shard's variables, made what they are now.
-  void pull(std::size_t shard, int device) const { copy(copies_[shard][static_cast<std::size_t>(device)]); }
-  // The same of all variables that no shard has, for all devices.
-  void pull_unchanging() const {
-    for (const auto& device : copies_.back()) copy(device);
-  }
-  // Where the device has the values of the shard's variables that steps read, in the order of their names.
-  std::vector<std::span<std::byte>> values_at(std::size_t shard, int device) const {
-    std::vector<std::span<std::byte>> values;
-    for (const auto& each : copies_[shard][static_cast<std::size_t>(device)]) values.push_back({each.to, each.bytes});
-    return values;
-  }
   // Of copy 0.
   std::span<std::byte> bytes_of(const std::string& variable) const {
     return {host_.variables().data(variable, 0), host_.variables().declaration(variable).type.bytes()};
@@ -123,47 +113,7 @@ class AsyncPrograms {
             {.seed = seed_, .step = static_cast<std::uint64_t>(before) / static_cast<std::uint64_t>(placement_.groups()), .capture = deployment_.capture});
   }
 
-  // --- results, by [result][replica of a group], for other processes: those that are small ----------------------------------------
-  bool travels(std::size_t result) const { return result_type(result).bytes() <= ResultExchange::largest_result; }
-  std::size_t result_bytes() const {  // of a group
-    std::size_t sum = 0;
-    for (std::size_t k = 0; k < results_; ++k)
-      if (travels(k)) sum += result_type(k).bytes() * static_cast<std::size_t>(placement_.replicas_of_group());
-    return sum;
-  }
-  std::vector<std::byte> pack_results(const std::vector<std::vector<AnyArray>>& results) const {
-    std::vector<std::byte> packed;
-    packed.reserve(result_bytes());
-    for (std::size_t k = 0; k < results_; ++k)
-      for (std::size_t r = 0; travels(k) && r < results[k].size(); ++r) {
-        const auto bytes = results[k][r].bytes();
-        packed.insert(packed.end(), bytes.begin(), bytes.end());
-      }
-    return packed;
-  }
-  std::vector<std::vector<AnyArray>> unpack_results(std::span<const std::byte> from) const {
-    std::vector<std::vector<AnyArray>> results(results_);
-    for (std::size_t k = 0; k < results_; ++k)
-      for (int r = 0; travels(k) && r < placement_.replicas_of_group(); ++r) {
-        auto& array = results[k].emplace_back(result_type(k));
-        std::copy_n(from.begin(), array.size_bytes(), array.data());
-        from = from.subspan(array.size_bytes());
-      }
-    return results;
-  }
-
  private:
-  const TensorType& result_type(std::size_t k) const { return groups_[0]->members[0].program.results[k][0].type(); }
-  struct Copy {
-    const std::byte* from;
-    std::byte* to;
-    std::size_t bytes;
-  };
-  static void copy(const std::vector<Copy>& copies) {
-    for (const auto& each : copies)
-      if (each.bytes > 0) std::memcpy(each.to, each.from, each.bytes);
-  }
-
   ResolveOptions options() const {
     ResolveOptions options;
     options.bucket_bytes = deployment_.bucket_bytes;
@@ -196,8 +146,14 @@ class AsyncPrograms {
     threads.run([&](int rank) { plan_member(group, group.members[static_cast<std::size_t>(rank)]); },
                 [&](const std::exception_ptr&) { group.wire->abort({"another device of the group failed", 0}); });
     auto& results = group.members[0].program.results;
-    for (std::size_t k = results_; k < results.size(); ++k)
+    for (std::size_t k = resolution.results; k < results.size(); ++k)  // behind those of the step function
       group.means.push_back(AnyArray::borrow(results[k][0].type(), results[k][0].data(), nullptr));
+  }
+  // Of the step function's.
+  std::vector<TensorType> result_types(std::size_t count) const {
+    std::vector<TensorType> types;
+    for (std::size_t k = 0; k < count; ++k) types.push_back(groups_[0]->members[0].program.results[k][0].type());
+    return types;
   }
   std::shared_ptr<const AsyncGraphs> graphs_of(std::span<const Graph> steps) {
     std::vector<Digest> key;
@@ -264,33 +220,7 @@ class AsyncPrograms {
             }};
   }
 
-  // Of what the steps read.
-  void find_copies() {
-    auto unchanging = variables_read();
-    const auto read = read_by_job(unchanging);
-    std::size_t at = 0;
-    for (const auto& shard : shards_) {
-      for (const auto& name : shard->variables) {
-        unchanging.erase(name);
-        if (read[at++] != std::byte{0}) shard->read.push_back(name);
-      }
-      add_copies(shard->read);
-    }
-    add_copies({unchanging.begin(), unchanging.end()});
-  }
-  // Of each variable of the shards: whether a process reads it, which `mine` are for this one.
-  std::vector<std::byte> read_by_job(const std::set<std::string>& mine) const {
-    std::vector<std::byte> read;
-    for (const auto& shard : shards_)
-      for (const auto& name : shard->variables) read.push_back(std::byte{mine.contains(name)});
-    static constexpr const char* what = "the exchange of the variables that steps read";
-    const auto all = host_.job().exchange(read, what);
-    for (std::size_t p = 0; p < all.size(); ++p) {
-      transport::require_part(all[p].size() == read.size(), static_cast<int>(p), all[p].size(), what);
-      for (std::size_t i = 0; i < read.size(); ++i) read[i] |= all[p][i];
-    }
-    return read;
-  }
+  // By the steps of this process.
   std::set<std::string> variables_read() const {
     std::set<std::string> names;
     for (const auto& group : groups_)
@@ -300,27 +230,18 @@ class AsyncPrograms {
             names.insert(one.graph.variables()[read->variable].name);
     return names;
   }
-  void add_copies(const std::vector<std::string>& names) {
-    auto& by_device = copies_.emplace_back();
-    auto& variables = host_.variables();
-    for (int device = 0; device < placement_.devices(); ++device) {
-      auto& list = by_device.emplace_back();
-      for (const auto& name : names)
-        list.push_back({variables.data(name, 0), variables.data(name, device + 1), variables.declaration(name).type.bytes()});
-    }
-  }
 
   Host& host_;
   const Deployment& deployment_;
   AsyncPlacement placement_;
   std::uint64_t seed_;
   collectives::AllReducePreference all_reduce_;  // inside groups
-  std::size_t results_ = 0;
+  AsyncResults results_;
   Resolution whole_;
   std::map<std::vector<Digest>, std::shared_ptr<const AsyncGraphs>> graphs_;
   std::vector<std::unique_ptr<AsyncGroup>> groups_;
   std::vector<std::unique_ptr<AsyncShard>> shards_;
-  std::vector<std::vector<std::vector<Copy>>> copies_;  // by shard, by device; last those of variables without one
+  std::optional<AsyncCopies> copies_;
 };
 
 }  // namespace replicator

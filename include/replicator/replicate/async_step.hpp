@@ -54,7 +54,7 @@ class AsyncStep final : public StepDriver, private Works {
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     host_.failure().answer();
     told([this] {
-      if (at_work_.begin(*this)) programs_->pull_unchanging();
+      if (at_work_.begin(*this)) programs_->copies().pull_unchanging();
       workers_->step();
       end_call();
     });
@@ -63,7 +63,7 @@ class AsyncStep final : public StepDriver, private Works {
     StepResults results;
     results.values = workers_->results();
     for (std::size_t k = 0; k < results.values.size(); ++k)
-      results.first.push_back(programs_->travels(k) ? 0 : host_.placement().begin());
+      results.first.push_back(programs_->results().travels(k) ? 0 : host_.placement().begin());
     results.all_have_next = !finished_;
     return results;
   }

@@ -77,7 +77,7 @@ class AsyncWorkers final : private ShardListener {
   std::vector<std::vector<AnyArray>> results() const {
     const std::lock_guard lock{mutex_};
     std::vector<std::vector<AnyArray>> results;
-    for (std::size_t k = 0; k < programs_.results(); ++k) results.push_back(progress_.results(k));
+    for (std::size_t k = 0; k < programs_.results().size(); ++k) results.push_back(progress_.results(k));
     return results;
   }
   // That each group has done.
@@ -134,7 +134,7 @@ class AsyncWorkers final : private ShardListener {
     unlocked(lock, [&] {
       report.ended = !make_step(group, number);
       report.results = results_of(group);
-      if (peers_) told = programs_.pack_results(report.results);
+      if (peers_) told = programs_.results().pack(report.results);
     });
     if (error_) return;
     const bool ended = report.ended;
@@ -187,8 +187,8 @@ class AsyncWorkers final : private ShardListener {
   }
   void read(std::size_t s, const AsyncGroup& group, int device) {
     auto& shard = *programs_.shards()[s];
-    if (shard.gate) shard.gate->read(group.index, [&] { programs_.pull(s, device); });
-    else peers_->client(device).read(shard.owner, group.index, s, programs_.values_at(s, device));
+    if (shard.gate) shard.gate->read(group.index, [&] { programs_.copies().pull(s, device); });
+    else peers_->client(device).read(shard.owner, group.index, s, programs_.copies().values_at(s, device));
   }
   void update(std::size_t s, const AsyncGroup& group, int device) {
     auto& shard = *programs_.shards()[s];
@@ -228,7 +228,7 @@ class AsyncWorkers final : private ShardListener {
     elements_.advance(member.first, member.count);
   }
   std::vector<std::vector<AnyArray>> results_of(const AsyncGroup& group) const {
-    std::vector<std::vector<AnyArray>> results(programs_.results());
+    std::vector<std::vector<AnyArray>> results(programs_.results().size());
     for (std::size_t k = 0; k < results.size(); ++k)
       for (const auto& member : group.members)
         for (int r = 0; r < member.count; ++r)
@@ -248,9 +248,10 @@ class AsyncWorkers final : private ShardListener {
 
   // --- the server's thread -----------------------------------------------------------------------------------------------------
   void hear(const ShardCall& call, std::span<const std::byte> results) override {
+    AsyncReport report{call.steps, call.ended != 0, programs_.results().unpack(results)};
     {
       const std::lock_guard lock{mutex_};
-      progress_.hear(call.group, {call.steps, call.ended != 0, programs_.unpack_results(results)});
+      progress_.hear(call.group, std::move(report));
     }
     changed_.notify_all();
   }

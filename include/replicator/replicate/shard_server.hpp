@@ -30,7 +30,7 @@ namespace replicator {
 // What it hears beside the calls at shards. In the server's thread.
 class ShardListener {
  public:
-  // A group of another process, one that it has, made a step; `results` as AsyncPrograms::pack_results.
+  // A group of another process, one that it has, made a step; `results` as AsyncResults::pack.
   virtual void hear(const ShardCall& report, std::span<const std::byte> results) = 0;
   // No group of the process makes a further step; all that they made were heard of.
   virtual void hear_left(int process) = 0;
@@ -133,7 +133,7 @@ class ShardServer {
     const auto& call = client.call;
     require_possible(client);
     switch (call.kind) {
-      case ShardCall::Kind::read: return answer(client, shard_of(call).read);
+      case ShardCall::Kind::read: return answer(client, names_of(call));
       case ShardCall::Kind::value: return answer(client, {variable_of(call)});
       case ShardCall::Kind::update: return await_gradients(client);
       case ShardCall::Kind::report: return await_report(client);
@@ -164,6 +164,10 @@ class ShardServer {
     if (call.shard >= shards.size() || !shards[call.shard]->gate)
       throw CommunicationError{"shard " + std::to_string(call.shard) + " was asked for at " + job_.describe(job_.rank()) + ", which does not have it", -1};
     return *shards[call.shard];
+  }
+  const std::vector<std::string>& names_of(const ShardCall& call) const {
+    shard_of(call);
+    return programs_.copies().names(call.shard);
   }
   const std::string& variable_of(const ShardCall& call) const {
     const auto& variables = shard_of(call).variables;
@@ -203,7 +207,7 @@ class ShardServer {
   }
   void await_report(Client& client) {
     client.state = State::payload;
-    client.bytes.resize(programs_.result_bytes());
+    client.bytes.resize(programs_.results().bytes());
     receive(client, client.bytes, slots::payload);
   }
   // What belongs to the call has come.
