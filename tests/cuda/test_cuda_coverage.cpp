@@ -77,4 +77,20 @@ TEST_CASE("every operation of training and validating a ResNet-50 has a kernel f
   for (const auto& operations : found) CHECK(operations.without_kernel == std::set<std::string>{});
 }
 
+TEST_CASE("kernels that sort are planned, too, where there is no GPU to ask how much scratch that takes") {
+  const char* const arguments[] = {"--replicas", "1", "--input-threads", "1", "--devices", "cpu:0"};
+  Replicator repl{Deployment::from(arguments)};
+  Operations found;
+  const auto input_fn = [](const InputContext&) { return std::vector{Array<std::int32_t>{{7}}}; };
+  (void)repl.replicate(input_fn, [&](ReplicaContext& replica, Tensor<std::int32_t> tokens) {
+    const auto table = replica.variable<float>("table", {50, 32}, Initializer::zeros());
+    const auto loss = mean(top_k(gather(table.read(), tokens), 20).values);
+    nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
+    found = operations_of(replica.graph());
+    return loss;
+  });
+  for (const char* name : {"gather", "scatter_add", "top_k"}) CHECK(found.all.count(name) == 1);
+  CHECK(found.without_kernel == std::set<std::string>{});
+}
+
 }  // namespace test_cuda_coverage
