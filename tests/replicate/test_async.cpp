@@ -5,6 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -257,6 +259,33 @@ TEST_CASE("a group in the middle of a step is whole until the step's end, and wh
     if (fails) CHECK_THAT(text, Catch::Contains("replicator: a replica that went on after the program's last step failed: replica 2, step 1: check at "));
     else CHECK(text.empty());
   }
+}
+
+TEST_CASE("an end that waits for a replica in the middle of a step says for which") {
+  auto deployment = asynchronous(2, 2);
+  deployment.late = std::chrono::milliseconds{20};
+  const auto line = "replicator: the program makes no further step, and waits for the end of one of replica 1 (at step 1)\n";
+  const TemporaryFolder folder;
+  const auto has_line = [&] {
+    std::ifstream file{folder.path() + "/stderr"};
+    return std::string{std::istreambuf_iterator<char>{file}, {}}.find(line) != std::string::npos;
+  };
+  const auto text = test::told(folder, [&] {
+    const auto gate = std::make_shared<Gate>();
+    std::thread opener;
+    {
+      Replicator repl{deployment};
+      auto train = repl.replicate(ones, with_straggler(gate));
+      const auto end = std::chrono::steady_clock::now() + std::chrono::minutes{1};
+      while (gate->waited == 0 && std::chrono::steady_clock::now() < end) train.step();
+      opener = std::thread{[&has_line, gate] {
+        for (int i = 0; i < 20000 && !has_line(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+        gate->open = true;
+      }};
+    }
+    opener.join();
+  });
+  CHECK_THAT(text, Catch::Contains(line));
 }
 
 TEST_CASE("batch norm has the statistics of each replica, and a group of several has those of the synchronous regime") {

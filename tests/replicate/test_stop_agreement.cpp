@@ -155,27 +155,38 @@ TEST_CASE("however calls, meetings, votes and several that ask are interleaved, 
   }));
 }
 
-TEST_CASE("who waits for what another process has to tell names it at the deadline") {
-  const auto results = test::run_as_job(2, [](int process) {
-    transport::ProcessEnvironment environment = transport::find_environment({});
-    transport::Job job{environment, {}};
-    StopAgreement stop{job, {std::chrono::milliseconds{200}, {}}};
+namespace {
+
+// What process 0 is told, which has been asked for its vote by process 1, and learns of no agreement.
+std::string told_to_voter(std::chrono::milliseconds deadline, bool dies) {
+  const auto results = test::run_as_job(2, [deadline, dies](int process) {
+    transport::Job job{transport::find_environment({}), {}};
+    StopAgreement stop{job, {deadline, {}}};
+    if (process == 0) stop.vote(1);
+    job.barrier("asked");
+    if (process == 1 && dies) ::raise(SIGKILL);
     std::string text;
-    if (process == 0) {
-      stop.vote(1);
-      try {
-        stop.end_call();
-      } catch (const CommunicationError& error) {
-        text = error.what() + (" culprit " + std::to_string(error.culprit()));
-      }
+    try {
+      if (process == 0) stop.end_call();
+      job.barrier("told");
+    } catch (const CommunicationError& error) {
+      text = error.what() + (" culprit " + std::to_string(error.culprit()));
     }
-    job.barrier("told");
     return text;
   });
   INFO(test::describe(results));
-  CHECK_THAT(results[0].text, Catch::StartsWith("waited until the deadline for process 1 (pid ") &&
-                                  Catch::Contains(", which has caught a signal, to tell after which call of step() all processes stop. It is stopped or slow") &&
-                                  Catch::EndsWith("culprit 1"));
+  CHECK(results[0].exit_code == 0);
+  return results[0].text;
+}
+
+}  // namespace
+
+TEST_CASE("who waits for what another process has to tell names it at the deadline, or when it dies") {
+  CHECK_THAT(told_to_voter(std::chrono::milliseconds{200}, false),
+             Catch::StartsWith("waited until the deadline for process 1 (pid ") &&
+                 Catch::Contains(", which has caught a signal, to tell after which call of step() all processes stop. It is stopped or slow") &&
+                 Catch::EndsWith("culprit 1"));
+  CHECK_THAT(told_to_voter({}, true), Catch::StartsWith("process 1 (pid ") && Catch::Contains(" died: its connection closed") && Catch::EndsWith("culprit 1"));
 }
 
 }  // namespace test_stop_agreement
