@@ -29,8 +29,15 @@
 #include <replicator/core/hash.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/core/tool_ranges.hpp>
+#include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
+#include <replicator/ops/concat.hpp>
+#include <replicator/ops/index.hpp>
+#include <replicator/ops/matmul.hpp>
+#include <replicator/ops/random.hpp>
+#include <replicator/ops/slice.hpp>
+#include <replicator/ops/transpose.hpp>
 
 #include "wrapped.hpp"
 
@@ -473,5 +480,9 @@ class PretendDevices {
     (register_kernel<Ops>(DeviceKind::cuda, KernelTier::reference, kernel), ...);
   }
 };
+
+// That can run what small programs are made of, and more.
+template <class... More>
+using PretendGpus = PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy, More...>;
 
 }  // namespace replicator::test

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <replicator/collectives/run.hpp>
-#include <replicator/graph/layout_copy.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/replicator.hpp>
 #include <replicator/runtime/execute.hpp>
@@ -30,7 +29,7 @@ namespace pretend = replicator::test::pretend;
 
 namespace {
 
-using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
+using Devices = test::PretendGpus<>;
 
 // What the devices were given since.
 struct Given {

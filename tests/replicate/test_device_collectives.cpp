@@ -11,7 +11,6 @@
 
 #include <replicator/collectives/cost.hpp>
 #include <replicator/collectives/run.hpp>
-#include <replicator/graph/layout_copy.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/replicator.hpp>
 #include <replicator/runtime/queue.hpp>
@@ -43,7 +42,7 @@ namespace rt = replicator::transport;
 
 namespace {
 
-using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
+using Devices = test::PretendGpus<>;
 
 std::vector<int> one_each(int ranks) {
   std::vector<int> indices;

@@ -8,7 +8,6 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/graph/layout_copy.hpp>
 #include <replicator/replicator.hpp>
 
 #include "deployments.hpp"
@@ -21,8 +20,7 @@ using namespace replicator;
 
 namespace {
 
-using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy, Convolution,
-                                                 ConvolutionBackwardData, ConvolutionBackwardWeights, MaxPool, MaxPoolSpread>;
+using Devices = test::PretendGpus<Convolution, ConvolutionBackwardData, ConvolutionBackwardWeights, MaxPool, MaxPoolSpread>;
 
 Deployment deployment(DeviceKind kind, int replicas, int devices) { return test::on(kind, replicas, devices, 5); }
 

@@ -13,7 +13,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <replicator/graph/layout_copy.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/replicator.hpp>
 #include <replicator/runtime/update_launches.hpp>
@@ -30,7 +29,7 @@ namespace pretend = replicator::test::pretend;
 
 namespace {
 
-using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
+using Devices = test::PretendGpus<>;
 
 auto elements(std::int64_t batch) {
   return [batch](const InputContext& ctx) {

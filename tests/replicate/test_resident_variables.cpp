@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/graph/layout_copy.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/replicator.hpp>
 
@@ -30,7 +29,7 @@ namespace pretend = replicator::test::pretend;
 
 namespace {
 
-using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
+using Devices = test::PretendGpus<>;
 
 Deployment on(DeviceKind kind, int replicas, int devices, int logical_devices = 1) {
   auto result = test::on(kind, replicas, devices, 5);
