@@ -53,6 +53,21 @@ inline std::atomic<int> host_blocks{0};  // of memory that was given out for cop
 // Of all that follows: devices look into each other's memory.
 inline std::mutex gate;
 
+// When a device hangs nothing is given back any more: its queues may still be at it. What would have been is done when the test is over.
+inline std::atomic<bool> abandoned{false};
+struct Kept {
+  std::mutex mutex;
+  std::vector<std::function<void()>> give_back;
+};
+inline Kept kept;
+template <class GiveBack>
+bool keep(GiveBack give_back) {
+  if (!abandoned) return false;
+  const std::lock_guard lock{kept.mutex};
+  kept.give_back.push_back(std::move(give_back));
+  return true;
+}
+
 // What a device has room for, at addresses that nobody touches but while its queues work.
 class Memory {
  public:
@@ -95,6 +110,7 @@ struct Device {
   bool sleeps = false;
   bool held = false;  // works when it is waited for, and by no other chance
   bool lost = false;  // it folds no more
+  std::atomic<bool> stuck{false};  // it does nothing more
   std::atomic<bool> fails{false}, failed{false};  // its next fold does, which is told when the device is waited for
 
   bool owns(const std::byte* pointer) {
@@ -132,6 +148,16 @@ inline std::string reach(int index, int peer) {
   return apart;
 }
 
+// What this device copies, or else folds, from the peer's memory has other bits.
+struct Misread {
+  int index = -1, peer = -1;
+  bool copies = false;
+};
+inline Misread misread;
+inline void misread_into(int index, bool copies, std::byte* to, const std::byte* from) {
+  if (index == misread.index && copies == misread.copies && device(misread.peer).memory.holds(from)) to[1000] ^= std::byte{1};
+}
+
 inline thread_local int entered = -1;  // by this thread
 inline std::set<int> made_on;          // which devices had been entered where kernels were made
 
@@ -167,7 +193,8 @@ inline std::byte* allocate(int index, std::size_t bytes) {
   const std::lock_guard lock{gate};
   return device(index).memory.allocate(bytes);
 }
-inline void release(int index, std::byte* data, std::size_t) noexcept {
+inline void release(int index, std::byte* data, std::size_t bytes) noexcept {
+  if (keep([=] { release(index, data, bytes); })) return;
   const std::lock_guard lock{gate};
   device(index).memory.release(data);
 }
@@ -181,6 +208,7 @@ inline void* make_queue(int index) {
 
 // One entry of some queue of the device, drawn at random, that need not wait; false where there is none.
 inline bool advance(Device& own) {
+  if (own.stuck) return false;
   std::vector<Work*> ready;
   for (auto* work : own.queues)
     if (!work->queued.empty() && !(work->queued.front().waits && work->queued.front().waits->happened < work->queued.front().number)) ready.push_back(work);
@@ -225,10 +253,13 @@ inline void synchronise(void* queue) {
     work.spoiled = true;
     throw DeviceError{"a queue that captures was waited for"};
   }
+  if (abandoned) throw DeviceError{"a pretended device hangs"};
   drain(work);
   if (device(work.index).failed) throw DeviceError{"the device has failed"};
 }
+inline void abandon() noexcept { abandoned = true; }
 inline void destroy_queue(int index, void* queue) noexcept {
+  if (keep([=] { destroy_queue(index, queue); })) return;
   drain(*static_cast<Work*>(queue));
   const std::lock_guard lock{gate};
   std::erase(device(index).queues, static_cast<Work*>(queue));
@@ -248,21 +279,25 @@ inline void enqueue(void* queue, std::function<void()> what) {
   put(work, [&] { return Entry{.task = std::move(what)}; });
 }
 inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) {
-  auto& own = device(static_cast<Work*>(queue)->index);
+  const int index = static_cast<Work*>(queue)->index;
+  auto& own = device(index);
   const auto from_host = own.reads(from) ? 0 : static_cast<std::int64_t>(bytes), to_host = own.owns(to) ? 0 : static_cast<std::int64_t>(bytes);
   enqueue(queue, [=] {
     std::memcpy(to, from, bytes);
+    misread_into(index, true, to, from);
     copied.push_back(to);
     counts.from_host += from_host, counts.to_host += to_host;
   });
 }
 inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* left, const std::byte* right, std::int64_t elements) {
-  auto& own = device(static_cast<Work*>(queue)->index);
+  const int index = static_cast<Work*>(queue)->index;
+  auto& own = device(index);
   if (own.lost) throw DeviceError{"the device is lost"};
   if (!own.owns(into) || !own.reads(left) || !own.reads(right)) throw std::logic_error{"a fold was given memory that the device does not reach"};
   enqueue(queue, [=, &own] {
     if (own.fails) own.failed = true;
     collectives::combine(dtype, reduction, into, left, right, elements);
+    misread_into(index, false, into, right);
   });
 }
 inline void finish(void* queue, DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int members) {
@@ -293,6 +328,7 @@ inline void replay(void* queue, void* captured) {
   ++counts.replays;
 }
 inline void release_captured(int index, void* captured) noexcept {
+  if (keep([=] { release_captured(index, captured); })) return;
   --device(index).captures;
   delete static_cast<Tasks*>(captured);
 }
@@ -305,7 +341,8 @@ inline std::byte* allocate_host(std::size_t bytes) {
   ++host_blocks;
   return static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
 }
-inline void release_host(std::byte* memory, std::size_t) noexcept {
+inline void release_host(std::byte* memory, std::size_t bytes) noexcept {
+  if (keep([=] { release_host(memory, bytes); })) return;
   --host_blocks;
   std::free(memory);
 }
@@ -324,6 +361,7 @@ inline bool pin(std::byte* memory, std::size_t) {
   return pinned.blocks.insert(memory).second;
 }
 inline void unpin(std::byte* memory) noexcept {
+  if (keep([=] { unpin(memory); })) return;
   const std::lock_guard lock{pinned.mutex};
   pinned.blocks.erase(memory);
   --host_blocks;
@@ -333,6 +371,7 @@ inline void* make_event(int index) {
   return new PretendedEvent{index};
 }
 inline void destroy_event(int index, void* event) noexcept {
+  if (keep([=] { destroy_event(index, event); })) return;
   --device(index).events;
   delete static_cast<PretendedEvent*>(event);
 }
@@ -365,6 +404,7 @@ inline constexpr DeviceSupport support{.require = &require,
                                        .copy = &copy,
                                        .fold = &fold,
                                        .synchronise = &synchronise,
+                                       .abandon = &abandon,
                                        .staging = &staging,
                                        .capture = &capture,
                                        .peers = &peers};
@@ -461,10 +501,12 @@ class PretendDevices {
     set(nullptr, nullptr);
     for (auto& device : pretend::all()) {
       device.reached.clear();
-      device.lost = device.fails = device.failed = device.held = false;
+      device.lost = device.fails = device.failed = device.held = device.stuck = false;
     }
+    if (pretend::abandoned.exchange(false)) give_back();
     pretend::apart.clear();
     pretend::copied.clear();
+    pretend::misread = {};
   }
 
   // Blocks of memory, queues, events and captures that are there.
@@ -475,6 +517,11 @@ class PretendDevices {
   }
 
  private:
+  static void give_back() {
+    for (auto& device : pretend::all())
+      for (auto* queue : device.queues) queue->queued.clear();
+    for (const auto& one : std::exchange(pretend::kept.give_back, {})) one();
+  }
   static void set(const DeviceSupport* support, [[maybe_unused]] const Kernel* kernel) {
     device_support[static_cast<std::size_t>(DeviceKind::cuda)].store(support);
     (register_kernel<Ops>(DeviceKind::cuda, KernelTier::reference, kernel), ...);

@@ -43,10 +43,12 @@ class DeviceCollective {
   virtual ~DeviceCollective() = default;
   // start(), the inputs being written by what `queue`, of the device, has been given until now.
   virtual void start_behind(void* queue) = 0;
+  // Whether `queue` has come there.
+  virtual bool reached() const = 0;
   // When advance() has been true: what `queue` is given from now on comes behind the step.
   virtual void precede(void* queue) = 0;
-  // The same, but the host waits.
-  virtual void await() = 0;
+  // The same of the host: whether the device has done the step.
+  virtual bool done() const = 0;
   virtual HostCopies host_copies() const { return {}; }
 };
 

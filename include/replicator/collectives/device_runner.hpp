@@ -48,8 +48,9 @@ class DeviceRunner final : public Prepared<T>, public DeviceCollective {
     return named([this] { return queue_up(); });
   }
 
+  bool reached() const override { return this->transport_.begun(this->region_); }
   void precede(void* queue) override { this->transport_.precede(this->region_, queue); }
-  void await() override { this->transport_.await(this->region_); }
+  bool done() const override { return this->transport_.marked(this->region_); }
 
  private:
   RankMemory memory() {

@@ -6,6 +6,7 @@
 
 #include <replicator/core/device_support.hpp>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/hangs.cuh>
 #include <replicator/cuda/launch.cuh>
 
 namespace replicator::cuda {
@@ -35,6 +36,7 @@ inline void abandon_capture(void* queue) noexcept {
 inline void replay(void* queue, void* captured) { REPLICATOR_CUDA_CHECK(cudaGraphLaunch(static_cast<cudaGraphExec_t>(captured), stream_of(queue))); }
 
 inline void release_captured(int index, void* captured) noexcept {
+  if (a_gpu_hangs) return;
   (void)cudaSetDevice(index);
   (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(captured));
 }

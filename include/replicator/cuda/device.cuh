@@ -12,6 +12,7 @@
 #include <replicator/cuda/capture.cuh>
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/fold.cuh>
+#include <replicator/cuda/hangs.cuh>
 #include <replicator/cuda/launch.cuh>
 #include <replicator/cuda/peers.cuh>
 #include <replicator/cuda/staging.cuh>
@@ -61,6 +62,7 @@ inline std::byte* allocate(int index, std::size_t bytes) {
 }
 // Errors while giving back have been told by the call that caused them.
 inline void release(int index, std::byte* memory, std::size_t) noexcept {
+  if (a_gpu_hangs) return;
   (void)cudaSetDevice(index);
   (void)cudaFree(memory);
 }
@@ -72,11 +74,16 @@ inline void* make_queue(int index) {
   return stream;
 }
 inline void destroy_queue(int index, void* queue) noexcept {
+  if (a_gpu_hangs) return;
   (void)cudaSetDevice(index);
   (void)cudaStreamSynchronize(stream_of(queue));
   (void)cudaStreamDestroy(stream_of(queue));
 }
-inline void synchronise(void* queue) { REPLICATOR_CUDA_CHECK(cudaStreamSynchronize(stream_of(queue))); }
+inline void synchronise(void* queue) {
+  if (a_gpu_hangs) throw DeviceError{"a GPU of this process hangs: start the program again"};
+  REPLICATOR_CUDA_CHECK(cudaStreamSynchronize(stream_of(queue)));
+}
+inline void abandon() noexcept { a_gpu_hangs = true; }
 
 inline bool on_device(const std::byte* pointer) {
   cudaPointerAttributes attributes{};
@@ -107,7 +114,8 @@ inline std::size_t memory(int index) {
 
 inline constexpr DeviceSupport support{&detail::require,       &detail::allocate, &detail::release, &detail::make_queue,
                                        &detail::destroy_queue, &detail::enter,    &detail::copy,    &fold,
-                                       &detail::synchronise,   &detail::memory,   &staging,         &capture,       &peers};
+                                       &detail::synchronise,   &detail::abandon,  &detail::memory,  &staging,          &capture,
+                                       &peers};
 
 inline const bool device_registered = [] {
   device_support[static_cast<std::size_t>(DeviceKind::cuda)].store(&support);

@@ -8,6 +8,7 @@
 
 #include <replicator/core/device_support.hpp>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/hangs.cuh>
 #include <replicator/cuda/launch.cuh>
 
 namespace replicator::cuda {
@@ -20,14 +21,18 @@ inline std::byte* allocate_host(std::size_t bytes) {
   (void)cudaGetLastError();
   return nullptr;
 }
-inline void release_host(std::byte* memory, std::size_t) noexcept { (void)cudaFreeHost(memory); }
+inline void release_host(std::byte* memory, std::size_t) noexcept {
+  if (!a_gpu_hangs) (void)cudaFreeHost(memory);
+}
 
 inline bool pin(std::byte* memory, std::size_t bytes) {
   if (cudaHostRegister(memory, bytes, cudaHostRegisterPortable) == cudaSuccess) return true;
   (void)cudaGetLastError();
   return false;
 }
-inline void unpin(std::byte* memory) noexcept { (void)cudaHostUnregister(memory); }
+inline void unpin(std::byte* memory) noexcept {
+  if (!a_gpu_hangs) (void)cudaHostUnregister(memory);
+}
 
 inline cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
 
@@ -38,6 +43,7 @@ inline void* make_event(int index) {
   return event;
 }
 inline void destroy_event(int index, void* event) noexcept {
+  if (a_gpu_hangs) return;
   (void)cudaSetDevice(index);
   (void)cudaEventDestroy(event_of(event));
 }

@@ -198,6 +198,7 @@ class HangReport {
   std::string awaited_text(const FlightRecord::Position& at, const Program& program, const Instruction& instruction) const {
     if (instruction.kind == Instruction::Kind::wait)
       return program.collectives[instruction.collective].text + missing_text(at);
+    if (instruction.kind != Instruction::Kind::take) return "the device to do what it was given";
     return program.handoffs->text(instruction.place) + ", from device " + std::to_string(program.handoffs->device_of(instruction.place)) +
            " of its replicas";
   }

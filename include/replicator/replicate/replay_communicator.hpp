@@ -31,8 +31,9 @@ class ReplayCollective final : public collectives::Collective, public collective
   Missing missing() const override { return {}; }
   DeviceCollective* on_device() override { return on_host_ ? nullptr : this; }
   void start_behind(void*) override {}
+  bool reached() const override { return true; }
   void precede(void*) override {}
-  void await() override {}
+  bool done() const override { return true; }
 
  private:
   collectives::Layout layout_;

@@ -2,6 +2,8 @@
 // Runs a device's program once.
 #pragma once
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -12,24 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/runtime/flight_record.hpp>
+#include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/program.hpp>
-#include <replicator/runtime/watch.hpp>
 
 namespace replicator {
-
-struct ExecutionOptions {
-  std::uint64_t seed = 0;
-  std::uint64_t step = 0;
-  InputStage::Inputs next = {};         // of step + 1, where they are known: they stay as they are until it has begun
-  std::chrono::nanoseconds deadline{};  // for each wait; zero waits without end
-  std::chrono::nanoseconds late{};      // a wait of so long is told, once; zero: never
-  std::function<void()> tell_late{};    // given where `late` and `record` are
-  Watch* watch = nullptr;               // is told of every instruction
-  FlightRecord* record = nullptr;       // of the device: says where it stands
-  std::uint32_t compiled = 0;           // the program's name there
-  bool capture = true;                  // stretches are captured and replayed, where the device can and nobody watches
-};
 
 namespace detail {
 
@@ -41,6 +29,19 @@ class Execution {
   }
 
   void run() {
+    try {
+      run_step();
+    } catch (...) {
+      leave();
+      throw;
+    }
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds soon{100};  // a wait is long from here on
+  static constexpr std::chrono::seconds look_again{1}, others_first{1};
+
+  void run_step() {
     program_.variables.bring();
     program_.queue.enter();  // behind whatever devices variables came from
     const ToolRange range{tool_, tool_ ? step_name().c_str() : nullptr};
@@ -59,15 +60,11 @@ class Execution {
       advance();  // communication moves on beside the kernels
     }
     prefetch();
-    program_.queue.synchronise();
+    settle();
     program_.variables.end_changes();
     if (watch_) watch_->end();
     if (record_) record_->end();
   }
-
- private:
-  static constexpr std::chrono::milliseconds soon{100};  // a wait is long from here on
-  static constexpr std::chrono::seconds look_again{1};
 
   std::uint32_t position_of(const Instruction& instruction) const {
     return static_cast<std::uint32_t>(&instruction - program_.code.data());
@@ -117,7 +114,8 @@ class Execution {
     const auto position = position_of(instruction);
     watch_->before(position);
     execute(instruction);
-    program_.queue.synchronise();
+    settle(instruction.origin);
+    advance();
     watch_->after(position);
   }
   void execute(const Instruction& instruction) {
@@ -143,7 +141,7 @@ class Execution {
         break;
       case Instruction::Kind::give:
         prefetch();
-        program_.queue.synchronise();
+        settle();
         program_.handoffs->give(instruction.place, program_.tick);
         break;
       case Instruction::Kind::take: take(instruction.place); break;
@@ -155,7 +153,7 @@ class Execution {
       device->start_behind(program_.queue.handle());
     } else {
       prefetch();
-      program_.queue.synchronise();
+      settle();
       collective.start();
     }
     pending_.push_back(index);
@@ -178,13 +176,14 @@ class Execution {
   void advance() {
     for (std::size_t i = 0; i < pending_.size();) {
       auto& collective = *program_.collectives[pending_[i]].collective;
-      if (!collective.advance()) {
-        ++i;
-        continue;
-      }
-      if (auto* device = collective.on_device(); device && watch_) device->await();
-      finish(i);
+      if (collective.advance() && !(watch_ && under_way(collective))) finish(i);
+      else ++i;
     }
+  }
+  // On the device, where the host has queued all of it.
+  static bool under_way(collectives::Collective& collective) {
+    const auto* const device = collective.on_device();
+    return device && !device->done();
   }
   using Time = transport::Clock::time_point;
   Time deadline(Time now) const { return options_.deadline.count() ? now + options_.deadline : Time::max(); }
@@ -253,12 +252,67 @@ class Execution {
             program_.communicator->rank()};
   }
 
+  // The device has done all that it was given, `last` at the end where that is known. It is asked again and again: whoever waits in its driver sees
+  // neither that it hangs nor that another one has failed, and communication moves on meanwhile.
+  void settle(const Node* last = nullptr) {
+    const auto& queue = program_.queue;
+    if (!queue.handle()) return;
+    program_.settled.record(queue);
+    if (!program_.settled.happened()) await(last);
+    queue.synchronise();  // tells what has failed
+  }
+  void await(const Node* last) {
+    const auto now = transport::Clock::now();
+    if (record_) record_->waits(nanoseconds(now));
+    const auto end = program_.communicator->size() > 1 ? deadline(now) : Time::max();  // of a device that nobody waits for it is told, no more
+    auto late = record_ ? late_from(now) : Time::max();
+    while (!program_.settled.happened()) {
+      const auto time = transport::Clock::now();
+      if (time >= end && (!waits_for_others() || time - end >= others_first)) throw hangs(last);
+      tell_once(late, time);
+      program_.communicator->check();
+      advance();
+      ::sched_yield();
+    }
+    if (record_) record_->waits_no_more();
+  }
+  // A step that failed leaves a device that has done what it was given, or is given up.
+  void leave() noexcept {
+    if (!program_.queue.handle() || given_up_) return;
+    try {
+      const auto end = deadline(transport::Clock::now());
+      program_.settled.record(program_.queue);
+      while (!program_.settled.happened()) {
+        if (transport::Clock::now() >= end) return program_.queue.abandon();
+        ::sched_yield();
+      }
+    } catch (const DeviceError&) {  // whatever it was is told already, or is no news
+    }
+  }
+  // The device has come to all that it is to wait for.
+  bool waits_for_others() const {
+    return std::all_of(program_.collectives.begin(), program_.collectives.end(), [](const CollectiveUse& use) {
+      const auto* const device = use.collective->on_device();
+      return !device || device->reached();
+    });
+  }
+  DeviceError hangs(const Node* last) {
+    program_.queue.abandon();
+    given_up_ = true;
+    const auto& ids = program_.replica_ids;
+    const std::string what = last ? std::string{last->kind()} + " at " + last->where.text() : "what it was given";
+    return DeviceError{step_name() + ": " + program_.device + ", of the replicas " + std::to_string(ids.front()) + " to " + std::to_string(ids.back()) +
+                       ", had not done " + what + " when the deadline was over. A kernel hangs or is slow: look there" +
+                       (last ? "" : ", run with --timing, which waits for each node and names it") + ", or allow more time with --deadline"};
+  }
+
   Program& program_;
   const InputStage::Inputs inputs_;
   const ExecutionOptions& options_;
   const ToolRanges* const tool_ = program_.ranges.tool;
   Watch* watch_ = nullptr;  // who looks at this step
   bool prefetched_ = false;
+  bool given_up_ = false;  // the device
   FlightRecord* record_;
   std::vector<std::uint32_t>& pending_;
   const std::function<void()> others_ = [this] { advance(); };  // move on while one is waited for

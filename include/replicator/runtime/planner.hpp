@@ -40,6 +40,7 @@ class Planner {
         results_{request, builder_, collectives_, values_}, assignments_{request, builder_, variables_, values_},
         memory_{request.resolution, request.lowered} {
     program_.communicator = &request.communicator;
+    program_.device = std::string{name_of(request.kind)} + ":" + std::to_string(request.index);
     program_.first_replica = request.replicas_before;
     for (int r = 0; r < request.replicas(); ++r) program_.replica_ids.push_back(request.begin() + r);
   }
@@ -209,7 +210,7 @@ class Planner {
       memory_.add_replica(static_cast<std::uint32_t>(request_.class_of(r)), request_.begin() + r, request_.device);
   }
   void require_room() const {
-    replicator::require_room(memory_.plan(), std::string{name_of(request_.kind)} + ":" + std::to_string(request_.index), request_.memory_limit);
+    replicator::require_room(memory_.plan(), program_.device, request_.memory_limit);
   }
 
   const PlanRequest& request_;

@@ -165,6 +165,8 @@ struct Program {
   RangeNames ranges;
   // Beside the arena: memory of collectives that the device holds.
   std::vector<std::span<const std::byte>> device_memory;
+  std::string device;  // cuda:1
+  Event settled;       // of the queue, where there is one: that it has done all
   Queue queue;  // the last: gone before the memory that its work uses
 };
 

@@ -239,6 +239,7 @@ class ProgramBuilder {
     const auto scratch_end = program_.arena_bytes + aligned(program_.scratch_bytes), stage_end = scratch_end + program_.stage_bytes;
     program_.arena = Arena{support_, index_, stage_end + program_.table_bytes};
     program_.queue = Queue{support_, index_};
+    if (!support_.runs_on_host()) program_.settled = Event{support_, index_};
     program_.scratch = program_.arena.data() + program_.arena_bytes;
     if (!support_.runs_on_host()) place_inputs(program_.arena.data() + scratch_end);
     for (const auto operand : operands_) {

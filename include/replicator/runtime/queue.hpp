@@ -72,6 +72,9 @@ class Queue {
     if (support_) support_->synchronise(handle_);
   }
 
+  // Its device hangs, see DeviceSupport.
+  void abandon() const { support_->abandon(); }
+
   bool can_capture() const { return support_ && support_->capture; }
   // What work() gives to the queue, which does none of it. What work() throws, and DeviceError where something cannot be captured, leaves the
   // queue as it was.

@@ -59,7 +59,7 @@ class StagedCollective final : public collectives::Collective, public collective
     for (const Queue* queue : {&copies_.out, &copies_.home}) {
       try {
         queue->synchronise();
-      } catch (const DeviceError&) {  // has been told by the step
+      } catch (const DeviceError&) {  // was told by the step
       }
     }
   }
@@ -87,8 +87,9 @@ class StagedCollective final : public collectives::Collective, public collective
     running_ = !all_received;
     return all_received;
   }
+  bool reached() const override { return begun_.happened(); }
   void precede(void* queue) override { home_.precede(queue); }
-  void await() override { home_.await(); }
+  bool done() const override { return home_.happened(); }
 
   void wait(transport::Clock::time_point deadline) override {
     if (wait_until(deadline, {})) return;
@@ -96,6 +97,7 @@ class StagedCollective final : public collectives::Collective, public collective
       host_->wait(deadline);
       if (advance()) return;
     }
+    copies_.support.abandon();
     throw CommunicationError{name_ + ": rank " + std::to_string(communicator_.rank()) + " waited until the deadline for its own device " +
                                  std::to_string(copies_.index) + ", which computes what it contributes: it hangs or is slow; look there, or allow more time "
                                  "with --deadline",

@@ -129,13 +129,14 @@ class InProcessDevices : public InProcess {
     support().staging->record(queue, own.begun);
     support().staging->wait(own.queue, own.begun);
   }
+  bool begun(Region region) { return support().staging->happened(part(region, rank()).begun); }
   void mark(Region region) {
     const auto& own = part(region, rank());
     support().staging->record(own.queue, own.mark);
   }
   void wait_for_mark(Region region, int peer) { support().staging->wait(queue(region), part(region, peer).mark); }
   void precede(Region region, void* queue) { support().staging->wait(queue, part(region, rank()).mark); }
-  void await(Region region) { support().staging->await(part(region, rank()).mark); }
+  bool marked(Region region) { return support().staging->happened(part(region, rank()).mark); }
 
  private:
   InProcessDeviceGroup::Part& part(Region region, int rank) { return group_->part(region.id, region.bytes, rank); }

@@ -101,13 +101,15 @@ concept DeviceMemory = PeerReadable<T> && requires(T& t, std::size_t bytes, Regi
   { t.queue(region) } -> std::same_as<void*>;
   // The region's queue goes on when all is done that `queue`, another one of the device, has been given until now.
   t.begin_behind(region, queue);
+  // Whether it has been.
+  { t.begun(region) } -> std::same_as<bool>;
   // From now on the mark is that all is done which the region's queue has been given until now.
   t.mark(region);
   // The region's queue goes on when the peer's mark, as it was set last, has come. It must have been set: nobody waits for what is not queued yet.
   t.wait_for_mark(region, peer);
-  // `queue`, another one of the device, or the host goes on when this rank's mark has come.
+  // `queue`, another one of the device, goes on when this rank's mark has come; whether it has.
   t.precede(region, queue);
-  t.await(region);
+  { t.marked(region) } -> std::same_as<bool>;
 };
 
 }  // namespace replicator::transport

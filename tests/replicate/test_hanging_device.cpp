@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices whose kernels never end: nobody waits for them for longer than the deadline, and nothing that would is called afterwards.
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+#include <replicator/graph/layout_copy.hpp>
+#include <replicator/nn/nn.hpp>
+#include <replicator/replicator.hpp>
+
+#include "../support/errors.hpp"
+#include "deployments.hpp"
+#include "pretend_device.hpp"
+
+namespace test_hanging_device {
+
+using namespace replicator;
+using replicator::test::error_of;
+namespace pretend = replicator::test::pretend;
+
+namespace {
+
+using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
+
+// Of the third step, in which device `stuck` of so many hangs: from its beginning, or behind a look at the last replica's values.
+std::string error_of_step(int devices, int stuck, bool amid = false, SeeOptions see = {}) {
+  auto where = test::on(DeviceKind::cuda, 4, devices);
+  where.deadline = std::chrono::seconds{2};
+  where.see = see;
+  std::atomic<bool> now{false};
+  const auto sink = [&](const std::string&) { pretend::device(stuck).stuck = now.load(); };
+  Replicator repl{where};
+  auto step = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{3, 4}}; }); },
+                             [&](ReplicaContext& replica, Tensor<float> x) {
+                               if (amid && replica.id() == 3) x = print(x, "x", {.sink = sink});
+                               const auto loss = mean(tanh(nn::linear(replica, x, "layer", {.features = 5})));
+                               nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
+                               return loss;
+                             });
+  for (int i = 0; i < 2; ++i) step.step();
+  now = true;
+  pretend::device(stuck).stuck = !amid;
+  const auto error = error_of([&] { step.step(); });
+  CHECK(error_of([&] { step.step(); }) == error);
+  return error;
+}
+
+}  // namespace
+
+TEST_CASE("a device that hangs ends the step at the deadline, by an error that names it and not who waits for it; the program ends") {
+  for (const int stuck : {0, 1}) {
+    const Devices devices;
+    CHECK(error_of_step(2, stuck) == "step 2: cuda:" + std::to_string(stuck) + ", of the replicas " + (stuck ? "2 to 3" : "0 to 1") +
+                                         ", had not done what it was given when the deadline was over. A kernel hangs or is slow: look there, run with "
+                                         "--timing, which waits for each node and names it, or allow more time with --deadline");
+  }
+}
+
+TEST_CASE("where nodes are timed the one that hangs is named, unless a rank that waits for it is the first to say so") {
+  const Devices devices;
+  SeeOptions see;
+  see.timing = true;
+  CHECK_THAT(error_of_step(2, 1, true, see),
+             Catch::Contains("rank 0 waited until the deadline for rank 1 (replicas 2 to 3)") ||
+                 (Catch::StartsWith("step 2: cuda:1, of the replicas 2 to 3, had not done observe at test_hanging_device.cpp:") &&
+                  Catch::EndsWith(" slow: look there, or allow more time with --deadline")));
+}
+
+TEST_CASE("devices that meet in the host's memory are released, too, when one hangs") {
+  const Devices devices;
+  pretend::apart = "they are apart";
+  CHECK_THAT(error_of_step(3, 1), Catch::Contains("waited until the deadline"));
+}
+
+}  // namespace test_hanging_device
