@@ -58,7 +58,7 @@ std::vector<int> two_each(int ranks) {
 
 Received received_in_their_memory(const std::vector<Asked>& all, const std::vector<int>& indices) {
   const auto& support = support_of(DeviceKind::cuda);
-  REQUIRE(rt::why_apart(support, indices).empty());
+  REQUIRE(rt::why_apart(support, "cuda", indices).empty());
   rt::InProcessDeviceGroup group{support, indices};
   return received_on_devices(all, indices, group,
                              [&](int rank) { return cl::make_communicator(rt::InProcessDevices{group, rank}, all[0].schedule.blocks); });
@@ -202,6 +202,21 @@ TEST_CASE("devices that do not reach each other meet in the host's memory, with 
   // One device has nobody to reach.
   CHECK_THAT(train(on(DeviceKind::cuda, 4, 1)).explanation, !Catch::Contains("through the host's memory"));
   CHECK(devices.in_use() == 0);
+}
+
+TEST_CASE("devices that read other bytes than are in each other's memory meet in the host's, with the same bits, and explain says who reads them how") {
+  const auto expected = train(on(DeviceKind::cpu, 4, 1)).digest;
+  for (const bool copies : {false, true}) {
+    const Devices devices;
+    pretend::misread = {2, 1, copies};
+    CHECK_THAT(train(on(DeviceKind::cuda, 4, 2)).explanation, !Catch::Contains("through the host's memory"));
+    const auto outcome = train(on(DeviceKind::cuda, 4, 3));
+    CHECK(outcome.digest == expected);
+    CHECK_THAT(outcome.explanation, Catch::Contains(std::string{"; through the host's memory: "} + (copies ? "copies" : "kernels") +
+                                                    " of cuda:2 read other bytes from the memory of cuda:1 than are there: an IOMMU or the access control of PCIe "
+                                                    "bridges (ACS) stands between them, and is to be switched off"));
+    CHECK(devices.in_use() == 0);
+  }
 }
 
 TEST_CASE("a device that fails in a collective is named, and releases the others") {

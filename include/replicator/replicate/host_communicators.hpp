@@ -72,10 +72,11 @@ class HostCommunicators {
 
   // All of them, or none: what devices do with the values of collectives is then one thing.
   void connect_devices(const transport::Job& job, const Deployment& deployment, const Placement& placement) {
-    const auto& support = support_of(deployment.devices[0].kind);
+    const auto kind = deployment.devices[0].kind;
+    const auto& support = support_of(kind);
     std::vector<int> indices;
     for (const auto& device : deployment.devices) indices.push_back(device.index);
-    const auto reason = job.size() > 1 ? std::string{"processes meet there"} : transport::why_apart(support, indices);
+    const auto reason = job.size() > 1 ? std::string{"processes meet there"} : transport::why_apart(support, name_of(kind), indices);
     if (!reason.empty()) {
       through_host_ = "through the host's memory: " + reason;
       for (std::size_t device = 0; device < indices.size(); ++device)

@@ -7,24 +7,31 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <replicator/core/device_support.hpp>
+#include <replicator/transport/check_peers.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/transport.hpp>
 
 namespace replicator::transport {
 
-// Why devices of these indices, by rank, do not reach each other's memory; empty where they do, from now on. The same device may be several ranks.
-inline std::string why_apart(const DeviceSupport& support, std::span<const int> indices) {
+// Why devices of these indices, by rank, do not reach each other's memory, or read it wrongly; empty where they do, from now on. The same device
+// may be several ranks. Throws DeviceError where one of them does not come back.
+inline std::string why_apart(const DeviceSupport& support, std::string_view kind, std::span<const int> indices) {
   if (!support.peers) return "devices of this kind do not reach each other's memory";
-  for (const int index : indices)
-    for (const int peer : indices)
-      if (index != peer)
-        if (const auto reason = support.peers->reach(index, peer); !reason.empty()) return reason;
+  const std::set<int> devices{indices.begin(), indices.end()};
+  for (const int index : devices)
+    for (const int peer : devices) {
+      if (index == peer) continue;
+      if (auto reason = support.peers->reach(index, peer); !reason.empty()) return reason;
+      if (auto reason = why_misread(support, kind, index, peer); !reason.empty()) return reason;
+    }
   return {};
 }
 
