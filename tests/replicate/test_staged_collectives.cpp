@@ -201,7 +201,7 @@ TEST_CASE("the host does not wait for the device, nor the device for the network
     pretend::enqueue(queue.handle(), [&] { ++computed; });
     pretend::settle();  // would throw where a queue waits for what nobody has queued
     CHECK(computed == 2);
-    CHECK(staged.collective->on_device()->host_copies().to_host == 4 * piece);
+    CHECK(staged.collective->on_device()->host_part().to_host == 4 * piece);
     CHECK(staged.out() == 4);
     CHECK_FALSE(staged.collective->advance());
     CHECK(staged.network->given == 4);

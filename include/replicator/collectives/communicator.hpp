@@ -31,9 +31,9 @@ struct CollectiveSpec {
   bool piecewise = false;                // inputs are written piece by piece, see Collective::give
 };
 
-// Bytes of a step that are copied between a device and the host.
-struct HostCopies {
-  std::size_t from_host = 0, to_host = 0;
+// What a collective of a device's memory needs of the host: bytes that are copied in a step, and bytes of its memory.
+struct HostPart {
+  std::size_t from_host = 0, to_host = 0, held = 0;
 };
 
 // What a collective can do besides whose buffers lie in the memory of the rank's device. The host goes ahead of the device: advance() is true
@@ -49,7 +49,7 @@ class DeviceCollective {
   virtual void precede(void* queue) = 0;
   // The same of the host: whether the device has done the step.
   virtual bool done() const = 0;
-  virtual HostCopies host_copies() const { return {}; }
+  virtual HostPart host_part() const { return {}; }
 };
 
 // A prepared collective: used again every step, allocates nothing after preparation. Belongs to the thread of its

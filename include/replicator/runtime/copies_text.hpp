@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step copies between the host and a device with memory of its own: for explain().
+// What a device with memory of its own needs of the host: copies in each step, and memory. For explain().
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,26 @@ namespace replicator {
 // Empty where the device computes on the host's memory.
 inline std::string copies_text(const Program& program) {
   if (!program.queue.handle()) return {};
-  std::size_t from_host = program.stage_bytes, to_host = 0;
+  collectives::HostPart sum{program.stage_bytes, 0, 0};
   for (const auto& instruction : program.code) {
     if (instruction.kind != Instruction::Kind::copy) continue;
-    if (!on_device(program, program.pointers[instruction.pointers])) from_host += instruction.bytes;
-    if (!on_device(program, program.pointers[instruction.pointers + 1])) to_host += instruction.bytes;
+    if (!on_device(program, program.pointers[instruction.pointers])) sum.from_host += instruction.bytes;
+    if (!on_device(program, program.pointers[instruction.pointers + 1])) sum.to_host += instruction.bytes;
   }
   for (const auto& use : program.collectives) {
-    const auto* const collective = use.collective->on_device();
-    if (!collective) continue;
-    from_host += collective->host_copies().from_host;
-    to_host += collective->host_copies().to_host;
+    const auto* const of_device = use.collective->on_device();
+    const auto part = of_device ? of_device->host_part() : collectives::HostPart{0, 0, use.collective->bytes()};
+    sum.from_host += part.from_host;
+    sum.to_host += part.to_host;
+    sum.held += part.held;
   }
-  return "each step copies " + text_of_bytes(from_host) + " from the host's memory and " + text_of_bytes(to_host) + " to it\n";
+  std::size_t results = 0;
+  for (const auto& result : program.results)
+    for (const auto& array : result) results += array.size_bytes();
+  const auto variables = program.variables.host_bytes(), input = 2 * program.stage_bytes;
+  return "each step copies " + text_of_bytes(sum.from_host) + " from the host's memory and " + text_of_bytes(sum.to_host) + " to it; of the host's memory " +
+         text_of_bytes(variables + input + results + sum.held) + " are for this device, pinned where that can be done: variables " + text_of_bytes(variables) +
+         ", input and results " + text_of_bytes(input + results) + ", collectives " + text_of_bytes(sum.held) + "\n";
 }
 
 }  // namespace replicator

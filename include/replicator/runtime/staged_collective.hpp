@@ -121,8 +121,8 @@ class StagedCollective final : public collectives::Collective, public collective
   }
   // As long as copies are on their way from the device it waits for itself.
   Missing missing() const override { return all_given() ? host_->missing() : Missing{communicator_.rank(), 0}; }
-  collectives::HostCopies host_copies() const override {
-    return {output_blocks_ * block_, static_cast<std::size_t>(inputs()) * input_blocks_ * block_};
+  collectives::HostPart host_part() const override {
+    return {output_blocks_ * block_, static_cast<std::size_t>(inputs()) * input_blocks_ * block_, host_->bytes()};
   }
 
  private:

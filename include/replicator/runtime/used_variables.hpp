@@ -36,6 +36,13 @@ class UsedVariables {
     return false;
   }
 
+  // Of the host's memory.
+  std::size_t host_bytes() const {
+    std::size_t bytes = 0;
+    for (const auto& used : used_) bytes += used.value->bytes();
+    return bytes;
+  }
+
   // Before a step: all are where the program reads them. Nothing is copied but what another step, or the host, has changed meanwhile.
   void bring() const {
     for (const auto& used : used_)
