@@ -6,7 +6,6 @@
 #include <chrono>
 #include <string>
 
-#include <replicator/graph/layout_copy.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/replicator.hpp>
 
@@ -22,7 +21,7 @@ namespace pretend = replicator::test::pretend;
 
 namespace {
 
-using Devices = replicator::test::PretendDevices<Map, Reduce, Matmul, Transpose, Slice, Pad, Concat, Random, ArgMax, LayoutCopy>;
+using Devices = replicator::test::PretendGpus<>;
 
 // Of the third step, in which device `stuck` of so many hangs: from its beginning, or behind a look at the last replica's values.
 std::string error_of_step(int devices, int stuck, bool amid = false, SeeOptions see = {}) {

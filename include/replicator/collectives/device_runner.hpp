@@ -127,7 +127,7 @@ class DeviceRunner final : public Prepared<T>, public DeviceCollective {
     while (lane.next < lane.end) {
       const Line& line = program_.lines[lane.next];
       if (!follow(waits_of(line), line.waits, base_)) return false;
-      give(line);
+      enqueue(line);
       this->moved_ += this->layout_.bytes(line.elements);
       ++lane.next;
       moved = true;
@@ -140,7 +140,7 @@ class DeviceRunner final : public Prepared<T>, public DeviceCollective {
   }
 
   // As Arithmetic::run, in the queue.
-  void give(const Line& line) {
+  void enqueue(const Line& line) {
     if (line.elements == 0) return;
     const auto& support = this->transport_.support();
     const auto& arithmetic = this->arithmetic_;
