@@ -173,6 +173,39 @@ TEST_CASE("a gradient is that of the value which the loss read, whatever was ass
   CHECK(copied.after(3, 1, 1)[1] == 3 - 0.5);
 }
 
+TEST_CASE("an updated variable is a variable: no gradient passes through the update of one to another") {
+  Problem problem{{1}};
+  const auto d = problem.replica.variable<float>("d", {1}, rp::Initializer::ones());
+  const auto loss = [&] { return rp::sum(d.read() * problem.w.read()); };
+  nn::sgd({.learning_rate = 0.5}).minimize(problem.replica, loss(), {d});          // d becomes d - w / 2
+  nn::sgd({.learning_rate = 1}).minimize(problem.replica, loss(), {problem.w});  // by d, and not by d - w
+  const auto after = problem.after(2, 3, 0);
+  CHECK(after == std::vector<double>{2 - (3 - 1), 3 - 1});
+}
+
+TEST_CASE("one value that is assigned to two variables is two: each has the gradient of what reads it") {
+  Problem problem{{1}};
+  const auto b = problem.replica.variable<float>("b", {1}, rp::Initializer::ones());
+  const auto sum = problem.w.read() + b.read();
+  problem.w.assign(sum);
+  b.assign(sum);
+  nn::sgd({.learning_rate = 1}).minimize(problem.replica, rp::sum(problem.w.read() * 2.0f + b.read() * 3.0f));
+  CHECK(problem.after(10, 20, 0) == std::vector<double>{30 - 2, 30 - 3});
+
+  Problem copied{{1}};
+  const auto copy = copied.replica.variable<float>("copy", {1}, rp::Initializer::ones());
+  copy.assign(copied.w.read());
+  nn::sgd({.learning_rate = 1}).minimize(copied.replica, rp::sum(copied.w.read() * 2.0f + copy.read() * 3.0f));
+  CHECK(copied.after(10, 20, 0) == std::vector<double>{10 - 2, 10 - 3});
+}
+
+TEST_CASE("a variable whose first read is of what the step assigned is trained as any other") {
+  Problem problem{{1}};
+  problem.w.assign(Matrix{rp::full<float>(problem.replica, {1}, 2.0f)});
+  nn::sgd({.learning_rate = 1}).minimize(problem.replica, rp::sum(problem.w.read() * problem.w.read() * 3.0f));
+  CHECK(problem.after(7, 0, 0) == std::vector<double>{2 - 12});
+}
+
 TEST_CASE("wrap_optimizer averages the gradients for an optimizer that knows nothing of replicas") {
   Problem problem{{1}};
   nn::wrap_optimizer(SignDescent{0.5f}).minimize(problem.replica, problem.loss());

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <replicator/nn/optimizer.hpp>
 #include <replicator/nn/target.hpp>
+#include <replicator/ops/reduce.hpp>
 
 #include "../support/evaluate.hpp"
 
@@ -41,6 +43,23 @@ TEST_CASE("a target is made equal in the first step, then in every step of its p
   for (const std::uint64_t step : {0ull, 3ull, 6ull, 3000000000ull}) CHECK(target_in(step, 3) == 7);
   for (const std::uint64_t step : {1ull, 2ull, 4ull, 2999999999ull}) CHECK(target_in(step, 3) == 3);
   CHECK(target_in(5, 1) == 7);
+}
+
+TEST_CASE("no gradient passes from a target to its network, in a step that makes them equal neither") {
+  for (const std::uint64_t step : {0ull, 1ull}) {
+    Graph graph;
+    ReplicaContext replica{graph};
+    const auto network = [&] { return replica.variable<float>("net.w", {2}, Initializer::ones()); };
+    network().read();
+    nn::update_targets(replica, "net", 2);
+    const auto difference = network().read() - replica.variable<float>("target.net.w", {2}, Initializer::zeros(), {.trainable = false}).read() * 0.5f;
+    const auto gradient = nn::variable_gradients(sum(difference * difference), std::vector{network()})[0];
+    EvaluateOptions options;
+    options.context.step = step;
+    const auto of = [](double value) { return array_of({DType::float32, Shape{2}}, {value, value}); };
+    options.variables = {{"net.w", of(8)}, {"target.net.w", of(4)}};
+    CHECK(doubles(evaluate(gradient, {}, options))[0] == 2 * (8 - (step == 0 ? 4 : 2)));
+  }
 }
 
 TEST_CASE("a target of nothing, of no period, or within a scope, is refused") {

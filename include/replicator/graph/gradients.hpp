@@ -19,7 +19,12 @@ namespace replicator {
 
 namespace detail {
 
-// Which of the nodes up to y's depend on an x. What lies before a stop_gradient is not looked at, so it needs no gradient rules either.
+inline bool ends_gradients(const Node& node) {
+  const auto* compute = node.get<Compute>();
+  return compute && (compute->operation.get<StopGradient>() || compute->operation.get<AssignedValue>());
+}
+
+// Which of the nodes up to y's depend on an x. What lies before an end of gradients is not looked at, so it needs no gradient rules either.
 inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor> xs) {
   const Graph& graph = y.graph();
   const std::uint32_t end = y.value().node + 1;
@@ -27,8 +32,7 @@ inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor>
   for (const auto& x : xs)
     if (x.value().node < end) depends[x.value().node] = true;
   for (std::uint32_t i = 0; i < end; ++i) {
-    const auto* compute = graph.node(i).get<Compute>();
-    if (compute && compute->operation.get<StopGradient>()) continue;
+    if (ends_gradients(graph.node(i))) continue;
     for (const auto& input : graph.node(i).inputs) depends[i] = depends[i] || depends[input.node];
   }
   return depends;

@@ -16,6 +16,21 @@
 
 namespace replicator {
 
+// What a step has assigned to a variable, read again. Gradients end here, as at the value that the variable began with: this one is the variable's
+// too, and no longer what it was computed from.
+struct AssignedValue {
+  static constexpr std::string_view name = "assigned value";
+  std::uint32_t variable = 0;
+
+  template <class V>
+  void describe(V& v) const {
+    v("variable", variable);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+  std::vector<AnyTensor> gradient(const GradientContext&) const { return {AnyTensor{}}; }
+  std::vector<AnyTensor> expand(const ExpansionContext& at) const;  // the value
+};
+
 class Graph {
  public:
   explicit Graph(int replica = 0, int replicas = 1, int logical_devices = 1)
@@ -64,8 +79,7 @@ class Graph {
       if (declaration.device < 0) declaration.device = std::max(device_, 0);
       variable_index_.emplace(declaration.name, index);
       variables_.push_back(std::move(declaration));
-      current_.emplace_back();
-      start_.emplace_back();
+      states_.emplace_back();
       return index;
     }
     require_same(variables_[found->second], declaration);
@@ -76,22 +90,19 @@ class Graph {
     const auto found = variable_index_.find(name);
     return found == variable_index_.end() ? nullptr : &variables_[found->second];
   }
-  // The variable's value at this point of the program: this replica's last assignment, or the step's start.
+  // The variable's value at this point of the program: this replica's last assignment, or the step's start. Gradients end there.
   AnyTensor read(std::uint32_t variable, Location where) {
-    if (!current_[variable]) {
-      const auto& declaration = variables_[variable];
-      current_[variable] = Value{add({Read{variable}, {}, {declaration.type}, where, declaration.name, declaration.device}), 0};
-      start_[variable] = current_[variable];
-      if (substitute_ && declaration.trainable) {
-        const Value other = substitute_(*this, variable, {*this, *current_[variable]}, where).value();  // may declare variables
-        current_[variable] = other;
-      }
-    }
-    return {*this, *current_[variable]};
+    if (!states_[variable].current) read_first(variable, where);
+    else if (states_[variable].assigned) read_again(variable, where);
+    states_[variable].read = true;
+    return {*this, *states_[variable].current};
   }
+  // Whether the step has, by now.
+  bool has_read(std::uint32_t variable) const { return states_[variable].read; }
   // The variable's value at the step's start, empty where the step has not read it.
   AnyTensor start_value(std::uint32_t variable) {
-    return start_[variable] ? AnyTensor{*this, *start_[variable]} : AnyTensor{};
+    const auto& start = states_[variable].start;
+    return start ? AnyTensor{*this, *start} : AnyTensor{};
   }
   // Throws BuildError where the type differs from the declaration.
   void assign(std::uint32_t variable, Value value, Location where) {
@@ -101,7 +112,8 @@ class Graph {
                        declaration.type.text() + " (declared at " + declaration.where.text() + "), but the value assigned at " +
                        where.text() + " is " + type(value).text() + ": assign a value of the variable's type"};
     add({Assign{variable}, {value}, {}, where, declaration.name, declaration.device});
-    current_[variable] = value;
+    states_[variable].current = value;
+    states_[variable].assigned = true;
   }
 
   // "replica2/all_reduce#17", with the label where there is one: "replica2/conv1.weight".
@@ -147,6 +159,25 @@ class Graph {
       if (!nodes_[input.node].leaf()) return nodes_[input.node].device;
     return 0;
   }
+  // Of a variable, at this point of the program.
+  struct VariableState {
+    std::optional<Value> current, start;
+    bool assigned = false;  // and not read since: `current` is what was assigned
+    bool read = false;
+  };
+  void read_first(std::uint32_t variable, Location where) {
+    const auto& declaration = variables_[variable];
+    const Value start{add({Read{variable}, {}, {declaration.type}, where, declaration.name, declaration.device}), 0};
+    states_[variable].start = states_[variable].current = start;
+    if (!substitute_ || !declaration.trainable) return;
+    const Value other = substitute_(*this, variable, {*this, start}, where).value();  // may declare variables
+    states_[variable].current = other;
+  }
+  void read_again(std::uint32_t variable, Location where) {
+    const Value value = *states_[variable].current;
+    states_[variable].current = Value{add({Compute{AssignedValue{variable}}, {value}, {type(value)}, where, {}, node(value).device}), 0};
+    states_[variable].assigned = false;
+  }
   static void require_same(const VariableDeclaration& a, const VariableDeclaration& b) {
     if (a.type == b.type && a.kind == b.kind) return;
     const auto describe = [](const VariableDeclaration& d) {
@@ -164,8 +195,7 @@ class Graph {
   std::vector<Value> results_;
   std::vector<VariableDeclaration> variables_;
   std::map<std::string, std::uint32_t, std::less<>> variable_index_;
-  std::vector<std::optional<Value>> current_;
-  std::vector<std::optional<Value>> start_;
+  std::vector<VariableState> states_;  // by variable
   std::string scope_;
   std::uint32_t collectives_ = 0;
   std::uint32_t regions_ = 0;
@@ -193,6 +223,8 @@ struct ExpansionContext {
   std::span<const AnyTensor> inputs;
   Location where;
 };
+
+inline std::vector<AnyTensor> AssignedValue::expand(const ExpansionContext& at) const { return {at.inputs[0]}; }
 
 namespace detail {
 // Runs `make` and puts the user's line before what it throws.

@@ -43,10 +43,11 @@ class ValuesRead {
         for (const auto input : graph_.node(i).inputs) needed_[input.node] = true;
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.node(i);
-      if (const auto* read = node.get<Read>()) note(read->variable, {i, 0});
+      if (const auto* read = node.get<Read>()) note(read->variable, i);
+      const auto* compute = node.get<Compute>();
+      if (const auto* again = compute ? compute->operation.get<AssignedValue>() : nullptr) note(again->variable, i);
       const auto* assign = node.get<Assign>();
-      if (assign && i < needed_.size()) note(assign->variable, node.inputs[0]);
-      else if (assign) assigned_since_[assign->variable] = true;
+      if (assign && i >= needed_.size()) assigned_since_[assign->variable] = true;
     }
   }
 
@@ -58,8 +59,8 @@ class ValuesRead {
 
  private:
   bool needed(Value value) const { return value.node < needed_.size() && needed_[value.node]; }
-  void note(std::uint32_t variable, Value value) {
-    if (needed(value)) last_[variable] = value;
+  void note(std::uint32_t variable, std::uint32_t node) {
+    if (needed({node, 0})) last_[variable] = Value{node, 0};
   }
 
   Graph& graph_;

@@ -50,7 +50,7 @@ class ReplicaContext {
     for (std::uint32_t i = 0; i < graph_->variables().size(); ++i) {
       const auto& declaration = graph_->variables()[i];
       const bool chosen = declaration.trainable && declaration.type.dtype == dtype_of<T> && declaration.name.starts_with(start);
-      if (chosen && graph_->start_value(i)) result.emplace_back(*graph_, i);
+      if (chosen && graph_->has_read(i)) result.emplace_back(*graph_, i);
     }
     return result;
   }

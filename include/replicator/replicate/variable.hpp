@@ -11,7 +11,8 @@
 namespace replicator {
 
 // A handle on a variable within one replica's step. Reads see the step's start plus this replica's own assignments in
-// program order; all assignments take effect together when the step has succeeded.
+// program order; all assignments take effect together when the step has succeeded. Gradients end at what is read: none passes on to
+// what an assigned value was computed from, as an optimizer's update is from other variables' gradients.
 template <Element T>
 class Variable {
  public:
