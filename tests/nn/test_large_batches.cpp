@@ -171,6 +171,21 @@ TEST_CASE("gradients are clipped by the norm of all of them, and not touched bel
   CHECK(distance(doubles(repl.value("c")), {-0.5}) < 1e-6);
 }
 
+TEST_CASE("gradients whose norm is not finite become NaN when they are clipped, all of them") {
+  for (const float large : {1e20f, std::numeric_limits<float>::infinity()}) {  // the square of 1e20 is no float
+    rp::Replicator repl{on_devices(1, 1)};
+    auto train = stepping(repl, {large, 1}, [](rp::ReplicaContext& replica, rp::Tensor<float> x) {
+      const auto a = replica.variable<float>("a", {1}, rp::Initializer::zeros());
+      const auto b = replica.variable<float>("b", {1}, rp::Initializer::zeros());
+      nn::wrap_optimizer(nn::clipped(nn::sgd({.learning_rate = 1}), 1)).apply_gradients(replica, std::vector{a, b}, {rp::slice(x, {0}, {1}), rp::slice(x, {1}, {2})});
+      return rp::sum(x);
+    });
+    train.step();
+    CHECK(std::isnan(repl.value("a").as<float>()[0]));
+    CHECK(std::isnan(repl.value("b").as<float>()[0]));
+  }
+}
+
 TEST_CASE("moving averages begin with the first updated value, and a step that evaluates reads them") {
   const auto sgd = nn::sgd({.learning_rate = 0.25});
   const auto found = updated<double>(nn::averaged(sgd, 0.75), {"w", "w/average"});

@@ -253,6 +253,8 @@ TEST_CASE("movement says what does not fit, and where") {
   CHECK_THROWS_WITH(slice(x, {0, 0}, {2, 4}),
                     Contains("asked for elements 0 to 4 in steps of 1 of axis 1 of float32[2, 3]"));
   CHECK_THROWS_WITH(pad(x, {0, -1}, {0, 0}), Contains("asked to pad axis 1 by -1 and 0"));
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  CHECK_THROWS_WITH(pad(x, {most, 0}, {most, 0}), Contains("has more than 2^59 - 1 elements"));
   CHECK_THROWS_WITH(concat({x, y}, 0),
                     Contains("concat at test_movement.cpp:") && Contains("found float32[2, 3] and float32[4, 4]"));
   CHECK_THROWS_WITH(stack(std::span<const Tensor<float>>{}, 0), Contains("stack at test_movement.cpp:") && Contains("found nothing to put together"));

@@ -150,6 +150,7 @@ TEST_CASE("upsample says what does not fit, and where") {
   CHECK_THROWS_WITH(upsample(flat, {2, 2}),
                     Contains("upsample at test_upsample.cpp:") &&
                         Contains("x must be [N, C, H, W] of a floating type, found float32[2, 3]"));
+  CHECK_THROWS_WITH(upsample(x, {std::int64_t{1} << 62, std::int64_t{1} << 62}), Contains("has more than 2^59 - 1 elements"));
   CHECK_THROWS_WITH(upsample(x, {2, 0}), Contains("asked for the factors 2 and 0"));
   CHECK_THROWS_WITH(compute(graph, UpsampleTranspose{{{1, 2}}}, {x}, {}), Contains("do not divide the extents of"));
 }

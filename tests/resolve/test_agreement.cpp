@@ -3,6 +3,8 @@
 
 #include <source_location>
 
+#include <replicator/nn/cross_replica_moments.hpp>
+
 #include "graphs.hpp"
 
 namespace test_agreement {
@@ -59,6 +61,19 @@ TEST_CASE("different kinds") {
   CHECK(resolution_error(graphs) == "replica 1: all_gather at " + line(second) +
                                         " has the kind all_gather; replica 0 has broadcast at " + line(first) +
                                         ": replicas must ask for the same collectives in the same order");
+}
+
+TEST_CASE("moments over replicas need as many elements on each") {
+  const auto moments = [](std::int64_t other) {
+    return [other](ReplicaContext& replica, Tensor<float>) {
+      const auto n = replica.id() == 1 ? other : 4;
+      nn::cross_replica_moments(full<float>(replica, {n, 3}, 1.0f), Axes{0}, {.label = "bn"});
+    };
+  };
+  CHECK_THAT(resolution_error(traced(2, moments(2))),
+             Catch::StartsWith("replica 1: all_reduce \"bn/mean\" at ") && Catch::Contains(" has moments of 2 element(s); replica 0 has those of 4 at ") &&
+                 Catch::EndsWith(": replicas must take equally many, for each one's count alike: make their batches equal"));
+  CHECK(resolution_error(traced(2, moments(4))) == "nothing");
 }
 
 TEST_CASE("another order is found at the first place that differs") {

@@ -132,6 +132,23 @@ TEST_CASE("transitions are drawn in proportion to their priorities, and their we
   for (std::int64_t k = 0; k < 40; ++k) CHECK(batch.weight[k] == Approx(1 / (static_cast<double>(batch.items[static_cast<std::size_t>(k)]) + 1)));
 }
 
+TEST_CASE("weights of the smallest and the largest priorities are numbers, and an error too large for a priority leaves the replay as it was") {
+  auto steep = numbered(4, {.capacity = 4, .priority_exponent = 4, .importance_exponent = 4, .epsilon = 1e-3});
+  const std::int64_t items[] = {0, 1, 2, 3};
+  const float none[] = {0, 0, 0, 0};
+  steep.set_errors(items, none);  // priorities of 1e-12, whose power of -4 no float holds
+  rp::PhiloxStream random{1, 2};
+  const auto alike = steep.sample(4, random);
+  for (std::int64_t k = 0; k < 4; ++k) CHECK(alike.weight[k] == 1);
+
+  auto replay = numbered(3, {.capacity = 4, .priority_exponent = 10});
+  const std::int64_t item[] = {0};
+  const float huge[] = {1e38f};
+  CHECK_THROWS_WITH(replay.set_errors(item, huge), Contains("the error 1e+38 of transition 0 gives it no finite priority: its power 10 is too large"));
+  const float one[] = {1};
+  CHECK_NOTHROW(replay.add({one, one, 0, 1, one}));
+}
+
 TEST_CASE("the oldest transitions make room, and errors found for them afterwards change nothing") {
   auto replay = numbered(5, {.capacity = 3, .priority_exponent = 1});
   CHECK(replay.size() == 3);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <replicator/core/philox.hpp>
+#include <replicator/graph/passes/dead_code.hpp>
 #include <replicator/graph/passes/expand.hpp>
 #include <replicator/graph/tensor.hpp>
 
@@ -271,7 +272,7 @@ inline std::vector<AnyArray> evaluate(const Graph& graph, std::span<const Value>
                                       const EvaluateOptions& options = {}) {
   Graph whole = graph;
   whole.results().assign(wanted.begin(), wanted.end());
-  whole = passes::expand(whole);
+  whole = passes::remove_dead_code(passes::expand(whole));
   std::vector<std::vector<Held>> values;
   for (const auto& node : whole.nodes()) {
     std::vector<Held> from;

@@ -47,6 +47,9 @@ inline void require_equal(const Graph& a, const Node& x, const Graph& b, const N
     report("the kind " + std::string{name_of(p.kind)}, std::string{name_of(q.kind)}, "replicas must ask for the same collectives in the same order");
   const TensorType t = a.type(x.inputs[0]), u = b.type(y.inputs[0]);
   if (t != u) report(t.text(), u.text(), "replicas must contribute equal shapes and dtypes");
+  if (p.stands_for != q.stands_for)
+    report("moments of " + std::to_string(p.stands_for) + " element(s)", "those of " + std::to_string(q.stands_for),
+           "replicas must take equally many, for each one's count alike: make their batches equal");
   if (p.reduction != q.reduction)
     report("the reduction " + std::string{name_of(p.reduction)}, std::string{name_of(q.reduction)}, "replicas must ask for the same reduction");
   if (p.root != q.root) report("the root " + std::to_string(p.root), "the root " + std::to_string(q.root), "replicas must name the same root");

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -60,6 +61,16 @@ class Shape {
   // "a tensor of shape [1099511627776, 1099511627776] has more than 2^59 - 1 elements: one of these extents must be wrong"
   std::string too_large_text() const {
     return "a tensor of shape " + text() + " has more than 2^59 - 1 elements: one of these extents must be wrong";
+  }
+
+  // An extent too large for a tensor where the sum, or the product, is none: it is refused as such.
+  static std::int64_t sum(std::int64_t a, std::int64_t b) {
+    std::int64_t result = 0;
+    return __builtin_add_overflow(a, b, &result) ? std::numeric_limits<std::int64_t>::max() : result;
+  }
+  static std::int64_t product(std::int64_t a, std::int64_t b) {
+    std::int64_t result = 0;
+    return __builtin_mul_overflow(a, b, &result) ? std::numeric_limits<std::int64_t>::max() : result;
   }
 
   // Row-major strides in elements.

@@ -56,6 +56,7 @@ struct Placeholder {
   Groups groups = {};      // inside which it happens; nothing is listed where all replicas are one group
   std::uint32_t ordinal = 0;  // which collective of the step this is, in program order: what replicas are matched by
   bool of_minimize = false;   // it brings a gradient to an optimizer: such a one can be resolved asynchronously
+  std::int64_t stands_for = 0;  // elements, for each of the value's, where replicas must have equally many: their values count alike
 
   template <class V>
   void describe(V& v) const {
@@ -65,6 +66,7 @@ struct Placeholder {
     v("any_order", any_order);
     v("groups", groups);
     v("ordinal", ordinal);
+    v("stands_for", stands_for);
   }
 };
 

@@ -3,6 +3,7 @@
 // Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1.
 #pragma once
 
+#include <limits>
 #include <source_location>
 #include <utility>
 #include <vector>
@@ -26,7 +27,8 @@ inline AnyTensor global_norm(const std::vector<AnyTensor>& tensors, Location whe
 
 // An optimizer whose gradients are made smaller, all by one factor, where their global norm is above `most`:
 //   gradient *= min(1, most / (norm + 1e-6))     as PyTorch's clip_grad_norm_
-// It is the mean gradient over the replicas that is clipped. A norm that is not finite leaves gradients that are not either.
+// It is the mean gradient over the replicas that is clipped. Where the norm is not finite (its squares are summed in the type in
+// which T is computed), all gradients become NaN.
 template <class Optimizer>
 class Clipped : public Minimizes<Clipped<Optimizer>> {
  public:
@@ -41,7 +43,7 @@ class Clipped : public Minimizes<Clipped<Optimizer>> {
     if (gradients.empty()) return;
     const AnyTensor norm = global_norm({gradients.begin(), gradients.end()}, where);
     const DType dtype = norm.dtype();
-    const auto shrink = [&](auto n) { return min(most_ / (n + 1e-6), 1); };
+    const auto shrink = [&](auto n) { return select(n - n == 0, min(most_ / (n + 1e-6), 1), std::numeric_limits<double>::quiet_NaN()); };
     const AnyTensor factor = replicator::detail::map_at(replica.graph(), dtype, where, shrink, norm);
     std::vector<Tensor<T>> clipped;
     for (const auto& gradient : gradients)

@@ -2,27 +2,34 @@
 // Mean and variance over the batches of all replicas.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <source_location>
+#include <string>
+#include <string_view>
 
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/ops/normalisation.hpp>
 
 namespace replicator::nn {
 
-// The moments of the values of all replicas together. Two all-reduces: the mean, then the variance around it, which
-// does not cancel as the difference of squares would. Throws BuildError for an axis that does not exist.
+// The moments of the values of all replicas together, of which each must have equally many. Two all-reduces: the mean, then the variance
+// around it, which does not cancel as the difference of squares would. Throws BuildError for an axis that does not exist; replicas that have
+// other numbers of values are refused as collectives that do not match.
 template <FloatingElement T>
 MeanAndVariance<T> cross_replica_moments(Tensor<T> x, const Axes& axes = {}, const CollectiveOptions& options = {},
                                          std::source_location where = std::source_location::current()) {
   const auto local = moments(x, axes, where);
-  CollectiveOptions labelled = options;
-  if (!options.label.empty()) labelled.label = options.label + "/mean";
-  const auto mean = all_reduce(local.mean, Reduction::mean, labelled, where);
+  Placeholder of_means{CollectiveKind::all_reduce, Reduction::mean, 0, options.any_order, options.group};
+  of_means.stands_for = x.shape().elements() / std::max<std::int64_t>(local.mean.shape().elements(), 1);
+  const auto mean_of = [&](const Tensor<T>& value, std::string_view what) {
+    return Tensor<T>{placeholder_node(value, of_means, where, options.label.empty() ? std::string{} : options.label + std::string{what})};
+  };
+  const auto mean = mean_of(local.mean, "/mean");
   const Tensor<T> around{replicator::detail::map_at(
       x.graph(), dtype_of<T>, where, [](Symbol v, Symbol own, Symbol all) { return v + (own - all) * (own - all); },
       local.variance, local.mean, mean)};
-  if (!options.label.empty()) labelled.label = options.label + "/variance";
-  return {mean, all_reduce(around, Reduction::mean, labelled, where)};
+  return {mean, mean_of(around, "/variance")};
 }
 
 }  // namespace replicator::nn

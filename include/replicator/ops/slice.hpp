@@ -70,7 +70,8 @@ struct Pad {
       if (low[i] < 0 || high[i] < 0 || inner[i] < 0)
         throw BuildError{"asked to pad axis " + std::to_string(i) + " by " + std::to_string(low[i]) + " and " +
                          std::to_string(high[i]) + ": padding starts at 0, slice takes elements away"};
-      shape.push_back(low[i] + x.shape[i] + (x.shape[i] > 0 ? (x.shape[i] - 1) * inner[i] : 0) + high[i]);
+      const auto between = x.shape[i] > 0 ? Shape::product(x.shape[i] - 1, inner[i]) : 0;
+      shape.push_back(Shape::sum(Shape::sum(low[i], high[i]), Shape::sum(x.shape[i], between)));
     }
     return {{x.dtype, shape}};
   }

@@ -60,7 +60,7 @@ struct Upsample {
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
     detail::require_upsampling(inputs[0], options.factors);
     const Shape& x = inputs[0].shape;
-    return {{inputs[0].dtype, {x[0], x[1], x[2] * options.factors[0], x[3] * options.factors[1]}}};
+    return {{inputs[0].dtype, {x[0], x[1], Shape::product(x[2], options.factors[0]), Shape::product(x[3], options.factors[1])}}};
   }
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };

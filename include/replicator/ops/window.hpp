@@ -33,8 +33,8 @@ inline std::int64_t window_positions(std::int64_t extent, std::int64_t window, s
     throw BuildError{"asked for stride " + std::to_string(stride) + ", dilation " + std::to_string(dilation) +
                      " and padding " + std::to_string(low) + ", " + std::to_string(high) +
                      ": stride and dilation start at 1, padding at 0"};
-  const std::int64_t reach = dilation * (window - 1) + 1;
-  const std::int64_t padded = low + extent + high;
+  const std::int64_t reach = Shape::sum(Shape::product(dilation, window - 1), 1);
+  const std::int64_t padded = Shape::sum(Shape::sum(low, extent), high);
   if (window < 1 || extent < 1 || reach > padded)
     throw BuildError{"a window of " + std::to_string(window) +
                      (dilation > 1 ? " with dilation " + std::to_string(dilation) : "") +

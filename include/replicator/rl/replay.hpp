@@ -89,7 +89,7 @@ class Replay {
   }
 
   // What was found of the transitions of a batch: their errors, of any sign. Those that have made room meanwhile are left out.
-  // Throws BuildError where there are not as many, and for one that was never added; DataError for an error that is not finite.
+  // Throws BuildError where there are not as many, and for one that was never added; DataError for an error that is not finite, or whose priority is not.
   void set_errors(std::span<const std::int64_t> items, std::span<const float> errors) {
     if (items.size() != errors.size())
       throw BuildError{std::to_string(errors.size()) + " errors were given for " + std::to_string(items.size()) + " transitions"};
@@ -100,8 +100,11 @@ class Replay {
                          std::to_string(added_) + " were added"};
       if (items[i] < added_ - size()) continue;
       const double priority = std::pow(std::abs(static_cast<double>(errors[i])) + options_.epsilon, options_.priority_exponent);
-      largest_ = std::max(largest_, priority);
+      if (!std::isfinite(priority))
+        throw DataError{"the error " + number_text(errors[i]) + " of transition " + std::to_string(items[i]) + " gives it no finite priority: its power " +
+                        number_text(options_.priority_exponent) + " is too large"};
       tree_.set(items[i] % options_.capacity, priority);
+      largest_ = std::max(largest_, priority);
     }
   }
 
@@ -154,6 +157,8 @@ class Replay {
     const auto n = static_cast<std::int64_t>(slots.size());
     Batch<O> batch{Array<O>{batched(n)}, Array<float>{{n, actions_}}, Array<float>{Shape{n}}, Array<float>{Shape{n}},
                    Array<O>{batched(n)}, Array<float>{Shape{n}}, {}};
+    double smallest = tree_.weight(slots[0]);
+    for (const auto slot : slots) smallest = std::min(smallest, tree_.weight(slot));
     for (std::int64_t i = 0; i < n; ++i) {
       const auto slot = slots[static_cast<std::size_t>(i)];
       take(observations_, slot, batch.observation, i);
@@ -161,11 +166,9 @@ class Replay {
       take(rewards_, slot, batch.reward, i);
       take(discounts_, slot, batch.discount, i);
       take(nexts_, slot, batch.next, i);
-      batch.weight[i] = static_cast<float>(std::pow(tree_.weight(slot), -options_.importance_exponent));
+      batch.weight[i] = static_cast<float>(std::pow(smallest / tree_.weight(slot), options_.importance_exponent));
       batch.items.push_back(item_at(slot));
     }
-    const float largest = *std::max_element(batch.weight.begin(), batch.weight.end());
-    for (float& weight : batch.weight) weight /= largest;
     return batch;
   }
   // The latest that was put into this slot.
