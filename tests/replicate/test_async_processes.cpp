@@ -105,6 +105,7 @@ class Listener final : public ShardListener {
   explicit Listener(transport::Job& job) : job_{job} {}
   void hear(const ShardCall&, std::span<const std::byte>) override {}
   void hear_left(int) override {}
+  void hear_pause(int, std::uint64_t, std::uint64_t) override {}
   void fail(const std::exception_ptr& error) override {
     try {
       std::rethrow_exception(error);
@@ -519,8 +520,9 @@ TEST_CASE("signals that all processes catch at once stop them after the same ste
 }
 
 TEST_CASE("a process that makes fewer calls of a step than others leaves them theirs, until their input has ended") {
-  for (const int devices : {1, 2}) {
-    const auto results = test::run_as_job(3, [devices](int process) {
+  enum class Then { nothing, leaves_another_step, meets };
+  for (const auto& [devices, then] : {std::pair{1, Then::nothing}, {2, Then::nothing}, {1, Then::leaves_another_step}, {1, Then::meets}}) {
+    const auto results = test::run_as_job(3, [devices = devices, then = then](int process) {
       auto deployment = asynchronous(3 * devices, devices);
       deployment.deadline = std::chrono::seconds{10};
       Replicator repl{deployment};
@@ -528,8 +530,12 @@ TEST_CASE("a process that makes fewer calls of a step than others leaves them th
       {
         auto train = repl.replicate([](const InputContext& ctx) { return ones(ctx.replica() == 0 ? 40 : 100)(ctx); },
                                     [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
+        std::optional<decltype(train)> other;
+        if (then == Then::leaves_another_step) other.emplace(repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); }));
         for (int step = 0; !train.finished() && (process != 1 || step < 10); ++step) train.step();
         if (process != 1) text = std::to_string(train.steps_done()) + " steps, ";
+        other.reset();
+        if (then == Then::meets) repl.digest();
       }
       return text + std::to_string(repl.value("b").as<float>()[0]) + " " + repl.digest();
     });
@@ -550,7 +556,7 @@ TEST_CASE("a process that leaves a step without updates, which others go on with
   });
   INFO(test::describe(results));
   CHECK_THAT(results[0].text, Catch::EndsWith("call 4 of this step needs a step of replica 1 (on process 1), which has made 3 and makes no other: its process "
-                                              "has made its last call. Make as many calls on every process"));
+                                              "has gone on. Make as many calls on every process"));
   for (const auto& result : results) CHECK(result.exit_code == 0);
 }
 

@@ -47,7 +47,7 @@ using Groups = std::vector<int>;
 TEST_CASE("calls that update are counted over all groups, of which each has made one step") {
   AsyncProgress progress{{0, 0, 0}, 0, with_updates};
   CHECK_FALSE(progress.wants(0));  // nothing was asked for
-  progress.call();
+  progress.call(0);
   make(progress, 0);
   make(progress, 0);
   make(progress, 1);
@@ -57,7 +57,7 @@ TEST_CASE("calls that update are counted over all groups, of which each has made
   make(progress, 2);
   CHECK(progress.enough());
   CHECK_FALSE(progress.ended());
-  progress.call();
+  progress.call(0);
   for (int step = 0; step < 2; ++step) {
     CHECK_FALSE(progress.enough());
     CHECK(progress.wants(1));
@@ -72,7 +72,7 @@ TEST_CASE("without updates each group makes a step for each call, and a report f
   AsyncProgress progress{{0, 1}, 0, without_updates};
   progress.hear(1, report(1));
   CHECK(progress.steps(1) == 0);
-  progress.call();
+  progress.call(0);
   CHECK(progress.steps(1) == 1);
   make(progress, 0);
   CHECK(progress.enough());
@@ -80,7 +80,7 @@ TEST_CASE("without updates each group makes a step for each call, and a report f
   progress.hear(1, report(2, true));
   CHECK(progress.results(0)[1].as<float>()[0] == 1);
   CHECK_FALSE(progress.ended());
-  progress.call();
+  progress.call(0);
   CHECK_FALSE(progress.enough());
   CHECK(progress.wants(0));
   make(progress, 0);
@@ -90,7 +90,7 @@ TEST_CASE("without updates each group makes a step for each call, and a report f
 
 TEST_CASE("a group in a step is not asked for another, and does not rest until it has told of it") {
   AsyncProgress progress{{0, 0}, 0, with_updates};
-  progress.call();
+  progress.call(0);
   progress.begin(1);
   CHECK(progress.is_busy(1));
   CHECK_FALSE(progress.wants(1));
@@ -104,13 +104,13 @@ TEST_CASE("a group in a step is not asked for another, and does not rest until i
 TEST_CASE("inputs that end make the last call: that by which all their updates are counted") {
   for (const int last : {2, 3}) {  // three updates are two calls of two groups, and so are four
     AsyncProgress progress{{0, 0}, 0, with_updates};
-    progress.call();
+    progress.call(0);
     make(progress, 0, true);
     make(progress, 1);
     CHECK(progress.enough());
     CHECK_FALSE(progress.ended());
     CHECK_FALSE(progress.wants(0));
-    progress.call();
+    progress.call(0);
     while (progress.steps(1) + 1 < static_cast<std::uint64_t>(last)) make(progress, 1);
     CHECK_FALSE(progress.enough());
     make(progress, 1, true);
@@ -121,10 +121,10 @@ TEST_CASE("inputs that end make the last call: that by which all their updates a
 
 TEST_CASE("a process that has left brings nothing more: the call that finds too little is the last") {
   AsyncProgress progress{{0, 1}, 0, with_updates};
-  progress.call();
+  progress.call(0);
   make(progress, 0);
   progress.hear(1, report(1));
-  progress.call();
+  progress.call(0);
   make(progress, 0, true);
   CHECK_FALSE(progress.enough());
   progress.hear_left(1);
@@ -133,13 +133,13 @@ TEST_CASE("a process that has left brings nothing more: the call that finds too 
   CHECK(progress.ended());
 
   AsyncProgress alone{{0, 1}, 0, with_updates};  // as long as its own input has elements, it goes on
-  alone.call();
+  alone.call(0);
   make(alone, 0);
   alone.hear(1, report(1));
   alone.hear_left(1);
   CHECK(alone.enough());
   CHECK_FALSE(alone.ended());
-  alone.call();
+  alone.call(0);
   make(alone, 0);
   CHECK_FALSE(alone.enough());
   make(alone, 0);
@@ -148,7 +148,7 @@ TEST_CASE("a process that has left brings nothing more: the call that finds too 
 
 TEST_CASE("a process that has left without what a call needs is missing there") {
   AsyncProgress trained{{0, 1, 1}, 0, with_updates};
-  trained.call();
+  trained.call(0);
   trained.hear(1, report(1));
   trained.hear_left(1);
   CHECK(trained.missing() == 2);
@@ -156,15 +156,15 @@ TEST_CASE("a process that has left without what a call needs is missing there") 
   AsyncProgress validated{{0, 1}, 0, without_updates};
   validated.hear(1, report(1));
   validated.hear_left(1);
-  validated.call();
+  validated.call(0);
   CHECK_FALSE(validated.missing());
   make(validated, 0);
   CHECK(validated.enough());
-  validated.call();
+  validated.call(0);
   CHECK(validated.missing() == 1);
 
   AsyncProgress finished{{0, 1}, 0, without_updates};  // whose input has ended: all know so after the same call
-  finished.call();
+  finished.call(0);
   finished.hear(1, report(1, true));
   finished.hear_left(1);
   make(finished, 0);
@@ -172,9 +172,28 @@ TEST_CASE("a process that has left without what a call needs is missing there") 
   CHECK_FALSE(finished.missing());
 }
 
+TEST_CASE("a process that has come to a meeting brings nothing until all have met, once all that it made was heard of") {
+  AsyncProgress progress{{0, 1, 1}, 0, with_updates};
+  progress.call(4);
+  make(progress, 0, true);
+  progress.hear_pause(1, 3, 4);  // it may overtake reports
+  progress.hear(1, report(1));
+  progress.hear(2, report(1));
+  CHECK(progress.enough());
+  CHECK_FALSE(progress.ended());
+  progress.call(4);
+  CHECK_FALSE(progress.enough());
+  progress.hear(1, report(2));
+  CHECK(progress.enough());
+  CHECK(progress.ended());
+  progress.call(5);  // all have met since
+  CHECK_FALSE(progress.enough());
+  CHECK(progress.at_work() == Groups{1, 2});
+}
+
 TEST_CASE("at work are those who are in a step that is needed, and groups elsewhere that may be") {
   AsyncProgress progress{{0, 0, 1, 2}, 0, with_updates};
-  progress.call();
+  progress.call(0);
   progress.begin(1);
   CHECK(progress.at_work() == Groups{1, 2, 3});
   progress.hear(2, report(1, true));
@@ -187,7 +206,7 @@ TEST_CASE("at work are those who are in a step that is needed, and groups elsewh
   CHECK(progress.at_work().empty());  // enough updates; the step of group 0 is wanted, but nobody makes it
 
   AsyncProgress validated{{0, 1, 1}, 0, without_updates};
-  validated.call();
+  validated.call(0);
   validated.hear(1, report(1));
   CHECK(validated.at_work() == Groups{2});
 }
@@ -216,7 +235,7 @@ class Job {
 
  private:
   struct Message {
-    int group;  // -1: the sender has left
+    int group;  // -1: the sender has left, or pauses after so many steps
     std::uint64_t steps;
     bool ended;
   };
@@ -243,9 +262,11 @@ class Job {
     if (process.progress.calls() > process.calls_made && !process.progress.enough()) return;
     process.calls_made = process.progress.calls();
     const bool done = process.calls_made == process.limit || (process.calls_made > 0 && process.progress.ended());
-    if (!done) return process.progress.call();
+    if (!done) return process.progress.call(0);
     process.left = true;
-    for (auto& other : processes_) other.inbox[p].push_back({-1, 0, false});
+    for (auto& other : processes_)
+      if (p % 2 == 0) other.inbox[p].push_back({-1, 0, false});
+      else other.inbox[p].push_front({-1, process.progress.steps_of(static_cast<int>(p)), false});  // of a pause; it overtakes reports
   }
   void step(int group) {
     auto& process = processes_[static_cast<std::size_t>(owners_[static_cast<std::size_t>(group)])];
@@ -261,7 +282,8 @@ class Job {
     if (inbox.empty()) return;
     const auto message = inbox.front();
     inbox.pop_front();
-    if (message.group < 0) process.progress.hear_left(static_cast<int>(from));
+    if (message.group < 0 && message.steps > 0) process.progress.hear_pause(static_cast<int>(from), message.steps, 0);
+    else if (message.group < 0) process.progress.hear_left(static_cast<int>(from));
     else process.progress.hear(message.group, report(message.steps, message.ended));
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,7 +23,8 @@ struct AsyncReport {
 
 // A step that updates variables is counted by its updates: n calls of it are done when there are n times as many as groups, whoever made them, and each
 // group has made one. Of a step without updates each group makes one for each call. Processes need not be at the same call.
-// A group makes no further step when its input has ended, or when its process has left: has made its last call.
+// A group makes no further step when its input has ended, or when its process has left: has made its last call; and none for now when its process has
+// come to a meeting of all.
 // Not synchronised.
 class AsyncProgress {
  public:
@@ -32,21 +34,23 @@ class AsyncProgress {
   }
 
   // --- calls of this process's program ---------------------------------------------------------------------------------------------
-  void call() {
+  // `meetings`: how often all processes have met.
+  void call(std::uint64_t meetings) {
     ++calls_;
+    meetings_ = meetings;
     for (auto& group : groups_)
       if (auto report = std::exchange(group.early, std::nullopt)) count(group, std::move(*report));
   }
   // What the calls ask for is done, or nobody is left to do more.
   bool enough() const {
     if (!updates_) return all([this](const Group& group) { return group.steps >= calls_; });
-    return all(&is_over) || (completed_ >= wanted() && all([](const Group& group) { return group.steps > 0; }));
+    return all_over() || (completed_ >= wanted() && all([](const Group& group) { return group.steps > 0; }));
   }
-  // A group without whose step this call has no results, and that makes none. Its process has left.
+  // A group without whose step this call has no results, and that makes none: its process has left, or come to a meeting.
   std::optional<int> missing() const {
     const auto least = updates_ ? 1 : calls_;
     for (std::size_t g = 0; g < groups_.size(); ++g)
-      if (groups_[g].left && !groups_[g].ended && groups_[g].steps < least) return static_cast<int>(g);
+      if (!groups_[g].ended && is_over(groups_[g]) && groups_[g].steps < least) return static_cast<int>(g);
     return std::nullopt;
   }
   // After a call: no further one can be made. All processes that make it find the same, whatever each had heard by then: where an input's end
@@ -55,7 +59,7 @@ class AsyncProgress {
     const auto input_ended = [](const Group& group) { return group.ended; };
     if (!updates_) return std::any_of(groups_.begin(), groups_.end(), input_ended);
     if (all(input_ended)) return completed_ <= wanted();
-    return all(&is_over) && completed_ < wanted();
+    return all_over() && completed_ < wanted();
   }
 
   // --- groups of this process ----------------------------------------------------------------------------------------------------
@@ -83,11 +87,19 @@ class AsyncProgress {
   void hear_left(int process) {
     for (auto& group : groups_) group.left = group.left || group.process == process;
   }
+  // Its groups rest until all have met once more. `steps` have they made together, of which not all may have been heard of.
+  void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) { pauses_[process] = {steps, meetings}; }
 
   // --- what is known -----------------------------------------------------------------------------------------------------------------
   std::uint64_t calls() const { return calls_; }
   std::uint64_t completed() const { return completed_; }  // by all groups together
   std::uint64_t steps(int group) const { return at(group).steps; }
+  // By all groups of a process.
+  std::uint64_t steps_of(int process) const {
+    std::uint64_t sum = 0;
+    for (const auto& group : groups_) sum += group.process == process ? group.steps : 0;
+    return sum;
+  }
   // Of each group's latest step, by replica.
   std::vector<AnyArray> results(std::size_t result) const {
     std::vector<AnyArray> results;
@@ -110,7 +122,17 @@ class AsyncProgress {
     std::vector<std::vector<AnyArray>> results{};
     std::optional<AsyncReport> early{};  // for a call that this process has not made yet; of a step without updates
   };
-  static bool is_over(const Group& group) { return group.ended || group.left; }
+  struct Pause {
+    std::uint64_t steps, meetings;
+  };
+  bool is_over(const Group& group) const { return group.ended || group.left || is_paused(group.process); }
+  bool is_paused(int process) const {
+    const auto pause = pauses_.find(process);
+    return pause != pauses_.end() && pause->second.meetings == meetings_ && pause->second.steps == steps_of(process);
+  }
+  bool all_over() const {
+    return all([this](const Group& group) { return is_over(group); });
+  }
   bool is_needed(const Group& group) const {
     if (!updates_) return group.steps < calls_;
     return completed_ < wanted() || group.steps == 0;
@@ -139,7 +161,9 @@ class AsyncProgress {
   int process_;
   bool updates_;
   std::vector<Group> groups_;    // of the job
+  std::map<int, Pause> pauses_;  // the latest of each process
   std::uint64_t calls_ = 0;      // of this process
+  std::uint64_t meetings_ = 0;   // before the latest call
   std::uint64_t completed_ = 0;  // steps of groups
 };
 

@@ -42,6 +42,10 @@ class AsyncStep final : public StepDriver, private Works {
   }
   ~AsyncStep() override {
     if (!at_work_.remove(*this) && peers_) peers_->leave_variables();
+    try {
+      if (peers_) at_work_.pause();
+    } catch (...) {  // the host keeps it
+    }
     if (workers_ && host_.failure()) workers_->error_was_thrown();
     workers_.reset();  // all processes part
     try {
@@ -55,7 +59,7 @@ class AsyncStep final : public StepDriver, private Works {
     host_.failure().answer();
     told([this] {
       if (at_work_.begin(*this)) programs_->copies().pull_unchanging();
-      workers_->step();
+      workers_->step(stop_.meetings());
       end_call();
     });
     ++done_;
@@ -111,6 +115,9 @@ class AsyncStep final : public StepDriver, private Works {
   void rest() override {
     host_.failure().answer();
     told([this] { workers_->rest(); });
+  }
+  void pause() override {
+    told([this] { workers_->pause(stop_.meetings()); });
   }
   void meet(bool latest, const char* why) override {
     if (peers_) told([&] { peers_->meet(latest, why); });

@@ -50,10 +50,10 @@ class AsyncWorkers final : private ShardListener {
   }
 
   // One step more, of all together. This and rest() throw the first error of a replica, and CommunicationError where the deadline passes and
-  // no step is done; this one also where a replica has none to give that is needed.
-  void step() {
+  // no step is done; this one also where a replica has none to give that is needed. `meetings`: how often all processes have met.
+  void step(std::uint64_t meetings) {
     std::unique_lock lock{mutex_};
-    progress_.call();
+    progress_.call(meetings);
     changed_.notify_all();
     wait(lock, [this] { return progress_.enough() || progress_.missing(); });
     if (const auto group = progress_.missing()) fail_call(*group);
@@ -62,6 +62,14 @@ class AsyncWorkers final : private ShardListener {
   void rest() {
     std::unique_lock lock{mutex_};
     wait(lock, [this] { return progress_.busy().empty(); });
+  }
+  // At rest, and not to be called before all processes have met once more: the others wait for no step from here.
+  void pause(std::uint64_t meetings) const {
+    if (!peers_) return;
+    std::unique_lock lock{mutex_};
+    const auto steps = progress_.steps_of(programs_.placement().process());
+    lock.unlock();
+    peers_->client(0).pause(steps, meetings);
   }
   // The program knows of it.
   void error_was_thrown() {
@@ -262,6 +270,13 @@ class AsyncWorkers final : private ShardListener {
     }
     changed_.notify_all();
   }
+  void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) override {
+    {
+      const std::lock_guard lock{mutex_};
+      progress_.hear_pause(process, steps, meetings);
+    }
+    changed_.notify_all();
+  }
   void fail(const std::exception_ptr& error) override {
     const std::lock_guard lock{mutex_};
     keep(error);
@@ -296,7 +311,7 @@ class AsyncWorkers final : private ShardListener {
     const auto& placement = programs_.placement();
     keep(std::make_exception_ptr(CommunicationError{
         "call " + std::to_string(progress_.calls()) + " of this step needs a step of " + placement.text(group) + ", which has made " +
-            std::to_string(progress_.steps(group)) + " and makes no other: its process has made its last call. Make as many calls on every process",
+            std::to_string(progress_.steps(group)) + " and makes no other: its process has gone on. Make as many calls on every process",
         placement.process_of(group)}));
     throw_error();
   }

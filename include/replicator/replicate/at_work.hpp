@@ -18,6 +18,8 @@ class Works {
   Works& operator=(const Works&) = delete;
   // Returns when none of this process's replicas is in a step. They begin no other until the next call of run().
   virtual void rest() = 0;
+  // At rest: other processes are told that these replicas make no further step until all have met.
+  virtual void pause() = 0;
   // Every process of the job calls it when all its replicas rest, of whichever step, for the same reason. Where this step was the latest at work, all
   // processes have the same values of variables afterwards.
   virtual void meet(bool latest, const char* why) = 0;
@@ -49,9 +51,16 @@ class AtWork {
     latest_ = &step;
     return true;
   }
+  // All processes are about to meet.
+  void pause() const {
+    if (!latest_) return;
+    latest_->rest();
+    latest_->pause();
+  }
   // What the latest step's owners have of a variable is its newest value; those of a step before may be others, and have an older one.
   void rest_together(const char* why) const {
     for (auto* step : steps_) step->rest();
+    if (latest_) latest_->pause();
     for (auto* step : steps_) step->meet(step == latest_, why);
     stop_.end_meeting();
   }

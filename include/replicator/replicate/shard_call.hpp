@@ -22,6 +22,7 @@ struct ShardCall {
     look,      // something has changed at a shard: who is held up there may go on
     vote,      // the process has caught a signal: after which call the other one can stop comes back
     stop,      // that was agreed
+    pause,     // the process's groups make no step until all have met once more
     finished,  // the device's groups make no further step
     leave,     // the sender has nothing more to ask
   };
@@ -29,7 +30,8 @@ struct ShardCall {
   std::int32_t group = -1;
   std::uint32_t shard = 0;
   std::uint32_t variable = 0;  // of the shard's
-  std::uint64_t steps = 0;     // that the group has made
+  std::uint64_t steps = 0;     // that the group has made; all groups of the process that pauses
+  std::uint64_t meetings = 0;  // of all processes
   StopAgreement::Vote agreed{};
   std::uint32_t ended = 0;     // not zero: it makes no other
   std::uint32_t unused = 0;    // it is sent whole

@@ -34,6 +34,8 @@ class ShardListener {
   virtual void hear(const ShardCall& report, std::span<const std::byte> results) = 0;
   // No group of the process makes a further step; all that they made were heard of.
   virtual void hear_left(int process) = 0;
+  // None makes one until all processes have met once more than `meetings`; `steps` have they made together.
+  virtual void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) = 0;
   // The server has stopped.
   virtual void fail(const std::exception_ptr& error) = 0;
 
@@ -140,6 +142,7 @@ class ShardServer {
       case ShardCall::Kind::look: return await_call(client);
       case ShardCall::Kind::vote: return answer_vote(client);
       case ShardCall::Kind::stop: return hear_stop(client);
+      case ShardCall::Kind::pause: return hear_pause(client);
       case ShardCall::Kind::finished: return hear_finished(client);
       case ShardCall::Kind::leave: client.state = State::left; return;
     }
@@ -250,6 +253,10 @@ class ShardServer {
   }
   void hear_stop(Client& client) {
     if (!stop_.agree(client.call.agreed)) throw refusal(client, "a call to stop, before or without what was agreed");
+    await_call(client);
+  }
+  void hear_pause(Client& client) {
+    listener_.hear_pause(ranks_.process_of(client.rank), client.call.steps, client.call.meetings);
     await_call(client);
   }
   void hear_finished(Client& client) {

@@ -91,6 +91,11 @@ class StopAgreement {
     std::unique_lock lock{mutex_};
     go_on(lock, {meeting_ + 1, 0});
   }
+  // That have ended.
+  std::uint64_t meetings() const {
+    const std::lock_guard lock{mutex_};
+    return meeting_;
+  }
   // For which all stop now: processes that are at the same call find the same. It stays. 0: none.
   int signal() {
     const std::lock_guard lock{mutex_};
