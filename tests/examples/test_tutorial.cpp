@@ -82,6 +82,11 @@ TEST_CASE("the documents show programs of examples/ as they are") {
 TEST_CASE("the tutorial prints what its document says, on any number of devices") {
   const auto serial = run("tutorial --serial");
   for (const char* devices : {"cpu:0-1", "cpu:0-3"}) CHECK(run(std::string{"tutorial --devices "} + devices) == serial);
+  for (const auto& process : test::run_as_processes(2, test::example("tutorial --devices cpu:0-1"))) {
+    INFO(process.text);
+    CHECK(process.exit_code == 0);
+    CHECK(test::line_of(process.text, "digest: ") == test::line_of(serial, "digest: "));
+  }
   const auto quoted = blocks(text_of(root() / "docs" / "tutorial.md"), "text");
   CHECK(quoted.size() > 5);
   for (const auto& block : quoted) {

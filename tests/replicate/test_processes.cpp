@@ -315,6 +315,83 @@ TEST_CASE("when a step function throws in one process, which catches it and live
   CHECK_THAT(results[0].text, Catch::Contains("process 1") && Catch::Contains("I do not like this"));
 }
 
+namespace {
+
+auto one_number() {
+  return [](const InputContext&) { return numbers(9); };
+}
+// Adds the sum of all replicas' numbers to "total", then tries a step that cannot be, and goes on: what it was told, and the digest.
+template <class Mistake>
+std::string goes_on_after(Replicator& repl, Mistake mistake) {
+  auto train = repl.replicate(one_number(), [](ReplicaContext& replica, Tensor<float> x) {
+    auto total = replica.variable<float>("total", {}, Initializer::zeros());
+    total.assign(total.read() + all_reduce(x + 1.0f, Reduction::sum));
+  });
+  train.step();
+  const auto told = test::error_of([&] { mistake(repl); });
+  train.step();
+  repl.replicate(one_number(), [](ReplicaContext& replica, Tensor<float>) { replica.variable<float>("later", {}, Initializer::ones()); });
+  return told + "\n" + std::to_string(static_cast<int>(repl.value("total").template as<float>()[0])) + " " + repl.digest();
+}
+void assign_what_varies(Replicator& repl) {
+  repl.replicate(one_number(), [](ReplicaContext& replica, Tensor<float> x) { replica.variable<float>("total", {}, Initializer::zeros()).assign(x); });
+}
+void throw_while_tracing(Replicator& repl) {
+  repl.replicate(one_number(), [](ReplicaContext&, Tensor<float> x) {
+    if (x.shape().rank() == 0) throw BuildError{"I do not like scalars"};
+    return x;
+  });
+}
+void open_no_input(Replicator& repl) {
+  repl.replicate([](const InputContext&) -> decltype(numbers(1)) { throw DataError{"no photographs in photos/"}; },
+                 [](ReplicaContext&, Tensor<float> x) { return x; });
+}
+void give_no_element(Replicator& repl) {
+  repl.replicate([](const InputContext&) { return numbers(0); }, [](ReplicaContext&, Tensor<float> x) { return x; });
+}
+
+}  // namespace
+
+TEST_CASE("an error that all processes find while a step is made ends that call alone, in each regime") {
+  const auto mistake = GENERATE(&assign_what_varies, &throw_while_tracing, &open_no_input, &give_no_element);
+  const std::string regime = GENERATE("sync", "elastic");
+  const auto deployment = [&](int devices) {
+    auto result = on_devices(4, devices);
+    result.elastic = regime == "elastic";
+    return result;
+  };
+  const auto results = test::run_as_job(
+      2,
+      [&](int) {
+        Replicator repl{deployment(1)};
+        return goes_on_after(repl, mistake);
+      },
+      std::chrono::seconds{40});
+  INFO(regime << "\n" << test::describe(results));
+  for (const auto& result : results) CHECK(result.exit_code == 0);
+  const auto behind_error = [](const std::string& text) { return text.substr(text.find('\n')); };
+  Replicator alone{deployment(1)};
+  const auto expected = goes_on_after(alone, mistake);
+  for (const auto& result : results) CHECK(behind_error(result.text) == behind_error(expected));
+  CHECK(results[0].text == expected);
+}
+
+TEST_CASE("a process whose input_fn throws tells the others why, and they end") {
+  const auto results = run_job(2, 2, 1, [](Replicator& repl) {
+    repl.replicate(
+        [](const InputContext& ctx) {
+          if (ctx.replica() == 1) throw DataError{"no photographs in photos/"};
+          return numbers(9);
+        },
+        [](ReplicaContext&, Tensor<float> x) { return all_reduce(x, Reduction::sum); });
+    return std::string{"no error"};
+  });
+  INFO(test::describe(results));
+  CHECK(results[1].text == "error: no photographs in photos/");
+  CHECK(results[0].exit_code == 1);
+  CHECK_THAT(results[0].text, Catch::Contains("process 1 (pid ") && Catch::Contains(" failed: no photographs in photos/"));
+}
+
 TEST_CASE("between slow processes a pinned topology takes the hierarchical all-reduce, with the same bits") {
   const auto path = (std::filesystem::temp_directory_path() / "replicator_pinned_topology.json").string();
   write_topology(path, R"({"format":"replicator topology 1","dimensions":[{"size":4,"microseconds":1,"bytes_per_microsecond":20000},)"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <replicator/replicate/joint_work.hpp>
 #include <replicator/runtime/variable_store.hpp>
-#include <replicator/transport/job.hpp>
 #include <replicator/transport/part.hpp>
 
 namespace replicator {
@@ -18,10 +18,10 @@ namespace replicator {
 // A device's own are copy d + 1 of the VariableStore; copy 0 is what they are copied from, where this process has the newest.
 class AsyncCopies {
  public:
-  // `shards`: the variables of each; `read`: those that steps of this process read. Every process of the job calls it. `variables` outlives this.
-  AsyncCopies(transport::Job& job, VariableStore& variables, int devices, const std::vector<std::vector<std::string>>& shards, std::set<std::string> read)
+  // `shards`: the variables of each; `read`: those that steps of this process read. A part of `building`. `variables` outlives this.
+  AsyncCopies(JointWork& building, VariableStore& variables, int devices, const std::vector<std::vector<std::string>>& shards, std::set<std::string> read)
       : variables_{variables}, devices_{devices} {
-    const auto by_job = read_by_job(job, shards, read);
+    const auto by_job = read_by_job(building, shards, read);
     std::size_t at = 0;
     for (const auto& shard : shards) {
       std::vector<std::string> names;
@@ -60,12 +60,12 @@ class AsyncCopies {
       if (each.bytes > 0) std::memcpy(each.to, each.from, each.bytes);
   }
   // Of each variable of the shards: whether a process reads it.
-  static std::vector<std::byte> read_by_job(transport::Job& job, const std::vector<std::vector<std::string>>& shards, const std::set<std::string>& mine) {
+  static std::vector<std::byte> read_by_job(JointWork& building, const std::vector<std::vector<std::string>>& shards, const std::set<std::string>& mine) {
     std::vector<std::byte> read;
     for (const auto& shard : shards)
       for (const auto& name : shard) read.push_back(std::byte{mine.contains(name)});
     static constexpr const char* what = "the exchange of the variables that steps read";
-    const auto all = job.exchange(read, what);
+    const auto all = building.exchange(read);
     for (std::size_t p = 0; p < all.size(); ++p) {
       transport::require_part(all[p].size() == read.size(), static_cast<int>(p), all[p].size(), what);
       for (std::size_t i = 0; i < read.size(); ++i) read[i] |= all[p][i];

@@ -75,21 +75,21 @@ struct AsyncShard {
 
 class AsyncPrograms {
  public:
-  // `traced`: of this process's replicas. Every process of the job calls it. Throws as resolve_async does, and what compiling a step throws. `host`
-  // outlives this.
+  // `traced`: of this process's replicas. Every process of the job calls it, as a part of host.building(). Throws as resolve_async
+  // does, and what compiling a step throws. `host` outlives this.
   AsyncPrograms(Host& host, std::span<const Graph> traced, int ordinal)
       : host_{host}, deployment_{host.deployment()}, placement_{deployment_, host.placement(), host.job().rank()}, seed_{host.compiler().seed_of(ordinal)},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, {placement_.devices_of_group(), 1})} {
     auto resolution = resolve_async(traced, placement_.devices_of_job(), host.compiler().resolve_options());
     host_.checkpoints().declare(host_.variables(), resolution.whole, ordinal);
-    compare_steps(host_.job(), resolution.whole, host_.variables());
+    compare_steps(host_.building(), resolution.whole, host_.variables());
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
     for (int g = 0; g < placement_.groups_here(); ++g) add_group(resolution, placement_.first_group() + g);
     results_ = AsyncResults{result_types(resolution.results), placement_.replicas_of_group()};
     for (auto& shard : resolution.shards) add_shard(shard);
     std::vector<std::vector<std::string>> of_shards;
     for (const auto& shard : shards_) of_shards.push_back(shard->variables);
-    copies_.emplace(host_.job(), host_.variables(), placement_.devices(), of_shards, variables_read());
+    copies_.emplace(host_.building(), host_.variables(), placement_.devices(), of_shards, variables_read());
     whole_ = std::move(resolution.whole);
   }
 

@@ -24,15 +24,16 @@ namespace replicator {
 
 class AsyncStep final : public StepDriver, private Works {
  public:
-  // `host`, `stop` and `at_work` outlive this.
+  // `host`, `stop` and `at_work` outlive this; all other steps rest.
   AsyncStep(Host& host, StopAgreement& stop, AtWork& at_work, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
       : host_{host}, stop_{stop}, at_work_{at_work} {
-    host_.failure().answer();
-    host_.failure().told([&] {
-      auto first = first_elements(inputs);
+    std::vector<std::vector<AnyArray>> first;
+    programs_ = host_.building().run([&] {
+      first = first_elements(inputs);
       trace_all(first, trace);
-      at_work_.rest_together("a step is replicated");  // variables are declared, and read
-      programs_ = std::make_unique<AsyncPrograms>(host_, traced_, ordinal);
+      return std::make_unique<AsyncPrograms>(host_, traced_, ordinal);
+    });
+    host_.failure().told([&] {
       if (host_.job().size() > 1) peers_ = std::make_unique<AsyncPeers>(host_, *programs_, stop_);
       workers_ = std::make_unique<AsyncWorkers>(
           host_.deployment(), *programs_, peers_.get(), [this](const std::exception_ptr& error) { release(error); },

@@ -15,6 +15,7 @@
 #include <replicator/core/kernel_library.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/fingerprint.hpp>
+#include <replicator/replicate/joint_work.hpp>
 #include <replicator/runtime/variable_store.hpp>
 #include <replicator/transport/door.hpp>
 #include <replicator/transport/job.hpp>
@@ -87,8 +88,8 @@ inline transport::Admission admission_to(const Deployment& deployment) {
 }
 
 // Throws the same BuildError on every process where a step's collectives, variables or results differ.
-inline void compare_steps(transport::Job& job, const Resolution& resolution, const VariableStore& variables) {
-  if (job.size() == 1) return;
+inline void compare_steps(JointWork& building, const Resolution& resolution, const VariableStore& variables) {
+  if (building.job().size() == 1) return;
   Fingerprint fields;
   add_resolution(fields, resolution);
   for (const auto& name : variables.names()) {
@@ -98,15 +99,15 @@ inline void compare_steps(transport::Job& job, const Resolution& resolution, con
     hasher.bytes(variables.value(name, 0).bytes());
     fields.push_back({"the variable \"" + name + "\"", declaration.type.text() + " " + hasher.result().text(), {}});
   }
-  compare_fingerprints(job, fields);
+  require_equal(building.job(), building.exchange(detail::pack(fields)));
 }
 
 // What the graphs of all processes compute.
-inline std::set<Digest> common_to_processes(transport::Job& job, const std::set<Digest>& mine) {
-  if (job.size() == 1) return mine;
+inline std::set<Digest> common_to_processes(JointWork& building, const std::set<Digest>& mine) {
+  if (building.job().size() == 1) return mine;
   const std::vector<Digest> flat{mine.begin(), mine.end()};
   std::set<Digest> result = mine;
-  for (const auto& bytes : job.exchange(std::as_bytes(std::span{flat}), "the exchange of graphs")) {
+  for (const auto& bytes : building.exchange(std::as_bytes(std::span{flat}))) {
     const auto theirs = detail::unpacked<Digest>(bytes);
     const std::set<Digest> known{theirs.begin(), theirs.end()};
     std::erase_if(result, [&](const Digest& digest) { return !known.contains(digest); });
@@ -115,19 +116,19 @@ inline std::set<Digest> common_to_processes(transport::Job& job, const std::set<
 }
 
 // The order of process 0; where that has another number of collectives, the comparison of the steps is about to say so.
-inline std::vector<std::uint32_t> order_of_first_process(transport::Job& job, const std::vector<std::uint32_t>& mine) {
-  if (job.size() == 1) return mine;
-  const auto all = job.exchange(std::as_bytes(std::span{mine}), "the exchange of the order of collectives");
+inline std::vector<std::uint32_t> order_of_first_process(JointWork& building, const std::vector<std::uint32_t>& mine) {
+  if (building.job().size() == 1) return mine;
+  const auto all = building.exchange(std::as_bytes(std::span{mine}));
   const auto first = detail::unpacked<std::uint32_t>(all[0]);
   return first.size() == mine.size() ? first : mine;
 }
 
 // Raises each number to the largest that a process has. True where all have the same, or other numbers of collectives: that the comparison of
 // the steps is about to say.
-inline bool latest_of_processes(transport::Job& job, std::vector<std::uint32_t>& mine) {
-  if (job.size() == 1) return true;
+inline bool latest_of_processes(JointWork& building, std::vector<std::uint32_t>& mine) {
+  if (building.job().size() == 1) return true;
   std::vector<std::vector<std::uint32_t>> all;
-  for (const auto& bytes : job.exchange(std::as_bytes(std::span{mine}), "the exchange of the segments of collectives"))
+  for (const auto& bytes : building.exchange(std::as_bytes(std::span{mine})))
     all.push_back(detail::unpacked<std::uint32_t>(bytes));
   bool same = true;
   for (const auto& theirs : all) {

@@ -150,15 +150,17 @@ class ElasticEngine final : public Engine {
   }
   // False where a process was lost, or came back.
   bool attempt(const Work& work) {
+    bool begun = false;
     try {
       if (!host_) establish();
       history_.begin_call();
+      begun = true;
       work();
       return true;
     } catch (const Moved&) {
     } catch (const BuildError& error) {
       if (!send_back_newcomer(error.what())) {
-        ended_ = true;
+        ended_ = ends(begun);
         throw;
       }
     } catch (const CommunicationError&) {
@@ -167,12 +169,14 @@ class ElasticEngine final : public Engine {
         throw;
       }
     } catch (...) {
-      ended_ = true;
+      ended_ = ends(begun);
       throw;
     }
     drop_host();
     return false;
   }
+  // What was thrown ends more than the call that was `begun`: not all processes found it alike.
+  bool ends(bool begun) const { return !begun || host_->failure() || job_->aborted(); }
   bool goes_on() const { return !left_out_ && job_->aborted() && job_->culprit() >= 0 && job_->culprit() != job_->rank(); }
 
   StepResults run(Course& course) {
@@ -204,7 +208,7 @@ class ElasticEngine final : public Engine {
   }
   ReadAheadStep& compiled(Course& course) {
     if (!course.compiled)
-      course.compiled = std::make_unique<ReadAheadStep>(*host_, course.ordinal, course.from, course.inputs(), course.trace);
+      course.compiled = std::make_unique<ReadAheadStep>(*host_, course.ordinal, course.from, host_->building().run(course.inputs), course.trace);
     return *course.compiled;
   }
   // What the step function refers to may be gone from now on: so nobody may go back to where the step is needed. After the barrier

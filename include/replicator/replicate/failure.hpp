@@ -13,6 +13,17 @@
 
 namespace replicator {
 
+// What it says.
+inline std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
 class Failure {
  public:
   // All outlive this.
@@ -52,10 +63,8 @@ class Failure {
     } catch (const CommunicationError& failure) {
       if (communicators_.in_process()) communicators_.abort(failure);
       else if (!job_.aborted()) job_.abort(failure.what(), placement_.process_of(failure.culprit()));
-    } catch (const std::exception& failure) {
-      release(failure.what());
     } catch (...) {
-      release("an exception that is no std::exception");
+      release(text_of(error));
     }
   }
 

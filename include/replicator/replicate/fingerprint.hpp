@@ -89,13 +89,15 @@ inline void require_same(const Fingerprint& mine, const Fingerprint& first, cons
 
 }  // namespace detail
 
-// Every process calls it with its own; all throw the same BuildError naming the first field in which a process differs from process 0.
-inline void compare_fingerprints(transport::Job& job, const Fingerprint& mine) {
-  if (job.size() == 1) return;
-  const auto all = job.exchange(detail::pack(mine), "the comparison of fingerprints");
+// Of the packed fingerprints of all processes: throws BuildError, the same on all, naming the first field in which one differs from process 0.
+inline void require_equal(const transport::Job& job, const std::vector<std::vector<std::byte>>& all) {
   const auto first = detail::unpack(all[0], 0);
   for (int process = 1; process < job.size(); ++process)
     detail::require_same(detail::unpack(all[static_cast<std::size_t>(process)], process), first, job.describe(process), job.describe(0));
+}
+// Every process calls it with its own.
+inline void compare_fingerprints(transport::Job& job, const Fingerprint& mine) {
+  if (job.size() > 1) require_equal(job, job.exchange(detail::pack(mine), "the comparison of fingerprints"));
 }
 
 namespace detail {

@@ -29,6 +29,7 @@
 #include <replicator/replicate/host_devices.hpp>
 #include <replicator/replicate/host_step.hpp>
 #include <replicator/replicate/input_context.hpp>
+#include <replicator/replicate/joint_work.hpp>
 #include <replicator/replicate/missed_steps.hpp>
 #include <replicator/replicate/placement.hpp>
 #include <replicator/replicate/replay.hpp>
@@ -128,6 +129,8 @@ class Host {
   const VariableStore& variables() const { return variables_; }
   const std::shared_ptr<Replay>& replay() const { return replay_; }  // null where all replicas run
   Failure& failure() { return failure_; }
+  // By which steps are made: from asking for their input to compile().
+  JointWork& building() { return building_; }
   HostCompiler& compiler() { return compiler_; }
   // Throws BuildError for a replica that does not exist.
   InputContext input_context(int replica) const {
@@ -169,16 +172,15 @@ class Host {
     checkpoints_.recall(snapshot.checkpoints);
   }
 
-  // From the traced graphs of this host's replicas to programs. `ordinal`: which step of the Replicator this is.
+  // From the traced graphs of this host's replicas to programs: a part of building(). `ordinal`: which step of the Replicator this is.
   std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal) {
-    failure_.answer();
     auto step = compiler_.compile(traced, ordinal, variables_, checkpoints_);
     for (std::size_t device = 0; device < step->programs.size(); ++device)
       name_ranges(step->programs[device], step->resolution, deployment_.devices[device].kind);
     step->traces = reporter_.record(step->resolution, step->programs);
     step->watches = reporter_.watches(step->resolution, step->programs, step->traces);
     step->listing = hang_report_.list(ordinal, step->resolution, step->programs);
-    failure_.told([&] { reporter_.write_files(traced, step->resolution, view(*step)); });
+    reporter_.write_files(traced, step->resolution, view(*step));
     return step;
   }
 
@@ -296,8 +298,9 @@ class Host {
   HangReport hang_report_{job_, placement_, deployment_};
   HostCommunicators communicators_;
   Failure failure_{job_, placement_, communicators_};
+  JointWork building_{job_, failure_};
   HostDevices devices_{deployment_, communicators_, hang_report_, failure_};
-  HostCompiler compiler_{deployment_, job_, placement_, all_reduce_, communicators_, devices_, failure_};
+  HostCompiler compiler_{deployment_, job_, placement_, all_reduce_, communicators_, devices_, building_};
   std::shared_ptr<data::WorkerPool> pool_;
   StepReporter reporter_;
   Checkpoints checkpoints_;

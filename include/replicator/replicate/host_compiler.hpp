@@ -15,25 +15,25 @@
 #include <replicator/cpu/environment.hpp>
 #include <replicator/replicate/checkpoints.hpp>
 #include <replicator/replicate/compare_processes.hpp>
-#include <replicator/replicate/failure.hpp>
 #include <replicator/replicate/host_communicators.hpp>
 #include <replicator/replicate/host_devices.hpp>
 #include <replicator/replicate/host_step.hpp>
+#include <replicator/replicate/joint_work.hpp>
 #include <replicator/replicate/memory_limit.hpp>
 #include <replicator/runtime/executable_cache.hpp>
 #include <replicator/runtime/planner.hpp>
 
 namespace replicator {
 
-// All processes of a job compile the same steps, in the same order.
+// All processes of a job compile the same steps, in the same order, as joint work.
 class HostCompiler {
  public:
   // All outlive this.
   HostCompiler(const Deployment& deployment, transport::Job& job, const Placement& placement,
                const collectives::AllReducePreference& all_reduce, const HostCommunicators& communicators, HostDevices& devices,
-               Failure& failure)
+               JointWork& building)
       : deployment_{deployment}, job_{job}, placement_{placement}, all_reduce_{all_reduce}, communicators_{communicators}, devices_{devices},
-        failure_{failure}, cache_{deployment.threads_per_device, deployment.gpu_kernels} {}
+        building_{building}, cache_{deployment.threads_per_device, deployment.gpu_kernels} {}
 
   // `ordinal`: which step of the Replicator this is. Its variables are declared. Throws BuildError for every mistake that graphs and
   // processes show when they are compared, and for a step that needs more memory than there is.
@@ -41,15 +41,11 @@ class HostCompiler {
     auto step = std::make_unique<HostStep>();
     step->ordinal = ordinal;
     step->seed = seed_of(ordinal);
-    failure_.told([&] {
-      step->resolution = resolve(traced, resolve_options());
-      checkpoints.declare(variables, step->resolution, ordinal);
-    });
-    compare_steps(job_, step->resolution, variables);
-    failure_.told([&] {
-      lower_classes(*step);
-      make_handoffs(*step);
-    });
+    step->resolution = resolve(traced, resolve_options());
+    checkpoints.declare(variables, step->resolution, ordinal);
+    compare_steps(building_, step->resolution, variables);
+    lower_classes(*step);
+    make_handoffs(*step);
     plan_programs(*step, variables);
     return step;
   }
@@ -65,11 +61,11 @@ class HostCompiler {
   // With what processes ask each other while they resolve a step.
   ResolveOptions resolve_options() {
     return {deployment_.bucket_bytes,
-            [this](const std::set<Digest>& mine) { return common_to_processes(job_, mine); },
+            [this](const std::set<Digest>& mine) { return common_to_processes(building_, mine); },
             placement_.devices_per_team(),
             {deployment_.recompute_bytes},
-            [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(job_, mine); },
-            [this](std::vector<std::uint32_t>& mine) { return latest_of_processes(job_, mine); },
+            [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(building_, mine); },
+            [this](std::vector<std::uint32_t>& mine) { return latest_of_processes(building_, mine); },
             deployment_.gpu_kernels.fuse_convolutions};
   }
   // Of kernels: shared by all steps.
@@ -126,7 +122,7 @@ class HostCompiler {
   const collectives::AllReducePreference& all_reduce_;
   const HostCommunicators& communicators_;
   HostDevices& devices_;
-  Failure& failure_;
+  JointWork& building_;
   ExecutableCache cache_;
   std::uint32_t next_collective_ = 0;  // of all steps
 };

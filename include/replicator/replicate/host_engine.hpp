@@ -32,9 +32,11 @@ class HostEngine final : public Engine {
   }
   int next_ordinal(bool checkpointed) const override { return host_.checkpoints().next_ordinal(checkpointed); }
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
-    auto made = inputs();
+    const bool asynchronous = deployment().regime == Regime::asynchronous;
+    if (asynchronous) host_.failure().told([this] { at_work_.rest_together("a step is replicated"); });  // variables are declared, and read
+    auto made = host_.building().run(inputs);
     auto from = host_.checkpoints().begin(ordinal, checkpointed);
-    if (deployment().regime == Regime::asynchronous) return std::make_unique<AsyncStep>(host_, stop_, at_work_, ordinal, std::move(made), trace);
+    if (asynchronous) return std::make_unique<AsyncStep>(host_, stop_, at_work_, ordinal, std::move(made), trace);
     return std::make_unique<ReadAheadStep>(host_, ordinal, std::move(from), std::move(made), std::move(trace));
   }
 

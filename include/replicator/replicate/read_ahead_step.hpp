@@ -28,7 +28,7 @@ class ReadAheadStep final : public StepDriver {
       : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs)}, trace_{std::move(trace)}, current_(inputs_.size()),
         next_(inputs_.size()), shape_numbers_(inputs_.size()), upcoming_(inputs_.size()),
         key_(static_cast<std::size_t>(host_.deployment().replicas)), done_{from_.done}, finished_{from_.finished} {
-    const bool any = host_.failure().told([&] {
+    const bool any = host_.building().run([&] {
       // A step whose input has ended is traced by its last element.
       if (done_ > 0) go_to(static_cast<std::int64_t>(finished_ ? done_ - 1 : done_));
       return read_first();
@@ -128,7 +128,7 @@ class ReadAheadStep final : public StepDriver {
   HostStep& compiled() {
     if (auto* kept = kept_.find(key_)) return *kept;
     if (kept_.make_room()) tell_dropped();
-    return kept_.keep(key_, host_.compile(host_.failure().told([&] { return trace_all(); }), ordinal_));
+    return kept_.keep(key_, host_.building().run([&] { return host_.compile(trace_all(), ordinal_); }));
   }
   HostStep& latest() const {
     if (!kept_.latest()) throw nothing_recorded();
