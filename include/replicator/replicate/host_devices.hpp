@@ -2,6 +2,7 @@
 // The devices of this process at work: a thread for each, and what an error of one means for the others.
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <functional>
 
@@ -23,10 +24,17 @@ class HostDevices {
         threads_{static_cast<int>(deployment.devices.size())} {}
 
   int count() const { return threads_.devices(); }
+  // Some of them is at work: whoever asks may be the one that is waited for.
+  bool busy() const { return busy_.load(std::memory_order_relaxed); }
 
   // work(device) in the thread of every device, under the environment of kernels. An error of one releases all others, and is the answer
   // from then on; of a failed wait it says where this process was.
   void run(const std::function<void(int)>& work) {
+    const struct Busy {
+      explicit Busy(std::atomic<bool>& flag) : flag{flag} { flag = true; }
+      ~Busy() { flag = false; }
+      std::atomic<bool>& flag;
+    } busy{busy_};
     try {
       threads_.run(
           [&](int device) {
@@ -62,6 +70,7 @@ class HostDevices {
   const HostCommunicators& communicators_;
   HangReport& hang_report_;
   Failure& failure_;
+  std::atomic<bool> busy_{false};
   DeviceThreads threads_;
 };
 

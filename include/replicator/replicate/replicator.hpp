@@ -149,10 +149,10 @@ class Replicator {
   }
   template <class... A>
   Step<A...> wrap(std::unique_ptr<StepDriver> driver, std::type_identity<std::tuple<A...>>) const {
-    return Step<A...>{std::move(driver), replicas()};
+    return Step<A...>{engine_, std::move(driver), replicas()};
   }
 
-  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<Engine> engine_;  // steps share it
 };
 
 }  // namespace replicator

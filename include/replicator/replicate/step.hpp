@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/replicate/engine.hpp>
 #include <replicator/replicate/per_replica.hpp>
 #include <replicator/replicate/replica_context.hpp>
 #include <replicator/replicate/step_driver.hpp>
@@ -58,41 +59,43 @@ constexpr bool require_results() {
 
 }  // namespace detail
 
-// The arrays that one step gives, one PerReplica for each tensor the step function returns.
+// The arrays that one step gives, one PerReplica for each tensor the step function returns. It may outlive its Replicator: devices, processes and
+// variables are there until the last of both is gone. A step that was moved from throws BuildError.
 template <class... A>
 class Step {
  public:
   using Results = std::tuple<PerReplica<A>...>;
 
-  explicit Step(std::unique_ptr<StepDriver> driver, int replicas)
-      : driver_{std::move(driver)}, resumed_{driver_->steps_resumed()}, replicas_{replicas} {}
+  // `engine` is what the driver refers to.
+  Step(std::shared_ptr<Engine> engine, std::unique_ptr<StepDriver> driver, int replicas)
+      : resumed_{driver->steps_resumed()}, replicas_{replicas}, held_{std::make_unique<Held>(std::move(engine), std::move(driver))} {}
 
   // Runs one step. Where the elements of any replica have shapes that no step had before, all processes compile programs for them: of the latest
   // 16 sets of shapes they are kept. Throws BuildError when the input has ended, what the input throws, CommunicationError when a device
   // or host is lost or late.
   Results step() {
-    const auto before = driver_->steps_resumed();
-    auto results = driver_->run();
-    resumed_ += driver_->steps_resumed() - before;
+    const auto before = driver().steps_resumed();
+    auto results = driver().run();
+    resumed_ += driver().steps_resumed() - before;
     return unpack(std::move(results), std::index_sequence_for<A...>{});
   }
   // The input of some replica has ended: no replica takes another step.
-  bool finished() const { return driver_->finished(); }
+  bool finished() const { return driver().finished(); }
   // Those before the run was resumed counted.
-  std::uint64_t steps_done() const { return driver_->steps_done(); }
+  std::uint64_t steps_done() const { return driver().steps_done(); }
   // explain, resolved_dot and plan_json tell of the programs of the latest step (before the first: of those for the first elements).
   // Each may be called by one process alone.
 
   // Of each device of this process's first replica. Per collective: where asked, bytes, schedule and why, bytes against a ring's, predicted and
   // (with --trace or --timing, once steps were timed) measured time. Then the nodes that cost most: operations, bytes, time and,
   // where the machine's figures are given or measured, the share of the roofline. Then memory.
-  std::string explain(const ExplainOptions& options = {}) { return driver_->explain(options); }
+  std::string explain(const ExplainOptions& options = {}) { return driver().explain(options); }
   // The graphs of this host's replicas as traced, for Graphviz; equal ones are drawn once. Calls the step function again.
-  std::string dot() { return driver_->dot(); }
+  std::string dot() { return driver().dot(); }
   // The same after resolution: optimised, collectives in buckets, what runs once per device in grey.
-  std::string resolved_dot() { return driver_->resolved_dot(); }
+  std::string resolved_dot() { return driver().resolved_dot(); }
   // What each device of this process executes, as JSON: docs/plan.md.
-  std::string plan_json() { return driver_->plan_json(); }
+  std::string plan_json() { return driver().plan_json(); }
 
   // At most `count` steps, as an input range: each element is run when it is reached. In a run that is resumed, steps that were done
   // before count as done, so the same program ends after the same steps: see steps_done(). They also end when the processes have agreed to
@@ -119,7 +122,7 @@ class Step {
      private:
       void advance() {
         current_.reset();
-        if (left_-- <= 0 || owner_->finished() || owner_->driver_->stop_signal() != 0) return;
+        if (left_-- <= 0 || owner_->finished() || owner_->driver().stop_signal() != 0) return;
         current_.emplace(owner_->step());
         left_ -= owner_->take_resumed(left_);
       }
@@ -155,9 +158,19 @@ class Step {
     return {std::move(values), results.first[k], replicas_};
   }
 
-  std::unique_ptr<StepDriver> driver_;
+  struct Held {
+    Held(std::shared_ptr<Engine> of, std::unique_ptr<StepDriver> by) : engine{std::move(of)}, driver{std::move(by)} {}
+    std::shared_ptr<Engine> engine;
+    std::unique_ptr<StepDriver> driver;  // goes first
+  };
+  StepDriver& driver() const {
+    if (!held_) throw BuildError{"this step was moved from: use the rp::Step that it was moved to"};
+    return *held_->driver;
+  }
+
   std::uint64_t resumed_;  // steps that no call of steps() has counted yet
   int replicas_;
+  std::unique_ptr<Held> held_;  // null: moved from
 };
 
 }  // namespace replicator
