@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -9,6 +10,7 @@
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/observe.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
@@ -51,6 +53,56 @@ std::vector<float> all_values(Step& train, std::int64_t steps) {
 using Values = std::vector<float>;
 
 }  // namespace
+
+TEST_CASE("a step outlives its Replicator") {
+  for (const bool asynchronous : {false, true}) {
+    auto repl = std::make_unique<Replicator>(asynchronous ? test::asynchronous(2, 2) : on_devices(2, 2));
+    auto train = repl->replicate(endless, [](ReplicaContext&, Tensor<float> x) { return x + 1.0f; });
+    train.step();
+    repl.reset();
+    train.step();
+    CHECK(train.steps_done() == 2);
+  }
+}
+
+TEST_CASE("a step that was moved from says so, and the one it was moved to goes on") {
+  Replicator repl{on_devices(2, 1)};
+  const auto plus = [&](float what) { return repl.replicate(endless, [what](ReplicaContext&, Tensor<float> x) { return x + what; }); };
+  auto first = plus(1);
+  first.step();
+  auto moved = std::move(first);
+  CHECK(error_of([&] { first.step(); }) == "this step was moved from: use the rp::Step that it was moved to");
+  CHECK_THAT(error_of([&] { (void)first.finished(); }), Catch::StartsWith("this step was moved from"));
+  CHECK(std::get<0>(moved.step())[0].item() == 2);
+  moved = plus(10);
+  CHECK(std::get<0>(moved.step())[0].item() == 10);
+}
+
+TEST_CASE("what would wait for the step from within which it is called is refused there") {
+  for (const bool asynchronous : {false, true}) {
+    const auto told = [&](auto call) {
+      Replicator repl{asynchronous ? test::asynchronous(2, 2) : on_devices(2, 2)};
+      auto other = repl.replicate(endless, [](ReplicaContext&, Tensor<float> x) { return x; });
+      auto train = repl.replicate(endless, [&](ReplicaContext& replica, Tensor<float> x) {
+        return host_callback(x + scalar(replica, "w", 1).read(), [&](const Observation& seen) {
+          if (seen.replica == 1 && seen.step == 2) call(repl, other);
+        });
+      });
+      return error_of([&] {
+        for (int step = 0; step < 9; ++step) train.step();
+      });
+    };
+    const auto step = told([](Replicator&, auto& other) { other.step(); });
+    const auto digest = told([](Replicator& repl, auto&) { repl.digest(); });
+    const auto replicate = told([](Replicator& repl, auto&) { repl.replicate(endless, [](ReplicaContext&, Tensor<float> x) { return x; }); });
+    const auto where = " was called from within a step" + std::string{asynchronous ? "" : " (number 2 of step 1 of the Replicator)"} +
+                       ", by a host_callback say, and would wait for it: call it when step() has returned";
+    CHECK_THAT(step, Catch::EndsWith((asynchronous ? "" : "step()") + where));
+    CHECK_THAT(digest, Catch::EndsWith((asynchronous ? "" : "digest()") + where));
+    CHECK_THAT(replicate, Catch::EndsWith((asynchronous ? "" : "replicate()") + where));
+    if (asynchronous) CHECK_THAT(told([](Replicator& repl, auto&) { repl.value("w"); }), Catch::EndsWith(where));
+  }
+}
 
 TEST_CASE("a result has the value of every replica, in order") {
   for (const int devices : {1, 2, 3}) {

@@ -56,6 +56,7 @@ class AsyncStep final : public StepDriver, private Works {
   }
 
   StepResults run() override {
+    require_outside_step();
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     host_.failure().answer();
     told([this] {
@@ -105,6 +106,11 @@ class AsyncStep final : public StepDriver, private Works {
       trace(context, tensors);
     }
   }
+  void require_outside_step() const {
+    if (workers_->within_step())
+      throw BuildError{"a function of the Replicator or of a step was called from within a step, by a host_callback say, and would wait for it: call it "
+                       "when step() has returned"};
+  }
   void end_call() {
     if (stop_.is_due()) {
       workers_->rest();
@@ -114,6 +120,7 @@ class AsyncStep final : public StepDriver, private Works {
   }
   // After an error some may be at work for a while: so nobody is shown variables any more.
   void rest() override {
+    require_outside_step();
     host_.failure().answer();
     told([this] { workers_->rest(); });
   }

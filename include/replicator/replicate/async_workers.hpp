@@ -58,6 +58,10 @@ class AsyncWorkers final : private ShardListener {
     wait(lock, [this] { return progress_.enough() || progress_.missing(); });
     if (const auto group = progress_.missing()) fail_call(*group);
   }
+  // Whether the calling thread is a device's, in the midst of a step.
+  bool within_step() const {
+    return std::any_of(threads_.begin(), threads_.end(), [](const auto& thread) { return thread.get_id() == std::this_thread::get_id(); });
+  }
   // Until no replica is in a step.
   void rest() {
     std::unique_lock lock{mutex_};

@@ -144,6 +144,7 @@ class ElasticEngine final : public Engine {
   // --- calls ---------------------------------------------------------------------------------------------------------------
   // Does what all processes do, as often as it takes. `again`: the same when what it gave is known already.
   void perform(const Work& work, const Work& again) {
+    if (host_) host_->require_outside_step("a function of the Replicator");
     while (!attempt(work)) {
     }
     history_.end_call(again, job_->size() > 1);

@@ -112,6 +112,8 @@ inline std::string text_of(const Initializer& initializer) {
   return hasher.result().text();
 }
 
+inline constexpr const char* same_step = "every process must build the same step, so let nothing in it depend on the process";
+
 // What all replicas agree on beside collectives: see check_agreement.
 inline void add_interface(Fingerprint& fields, const Graph& graph) {
   std::map<std::string, const VariableDeclaration*> variables;
@@ -120,9 +122,9 @@ inline void add_interface(Fingerprint& fields, const Graph& graph) {
     fields.push_back({"the variable \"" + name + "\"",
                       std::string{name_of(variable->kind)} + " " + variable->type.text() + " first value " + text_of(variable->initializer) +
                           " device=" + std::to_string(variable->device),
-                      variable->where.text()});
+                      variable->where.text(), same_step});
   for (std::size_t k = 0; k < graph.results().size(); ++k)
-    fields.push_back({"result " + std::to_string(k) + " of the step", graph.type(graph.results()[k]).text(), {}});
+    fields.push_back({"result " + std::to_string(k) + " of the step", graph.type(graph.results()[k]).text(), {}, same_step});
 }
 
 }  // namespace detail
@@ -134,7 +136,7 @@ inline void add_resolution(Fingerprint& fields, const Resolution& resolution) {
     AttributePrinter attributes;
     collective.what.describe(attributes);
     const std::string place = " device=" + std::to_string(collective.device) + " segment=" + std::to_string(collective.segment);
-    fields.push_back({"collective " + std::to_string(k), collective.type.text() + " " + attributes.text() + place, collective.text});
+    fields.push_back({"collective " + std::to_string(k), collective.type.text() + " " + attributes.text() + place, collective.text, detail::same_step});
   }
   const auto& first = resolution.classes[0];
   detail::add_interface(fields, first.graph);
@@ -143,7 +145,7 @@ inline void add_resolution(Fingerprint& fields, const Resolution& resolution) {
     if (first.graph.node(i).get<Assign>() && first.uniformity.uniform[i]) uniform.insert(first.uniformity.digests[i][0]);
   Hasher hasher;
   for (const auto& digest : uniform) hasher.digest(digest);
-  fields.push_back({"the values that mirrored variables are given", hasher.result().text(), {}});
+  fields.push_back({"the values that mirrored variables are given", hasher.result().text(), {}, detail::same_step});
 }
 
 }  // namespace replicator

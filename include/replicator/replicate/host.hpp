@@ -139,6 +139,12 @@ class Host {
                        std::to_string(deployment_.replicas) + " replicas: name one from 0 to " + std::to_string(deployment_.replicas - 1)};
     return {replica, deployment_.replicas, deployment_.seed, pool_};
   }
+  // For what the program calls: from within a step, as in a host_callback, it would wait for itself. Throws BuildError.
+  void require_outside_step(const std::string& call) const {
+    if (!devices_.busy()) return;
+    throw BuildError{call + " was called from within a step (number " + std::to_string(number_at_work_) + " of step " + std::to_string(ordinal_at_work_) +
+                     " of the Replicator), by a host_callback say, and would wait for it: call it when step() has returned"};
+  }
   // Where the reading of input for these replicas is to be recorded; null where it is not.
   std::shared_ptr<InputTrace> input_trace(std::size_t replicas) { return reporter_.record_input(replicas); }
   // SHA-256 (hexadecimal) over name, type and bytes of every variable in the order of names.
@@ -248,6 +254,8 @@ class Host {
     std::span<const std::vector<AnyArray>> elements;  // or none
   };
   void run_programs(HostStep& step, const StepMoment& moment, const Upcoming& upcoming) {
+    ordinal_at_work_ = step.ordinal;
+    number_at_work_ = moment.number;
     try {
       devices_.run([&](int device) { run_program(step, moment, upcoming, device); });
     } catch (...) {
@@ -306,6 +314,8 @@ class Host {
   Checkpoints checkpoints_;
   StepListeners listeners_{failure_};
   std::function<bool()> somebody_waits_;
+  int ordinal_at_work_ = 0;
+  std::uint64_t number_at_work_ = 0;
   int stop_signal_ = 0;
   bool parted_ = false;
 };

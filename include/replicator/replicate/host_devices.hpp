@@ -2,11 +2,11 @@
 // The devices of this process at work: a thread for each, and what an error of one means for the others.
 #pragma once
 
-#include <atomic>
 #include <exception>
 #include <functional>
 
 #include <replicator/core/error.hpp>
+#include <replicator/core/scoped_value.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/replicate/failure.hpp>
@@ -24,17 +24,13 @@ class HostDevices {
         threads_{static_cast<int>(deployment.devices.size())} {}
 
   int count() const { return threads_.devices(); }
-  // Some of them is at work: whoever asks may be the one that is waited for.
-  bool busy() const { return busy_.load(std::memory_order_relaxed); }
+  // For the threads of the devices, and the calling one: whether they are at work.
+  bool busy() const { return busy_; }
 
   // work(device) in the thread of every device, under the environment of kernels. An error of one releases all others, and is the answer
   // from then on; of a failed wait it says where this process was.
   void run(const std::function<void(int)>& work) {
-    const struct Busy {
-      explicit Busy(std::atomic<bool>& flag) : flag{flag} { flag = true; }
-      ~Busy() { flag = false; }
-      std::atomic<bool>& flag;
-    } busy{busy_};
+    const ScopedValue at_work{busy_, true};
     try {
       threads_.run(
           [&](int device) {
@@ -70,7 +66,7 @@ class HostDevices {
   const HostCommunicators& communicators_;
   HangReport& hang_report_;
   Failure& failure_;
-  std::atomic<bool> busy_{false};
+  bool busy_ = false;
   DeviceThreads threads_;
 };
 

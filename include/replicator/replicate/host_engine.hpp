@@ -32,6 +32,7 @@ class HostEngine final : public Engine {
   }
   int next_ordinal(bool checkpointed) const override { return host_.checkpoints().next_ordinal(checkpointed); }
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
+    host_.require_outside_step("replicate()");
     const bool asynchronous = deployment().regime == Regime::asynchronous;
     if (asynchronous) host_.failure().told([this] { at_work_.rest_together("a step is replicated"); });  // variables are declared, and read
     auto made = host_.building().run(inputs);
@@ -41,12 +42,16 @@ class HostEngine final : public Engine {
   }
 
   std::string digest() override {
+    host_.require_outside_step("digest()");
     at_work_.rest_together("a digest is made");
     auto digest = host_.digest();
     if (deployment().regime == Regime::asynchronous) host_.job().barrier("digests made");  // others could go on, and change variables here
     return digest;
   }
-  std::string save_checkpoint() override { return host_.save_checkpoint(); }
+  std::string save_checkpoint() override {
+    host_.require_outside_step("save_checkpoint()");
+    return host_.save_checkpoint();
+  }
   int stop_signal() override { return deployment().regime == Regime::asynchronous ? stop_.signal() : host_.stop_signal(); }
   std::vector<std::string> variables() const override { return host_.variables().names(); }
   const VariableDeclaration& declaration(const std::string& name) const override { return host_.variables().declaration(name); }
@@ -55,6 +60,7 @@ class HostEngine final : public Engine {
     return newest ? *newest : host_.variables().value(name, local_replica);
   }
   void set(const std::string& name, const AnyArray& value) override {
+    host_.require_outside_step("set()");
     at_work_.change();
     host_.variables().set(name, value);
   }

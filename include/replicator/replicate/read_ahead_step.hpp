@@ -48,6 +48,7 @@ class ReadAheadStep final : public StepDriver {
   std::string plan_json() override { return host_.plan_json(latest()); }
 
   StepResults run() override {
+    host_.require_outside_step("step()");
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     if (input_error_) {
       host_.failure().alone(input_error_);
