@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times whole training steps of a ResNet on random pictures (no decoding): forward, backward, all-reduce, SGD with momentum.
-//   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] [--precision float32] and the flags of a deployment
-// --steps 0: plans, and runs none. Prints the median seconds of a step, images/s, and how long tracing, initial values, resolving and planning took; then the
-// memory of the plan, what was resident before planning, and the most that was. bench/run runs it beside PyTorch and others.
+//   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] [--precision float32] [--mode train] and the flags of a deployment
+// --mode evaluate: forward alone, by the running statistics. --steps 0: plans, and runs none. Prints the median seconds of a step, images/s, and how
+// long tracing, initial values, resolving and planning took; then the memory of the plan, what was resident before planning, and the most that was.
+// bench/run runs it beside PyTorch and others.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -22,6 +23,7 @@ struct Options {
   std::int64_t batch = 16;  // over all replicas
   int steps = 8;
   rp::DType products = rp::DType::float32;
+  bool training = true;
 };
 
 Options parse(const std::vector<std::string>& arguments) {
@@ -34,6 +36,7 @@ Options parse(const std::vector<std::string>& arguments) {
     else if (arguments[i] == "--steps") options.steps = value;
     else if (arguments[i] == "--precision" && arguments[i + 1] == "bfloat16") options.products = rp::DType::bfloat16;
     else if (arguments[i] == "--precision" && arguments[i + 1] == "float32") options.products = rp::DType::float32;
+    else if (arguments[i] == "--mode" && (arguments[i + 1] == "train" || arguments[i + 1] == "evaluate")) options.training = arguments[i + 1] == "train";
     else throw rp::BuildError{"resnet_step knows no flag " + arguments[i] + " " + arguments[i + 1]};
   }
   return options;
@@ -67,9 +70,10 @@ void run(int argc, char** argv) {
   };
   auto step_fn = [&](rp::ReplicaContext& replica, rp::Tensor<float> images, rp::Tensor<std::int32_t> labels) {
     const auto mixed = rp::mixed_precision(replica, options.products);
-    auto logits = rp::models::resnet(replica, images, options.depth, {.classes = 1000, .cifar_stem = options.image_size < 64});
+    auto logits =
+        rp::models::resnet(replica, images, options.depth, {.classes = 1000, .training = options.training, .cifar_stem = options.image_size < 64});
     auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels));
-    rp::nn::sgd({.learning_rate = 1e-3f, .momentum = 0.9f}).minimize(replica, loss);
+    if (options.training) rp::nn::sgd({.learning_rate = 1e-3f, .momentum = 0.9f}).minimize(replica, loss);
     return loss;
   };
   using Clock = std::chrono::steady_clock;

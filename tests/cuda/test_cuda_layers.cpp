@@ -16,7 +16,7 @@
 #include <replicator/cpu/upsample.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/make_executable.hpp>
-#include <replicator/ops/convolution_then_sums.hpp>
+#include <replicator/ops/convolution_in_parts.hpp>
 #include <replicator/ops/matmul.hpp>
 
 namespace test_cuda_layers {
@@ -211,7 +211,7 @@ TEST_CASE("sums over a convolution's channels beside it, by our kernels: y is th
   for (const auto& c : cases)
     for (const auto dtype : {DType::float32, DType::bfloat16}) {
       const std::vector<AnyArray> inputs{random_values({dtype, c.x}, 1), random_values({dtype, c.w}, 2)};
-      const auto got = run_kernel_on(DeviceKind::cuda, ConvolutionStatistics{c.options}, inputs, loops);
+      const auto got = run_kernel_on(DeviceKind::cuda, FusedConvolution{.options = c.options, .statistics = true}, inputs, loops);
       check_close(got[0], run_kernel_on(DeviceKind::cuda, Convolution{c.options}, inputs)[0], 0, "y");
       const auto sums = run_kernel_on(DeviceKind::cpu, channel_sums(got[0].shape()), {got[0]});
       for (std::size_t o = 0; o < 2; ++o) check_close(got[o + 1], sums[o], 1e-4, o == 0 ? "sums" : "sums of squares");
@@ -220,7 +220,7 @@ TEST_CASE("sums over a convolution's channels beside it, by our kernels: y is th
 
 TEST_CASE("a convolution and its sums by the library agree with our kernels where it has an engine, twice with the same bits") {
   if (!gpu_is_here()) return;
-  if (!has_library<ConvolutionStatistics>()) return;
+  if (!has_library<FusedConvolution>()) return;
   const ConvolutionCase cases[] = {{{2, 3, 224, 224}, {64, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}}},
                                    {{2, 64, 56, 56}, {64, 64, 3, 3}, {.padding = {1, 1}}},
                                    {{2, 64, 56, 56}, {256, 64, 1, 1}},
@@ -228,14 +228,48 @@ TEST_CASE("a convolution and its sums by the library agree with our kernels wher
                                    {{2, 2048, 7, 7}, {512, 2048, 1, 1}}};
   int by_library = 0;
   for (const auto& c : cases) {
-    const AnyOperation operation{ConvolutionStatistics{c.options}};
+    const AnyOperation operation{FusedConvolution{.options = c.options, .statistics = true}};
     const std::vector<TensorType> types{{DType::bfloat16, c.x}, {DType::bfloat16, c.w}};
     const auto outputs = operation.infer_shape(types);
     const std::vector<Layout> offered(2);
     by_library += make_executable(DeviceKind::cuda, {operation, types, outputs, offered})->kernel == "cuDNN graph";
-    check_library(ConvolutionStatistics{c.options}, {random_values(types[0], 1), random_values(types[1], 2)}, 5e-3, KernelTier::reference);
+    check_library(FusedConvolution{.options = c.options, .statistics = true}, {random_values(types[0], 1), random_values(types[1], 2)}, 5e-3, KernelTier::reference);
   }
   WARN("of " << std::size(cases) << " shapes cuDNN's graphs take " << by_library);
+}
+
+TEST_CASE("arithmetic before or behind a convolution by the library agrees with our kernels where it has an engine, twice with the same bits") {
+  if (!gpu_is_here()) return;
+  if (!has_library<FusedConvolution>()) return;
+  Expression norm;  // a batch norm and ReLU
+  norm.inputs = 4;
+  const auto centred = norm.apply(ScalarOp::subtract, norm.input(0), norm.input(1));
+  norm.outputs = {norm.apply(ScalarOp::rectify, norm.apply(ScalarOp::add, norm.apply(ScalarOp::multiply, centred, norm.input(2)), norm.input(3)))};
+  const ConvolutionCase cases[] = {{{2, 64, 56, 56}, {64, 64, 3, 3}, {.padding = {1, 1}}},
+                                   {{2, 64, 56, 56}, {256, 64, 1, 1}},
+                                   {{2, 128, 56, 56}, {128, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}}},
+                                   {{2, 512, 7, 7}, {2048, 512, 1, 1}}};
+  int asked = 0, by_library = 0;
+  for (const auto& c : cases)
+    for (const auto dtype : {DType::float32, DType::bfloat16})
+      for (const bool behind : {false, true}) {
+        FusedConvolution operation{.options = c.options};
+        (behind ? operation.epilogue : operation.prologue) = norm;
+        std::vector<AnyArray> inputs{c.image(dtype)}, numbers;
+        for (unsigned i = 0; i < 3; ++i) numbers.push_back(random_values({DType::float32, {1, behind ? c.w[0] : c.x[1], 1, 1}}, 10 + i));
+        if (behind) inputs.push_back(c.weights(dtype));
+        inputs.insert(inputs.end(), numbers.begin(), numbers.end());
+        if (!behind) inputs.push_back(c.weights(dtype));
+        std::vector<TensorType> types;
+        for (const auto& input : inputs) types.push_back(input.type());
+        const AnyOperation any{operation};
+        const auto outputs = any.infer_shape(types);
+        const std::vector<Layout> offered(types.size());
+        ++asked;
+        by_library += make_executable(DeviceKind::cuda, {any, types, outputs, offered})->kernel == "cuDNN graph";
+        check_library(operation, inputs, dtype == DType::float32 ? 1e-5 : 1e-2, KernelTier::reference);
+      }
+  WARN("of " << asked << " cuDNN's graphs take " << by_library);
 }
 
 TEST_CASE("argmax of every type, along every axis, of equal elements and NaN") {

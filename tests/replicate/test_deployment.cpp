@@ -41,8 +41,10 @@ TEST_CASE("what the libraries of GPUs' kernels may do is written as its flags, a
   CHECK(KernelChoice{}.text() == "none of them");
   CHECK(KernelChoice{.fastest = true}.text() == "--fastest-kernels");
   CHECK(KernelChoice{.tf32 = true, .row_major_images = true}.text() == "--tf32 --row-major-images");
-  for (int bits = 0; bits < 16; ++bits) {
-    const KernelChoice choice{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+  CHECK(KernelChoice{.fuse_convolutions = {.statistics = true, .epilogue = true}}.text() == "--fuse-convolutions statistics,epilogue");
+  for (int bits = 0; bits < 64; ++bits) {
+    const auto bit = [&](int i) { return (bits >> i & 1) != 0; };
+    const KernelChoice choice{bit(0), bit(1), bit(2), {bit(3), bit(4), bit(5)}};
     CHECK(KernelChoice::from(choice.text()) == choice);
   }
 }
@@ -52,7 +54,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
                          "--schedule", "naive", "--topology=links.json", "--link", "1GB/s,2us", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
                          "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--interface", "eth1",
                          "--connect-deadline", "9", "--regime", "async", "--staleness=7", "--sync-group", "4",
-                         "--tf32", "--fastest-kernels", "--row-major-images", "--fuse-convolutions"});
+                         "--tf32", "--fastest-kernels", "--row-major-images", "--fuse-convolutions", "prologue,statistics"});
   CHECK(d.replicas == 8);
   CHECK(d.devices.size() == 2);
   CHECK(d.seed == 18446744073u);
@@ -61,7 +63,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   CHECK(d.topology == "links.json");
   CHECK(d.link == "1GB/s,2us");
   CHECK(d.threads_per_device == 2);
-  CHECK(d.gpu_kernels == KernelChoice{.tf32 = true, .fastest = true, .row_major_images = true, .fuse_convolutions = true});
+  CHECK(d.gpu_kernels == KernelChoice{.tf32 = true, .fastest = true, .row_major_images = true, .fuse_convolutions = {.statistics = true, .prologue = true}});
   CHECK(d.bucket_bytes == 64);
   CHECK(d.recompute_bytes == 0);
   CHECK(d.memory_limit == std::int64_t{3} << 30);
@@ -82,6 +84,14 @@ TEST_CASE("a transport is one that there is, a switch takes no value, and device
   CHECK(parsed({"--devices", "cpu:0-4095"}).devices.size() == 4096);
   for (const char* many : {"cpu:0-4096", "cpu:0-2147483647", "cuda:0x2147483647"})
     CHECK(error_of({"--devices", many}) == "--devices has \"" + std::string{many} + "\": a process has at most 4096 devices");
+}
+
+TEST_CASE("convolutions are fused with what is named, or with all; another name is refused") {
+  CHECK(parsed({"--fuse-convolutions", "epilogue"}).gpu_kernels.fuse_convolutions == ConvolutionFusions{.epilogue = true});
+  CHECK(parsed({"--fuse-convolutions=all"}).gpu_kernels.fuse_convolutions == ConvolutionFusions{true, true, true});
+  for (const char* wrong : {"relu", "statistics,", "all,prologue", ""})
+    CHECK(error_of({"--fuse-convolutions", wrong}) ==
+          "--fuse-convolutions is \"" + std::string{wrong} + "\": it must be all, or some of statistics, prologue and epilogue with commas between them");
 }
 
 TEST_CASE("sizes are given in bytes, KiB, MiB or GiB") {

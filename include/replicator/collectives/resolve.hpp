@@ -15,7 +15,7 @@
 #include <replicator/collectives/agreement.hpp>
 #include <replicator/collectives/uniformity.hpp>
 #include <replicator/graph/optimise.hpp>
-#include <replicator/ops/fuse_statistics.hpp>
+#include <replicator/ops/fuse_convolutions.hpp>
 
 namespace replicator {
 
@@ -54,7 +54,7 @@ struct ResolveOptions {
   std::function<std::vector<std::uint32_t>(const std::vector<std::uint32_t>&)> order_of_processes = {};
   // Where replicas live in several processes: raises each number to the largest that a process has; true where all have the same.
   std::function<bool(std::vector<std::uint32_t>&)> latest_of_processes = {};
-  bool fuse_convolutions = false;  // with the sums that batch norms take of their results
+  ConvolutionFusions fuse_convolutions = {};
 };
 
 // The graphs of all local replicas, made one with each other: what a plan is made from.
@@ -156,8 +156,7 @@ inline void form_buckets(Resolution& resolution, const std::vector<std::uint32_t
 
 inline Graph optimised_alone(const Graph& traced, const ResolveOptions& options) {
   const Graph condensed = condense(traced, options.recompute);
-  if (!options.fuse_convolutions) return condensed;
-  return passes::fuse(passes::remove_dead_code(passes::fuse_statistics(condensed)));
+  return options.fuse_convolutions.any() ? passes::fuse_convolutions(condensed, options.fuse_convolutions) : condensed;
 }
 
 // Reductions are merged only now: one node is either uniform or not.

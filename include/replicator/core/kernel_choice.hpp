@@ -3,6 +3,9 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+
+#include <replicator/core/convolution_fusions.hpp>
 
 namespace replicator {
 
@@ -11,26 +14,32 @@ struct KernelChoice {
   bool tf32 = false;              // products and convolutions of float32 may drop all but 10 bits of the factors' fractions
   bool fastest = false;           // whichever algorithm the library thinks fastest, also such whose bits differ from run to run
   bool row_major_images = false;  // convolutions in NCHW, not in NHWC: to compare their speed
-  bool fuse_convolutions = false;  // what a batch norm sums of a convolution's result is summed with it (ops/fuse_statistics.hpp)
+  ConvolutionFusions fuse_convolutions = {};
 
   // The flags that ask for it, "--tf32 --fastest-kernels"; "none of them".
   std::string text() const {
     std::string flags;
-    const auto add = [&](bool given, const char* flag) {
-      if (given) flags += (flags.empty() ? "" : " ") + std::string{flag};
+    const auto add = [&](bool given, const std::string& flag) {
+      if (given) flags += (flags.empty() ? "" : " ") + flag;
     };
     add(tf32, "--tf32");
     add(fastest, "--fastest-kernels");
     add(row_major_images, "--row-major-images");
-    add(fuse_convolutions, "--fuse-convolutions");
+    add(fuse_convolutions.any(), std::string{fusions} + fuse_convolutions.text());
     return flags.empty() ? "none of them" : flags;
   }
   // What text() gave.
   static KernelChoice from(const std::string& text) {
     const auto given = [&](const char* flag) { return text.find(flag) != std::string::npos; };
-    return {given("--tf32"), given("--fastest-kernels"), given("--row-major-images"), given("--fuse-convolutions")};
+    KernelChoice choice{given("--tf32"), given("--fastest-kernels"), given("--row-major-images")};
+    if (const auto at = text.find(fusions); at != std::string::npos)
+      choice.fuse_convolutions = ConvolutionFusions::parse("--fuse-convolutions", std::string_view{text}.substr(at + fusions.size()));
+    return choice;
   }
   friend bool operator==(const KernelChoice&, const KernelChoice&) = default;
+
+ private:
+  static constexpr std::string_view fusions = "--fuse-convolutions ";  // the last of the flags
 };
 
 }  // namespace replicator

@@ -4,10 +4,10 @@
 
 #include <replicator/cpu/adam_map.hpp>
 #include <replicator/cpu/convolution.hpp>
-#include <replicator/cpu/convolution_statistics.hpp>
 #include <replicator/cpu/copy.hpp>
 #include <replicator/cpu/cumulative_sum.hpp>
 #include <replicator/cpu/device.hpp>
+#include <replicator/cpu/fused_convolution.hpp>
 #include <replicator/cpu/gather.hpp>
 #include <replicator/cpu/index.hpp>
 #include <replicator/cpu/map.hpp>

@@ -55,6 +55,12 @@ template <>
 inline constexpr auto attribute_type<cudnnBackendDescriptor_t> = CUDNN_TYPE_BACKEND_DESCRIPTOR;
 template <>
 inline constexpr auto attribute_type<cudnnGenStatsMode_t> = CUDNN_TYPE_GENSTATS_MODE;
+template <>
+inline constexpr auto attribute_type<cudnnPointwiseMode_t> = CUDNN_TYPE_POINTWISE_MODE;
+template <>
+inline constexpr auto attribute_type<cudnnNanPropagation_t> = CUDNN_TYPE_NAN_PROPOGATION;
+template <>
+inline constexpr auto attribute_type<bool> = CUDNN_TYPE_BOOLEAN;
 
 // Throws Unsupported where cuDNN declines, else DeviceError.
 class Descriptor {
@@ -102,11 +108,13 @@ class Descriptor {
   Owned<cudnnBackendDescriptor_t, &cudnnBackendDestroyDescriptor> descriptor_;
 };
 
-// A tensor of a graph: the buffer of its number is bound when the graph runs.
+// A tensor of a graph. The buffer of its number is bound when the graph runs, unless it is `passing`: given by one operation to others of the
+// graph, and never in memory.
 struct GraphTensor {
   std::int64_t number = 0;
   DType dtype = DType::float32;
   std::vector<std::int64_t> extents, strides;  // in elements
+  bool passing = false;
 };
 
 // Operations in the order in which they are added, on tensors that they share by their descriptors.
@@ -123,6 +131,7 @@ class OperationGraph {
         .set_all(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span{t.extents})
         .set_all(CUDNN_ATTR_TENSOR_STRIDES, std::span{t.strides})
         .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment)
+        .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, t.passing)
         .finalise()
         .get();
   }

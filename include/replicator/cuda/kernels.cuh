@@ -3,9 +3,9 @@
 #pragma once
 
 #include <replicator/cuda/convolution.cuh>
-#include <replicator/cuda/convolution_statistics.cuh>
 #include <replicator/cuda/cumulative_sum.cuh>
 #include <replicator/cuda/device.cuh>
+#include <replicator/cuda/fused_convolution.cuh>
 #include <replicator/cuda/gather.cuh>
 #include <replicator/cuda/index.cuh>
 #include <replicator/cuda/map.cuh>

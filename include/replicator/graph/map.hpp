@@ -61,6 +61,7 @@ struct Map {
     for (const auto dtype : dtypes) result.push_back({dtype, domain});
     return result;
   }
+  std::string formula(std::size_t length) const { return expression->text(length); }
   std::vector<AnyTensor> gradient(const GradientContext& at) const;  // gradients of expressions: graph/map_gradient.hpp
 };
 
@@ -103,6 +104,10 @@ struct Reduce {
     std::vector<TensorType> result;
     for (const auto dtype : dtypes) result.push_back({dtype, shape});
     return result;
+  }
+  std::string formula(std::size_t length) const {
+    const std::string of = std::string{name_of(kind)} + " of ";
+    return of + expression->text(length - of.size());
   }
   std::vector<AnyTensor> gradient(const GradientContext& at) const;  // graph/map_gradient.hpp
 };

@@ -2,11 +2,11 @@
 // What a node is called where people read it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include <replicator/graph/map.hpp>
-#include <replicator/graph/rewrite.hpp>
+#include <replicator/graph/graph.hpp>
 
 namespace replicator {
 
@@ -22,13 +22,10 @@ inline std::string located_text(const Graph& graph, std::uint32_t index) {
   return node_text(graph, index) + (*where.file ? " at " + where.text() : "");
 }
 
-// What an elementwise node computes, at most `length` characters of it; empty for others.
+// What the node computes, at most `length` characters of it; empty where its operation does not say.
 inline std::string formula_of(const Node& node, std::size_t length = 80) {
-  if (const auto* map = operation_of<Map>(node)) return map->expression->text(length);
-  const auto* reduce = operation_of<Reduce>(node);
-  if (!reduce) return {};
-  const std::string kind = std::string{name_of(reduce->kind)} + " of ";
-  return kind + reduce->expression->text(length - kind.size());
+  const auto* compute = node.get<Compute>();
+  return compute ? compute->operation.formula(length) : std::string{};
 }
 
 }  // namespace replicator

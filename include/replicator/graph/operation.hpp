@@ -8,6 +8,7 @@
 //     std::vector<AnyTensor> gradient(const GradientContext& at) const;   // optional: one per input, empty for zero
 //     std::vector<AnyTensor> expand(const ExpansionContext& at) const;    // optional: in terms of other operations
 //     double work(std::span<const TensorType> inputs) const;              // optional: arithmetic operations, for explain()
+//     std::string formula(std::size_t length) const;                      // optional: what it computes, in at most so many characters
 //     static constexpr bool varies = true;    // optional: differs between replicas even on equal inputs
 //     static constexpr bool alias = true;     // optional: the output is the (plain) memory of input 0
 //   };
@@ -16,6 +17,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -59,6 +61,8 @@ class AnyOperation {
   bool effect() const { return model_->effect(); }
   // Arithmetic operations on inputs of these types; 0 where the operation does not say.
   double work(std::span<const TensorType> inputs) const { return model_->work(inputs); }
+  // What it computes, in at most `length` characters; empty where the operation does not say.
+  std::string formula(std::size_t length) const { return model_->formula(length); }
   const KernelSlots& slots() const { return model_->slots(); }
   // "stride=[2, 2], groups=1"
   std::string attributes() const { return model_->attributes(); }
@@ -85,6 +89,7 @@ class AnyOperation {
     virtual bool alias() const = 0;
     virtual bool effect() const = 0;
     virtual double work(std::span<const TensorType>) const = 0;
+    virtual std::string formula(std::size_t) const = 0;
     virtual const KernelSlots& slots() const = 0;
     virtual std::string attributes() const = 0;
     Digest digest;
@@ -130,6 +135,10 @@ class AnyOperation {
     double work([[maybe_unused]] std::span<const TensorType> inputs) const override {
       if constexpr (requires { op.work(inputs); }) return op.work(inputs);
       return 0;
+    }
+    std::string formula([[maybe_unused]] std::size_t length) const override {
+      if constexpr (requires { op.formula(length); }) return op.formula(length);
+      return {};
     }
     const KernelSlots& slots() const override { return kernels<Op>::slot; }
     std::string attributes() const override {

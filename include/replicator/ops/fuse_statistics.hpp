@@ -12,8 +12,8 @@
 
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/rewrite.hpp>
-#include <replicator/ops/convolution_statistics.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/fused_convolution.hpp>
 
 namespace replicator::passes {
 
@@ -65,7 +65,7 @@ class StatisticsFusion {
     if (instruction.op != ScalarOp::input) return std::nullopt;
     const Value read = node.inputs[instruction.a];
     const auto& type = graph_.type(read);
-    if (!operation_of<Convolution>(graph_.node(read.node)) || !ConvolutionStatistics::takes(type.dtype) ||
+    if (!operation_of<Convolution>(graph_.node(read.node)) || !FusedConvolution::takes(type.dtype) ||
         !(type.shape == operation_of<Reduce>(node)->domain))
       return std::nullopt;
     return read.node;
@@ -75,7 +75,8 @@ class StatisticsFusion {
     Node node = rewriter_.renewed(index);
     std::vector<TensorType> inputs;
     for (const auto input : node.inputs) inputs.push_back(rewriter_.to().type(input));
-    const ConvolutionStatistics operation{operation_of<Convolution>(node)->options};
+    FusedConvolution operation{operation_of<Convolution>(node)->options};
+    operation.statistics = true;
     node.outputs = operation.infer_shape(inputs);
     node.what = Compute{operation};
     rewriter_.replace(index, {{rewriter_.to().add(std::move(node)), 0}});

@@ -9,11 +9,11 @@
 #include <replicator/ops/categorical_projection.hpp>
 #include <replicator/ops/concat.hpp>
 #include <replicator/ops/convolution.hpp>
-#include <replicator/ops/convolution_statistics.hpp>
 #include <replicator/ops/convolution_transpose.hpp>
 #include <replicator/ops/cumulative_sum.hpp>
 #include <replicator/ops/divergence.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/fused_convolution.hpp>
 #include <replicator/ops/gather.hpp>
 #include <replicator/ops/hinge_loss.hpp>
 #include <replicator/ops/index.hpp>

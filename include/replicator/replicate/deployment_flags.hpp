@@ -89,8 +89,10 @@ inline constexpr Flag<D> flags_of[] = {
      [](D& d, Text, Text) { d.gpu_kernels.fastest = true; }},
     {"--row-major-images", "", "convolutions on GPUs in NCHW, not in NHWC, to compare them (no; changes bits)",
      [](D& d, Text, Text) { d.gpu_kernels.row_major_images = true; }},
-    {"--fuse-convolutions", "", "what batch norms sum of a convolution's result is summed while it is computed (no; changes bits)",
-     [](D& d, Text, Text) { d.gpu_kernels.fuse_convolutions = true; }},
+    {"--fuse-convolutions", "LIST",
+     "what is computed together with convolutions: statistics (what batch norms sum of their results), prologue (scale, bias\n"
+     "and ReLU before them), epilogue (the same and residual sums behind them), or all (nothing; changes bits)",
+     [](D& d, Text flag, Text value) { d.gpu_kernels.fuse_convolutions = ConvolutionFusions::parse(flag, value); }},
     {"--bucket-bytes", "N", "small all_reduces are merged up to this size (4194304)",
      [](D& d, Text flag, Text value) { d.bucket_bytes = parse_number(flag, value, 1, any_number); }},
     {"--recompute-bytes", "N", "activations from this size on are computed again for the backward pass where that is cheap (65536)",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // As much of cuDNN's graph interface as is called, on the host: descriptors that are as strict as cuDNN's about attributes and their order, engines
-// that a test may set, and one kind of graph that is computed by definition: a convolution and the statistics of its result.
+// that a test may set, and one kind of graph that is computed by definition: arithmetic, a convolution, arithmetic or the statistics of its result.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +8,15 @@
 #include <utility>
 
 enum cudnnBackendDescriptorType_t {
-  CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR = 1,
+  CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
+  CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
   CUDNN_BACKEND_ENGINE_DESCRIPTOR,
   CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
   CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
   CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
   CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR = 10,
-  CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR = 14,
+  CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR = 13,
+  CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR,
   CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
   CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
   CUDNN_BACKEND_TENSOR_DESCRIPTOR
@@ -22,16 +24,22 @@ enum cudnnBackendDescriptorType_t {
 enum cudnnBackendAttributeType_t {
   CUDNN_TYPE_HANDLE,
   CUDNN_TYPE_DATA_TYPE,
-  CUDNN_TYPE_INT64 = 3,
+  CUDNN_TYPE_BOOLEAN,
+  CUDNN_TYPE_INT64,
   CUDNN_TYPE_FLOAT,
   CUDNN_TYPE_VOID_PTR = 6,
   CUDNN_TYPE_CONVOLUTION_MODE,
   CUDNN_TYPE_HEUR_MODE,
-  CUDNN_TYPE_NUMERICAL_NOTE = 11,
-  CUDNN_TYPE_BACKEND_DESCRIPTOR = 15,
+  CUDNN_TYPE_NAN_PROPOGATION = 10,
+  CUDNN_TYPE_NUMERICAL_NOTE,
+  CUDNN_TYPE_POINTWISE_MODE = 14,
+  CUDNN_TYPE_BACKEND_DESCRIPTOR,
   CUDNN_TYPE_GENSTATS_MODE
 };
 enum cudnnBackendAttributeName_t {
+  CUDNN_ATTR_POINTWISE_MODE,
+  CUDNN_ATTR_POINTWISE_MATH_PREC,
+  CUDNN_ATTR_POINTWISE_NAN_PROPAGATION,
   CUDNN_ATTR_CONVOLUTION_COMP_TYPE = 100,
   CUDNN_ATTR_CONVOLUTION_CONV_MODE,
   CUDNN_ATTR_CONVOLUTION_DILATIONS,
@@ -52,6 +60,10 @@ enum cudnnBackendAttributeName_t {
   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+  CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR = 750,
+  CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
+  CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+  CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
   CUDNN_ATTR_OPERATION_GENSTATS_MODE = 770,
   CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC,
   CUDNN_ATTR_OPERATION_GENSTATS_XDESC,
@@ -64,11 +76,14 @@ enum cudnnBackendAttributeName_t {
   CUDNN_ATTR_TENSOR_DIMENSIONS,
   CUDNN_ATTR_TENSOR_STRIDES,
   CUDNN_ATTR_TENSOR_UNIQUE_ID = 906,
+  CUDNN_ATTR_TENSOR_IS_VIRTUAL,
   CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS = 1000,
   CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
   CUDNN_ATTR_VARIANT_PACK_WORKSPACE = 1003,
   CUDNN_ATTR_ENGINE_NUMERICAL_NOTE = 1303
 };
+enum cudnnPointwiseMode_t { CUDNN_POINTWISE_ADD, CUDNN_POINTWISE_MUL, CUDNN_POINTWISE_SUB = 9, CUDNN_POINTWISE_RELU_FWD = 100 };
+enum cudnnNanPropagation_t { CUDNN_NOT_PROPAGATE_NAN, CUDNN_PROPAGATE_NAN };
 enum cudnnGenStatsMode_t { CUDNN_GENSTATS_SUM_SQSUM };
 enum cudnnBackendHeurMode_t { CUDNN_HEUR_MODE_FALLBACK = 2, CUDNN_HEUR_MODE_A };
 enum cudnnBackendNumericalNote_t {
@@ -121,7 +136,9 @@ struct Backend {
   }
   template <class T>
   T one(cudnnBackendAttributeName_t name) const {
-    return all<T>(name).at(0);
+    T value{};
+    std::memcpy(&value, attributes.at(name).data(), sizeof value);
+    return value;
   }
   const Backend& other(cudnnBackendAttributeName_t name) const { return *static_cast<const Backend*>(one<void*>(name)); }
 };
@@ -130,8 +147,9 @@ struct Attribute {
   cudnnBackendDescriptorType_t of;
   cudnnBackendAttributeType_t type;
   std::int64_t count;  // 0: any
+  bool optional = false;
 };
-// All that must be set of a descriptor before it is finalised.
+// All that must be set of a descriptor before it is finalised, and what may be.
 inline const std::map<cudnnBackendAttributeName_t, Attribute>& attributes() {
   static const auto table = [] {
     std::map<cudnnBackendAttributeName_t, Attribute> result;
@@ -146,6 +164,14 @@ inline const std::map<cudnnBackendAttributeName_t, Attribute>& attributes() {
     add(CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_TYPE_DATA_TYPE, 1, CUDNN_ATTR_TENSOR_DATA_TYPE);
     add(CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_TYPE_INT64, 1, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_ATTR_TENSOR_UNIQUE_ID);
     add(CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_TYPE_INT64, 4, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_ATTR_TENSOR_STRIDES);
+    add(CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_TYPE_BOOLEAN, 1, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+    add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_TYPE_POINTWISE_MODE, 1, CUDNN_ATTR_POINTWISE_MODE);
+    add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_TYPE_DATA_TYPE, 1, CUDNN_ATTR_POINTWISE_MATH_PREC);
+    add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_TYPE_NAN_PROPOGATION, 1, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION);
+    add(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
+        CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+    for (const auto name : {CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_TENSOR_IS_VIRTUAL})
+      result.at(name).optional = true;
     add(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_TYPE_FLOAT, 1, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA);
     add(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
@@ -173,6 +199,7 @@ inline std::size_t size_of_attribute(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_INT64:
     case CUDNN_TYPE_VOID_PTR:
     case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
+    case CUDNN_TYPE_BOOLEAN: return 1;
     default: return 4;
   }
 }
@@ -186,68 +213,187 @@ inline cudnnTensorStruct tensor_of(const Backend& t) {
   return result;
 }
 
-// A graph as it can be computed.
-struct ConvolutionAndStatistics {
-  cudnnTensorStruct x, w, y, sum, squares;
-  std::int64_t numbers[5];  // of these
-  cudnnConvolutionStruct convolution;
-};
-inline cudnnStatus_t understand(const Backend& graph, ConvolutionAndStatistics& result) {
-  const auto operations = graph.all<const Backend*>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  if (operations.size() != 2 || operations[0]->type != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
-      operations[1]->type != CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR)
-    return CUDNN_STATUS_NOT_SUPPORTED;
-  const Backend &forward = *operations[0], &statistics = *operations[1], &c = forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
-  if (&statistics.other(CUDNN_ATTR_OPERATION_GENSTATS_XDESC) != &forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y) ||
-      forward.one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) != 1 || forward.one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) != 0 ||
-      c.one<std::int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) != 2 || c.one<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION)
-    return CUDNN_STATUS_NOT_SUPPORTED;
-  const std::pair<cudnnTensorStruct*, const Backend*> tensors[] = {{&result.x, &forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X)},
-                                                                   {&result.w, &forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W)},
-                                                                   {&result.y, &forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y)},
-                                                                   {&result.sum, &statistics.other(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC)},
-                                                                   {&result.squares, &statistics.other(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC)}};
-  for (int i = 0; i < 5; ++i) {
-    *tensors[i].first = tensor_of(*tensors[i].second);
-    result.numbers[i] = tensors[i].second->one<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
-  }
+// Passes from one operation to others: never in memory.
+inline bool is_virtual(const Backend& tensor) {
+  return tensor.attributes.count(CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0 && tensor.one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+}
+inline std::vector<const Backend*> tensors_of(const Backend& operation, std::initializer_list<cudnnBackendAttributeName_t> names) {
+  std::vector<const Backend*> result;
+  for (const auto name : names)
+    if (operation.attributes.count(name) != 0) result.push_back(&operation.other(name));
+  return result;
+}
+inline std::vector<const Backend*> inputs_of(const Backend& operation) {
+  return tensors_of(operation, {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                                CUDNN_ATTR_OPERATION_GENSTATS_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC});
+}
+inline std::vector<const Backend*> outputs_of(const Backend& operation) {
+  return tensors_of(operation, {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC,
+                                CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC});
+}
+inline cudnnConvolutionStruct convolution_of(const Backend& forward) {
+  const Backend& c = forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
+  cudnnConvolutionStruct result;
   const auto pair = [&](cudnnBackendAttributeName_t name, std::int64_t (&to)[2]) {
     const auto values = c.all<std::int64_t>(name);
     std::copy(values.begin(), values.end(), to);
   };
-  pair(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, result.convolution.padding);  // those behind show in the extents of y
-  pair(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, result.convolution.stride);
-  pair(CUDNN_ATTR_CONVOLUTION_DILATIONS, result.convolution.dilation);
-  result.convolution.groups = result.x.extents[1] / result.w.extents[1];
-  for (const auto* sums : {&result.sum, &result.squares})
-    if (sums->type != CUDNN_DATA_FLOAT || sums->extents[0] * sums->extents[2] * sums->extents[3] != 1 || sums->extents[1] != result.y.extents[1] ||
-        sums->strides[1] != 1)
-      return CUDNN_STATUS_NOT_SUPPORTED;
-  return CUDNN_STATUS_SUCCESS;
+  pair(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, result.padding);  // those behind show in the extents of y
+  pair(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, result.stride);
+  pair(CUDNN_ATTR_CONVOLUTION_DILATIONS, result.dilation);
+  result.groups = tensor_of(forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X)).extents[1] /
+                  tensor_of(forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W)).extents[1];
+  return result;
 }
 
-inline void compute(const ConvolutionAndStatistics& g, const std::map<std::int64_t, void*>& data, void* workspace, std::size_t bytes) {
-  void* const y = data.at(g.numbers[2]);
-  convolve(&g.x, data.at(g.numbers[0]), &g.w, data.at(g.numbers[1]), &g.y, nullptr, &g.convolution, &g.y, y, workspace, bytes);
-  for (std::int64_t channel = 0; channel < g.y.extents[1]; ++channel) {
-    double sum = 0, squares = 0;
-    for (std::int64_t n = 0; n < g.y.extents[0]; ++n)
-      for (std::int64_t i = 0; i < g.y.extents[2]; ++i)
-        for (std::int64_t j = 0; j < g.y.extents[3]; ++j) {
-          const double value = read(&g.y, y, n * g.y.strides[0] + channel * g.y.strides[1] + i * g.y.strides[2] + j * g.y.strides[3]);
-          sum += value;
-          squares += value * value;
-        }
-    static_cast<float*>(data.at(g.numbers[3]))[channel] = static_cast<float>(sum);
-    static_cast<float*>(data.at(g.numbers[4]))[channel] = static_cast<float>(squares);
-  }
+inline bool is_supported_convolution(const Backend& forward) {
+  const Backend& c = forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
+  const auto x = tensor_of(forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X)), w = tensor_of(forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W));
+  return forward.one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) == 1 && forward.one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) == 0 &&
+         c.one<std::int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) == 2 &&
+         c.one<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) == CUDNN_CROSS_CORRELATION && x.type == w.type;
 }
+inline bool is_supported_statistics(const Backend& statistics) {
+  const auto y = tensor_of(statistics.other(CUDNN_ATTR_OPERATION_GENSTATS_XDESC));
+  for (const auto* output : outputs_of(statistics)) {
+    const auto sums = tensor_of(*output);
+    if (sums.type != CUDNN_DATA_FLOAT || sums.extents[0] * sums.extents[2] * sums.extents[3] != 1 || sums.extents[1] != y.extents[1] || sums.strides[1] != 1)
+      return false;
+  }
+  return true;
+}
+// Extents of 1 stand for any.
+inline bool is_supported_arithmetic(const Backend& pointwise) {
+  const auto mode = pointwise.other(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR).one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
+  const auto inputs = inputs_of(pointwise);
+  if (inputs.size() != (mode == CUDNN_POINTWISE_RELU_FWD ? 1 : 2)) return false;
+  const auto y = tensor_of(*outputs_of(pointwise)[0]);
+  for (int axis = 0; axis < 4; ++axis) {
+    std::int64_t largest = 1;
+    for (const auto* input : inputs) {
+      const auto extent = tensor_of(*input).extents[axis];
+      if (extent != 1 && extent != y.extents[axis]) return false;
+      largest = std::max(largest, extent);
+    }
+    if (largest != y.extents[axis]) return false;
+  }
+  return true;
+}
+
+// Whether the graph is one convolution with arithmetic on what it reads and gives, or statistics: all that passes is given before it is read.
+inline cudnnStatus_t understand(const Backend& graph) {
+  std::vector<const Backend*> given;
+  int convolutions = 0;
+  for (const auto* operation : graph.all<const Backend*>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+    for (const auto* input : inputs_of(*operation))
+      if (is_virtual(*input) && std::find(given.begin(), given.end(), input) == given.end()) return CUDNN_STATUS_BAD_PARAM;
+    const auto outputs = outputs_of(*operation);
+    given.insert(given.end(), outputs.begin(), outputs.end());
+    bool supported = false;
+    if (operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) supported = ++convolutions == 1 && is_supported_convolution(*operation);
+    else if (operation->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) supported = is_supported_statistics(*operation);
+    else supported = is_supported_arithmetic(*operation);
+    if (!supported) return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  return convolutions == 1 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+// What is computed when the graph runs. A tensor that passes has memory of its own.
+class GraphRun {
+ public:
+  GraphRun(const Backend& graph, const std::map<std::int64_t, void*>& data) : operations_{graph.all<const Backend*>(CUDNN_ATTR_OPERATIONGRAPH_OPS)}, data_{data} {}
+
+  // Whether all that does not pass is there, and aligned.
+  bool complete() const {
+    for (const auto* operation : operations_)
+      for (const auto& tensors : {inputs_of(*operation), outputs_of(*operation)})
+        for (const auto* tensor : tensors)
+          if (!is_virtual(*tensor)) {
+            const auto found = data_.find(tensor->one<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID));
+            if (found == data_.end() || reinterpret_cast<std::uintptr_t>(found->second) % 16 != 0) return false;
+          }
+    return true;
+  }
+  void compute(void* workspace, std::size_t bytes) {
+    for (const auto* operation : operations_) {
+      if (operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) convolve_forward(*operation, workspace, bytes);
+      else if (operation->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) sum(*operation);
+      else apply(*operation);
+    }
+  }
+
+ private:
+  void* at(const Backend& tensor) {
+    if (!is_virtual(tensor)) return data_.at(tensor.one<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID));
+    auto& memory = passing_[&tensor];
+    const auto t = tensor_of(tensor);
+    memory.resize(static_cast<std::size_t>(t.extents[0] * t.extents[1] * t.extents[2] * t.extents[3]));
+    return memory.data();
+  }
+  void convolve_forward(const Backend& forward, void* workspace, std::size_t bytes) {
+    const auto inputs = inputs_of(forward);
+    const Backend& output = *outputs_of(forward)[0];
+    const auto x = tensor_of(*inputs[0]), w = tensor_of(*inputs[1]), y = tensor_of(output);
+    const auto c = convolution_of(forward);
+    convolve(&x, at(*inputs[0]), &w, at(*inputs[1]), &y, nullptr, &c, &y, at(output), workspace, bytes);
+  }
+  template <class F>
+  static void for_each_index(const cudnnTensorStruct& t, F f) {
+    for (std::int64_t n = 0; n < t.extents[0]; ++n)
+      for (std::int64_t c = 0; c < t.extents[1]; ++c)
+        for (std::int64_t i = 0; i < t.extents[2]; ++i)
+          for (std::int64_t j = 0; j < t.extents[3]; ++j) f(std::initializer_list<std::int64_t>{n, c, i, j});
+  }
+  static std::int64_t offset(const cudnnTensorStruct& t, std::initializer_list<std::int64_t> index) {
+    std::int64_t result = 0;
+    for (int axis = 0; axis < 4; ++axis)
+      if (t.extents[axis] > 1) result += index.begin()[axis] * t.strides[axis];
+    return result;
+  }
+  void sum(const Backend& statistics) {
+    const Backend& input = *inputs_of(statistics)[0];
+    const auto y = tensor_of(input);
+    const auto outputs = outputs_of(statistics);
+    std::vector<double> sums(static_cast<std::size_t>(y.extents[1])), squares = sums;
+    for_each_index(y, [&](std::initializer_list<std::int64_t> index) {
+      const double value = read(&y, at(input), offset(y, index));
+      const auto channel = static_cast<std::size_t>(index.begin()[1]);
+      sums[channel] += value;
+      squares[channel] += value * value;
+    });
+    std::copy(sums.begin(), sums.end(), static_cast<float*>(at(*outputs[0])));
+    std::copy(squares.begin(), squares.end(), static_cast<float*>(at(*outputs[1])));
+  }
+  void apply(const Backend& pointwise) {
+    const Backend& how = pointwise.other(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    const auto mode = how.one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
+    const bool keeps_nan = how.attributes.count(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) != 0 &&
+                           how.one<cudnnNanPropagation_t>(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) == CUDNN_PROPAGATE_NAN;
+    const auto inputs = inputs_of(pointwise);
+    const Backend& output = *outputs_of(pointwise)[0];
+    const auto y = tensor_of(output);
+    for_each_index(y, [&](std::initializer_list<std::int64_t> index) {
+      float values[2]{};
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const auto t = tensor_of(*inputs[i]);
+        values[i] = read(&t, at(*inputs[i]), offset(t, index));
+      }
+      const auto [a, b] = values;
+      const float rectified = a > 0 || (keeps_nan && a != a) ? a : 0;
+      const float result = mode == CUDNN_POINTWISE_ADD ? a + b : mode == CUDNN_POINTWISE_SUB ? a - b : mode == CUDNN_POINTWISE_MUL ? a * b : rectified;
+      write(&y, at(output), offset(y, index), result);
+    });
+  }
+
+  std::vector<const Backend*> operations_;
+  std::map<std::int64_t, void*> data_;
+  std::map<const Backend*, std::vector<float>> passing_;
+};
 
 // What finalising gives beyond that all attributes are set.
 inline cudnnStatus_t check(const Backend& d) {
   if (d.type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
-    ConvolutionAndStatistics understood{};
-    const auto status = understand(d, understood);
+    const auto status = understand(d);
     return status == CUDNN_STATUS_SUCCESS ? engines.graph : status;
   }
   if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) return d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).engine.plan;
@@ -282,7 +428,7 @@ inline cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   auto& d = *static_cast<on_host::Backend*>(descriptor);
   if (d.finalised) return CUDNN_STATUS_BAD_PARAM;
   for (const auto& [name, attribute] : on_host::attributes())
-    if (attribute.of == d.type && d.attributes.count(name) == 0) return CUDNN_STATUS_BAD_PARAM;
+    if (attribute.of == d.type && !attribute.optional && d.attributes.count(name) == 0) return CUDNN_STATUS_BAD_PARAM;
   const auto status = on_host::check(d);
   d.finalised = status == CUDNN_STATUS_SUCCESS;
   return status;
@@ -329,16 +475,14 @@ inline cudnnStatus_t cudnnBackendExecute(cudnnHandle_t on, cudnnBackendDescripto
   if (!plan.finalised || !pack.finalised) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
   if (plan.type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR || pack.type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) return CUDNN_STATUS_BAD_PARAM;
   const auto& configuration = plan.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-  on_host::ConvolutionAndStatistics graph{};
-  if (const auto status = on_host::understand(*configuration.graph, graph)) return status;
   const auto numbers = pack.all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = pack.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   std::map<std::int64_t, void*> data;
   for (std::size_t i = 0; i < numbers.size(); ++i) data[numbers[i]] = pointers[i];
-  for (const auto number : graph.numbers)
-    if (data.count(number) == 0 || reinterpret_cast<std::uintptr_t>(data[number]) % 16 != 0) return CUDNN_STATUS_BAD_PARAM;
+  on_host::GraphRun graph{*configuration.graph, data};
+  if (!graph.complete()) return CUDNN_STATUS_BAD_PARAM;
   on_host::engines.last = configuration.engine.number;
   void* const workspace = pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-  on_host::give(on->stream, [=, bytes = static_cast<std::size_t>(configuration.engine.workspace)] { on_host::compute(graph, data, workspace, bytes); });
+  on_host::give(on->stream, [=, bytes = static_cast<std::size_t>(configuration.engine.workspace)]() mutable { graph.compute(workspace, bytes); });
   return CUDNN_STATUS_SUCCESS;
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions with statistics by cuDNN's graph interface, on the host, where a stand-in computes by definition and refuses what cuDNN would
+// Fused convolutions by cuDNN's graph interface, on the host, where a stand-in computes by definition and refuses what cuDNN would
 // refuse: descriptors that are used before they are finalised, or given attributes of another type.
 #include "../device_run.hpp"
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 
 #include <replicator/collectives/resolve.hpp>
 #include <replicator/cuda/cudnn_convolution.cuh>
-#include <replicator/cuda/cudnn_convolution_statistics.cuh>
+#include <replicator/cuda/cudnn_fused_convolution.cuh>
 #include <replicator/graph/make_executable.hpp>
 #include <replicator/models/resnet.hpp>
 #include <replicator/nn/sgd.hpp>
@@ -30,11 +32,11 @@ using cuda::cudnn::may_be_taken;
 constexpr auto library = static_cast<std::size_t>(KernelTier::library), gpu = static_cast<std::size_t>(DeviceKind::cuda);
 
 std::unique_ptr<Executable> make(const ConvolutionCase& c, DType dtype, KernelChoice choice = {}) {
-  const AnyOperation operation{ConvolutionStatistics{c.options}};
+  const AnyOperation operation{FusedConvolution{.options = c.options, .statistics = true}};
   const std::vector<TensorType> inputs{{dtype, c.x}, {dtype, c.w}};
   const auto outputs = operation.infer_shape(inputs);
   const std::vector<Layout> offered(2);
-  return kernels<ConvolutionStatistics>::slot[gpu][library].load()->make({operation, inputs, outputs, offered, 1, choice});
+  return kernels<FusedConvolution>::slot[gpu][library].load()->make({operation, inputs, outputs, offered, 1, choice});
 }
 
 const ConvolutionCase& some = convolution_cases[0];
@@ -87,7 +89,7 @@ TEST_CASE("by cuDNN and by our kernels, y is the plain convolution's and the sta
       const std::vector<AnyArray> inputs{random_values({dtype, c.x}, 1), random_values({dtype, c.w}, 2)};
       const auto plain = run_kernel_on(DeviceKind::cuda, Convolution{c.options}, inputs, {.highest = KernelTier::reference});
       for (const auto tier : {KernelTier::reference, KernelTier::library}) {
-        const auto got = run_kernel_on(DeviceKind::cuda, ConvolutionStatistics{c.options}, inputs, {.highest = tier, .lowest = tier});
+        const auto got = run_kernel_on(DeviceKind::cuda, FusedConvolution{.options = c.options, .statistics = true}, inputs, {.highest = tier, .lowest = tier});
         check_close(got[0], plain[0], dtype == DType::float32 ? 2e-5 : 0.1, "y of " + c.x.text());
         const auto sums = sums_of(got[0]);
         for (std::size_t o = 0; o < 2; ++o) check_close(got[o + 1], sums[o], 1e-5, "sums of " + c.x.text());
@@ -124,7 +126,7 @@ TEST_CASE("engines are taken that add products in one order, of float32 without 
 TEST_CASE("the first of the ranked engines that may be taken, and of which a plan can be made, computes") {
   const Restored engines{on_host::engines};
   const auto engine_for = [&](DType dtype) {
-    (void)run_kernel_on(DeviceKind::cuda, ConvolutionStatistics{some.options}, {random_values({dtype, some.x}, 1), random_values({dtype, some.w}, 2)},
+    (void)run_kernel_on(DeviceKind::cuda, FusedConvolution{.options = some.options, .statistics = true}, {random_values({dtype, some.x}, 1), random_values({dtype, some.w}, 2)},
                         {.lowest = KernelTier::library});
     return on_host::engines.last;
   };
@@ -159,11 +161,11 @@ TEST_CASE("where cuDNN has no engine the plain convolution and our sums are take
     on_host::engines.graph = refusal;
     CHECK(make(some, DType::bfloat16) == nullptr);
   }
-  const AnyOperation operation{ConvolutionStatistics{some.options}};
+  const AnyOperation operation{FusedConvolution{.options = some.options, .statistics = true}};
   const std::vector<TensorType> inputs{{DType::bfloat16, some.x}, {DType::bfloat16, some.w}};
   const auto outputs = operation.infer_shape(inputs);
   const std::vector<Layout> offered(2);
-  CHECK(make_executable(DeviceKind::cuda, {operation, inputs, outputs, offered})->kernel == "convolution, then sums");
+  CHECK(make_executable(DeviceKind::cuda, {operation, inputs, outputs, offered})->kernel == "convolution in parts");
   on_host::engines.graph = CUDNN_STATUS_SUCCESS;
   on_host::engines.ranked.clear();
   CHECK(make(some, DType::bfloat16) == nullptr);
@@ -171,32 +173,177 @@ TEST_CASE("where cuDNN has no engine the plain convolution and our sums are take
   CHECK_THROWS_WITH(make(some, DType::bfloat16), Catch::Contains("cuDNN: cudnnBackendFinalize gave"));
 }
 
-TEST_CASE("in a step of ResNet-50 the statistics of all 53 batch norms are cuDNN's, and no layout is copied for them") {
+// --- arithmetic before and behind ---
+
+namespace {
+
+// (x0 - x1) x2 + x3, a batch norm's; with a residual x4; and ReLU.
+Expression norm(bool residual) {
+  Expression e;
+  e.inputs = residual ? 5 : 4;
+  auto value = e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, e.apply(ScalarOp::subtract, e.input(0), e.input(1)), e.input(2)), e.input(3));
+  if (residual) value = e.apply(ScalarOp::add, e.input(4), value);
+  e.outputs = {e.apply(ScalarOp::rectify, value)};
+  return e;
+}
+
+struct FusedCase {
+  FusedConvolution operation;
+  std::vector<AnyArray> inputs;
+};
+FusedCase fused_case(const ConvolutionCase& c, DType dtype, bool prologue, bool epilogue, bool statistics) {
+  FusedCase result{{.options = c.options, .statistics = statistics}, {random_values({dtype, c.x}, 1)}};
+  const auto channels = [&](std::int64_t n) {
+    for (int i = 0; i < 3; ++i) result.inputs.push_back(random_values({DType::float32, {1, n, 1, 1}}, 10 + static_cast<unsigned>(i)));
+  };
+  if (prologue) {
+    result.operation.prologue = norm(false);
+    channels(c.x[1]);
+  }
+  result.inputs.push_back(random_values({dtype, c.w}, 2));
+  if (epilogue) {
+    result.operation.epilogue = norm(true);
+    channels(c.w[0]);
+    result.inputs.push_back(random_values({dtype, c.y()}, 3));
+  }
+  return result;
+}
+
+// A map, a convolution, a map and sums as nodes of their own, by our kernels.
+std::vector<AnyArray> one_after_the_other(const FusedCase& c) {
+  const auto run = [](const auto& operation, const std::vector<AnyArray>& inputs) {
+    return run_kernel_on(DeviceKind::cuda, operation, inputs, {.highest = KernelTier::reference});
+  };
+  const auto map = [&](const Expression& e, const TensorType& type, const std::vector<AnyArray>& inputs) {
+    return run(Map{std::make_shared<const Expression>(e), type.shape, {type.dtype}}, inputs)[0];
+  };
+  std::vector<TensorType> types;
+  for (const auto& input : c.inputs) types.push_back(input.type());
+  const auto n = static_cast<std::ptrdiff_t>(c.operation.image_inputs());
+  AnyArray x = c.inputs[0];
+  if (c.operation.has_prologue()) x = map(c.operation.prologue, c.operation.image(types), {c.inputs.begin(), c.inputs.begin() + n});
+  std::vector<AnyArray> result = run(Convolution{c.operation.options}, {x, c.inputs[static_cast<std::size_t>(n)]});
+  if (c.operation.has_epilogue()) {
+    std::vector<AnyArray> operands{result[0]};
+    operands.insert(operands.end(), c.inputs.begin() + n + 1, c.inputs.end());
+    result[0] = map(c.operation.epilogue, c.operation.result(types), operands);
+  }
+  if (c.operation.statistics)
+    for (auto& sums : sums_of(result[0])) result.push_back(std::move(sums));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("by cuDNN and in parts, arithmetic around a convolution is what it is one after the other") {
+  for (const auto& c : convolution_cases)
+    for (const auto dtype : {DType::float32, DType::bfloat16})
+      for (int which = 1; which < 6; ++which) {
+        const bool prologue = which & 1, epilogue = which & 2, statistics = which & 4;
+        const auto all = fused_case(c, dtype, prologue, epilogue, statistics);
+        const auto want = one_after_the_other(all);
+        for (const auto tier : {KernelTier::reference, KernelTier::library}) {
+          const auto got = run_kernel_on(DeviceKind::cuda, all.operation, all.inputs, {.highest = tier, .lowest = tier});
+          REQUIRE(got.size() == want.size());
+          for (std::size_t o = 0; o < got.size(); ++o)
+            check_close(got[o], want[o], dtype == DType::float32 ? 5e-5 : 0.1, all.operation.formula(200) + " of " + c.x.text());
+        }
+      }
+}
+
+TEST_CASE("of all shapes of ResNet-50's convolutions, too") {
+  struct Of {
+    std::int64_t channels, features, kernel, stride;
+  };
+  for (const Of of : {Of{64, 64, 3, 1}, {64, 256, 1, 1}, {128, 128, 3, 2}, {256, 512, 1, 2}, {512, 128, 1, 1}, {512, 512, 3, 1}}) {
+    const ConvolutionCase c{{1, of.channels, 4, 4}, {of.features, of.channels, of.kernel, of.kernel},
+                            {.stride = {of.stride, of.stride}, .padding = {of.kernel / 2, of.kernel / 2}}};
+    for (int which = 1; which < 6; ++which) {
+      const auto all = fused_case(c, DType::bfloat16, which & 1, which & 2, which & 4);
+      const auto want = one_after_the_other(all), got = run_kernel_on(DeviceKind::cuda, all.operation, all.inputs, {.lowest = KernelTier::library});
+      for (std::size_t o = 0; o < got.size(); ++o) check_close(got[o], want[o], o == 0 ? 0.5 : 0.05, all.operation.formula(200) + " of " + c.x.text() + " and " + c.w.text());
+    }
+  }
+}
+
+TEST_CASE("padding is of what the prologue gives, not of what it reads: its bias does not reach there") {
+  auto all = fused_case(convolution_cases[0], DType::float32, true, false, false);
+  for (auto& value : all.inputs[3].as<float>()) value = 5;
+  const auto want = one_after_the_other(all);
+  check_close(run_kernel_on(DeviceKind::cuda, all.operation, all.inputs, {.lowest = KernelTier::library})[0], want[0], 1e-3, "y");
+}
+
+TEST_CASE("NaN passes through the ReLU of a fused convolution, as through ours") {
+  auto all = fused_case(some, DType::float32, false, true, false);
+  all.inputs[0].as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  const auto y = run_kernel_on(DeviceKind::cuda, all.operation, all.inputs, {.lowest = KernelTier::library})[0];
+  CHECK(std::isnan(y.as<float>()[0]));
+}
+
+TEST_CASE("arithmetic that cuDNN's graphs are not asked for is left to the parts") {
+  auto all = fused_case(some, DType::float32, false, true, false);
+  Expression& e = all.operation.epilogue;
+  e.outputs = {e.apply(ScalarOp::hyperbolic_tangent, e.outputs[0])};
+  std::vector<TensorType> types;
+  for (const auto& input : all.inputs) types.push_back(input.type());
+  const AnyOperation operation{all.operation};
+  const auto outputs = operation.infer_shape(types);
+  const std::vector<Layout> offered(types.size());
+  CHECK(make_executable(DeviceKind::cuda, {operation, types, outputs, offered})->kernel == "convolution in parts");
+}
+
+// --- in ResNet-50 ---
+
+namespace {
+
+struct Planned {
+  std::map<std::string, int> by_kernel, copies;  // of fused convolutions; between layouts
+  int channel_sums = 0;
+};
+Planned plan_resnet(bool training, DType dtype, ConvolutionFusions wanted) {
   Graph graph{0, 2};
   const auto element = [&](std::uint32_t index, const TensorType& type) {
     return graph.tensor(graph.add({Input{Input::Source::element, index}, {}, {type}, {}, {}}));
   };
-  const Tensor<float> images{element(0, {DType::float32, {2, 3, 64, 64}})};
-  const Tensor<std::int32_t> labels{element(1, {DType::int32, {2}})};
+  const Tensor<float> images{element(0, {DType::float32, {32, 3, 64, 64}})};
+  const Tensor<std::int32_t> labels{element(1, {DType::int32, {32}})};
   ReplicaContext replica{graph};
-  const auto computed_in = mixed_precision(replica, DType::bfloat16);
-  const auto loss = mean(softmax_cross_entropy(models::resnet(replica, images, 50, {.classes = 1000}), labels));
-  nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
+  const auto computed_in = mixed_precision(replica, dtype);
+  const auto loss = mean(softmax_cross_entropy(models::resnet(replica, images, 50, {.classes = 1000, .training = training}), labels));
+  if (training) nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
   graph.results().push_back(loss.any().value());
-  const auto resolution = resolve(std::vector{graph, graph}, {.fuse_convolutions = true});
+  const auto resolution = resolve(std::vector{graph, graph}, {.fuse_convolutions = wanted});
   ExecutableCache cache{1};
   const Graph& resolved = resolution.classes[0].graph;
-  std::map<std::string, int> by_kernel, copies;
-  int channel_sums = 0;
+  Planned planned;
   for (const auto& node : lower(resolution.classes[0], DeviceKind::cuda, cache).nodes) {
     const auto& what = resolved.node(node.node);
     const auto* compute = what.get<Compute>();
     const auto* reduce = operation_of<Reduce>(what);
-    if (node.relayout) ++copies[compute ? std::string{compute->operation.name()} : "a collective"];
-    else if (operation_of<ConvolutionStatistics>(what)) ++by_kernel[std::string{node.executable->kernel}];
-    else if (reduce && reduce->axes == std::vector<std::int64_t>{0, 2, 3}) ++channel_sums;
+    if (node.relayout) ++planned.copies[compute ? std::string{compute->operation.name()} : "a collective"];
+    else if (operation_of<FusedConvolution>(what)) ++planned.by_kernel[std::string{node.executable->kernel}];
+    else if (reduce && reduce->axes == std::vector<std::int64_t>{0, 2, 3}) ++planned.channel_sums;
   }
-  CHECK(by_kernel == std::map<std::string, int>{{"cuDNN graph", 53}});
-  CHECK(channel_sums == 53 - 4);  // those of the backward pass, of which 4 are shared with a shortcut's
-  CHECK(copies == std::map<std::string, int>{{"convolution_statistics", 18}, {"a collective", 17}, {"reduce", 1}});
+  return planned;
+}
+
+}  // namespace
+
+TEST_CASE("in a step of ResNet-50 the statistics of all 53 batch norms are cuDNN's, and no layout is copied for them") {
+  const auto planned = plan_resnet(true, DType::bfloat16, {.statistics = true});
+  CHECK(planned.by_kernel == std::map<std::string, int>{{"cuDNN graph", 53}});
+  CHECK(planned.channel_sums == 53 - 4);  // those of the backward pass, of which 4 are shared with a shortcut's
+  CHECK(planned.copies == std::map<std::string, int>{{"fused_convolution", 18}, {"a collective", 17}, {"reduce", 1}});
+}
+
+TEST_CASE("in float32 so are the 32 batch norms and ReLUs through which convolutions read") {
+  const auto alone = plan_resnet(true, DType::float32, {.prologue = true}), together = plan_resnet(true, DType::float32, {true, true, true});
+  CHECK(alone.by_kernel == std::map<std::string, int>{{"cuDNN graph", 32}});
+  CHECK(together.by_kernel == std::map<std::string, int>{{"cuDNN graph", 53}});
+  CHECK(together.channel_sums == 53 - 4);
+}
+
+TEST_CASE("where ResNet-50 is evaluated the ReLUs behind convolutions are cuDNN's") {
+  CHECK(plan_resnet(false, DType::bfloat16, {.epilogue = true}).by_kernel == std::map<std::string, int>{{"cuDNN graph", 49}});
+  CHECK(plan_resnet(false, DType::float32, {.epilogue = true}).by_kernel == std::map<std::string, int>{{"cuDNN graph", 48}});
 }

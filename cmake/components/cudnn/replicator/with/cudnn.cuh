@@ -3,4 +3,4 @@
 #pragma once
 
 #include <replicator/cuda/cudnn_convolution.cuh>
-#include <replicator/cuda/cudnn_convolution_statistics.cuh>
+#include <replicator/cuda/cudnn_fused_convolution.cuh>

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution and what is fused with it, by the kernels of each.
+#pragma once
+
+#include <replicator/cpu/convolution.hpp>
+#include <replicator/cpu/map.hpp>
+#include <replicator/cpu/reduce.hpp>
+#include <replicator/ops/convolution_in_parts.hpp>
+
+namespace replicator::cpu {
+
+inline const bool fused_convolution_registered =
+    register_kernel<FusedConvolution>(DeviceKind::cpu, KernelTier::reference, &convolution_in_parts<DeviceKind::cpu>);
+
+}  // namespace replicator::cpu
