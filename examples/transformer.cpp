@@ -5,14 +5,15 @@
 // multitask learners", 2019.
 #include <algorithm>
 #include <array>
-#include <fstream>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include <replicator/core/read_text.hpp>
 #include <replicator/replicator.hpp>
 
 #include "support/program.hpp"
@@ -92,8 +93,9 @@ struct Text {
 Text read_text(const Options& o, std::uint64_t seed) {
   std::string all = made_up_text(seed);
   if (!o.text.empty()) {
-    std::ifstream file{o.text, std::ios::binary};
-    all.assign(std::istreambuf_iterator<char>{file}, {});
+    auto read = rp::read_text(o.text);
+    if (!read) throw rp::DataError{"--text is \"" + o.text + "\", which cannot be read: " + std::strerror(errno)};
+    all = std::move(*read);
   }
   if (static_cast<std::int64_t>(all.size()) < 10 * (o.context + 2))
     throw rp::DataError{o.text + " has " + std::to_string(all.size()) + " letters: a context of " + std::to_string(o.context) +

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a step would take on other hosts: simulates what --plan wrote. See docs/simulate.md.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
+#include <cstring>
 #include <iostream>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,8 @@
 
 #include <replicator/collectives/parse_link.hpp>
 #include <replicator/core/json.hpp>
+#include <replicator/core/read_text.hpp>
+#include <replicator/io/file.hpp>
 
 #include "simulated_step.hpp"
 #include "traced_run.hpp"
@@ -36,9 +40,9 @@ struct Options {
 
 nlohmann::json read(const std::string& flag, const std::string& path) {
   if (path.empty()) return nullptr;
-  std::ifstream file{path};
-  if (!file) throw rp::DataError{flag + ": \"" + path + "\" cannot be read: name what a run wrote with " + flag};
-  auto content = nlohmann::json::parse(file, nullptr, false);
+  const auto text = rp::read_text(path);
+  if (!text) throw rp::DataError{flag + ": \"" + path + "\" cannot be read (" + std::strerror(errno) + "): name what a run wrote with " + flag};
+  auto content = nlohmann::json::parse(*text, nullptr, false);
   if (content.is_discarded()) throw rp::DataError{flag + ": \"" + path + "\" is no JSON: name what a run wrote with " + flag};
   return content;
 }
@@ -184,9 +188,10 @@ void write_timeline(const std::string& path, const rc::Simulation& simulation, c
       }
     });
   });
-  std::ofstream file{path};
-  file << json.text() << '\n';
-  if (!file.flush()) throw rp::DataError{"\"" + path + "\" cannot be written"};
+  const auto text = json.text() + "\n";
+  rp::io::FileReplacement file{path};
+  file.write(std::as_bytes(std::span{text}));
+  file.commit();
 }
 
 rc::Topology topology_of(const Options& o, int devices_per_host, int hosts) {

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -115,12 +116,29 @@ TEST_CASE("hello refuses flags that it does not know, and says which may have be
 }
 
 TEST_CASE("files that could not be written in the end are refused before the first step") {
-  for (const char* flag : {"--trace", "--hang-report", "--plan", "--dot"}) {
-    const auto result = test::run_program(hello(std::string{flag} + " /nowhere/file"));
-    INFO(flag << "\n" << result.text);
-    CHECK(result.exit_code == 1);
-    CHECK_THAT(result.text, Catch::Contains("/nowhere/file") && !Catch::Contains("loss"));
-  }
+  const std::string a_folder = std::filesystem::temp_directory_path().string();
+  for (const std::string flag : {"--trace ", "--hang-report ", "--plan ", "--dot ", "--record replica=0,steps=0:2,file="})
+    for (const std::string& path : {std::string{"/nowhere/file"}, a_folder}) {
+      const auto result = test::run_program(hello(flag + path));
+      INFO(flag << "\n" << result.text);
+      CHECK(result.exit_code == 1);
+      CHECK_THAT(result.text, Catch::Contains(path) && !Catch::Contains("loss"));
+      if (path == a_folder) CHECK_THAT(result.text, Catch::Contains("is a folder"));
+    }
+}
+
+TEST_CASE("what is written about steps can be sent to stdout, to which the program goes on printing") {
+  const auto result = test::run_program(hello("--dot /proc/self/fd/1"));
+  CHECK(result.exit_code == 0);
+  const auto drawn = result.text.find("digraph"), resolved = result.text.find("digraph", drawn + 1);
+  REQUIRE(resolved != std::string::npos);
+  CHECK(result.text.find("digest: ") > resolved);
+}
+
+TEST_CASE("a folder for the token of the job is an error that names it") {
+  const auto result = test::run_program(hello("--job-token-file /"));
+  CHECK(result.exit_code == 1);
+  CHECK_THAT(result.text, Catch::Contains("--job-token-file is \"/\", which cannot be read: Is a directory"));
 }
 
 TEST_CASE("processes that were started differently are told in what they differ") {

@@ -276,7 +276,9 @@ TEST_CASE("the token comes from the variable or a file, is long enough, and not 
   CHECK_THROWS_WITH(find_job_token(""),
                     Contains("REPLICATOR_JOB_TOKEN has 5 characters: it needs at least 16") && !Contains("short"));
   ::unsetenv("REPLICATOR_JOB_TOKEN");
-  CHECK_THROWS_WITH(find_job_token("/no/such/file"), "--job-token-file is \"/no/such/file\", which cannot be read");
+  CHECK_THROWS_WITH(find_job_token("/no/such/file"), 
+                    "--job-token-file is \"/no/such/file\", which cannot be read: No such file or directory");
+  CHECK_THROWS_WITH(find_job_token("/"), "--job-token-file is \"/\", which cannot be read: Is a directory");
   std::ofstream{file} << "";
   CHECK_THROWS_WITH(find_job_token(file), Contains("the token in " + file + " has 0 characters"));
   std::remove(file.c_str());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole files: read at once, or written beside their place and renamed into it.
+// Whole files: read at once, or written beside their place and renamed into it; devices and pipes are written where they are.
 #pragma once
 
 #include <fcntl.h>
@@ -9,10 +9,12 @@
 
 #include <cerrno>
 #include <cinttypes>
+#include <climits>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -47,6 +49,7 @@ class File {
   File(const std::string& path, int flags, const char* what, const std::string& named) : fd_{::open(path.c_str(), flags | O_CLOEXEC, 0666)} {
     if (fd_ < 0) fail(named, what);
   }
+  explicit File(int fd) : fd_{fd} {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() { ::close(fd_); }
@@ -75,6 +78,54 @@ inline void read_exactly(const std::string& path, int fd, std::span<std::byte> t
   }
 }
 
+inline std::string folder_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? "./" : path.substr(0, slash + 1);
+}
+
+// Where symbolic links lead; the last may name what is not there yet.
+inline std::string followed(const std::string& path) {
+  auto at = path;
+  for (int links = 0; links < 40; ++links) {
+    char target[PATH_MAX];
+    const ssize_t length = ::readlink(at.c_str(), target, sizeof target);
+    if (length < 0) return at;
+    const std::string to(target, static_cast<std::size_t>(length));
+    at = to.starts_with('/') ? to : folder_of(at) + to;
+  }
+  errno = ELOOP;
+  fail(path, "follow the links");
+}
+
+// What is there, behind all links. Throws DataError for a folder.
+inline std::optional<struct stat> status_of_output(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return {};
+  if (S_ISDIR(status.st_mode)) throw DataError{path + ": is a folder, a file is to be written: name one in it"};
+  return status;
+}
+
+// The stream of this process that the status is of: what "/dev/stdout" leads to may be a file, a terminal or a pipe.
+inline std::FILE* own_stream(const struct stat& status) {
+  for (std::FILE* stream : {stdout, stderr}) {
+    struct stat own {};
+    if (::fstat(::fileno(stream), &own) == 0 && own.st_dev == status.st_dev && own.st_ino == status.st_ino) return stream;
+  }
+  return nullptr;
+}
+
+inline bool in_place(const struct stat& status) { return !S_ISREG(status.st_mode) || own_stream(status); }
+
+// Opens what is written in place, behind what was printed there.
+inline std::unique_ptr<File> open_in_place(const std::string& path, const struct stat& status) {
+  std::FILE* const own = own_stream(status);
+  if (!own) return std::make_unique<File>(path, O_WRONLY | O_NOCTTY, "open for writing");
+  std::fflush(own);
+  const int fd = ::fcntl(::fileno(own), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) fail(path, "open for writing");
+  return std::make_unique<File>(fd);
+}
+
 }  // namespace detail
 
 // Reads the whole file into `bytes`, keeping its capacity. Throws DataError that names the file.
@@ -87,45 +138,62 @@ inline void read_file(const std::string& path, std::vector<std::byte>& bytes) {
   detail::read_exactly(path, file.fd(), bytes);
 }
 
+// True for devices, pipes and what stdout or stderr of this process go to: one stream, which takes one after the other what would be
+// several files. Throws DataError for a folder.
+inline bool written_in_place(const std::string& path) {
+  const auto status = detail::status_of_output(path);
+  return status && detail::in_place(*status);
+}
+
 // Replaces a file as a whole: what is written goes to "<path>.<random>.partial", which nobody else on any host that shares the folder
 // writes to, and commit() renames it into place once it is on the disk. Without commit() (an exception, say) the old file stays and
-// the partial one is removed.
-// All members throw DataError.
+// the partial one is removed. A symbolic link stays, and what it leads to is replaced. What is written in place (see above) is opened
+// here, which waits for the reader of a named pipe, and has each write() at once.
+// All members throw DataError, which names the path; so for a folder.
 class FileReplacement {
  public:
-  explicit FileReplacement(std::string path)
-      : path_{std::move(path)},
-        partial_{path_ + "." + detail::random_name() + ".partial"},
-        file_{std::make_unique<detail::File>(partial_, O_WRONLY | O_CREAT | O_EXCL, "create", path_)} {}
+  explicit FileReplacement(std::string path) : path_{std::move(path)} {
+    if (const auto status = detail::status_of_output(path_); status && detail::in_place(*status)) {
+      file_ = detail::open_in_place(path_, *status);
+      return;
+    }
+    target_ = detail::followed(path_);
+    partial_ = target_ + "." + detail::random_name() + ".partial";
+    file_ = std::make_unique<detail::File>(partial_, O_WRONLY | O_CREAT | O_EXCL, "create", path_);
+  }
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
   ~FileReplacement() {
-    if (file_) ::unlink(partial_.c_str());
+    if (file_ && !partial_.empty()) ::unlink(partial_.c_str());
   }
 
-  void write(std::span<const std::byte> data) { detail::write_all(partial_, file_->fd(), data); }
+  void write(std::span<const std::byte> data) { detail::write_all(path_, file_->fd(), data); }
 
   void commit() {
-    if (::fsync(file_->fd()) != 0) detail::fail(partial_, "flush to the disk");
-    if (::rename(partial_.c_str(), path_.c_str()) != 0) detail::fail(path_, "rename the finished file to this name");
+    if (!partial_.empty()) rename_into_place();
     file_.reset();
-    const auto slash = path_.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+  }
+
+ private:
+  void rename_into_place() {
+    if (::fsync(file_->fd()) != 0) detail::fail(path_, "flush to the disk");
+    if (::rename(partial_.c_str(), target_.c_str()) != 0) detail::fail(path_, "rename the finished file to this name");
+    partial_.clear();
+    const auto folder = detail::folder_of(target_);
     const detail::File names{folder, O_RDONLY | O_DIRECTORY, "open the folder"};
     if (::fsync(names.fd()) != 0 && errno != EINVAL) detail::fail(folder, "flush the folder to the disk");
   }
 
- private:
-  std::string path_;
-  std::string partial_;
+  std::string path_, target_, partial_;  // no partial file: written in place
   std::unique_ptr<detail::File> file_;
 };
 
-// For files that are written after long work. Throws DataError, which begins with `flag`, where one could not be created;
-// leaves nothing behind.
+// For files that are written after long work. Throws DataError, which begins with `flag`, where one could not be written, so for a
+// folder; leaves nothing behind, and opens no device or pipe.
 inline void require_writable(const std::string& flag, const std::string& path) {
   try {
-    const FileReplacement tried{path};
+    if (!written_in_place(path)) const FileReplacement tried{path};
+    else if (::access(path.c_str(), W_OK) != 0) detail::fail(path, "write");
   } catch (const DataError& error) {
     throw DataError{flag + ": " + error.what()};
   }

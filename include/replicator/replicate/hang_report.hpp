@@ -238,9 +238,9 @@ class HangReport {
     const std::lock_guard lock{writing_};
     std::fputs((head + brief).c_str(), stderr);
     if (file_.empty()) return;
-    const auto path = job_.size() == 1 ? file_ : file_ + ".process" + std::to_string(job_.rank());
     try {
-      io::FileReplacement file{path};
+      const bool alone = job_.size() == 1 || io::written_in_place(file_);
+      io::FileReplacement file{alone ? file_ : file_ + ".process" + std::to_string(job_.rank())};
       const auto text = head + whole;
       file.write(std::as_bytes(std::span{text}));
       file.commit();

@@ -31,7 +31,7 @@ class ReplicaRecorder final : public StepListener {
     return std::make_shared<ReplicaRecorder>(options, deployment);
   }
   ReplicaRecorder(const RecordOptions& options, const Deployment& deployment) : options_{options} {
-    const io::FileReplacement writable{options_.file};
+    io::require_writable("--record", options_.file);
     recording_.replica = options.replica;
     recording_.replicas = deployment.replicas;
     recording_.seed = deployment.seed;

@@ -182,8 +182,9 @@ class StepReporter {
     write(options_.trace, trace_file(events, uncertainties));
   }
   void write_own(const std::string& why) noexcept {
-    const auto path = job_.size() == 1 ? options_.trace : options_.trace + ".process" + std::to_string(job_.rank());
     try {
+      const bool alone = job_.size() == 1 || io::written_in_place(options_.trace);
+      const auto path = alone ? options_.trace : options_.trace + ".process" + std::to_string(job_.rank());
       write(path, trace_file({trace_events(trace_)}, {trace_.clock.uncertainty}));
       if (job_.size() > 1) say("the traces of the processes were not gathered (" + why + "): that of this one is in " + path);
     } catch (const std::exception& error) {
@@ -193,6 +194,7 @@ class StepReporter {
   // "plan.json", "plan.1.json"
   static std::string numbered(const std::string& path, int number) { return number == 0 ? path : with_infix(path, std::to_string(number)); }
   static std::string with_infix(const std::string& path, const std::string& infix) {
+    if (io::written_in_place(path)) return path;
     const auto slash = path.rfind('/'), point = path.rfind('.');
     if (point == std::string::npos || point == 0 || (slash != std::string::npos && point <= slash + 1)) return path + "." + infix;
     return path.substr(0, point) + "." + infix + path.substr(point);

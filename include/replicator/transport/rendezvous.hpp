@@ -3,11 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
+#include <cstring>
 #include <replicator/core/error.hpp>
+#include <replicator/core/read_text.hpp>
 #include <replicator/transport/process_environment.hpp>
 #include <replicator/transport/slurm.hpp>
 #include <string>
@@ -59,9 +60,8 @@ inline std::string find_job_token(const std::string& file) {
     if (token)
       throw BuildError{"the variable REPLICATOR_JOB_TOKEN is set and --job-token-file is \"" + file +
                        "\": leave one out"};
-    std::ifstream stream{file, std::ios::binary};
-    token = std::string{std::istreambuf_iterator<char>{stream}, std::istreambuf_iterator<char>{}};
-    if (!stream) throw BuildError{"--job-token-file is \"" + file + "\", which cannot be read"};
+    token = read_text(file);
+    if (!token) throw BuildError{"--job-token-file is \"" + file + "\", which cannot be read: " + std::strerror(errno)};
     while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();
   }
   if (token->size() < shortest)
