@@ -24,15 +24,18 @@
 
 namespace d4pg {
 
-// Throws BuildError for what a run that cannot be resumed, or repeated from outside, has no answer to.
-void require_possible(const rp::Replicator& repl, const Options& o) {
-  const auto& deployment = repl.deployment();
+// Throws BuildError for what a run that cannot be resumed, or repeated from outside, has no answer to: before anything is made for it.
+void require_possible(const rp::Deployment& deployment) {
   const std::pair<bool, const char*> impossible[] = {
       {!deployment.checkpoint.folder.empty(), "--checkpoint"}, {deployment.elastic, "--elastic"}, {!deployment.see.replay.empty(), "--replay"}};
   for (const auto& [asked, flag] : impossible)
     if (asked)
       throw rp::BuildError{std::string{flag} +
                            ": what environments and replays hold is kept nowhere, so a run can only be begun anew; --save keeps its networks"};
+}
+
+// Throws BuildError for options that do not fit the processes and replicas that there are.
+void require_fitting(const rp::Replicator& repl, const Options& o) {
   if (o.lockstep == 0 && repl.processes() > 1)
     throw rp::BuildError{"--lockstep 0 is for one process: the steps of several must be as many on each"};
   repl.input_context(0).replica_batch(o.global_batch);
@@ -40,9 +43,10 @@ void require_possible(const rp::Replicator& repl, const Options& o) {
 
 template <rp::rl::Environment E>
 int train(rp::Deployment deployment, const Options& o) {
+  require_possible(deployment);
   const rp::StopOnSignal stop;
   rp::Replicator repl{std::move(deployment)};
-  require_possible(repl, o);
+  require_fitting(repl, o);
   const bool speaks = repl.process() == 0;
   const rp::rl::Body body{rp::rl::task_of(o.task)};
   Report report{o, body.task(), speaks};

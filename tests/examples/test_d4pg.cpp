@@ -56,6 +56,12 @@ TEST_CASE("d4pg that sees prints one sha256 for one device and two") {
 
 TEST_CASE("d4pg without lockstep learns as fast as it can") { weights("--lockstep 0 --devices cpu:0-1 --task pendulum"); }
 
+TEST_CASE("d4pg makes no folder of checkpoints, which it cannot keep") {
+  const TemporaryFolder folder;
+  CHECK(test::run_program(command("--checkpoint " + folder.path() + "/kept", "")).exit_code == 1);
+  CHECK(!std::filesystem::exists(folder.path() + "/kept"));
+}
+
 TEST_CASE("d4pg says at once what it cannot do") {
   const std::map<std::string, std::string> refused = {
       {"--checkpoint " + std::filesystem::temp_directory_path().string(), "d4pg: --checkpoint: what environments and replays hold is kept nowhere"},

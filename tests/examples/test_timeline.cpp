@@ -62,4 +62,25 @@ TEST_CASE("draw-timeline names the steps that there are") {
   CHECK_THAT(timeline.draw("--plan 1").text, Contains("trace.json has no kernel of plan 1"));
 }
 
+TEST_CASE("draw-timeline names the file that is missing, is no timeline, or cannot be written") {
+  const TemporaryFolder folder;
+  const auto draw = [&](const std::string& trace, const std::string& svg) {
+    const auto result = test::run_program(test::script("draw-timeline") + " " + trace + " " + svg);
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.text, !Contains("Traceback"));
+    return result.text;
+  };
+  const auto svg = folder.path() + "/out.svg";
+  CHECK(draw(folder.path() + "/none", svg) == folder.path() + "/none cannot be read: No such file or directory\n");
+  CHECK(draw(folder.path(), svg) == folder.path() + " cannot be read: Is a directory\n");
+  for (const char* content : {"", "no JSON", "[]", "{\"nodes\": []}"}) {
+    const auto file = folder.write("other", content);
+    CHECK(draw(file, svg) == file + " is no timeline: name what a run wrote with --trace\n");
+  }
+  const auto other = folder.write("other", "{\"traceEvents\": [{\"ph\": \"X\"}]}");
+  CHECK(draw(other, svg) == other + " is not what --trace of this version writes\n");
+  const Timeline timeline;
+  CHECK(draw(timeline.path("trace.json"), "/nowhere/out.svg") == "/nowhere/out.svg cannot be written: No such file or directory\n");
+}
+
 }  // namespace test_timeline

@@ -144,7 +144,9 @@ TEST_CASE("transform takes the components or the whole element, and its exceptio
 }
 
 TEST_CASE("sources of different sizes cannot be zipped, and an empty one is no source") {
-  CHECK_THROWS_WITH(data::zip(numbers(3), numbers(4)), Catch::Contains("3 elements") && Catch::Contains("4"));
+  CHECK_THROWS_WITH(data::zip(numbers(3), numbers(4)), "zip: source 0 has 3 elements, source 1 has 4 elements: they must belong together");
+  const data::TableSource<Numbers> labels{Numbers{4}, "labels.npy"};
+  CHECK_THROWS_WITH(data::zip(numbers(3), labels), Catch::Contains("source 0 has 3 elements, source 1 (labels.npy) has 4 elements"));
   CHECK_THROWS_WITH(numbers(0), Catch::Contains("no elements"));
 }
 

@@ -209,6 +209,8 @@ TEST_CASE("a deployment that a program fills in is refused as its flags would be
   CHECK(refused([](D& d) { d.devices.push_back(d.devices[0]); }) == "--devices names cpu:0 twice");
   CHECK(refused([](D& d) { d.see.trace_steps = {9, 2}; }) == error_of({"--trace-steps", "9:2"}));
   CHECK(refused([](D& d) { d.see.trace_steps = {0, 2000}; }) == error_of({"--trace-steps", "0:2000"}));
+  CHECK(refused([](D& d) { d.see.trace_steps = {3, 5}; }) ==
+        "--trace-steps was given without --trace or --timing, so nothing would be timed: give one of them too");
   CHECK(refused([](D& d) { d.see.record = RecordOptions{0, {9, 2}, "file"}; }) == error_of({"--record", "replica=0,steps=9:2,file=file"}));
   CHECK(refused([](D& d) { d.see.record = RecordOptions{-1, {2, 9}, "file"}; }) == must("--record: replica", "-1", 0));
 }

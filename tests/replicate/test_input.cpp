@@ -179,9 +179,9 @@ TEST_CASE("a batch that the replicas do not divide, and a replica that does not 
   CHECK(refused(7) ==
         "a batch of 7 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
   CHECK(refused(0) ==
-        "a batch of 0 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
+        "a batch of 0 over all replicas was asked for: it must be positive, a multiple of the 3 replicas");
   CHECK(refused(-3) ==
-        "a batch of -3 over all replicas was asked for, but 3 replicas do not divide it: use a multiple of 3");
+        "a batch of -3 over all replicas was asked for: it must be positive, a multiple of the 3 replicas");
 }
 
 TEST_CASE("input functions know their replica, the number of replicas and the seed") {

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <replicator/core/error.hpp>
 #include <replicator/data/index.hpp>
@@ -27,10 +28,10 @@ concept Table = requires(const T& table, std::int64_t item) {
 template <Table T>
 class TableSource {
  public:
-  // Throws DataError for an empty table; `name` (of the file) is for that.
-  explicit TableSource(T table, const std::string& name = "the table")
-      : table_{std::make_shared<const T>(std::move(table))}, index_{static_cast<std::int64_t>(table_->size())} {
-    if (index_.size() < 1) throw DataError{name + ": it has no elements; an input needs at least one"};
+  // Throws DataError for an empty table; `name` (of the file) is for errors.
+  explicit TableSource(T table, std::string name = {})
+      : table_{std::make_shared<const T>(std::move(table))}, index_{static_cast<std::int64_t>(table_->size())}, name_{std::move(name)} {
+    if (index_.size() < 1) throw DataError{(name_.empty() ? "the table" : name_) + ": it has no elements; an input needs at least one"};
   }
   TableSource(std::shared_ptr<const T> table, Index index) : table_{std::move(table)}, index_{std::move(index)} {}
 
@@ -40,10 +41,12 @@ class TableSource {
   const std::shared_ptr<const T>& table() const { return table_; }
   Index& index() { return index_; }
   const Index& index() const { return index_; }
+  const std::string& name() const { return name_; }  // of the file; empty: it has none
 
  private:
   std::shared_ptr<const T> table_;
   Index index_;
+  std::string name_;
 };
 
 namespace detail {
@@ -72,14 +75,16 @@ struct Zipped {
 
 // One source out of several of the same size, pictures in one file and labels in another for example: its elements are tuples of
 // all components. Orders that the sources had are not taken over: put shuffle() and shard() behind.
-// Throws BuildError where the sizes differ.
+// Throws BuildError where the sizes differ, which names both sources.
 template <Table T, Table... More>
 auto zip(const TableSource<T>& first, const TableSource<More>&... more) {
   const std::int64_t sizes[] = {first.size(), more.size()...};
-  for (const std::int64_t size : sizes)
-    if (size != sizes[0])
-      throw BuildError{"zip: the first source has " + std::to_string(sizes[0]) + " elements, another has " + std::to_string(size) +
-                       ": they must belong together"};
+  const std::string names[] = {first.name(), more.name()...};
+  const auto text = [&](std::size_t i) {
+    return "source " + std::to_string(i) + (names[i].empty() ? "" : " (" + names[i] + ")") + " has " + std::to_string(sizes[i]) + " elements";
+  };
+  for (std::size_t i = 1; i < std::size(sizes); ++i)
+    if (sizes[i] != sizes[0]) throw BuildError{"zip: " + text(0) + ", " + text(i) + ": they must belong together"};
   return TableSource<detail::Zipped<T, More...>>{{{first.table(), more.table()...}}};
 }
 

@@ -110,8 +110,9 @@ inline Safetensors read_safetensors(const std::string& path) {
   const detail::File file{path, O_RDONLY, "open for reading"};
   struct stat status {};
   if (::fstat(file.fd(), &status) != 0) detail::fail(path, "stat");
+  if (!S_ISREG(status.st_mode)) throw DataError{path + ": not a safetensors file, but a " + (S_ISDIR(status.st_mode) ? "folder" : "device or a pipe")};
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (!S_ISREG(status.st_mode) || size < 8)
+  if (size < 8)
     throw DataError{path + ": not a safetensors file: it has " + std::to_string(size) + " bytes, the shortest has 10"};
   std::byte length_bytes[8];
   detail::read_exactly(path, file.fd(), length_bytes);

@@ -37,9 +37,7 @@ class Checkpoints {
   // Throws BuildError for options that need --checkpoint.
   Checkpoints(const Deployment& deployment, transport::Job& job, const Placement& placement)
       : options_{deployment.checkpoint}, job_{job}, placement_{placement}, folder_{options_.folder}, replicas_{deployment.replicas} {
-    if (options_.folder.empty() && (options_.every > 0 || options_.resume))
-      throw BuildError{std::string{options_.every > 0 ? "--every" : "--resume"} +
-                       " was given without --checkpoint: name the folder of checkpoints too"};
+    require_folder();
     if (options_.folder.empty()) return;
     state_.experiment = {{"replicas", std::to_string(deployment.replicas)},
                          {"seed", std::to_string(deployment.seed)},
@@ -149,6 +147,13 @@ class Checkpoints {
   }
 
  private:
+  void require_folder() const {
+    if (!options_.folder.empty()) return;
+    const std::pair<bool, const char*> needs[] = {
+        {options_.every > 0, "--every"}, {options_.resume, "--resume"}, {options_.keep != CheckpointOptions{}.keep, "--keep"}};
+    for (const auto& [given, flag] : needs)
+      if (given) throw BuildError{std::string{flag} + " was given without --checkpoint: name the folder of checkpoints too"};
+  }
   void read(const std::string& path) {
     Checkpoint found;
     try {

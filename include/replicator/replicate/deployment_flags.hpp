@@ -58,7 +58,7 @@ inline constexpr Flag<D> flags_of[] = {
     {"", "", "Where it runs (none of these changes a bit of the result, save --replicas, --seed, --regime and what says so):"},
     {"--replicas", "N", "replicas over all hosts (1)",
      [](D& d, Text flag, Text value) { d.replicas = static_cast<int>(parse_number(flag, value, 1)); }},
-    {"--devices", "LIST", "devices of each process: cpu:0, cpu:0-3, cuda:0,cuda:1, cuda:0x4 (cpu:0)",
+    {"--devices", "LIST", "devices of each process: cpu:0, cpu:0-3 (threads, pinned to no core), cuda:0,cuda:1, cuda:0x4 (cpu:0)",
      [](D& d, Text, Text value) { d.devices = parse_devices(value); }},
     {"--logical-devices", "N", "devices over which replica.logical_device(i) spreads each replica (1)",
      [](D& d, Text flag, Text value) { d.logical_devices = static_cast<int>(parse_number(flag, value, 1)); }},

@@ -25,7 +25,10 @@ class InputContext {
 
   // This replica's part of a batch over all replicas. Throws BuildError where the replicas do not divide it.
   std::int64_t replica_batch(std::int64_t global_batch) const {
-    if (global_batch <= 0 || global_batch % replicas_ != 0)
+    if (global_batch <= 0)
+      throw BuildError{"a batch of " + std::to_string(global_batch) + " over all replicas was asked for: it must be positive, a multiple of the " +
+                       std::to_string(replicas_) + " replicas"};
+    if (global_batch % replicas_ != 0)
       throw BuildError{"a batch of " + std::to_string(global_batch) + " over all replicas was asked for, but " + std::to_string(replicas_) +
                        " replicas do not divide it: use a multiple of " + std::to_string(replicas_)};
     return global_batch / replicas_;

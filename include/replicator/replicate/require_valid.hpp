@@ -68,6 +68,8 @@ inline void require_valid(const Deployment& deployment) {
   require_number("--keep", deployment.checkpoint.keep, 1);
   const auto& steps = deployment.see.trace_steps;
   detail::trace_steps("--trace-steps", std::to_string(steps.first) + ":" + std::to_string(steps.end));
+  if (steps != TraceWindow{} && !deployment.see.times())
+    throw BuildError{"--trace-steps was given without --trace or --timing, so nothing would be timed: give one of them too"};
   if (const auto& record = deployment.see.record) {
     require_number("--record: replica", record->replica, 0);
     detail::require_window("--record: steps", record->steps);

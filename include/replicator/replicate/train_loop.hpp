@@ -147,8 +147,8 @@ class TrainLoop {
     for (std::size_t i = 0; i < values.size(); ++i)
       if (!std::isfinite(values[i]))
         throw CheckError{"step " + std::to_string(done) + ": " + o_.figures[i].name + " is " + (std::isnan(values[i]) ? "NaN" : "infinite") +
-                         ": the run ends here, and no checkpoint of this step is written. --find-nan names the line where it begins; a smaller "
-                         "learning rate or a longer warm-up is the usual cure"};
+                         ": the run ends here, and no checkpoint of this step is written. --find-nan names the line where it begins. A label that "
+                         "is no class makes a loss NaN; if all are classes, a smaller learning rate or a longer warm-up is the usual cure"};
   }
   int end(std::int64_t done) {
     if (speaks() && repl_.stop_signal() != 0) std::fputc('\n', stderr);  // ends the line of the progress

@@ -160,7 +160,7 @@ class Reception {
 
   static std::string two_sentence(const ProcessInfo& here, const Introduction& other) {
     return "two processes were started with RANK=" + std::to_string(other.rank) + ": pid " + std::to_string(here.pid) + " on " + here.host +
-           " and pid " + std::to_string(other.info.pid) + " on " + other.info.host + "; each needs its own";
+           " and pid " + std::to_string(other.info.pid) + " on " + other.info.host + "; each needs its own. Where they are of two jobs, this address is taken: give each job a MASTER_PORT or a REPLICATOR_JOB of its own";
   }
 
   template <class Failure>
