@@ -292,7 +292,8 @@ TEST_CASE("a run without --resume does not write among the checkpoints of anothe
   CHECK_THAT(error_of([&] { Replicator{where}; }), Catch::Contains("--resume was given without --checkpoint"));
   where.checkpoint.every = 3;
   CHECK_THAT(error_of([&] { Replicator{where}; }), Catch::Contains("--every was given without --checkpoint"));
-  where.checkpoint = {.keep = 5};
+  where.checkpoint = CheckpointOptions{};
+  where.checkpoint.keep = 5;
   CHECK_THAT(error_of([&] { Replicator{where}; }), Catch::Contains("--keep was given without --checkpoint"));
 }
 
