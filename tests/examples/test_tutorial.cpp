@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../input/temporary_folder.hpp"
 #include "examples.hpp"
 
 namespace test_tutorial {
@@ -69,7 +70,7 @@ TEST_CASE("the documents show programs of examples/ as they are") {
   for (const auto* folder : {"examples", "examples/custom"})
     for (const auto& entry : std::filesystem::directory_iterator{root() / folder})
       if (entry.path().extension() == ".cpp") sources.push_back(text_of(entry.path()));
-  for (const auto* document : {"tutorial.md", "extending.md", "coming_from.md"}) {
+  for (const auto* document : {"tutorial.md", "extending.md", "coming_from.md", "seeing.md"}) {
     const auto found = blocks(text_of(root() / "docs" / document), "cpp");
     CHECK(found.size() > 0);
     for (const auto& block : found) {
@@ -106,6 +107,19 @@ TEST_CASE("every program of examples/custom prints the same on one device and on
   CHECK(test::line_of(serial, "digest: ").size() == 64);
   for (const char* flags : {"--devices cpu:0-1", "--logical-devices 2 --devices cpu:0-1", "--logical-devices 2 --devices cpu:0-3"})
     CHECK(run(std::string{"custom/two_devices --replicas 2 "} + flags) == serial);
+}
+
+TEST_CASE("of several processes one writes for TensorBoard, and all have the bits of one") {
+  const TemporaryFolder folder;
+  const auto command = test::example("custom/tensorboard") + " --replicas 2 " + folder.path() + "/";
+  const auto alone = test::digits_of(command + "one", "digest: ");
+  const auto results = test::run_as_processes(2, command + "two");
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK(test::line_of(result.text, "digest: ") == alone);
+  for (const char* run : {"one", "two"}) {
+    const std::filesystem::directory_iterator files{folder.path() + "/" + run};
+    CHECK(std::distance(begin(files), end(files)) == 1);
+  }
 }
 
 TEST_CASE("an algorithm of one's own is proved, its planted mistake is named, and its bits are the library's") {
