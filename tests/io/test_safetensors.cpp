@@ -124,6 +124,11 @@ TEST_CASE("two that replace a file at the same time do not write into each other
   CHECK(std::distance(std::filesystem::directory_iterator{folder / ""}, {}) == 1);
 }
 
+TEST_CASE("a folder is no safetensors file") {
+  const Folder folder;
+  CHECK_THROWS_WITH(io::read_safetensors(folder / ""), Contains("not a safetensors file, but a folder"));
+}
+
 TEST_CASE("a file that is not valid safetensors is refused by name and reason") {
   const Folder folder;
   const auto path = folder / "bad.safetensors";

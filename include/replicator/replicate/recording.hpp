@@ -91,6 +91,8 @@ class RecordingReader {
   explicit RecordingReader(const std::string& path) : path_{path}, file_{io::read_safetensors(path)} {}
 
   Recording read() && {
+    if (!text("format").starts_with(recording_format.substr(0, recording_format.rfind(' '))))
+      throw DataError{path_ + ": it was not written by --record: its format is \"" + text("format") + "\""};
     if (text("format") != recording_format)
       throw DataError{path_ + ": \"" + text("format") + "\" was recorded by another version of replicator, this one reads \"" + std::string{recording_format} + "\""};
     Recording result;
