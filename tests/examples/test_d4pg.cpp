@@ -58,7 +58,7 @@ TEST_CASE("d4pg without lockstep learns as fast as it can") { weights("--lockste
 
 TEST_CASE("d4pg makes no folder of checkpoints, which it cannot keep") {
   const TemporaryFolder folder;
-  CHECK(test::run_program(command("--checkpoint " + folder.path() + "/kept", "")).exit_code == 1);
+  CHECK(test::run_program(command("--checkpoint " + folder.path() + "/kept")).exit_code == 1);
   CHECK(!std::filesystem::exists(folder.path() + "/kept"));
 }
 
