@@ -426,6 +426,23 @@ TEST_CASE("an error of one process is told to all: of a replica's step, or of th
   }
 }
 
+TEST_CASE("an error that all processes find while a step is made ends that call alone, while another step's replicas are at work") {
+  const auto results = test::run_as_job(2, [](int) {
+    Replicator repl{asynchronous(4, 1)};
+    const auto refused = [&](auto mistake) { return error_of([&] { repl.replicate(ones(-1), mistake); }) + "; "; };
+    auto train = repl.replicate(ones(40), [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
+    train.step();
+    std::string told = refused([](ReplicaContext&, Tensor<float>) { throw BuildError{"I do not like this"}; });
+    train.step();
+    told += refused([](ReplicaContext& replica, Tensor<float>) { descend(replica, plain(), replica.variable<float>("c", {2}, Initializer::ones()).read()); });
+    while (!train.finished()) train.step();
+    repl.digest();
+    return told.substr(0, told.find(';')) + (all_are(repl.value("a"), -4 * 40) ? " but went on" : "");
+  });
+  INFO(test::describe(results));
+  for (const auto& result : results) CHECK(result.text == "I do not like this but went on");
+}
+
 TEST_CASE("a call for what its process cannot ask is refused with the name of that process, and ends the job") {
   using Kind = ShardCall::Kind;
   const auto refused = [](const ShardCall& call) {

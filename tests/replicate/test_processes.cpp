@@ -352,7 +352,7 @@ void give_no_element(Replicator& repl) {
 
 }  // namespace
 
-TEST_CASE("an error that all processes find while a step is made ends that call alone, in each regime") {
+TEST_CASE("an error that all processes find while a step is made ends that call alone, in an elastic job too") {
   const auto mistake = GENERATE(&assign_what_varies, &throw_while_tracing, &open_no_input, &give_no_element);
   const std::string regime = GENERATE("sync", "elastic");
   const auto deployment = [&](int devices) {
