@@ -7,6 +7,7 @@
 #include <replicator/nn/linear.hpp>
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/loss.hpp>
+#include <replicator/ops/stop_gradient.hpp>
 
 #include "../support/evaluate.hpp"
 
@@ -181,6 +182,24 @@ TEST_CASE("an updated variable is a variable: no gradient passes through the upd
   nn::sgd({.learning_rate = 1}).minimize(problem.replica, loss(), {problem.w});  // by d, and not by d - w
   const auto after = problem.after(2, 3, 0);
   CHECK(after == std::vector<double>{2 - (3 - 1), 3 - 1});
+}
+
+TEST_CASE("the gradient of a loss is by the value that it reads, whatever newer one it reads behind an end of gradients") {
+  const nn::Sgd sgd = nn::sgd({.learning_rate = 1});
+  Problem through{{1}};  // d holds the newer w
+  const auto d = through.replica.variable<float>("d", {1}, rp::Initializer::ones());
+  const auto x = through.w.read();
+  through.w.assign(x + 1.0f);
+  d.assign(d.read() + through.w.read());
+  sgd.minimize(through.replica, rp::sum(x * d.read()), {through.w, d});
+  CHECK(through.after(2, 10, 0) == std::vector<double>{3 - 13, 13 - 2});
+
+  Problem stopped{{1}};
+  const auto q = stopped.w.read();
+  sgd.minimize(stopped.replica, rp::sum(q));
+  const auto difference = q - rp::stop_gradient(stopped.w.read());
+  sgd.minimize(stopped.replica, rp::sum(difference * difference));
+  CHECK(stopped.after(2, 0, 0) == std::vector<double>{1 - 2});
 }
 
 TEST_CASE("one value that is assigned to two variables is two: each has the gradient of what reads it") {

@@ -258,6 +258,7 @@ inline void synchronise(void* queue) {
   if (device(work.index).failed) throw DeviceError{"the device has failed"};
 }
 inline void abandon() noexcept { abandoned = true; }
+inline bool is_abandoned() noexcept { return abandoned; }
 inline void destroy_queue(int index, void* queue) noexcept {
   if (keep([=] { destroy_queue(index, queue); })) return;
   drain(*static_cast<Work*>(queue));
@@ -281,6 +282,7 @@ inline void enqueue(void* queue, std::function<void()> what) {
 inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) {
   const int index = static_cast<Work*>(queue)->index;
   auto& own = device(index);
+  if (!own.reads(from) && !own.owns(to)) throw std::logic_error{"a device was asked to copy within the host's memory, for which CUDA waits without end"};
   const auto from_host = own.reads(from) ? 0 : static_cast<std::int64_t>(bytes), to_host = own.owns(to) ? 0 : static_cast<std::int64_t>(bytes);
   enqueue(queue, [=] {
     std::memcpy(to, from, bytes);
@@ -390,7 +392,7 @@ inline void await(void* event) {
 inline bool happened(void* event) {
   auto& asked = *static_cast<PretendedEvent*>(event);
   const std::lock_guard lock{gate};
-  idle(device(asked.index));
+  for (auto& each : all()) idle(each);  // it may be behind what others do, whose threads sleep
   return asked.happened >= asked.recorded;
 }
 inline constexpr StagingSupport staging{&allocate_host, &release_host, &pin, &unpin, &make_event, &destroy_event, &record, &wait, &await, &happened};
@@ -405,6 +407,7 @@ inline constexpr DeviceSupport support{.require = &require,
                                        .fold = &fold,
                                        .synchronise = &synchronise,
                                        .abandon = &abandon,
+                                       .abandoned = &is_abandoned,
                                        .staging = &staging,
                                        .capture = &capture,
                                        .peers = &peers};

@@ -74,6 +74,14 @@ TEST_CASE("moments over replicas need as many elements on each") {
              Catch::StartsWith("replica 1: all_reduce \"bn/mean\" at ") && Catch::Contains(" has moments of 2 element(s); replica 0 has those of 4 at ") &&
                  Catch::EndsWith(": replicas must take equally many, for each one's count alike: make their batches equal"));
   CHECK(resolution_error(traced(2, moments(4))) == "nothing");
+
+  const auto in_groups = [](const std::vector<std::int64_t>& counts) {
+    return resolution_error(traced(4, [&](ReplicaContext& replica, Tensor<float>) {
+      nn::cross_replica_moments(full<float>(replica, {counts[static_cast<std::size_t>(replica.id())]}, 1.0f), {}, {.group = {{0, 2}, {1, 3}}});
+    }));
+  };
+  CHECK(in_groups({2, 4, 2, 4}) == "nothing");
+  CHECK_THAT(in_groups({2, 4, 2, 2}), Catch::StartsWith("replica 3: all_reduce at ") && Catch::Contains(" has moments of 2 element(s); replica 1 has those of 4 at "));
 }
 
 TEST_CASE("another order is found at the first place that differs") {

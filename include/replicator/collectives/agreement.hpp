@@ -47,9 +47,6 @@ inline void require_equal(const Graph& a, const Node& x, const Graph& b, const N
     report("the kind " + std::string{name_of(p.kind)}, std::string{name_of(q.kind)}, "replicas must ask for the same collectives in the same order");
   const TensorType t = a.type(x.inputs[0]), u = b.type(y.inputs[0]);
   if (t != u) report(t.text(), u.text(), "replicas must contribute equal shapes and dtypes");
-  if (p.stands_for != q.stands_for)
-    report("moments of " + std::to_string(p.stands_for) + " element(s)", "those of " + std::to_string(q.stands_for),
-           "replicas must take equally many, for each one's count alike: make their batches equal");
   if (p.reduction != q.reduction)
     report("the reduction " + std::string{name_of(p.reduction)}, std::string{name_of(q.reduction)}, "replicas must ask for the same reduction");
   if (p.root != q.root) report("the root " + std::to_string(p.root), "the root " + std::to_string(q.root), "replicas must name the same root");
@@ -63,6 +60,22 @@ inline void require_equal(const Graph& a, const Node& x, const Graph& b, const N
   if (x.label != y.label)
     report("the label \"" + x.label + "\"", "\"" + y.label + "\"",
            "replicas must ask for the same collectives in the same order");
+}
+
+// Where values count alike, those of a group stand for as many elements.
+inline void require_equal_counts(const Graph& a, const Node& x, const Graph& b, const Node& y) {
+  const auto &p = *x.get<Placeholder>(), &q = *y.get<Placeholder>();
+  if (p.stands_for == q.stands_for) return;
+  disagree(a, x, b, y, "moments of " + std::to_string(p.stands_for) + " element(s)", "those of " + std::to_string(q.stands_for),
+           "replicas must take equally many, for each one's count alike: make their batches equal");
+}
+// The first one here of the replicas that meet with graphs[g]'s.
+inline std::size_t first_of_group(std::span<const Graph> graphs, std::size_t g, const Groups& groups) {
+  if (groups.everybody()) return 0;
+  const int group = groups.group_of(graphs[g].replica());
+  std::size_t first = 0;
+  while (groups.group_of(graphs[first].replica()) != group) ++first;
+  return first;
 }
 
 // "made at train.cpp:31", or "an input" of the step as it is.
@@ -106,11 +119,16 @@ inline void require_equal_variables(const Graph& a, const Graph& b) {
 // Throws BuildError that names the first difference, both replicas and both source lines.
 inline void check_agreement(std::span<const Graph> graphs) {
   if (graphs.empty()) return;
-  const auto first = placeholders_of(graphs[0]);
+  std::vector<std::vector<std::uint32_t>> placeholders{placeholders_of(graphs[0])};
   for (std::size_t g = 1; g < graphs.size(); ++g) {
-    const auto other = placeholders_of(graphs[g]);
-    for (std::size_t k = 0; k < first.size() && k < other.size(); ++k)
-      detail::require_equal(graphs[g], graphs[g].node(other[k]), graphs[0], graphs[0].node(first[k]));
+    placeholders.push_back(placeholders_of(graphs[g]));
+    const auto &first = placeholders[0], &other = placeholders[g];
+    for (std::size_t k = 0; k < first.size() && k < other.size(); ++k) {
+      const auto& node = graphs[g].node(other[k]);
+      detail::require_equal(graphs[g], node, graphs[0], graphs[0].node(first[k]));
+      const auto peer = detail::first_of_group(graphs, g, node.get<Placeholder>()->groups);
+      detail::require_equal_counts(graphs[g], node, graphs[peer], graphs[peer].node(placeholders[peer][k]));
+    }
     if (first.size() == other.size()) {
       detail::require_equal_variables(graphs[g], graphs[0]);
       detail::require_equal_variables(graphs[0], graphs[g]);

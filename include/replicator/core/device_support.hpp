@@ -83,6 +83,7 @@ struct DeviceSupport {
   // A device of the kind hangs. From now on `synchronise` throws, and nothing is given back, for no call that waits for the device would return: all
   // of it stays taken until the process ends.
   void (*abandon)() noexcept = nullptr;
+  bool (*abandoned)() noexcept = nullptr;
   // Bytes of memory that device `index` has in all, 0 where that cannot be found out. Null: never.
   std::size_t (*memory)(int index) = nullptr;
   const StagingSupport* staging = nullptr;  // of kinds with queues

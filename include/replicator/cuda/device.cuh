@@ -84,6 +84,7 @@ inline void synchronise(void* queue) {
   REPLICATOR_CUDA_CHECK(cudaStreamSynchronize(stream_of(queue)));
 }
 inline void abandon() noexcept { a_gpu_hangs = true; }
+inline bool abandoned() noexcept { return a_gpu_hangs; }
 
 inline bool on_device(const std::byte* pointer) {
   cudaPointerAttributes attributes{};
@@ -114,7 +115,7 @@ inline std::size_t memory(int index) {
 
 inline constexpr DeviceSupport support{&detail::require,       &detail::allocate, &detail::release, &detail::make_queue,
                                        &detail::destroy_queue, &detail::enter,    &detail::copy,    &fold,
-                                       &detail::synchronise,   &detail::abandon,  &detail::memory,  &staging,          &capture,
+                                       &detail::synchronise,   &detail::abandon,  &detail::abandoned, &detail::memory,  &staging,          &capture,
                                        &peers};
 
 inline const bool device_registered = [] {

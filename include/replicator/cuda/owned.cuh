@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/hangs.cuh>
 
 namespace replicator::cuda {
 
@@ -19,7 +20,7 @@ class Owned {
   Owned(Owned&& other) noexcept : value_{std::exchange(other.value_, nullptr)} {}
   Owned& operator=(Owned&&) = delete;
   ~Owned() {
-    if (value_) (void)destroy(value_);
+    if (value_ && !a_gpu_hangs) (void)destroy(value_);  // cudnnDestroy waits for the GPU
   }
   T get() const { return value_; }
 

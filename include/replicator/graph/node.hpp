@@ -66,7 +66,7 @@ struct Placeholder {
     v("any_order", any_order);
     v("groups", groups);
     v("ordinal", ordinal);
-    v("stands_for", stands_for);
+    v("stands_for", groups.everybody() ? stands_for : 0);  // else equal within each group
   }
 };
 

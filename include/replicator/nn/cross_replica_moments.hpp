@@ -13,7 +13,7 @@
 
 namespace replicator::nn {
 
-// The moments of the values of all replicas together, of which each must have equally many. Two all-reduces: the mean, then the variance
+// The moments of the values of all replicas (of the group) together, of which each must have equally many. Two all-reduces: the mean, then the variance
 // around it, which does not cancel as the difference of squares would. Throws BuildError for an axis that does not exist; replicas that have
 // other numbers of values are refused as collectives that do not match.
 template <FloatingElement T>

@@ -39,7 +39,7 @@ class ValuesRead {
       : graph_{loss.graph()}, needed_(loss.value().node + 1), last_(graph_.variables().size()), assigned_since_(graph_.variables().size()) {
     needed_[loss.value().node] = true;
     for (auto i = static_cast<std::uint32_t>(needed_.size()); i-- > 0;)
-      if (needed_[i])
+      if (needed_[i] && !replicator::detail::ends_gradients(graph_.node(i)))
         for (const auto input : graph_.node(i).inputs) needed_[input.node] = true;
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.node(i);
@@ -64,7 +64,7 @@ class ValuesRead {
   }
 
   Graph& graph_;
-  std::vector<bool> needed_;                // nodes that the loss is computed from
+  std::vector<bool> needed_;                // nodes that the loss is computed from, down to where gradients end
   std::vector<std::optional<Value>> last_;  // by variable
   std::vector<bool> assigned_since_;        // by variable: behind the loss
 };

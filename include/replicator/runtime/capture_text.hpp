@@ -41,7 +41,7 @@ inline std::string capture_text(const Resolution& resolution, const Program& pro
   std::map<std::string, int> others;
   for (const auto& instruction : program.code) {
     const bool of_device = instruction.kind == Instruction::Kind::run || instruction.kind == Instruction::Kind::copy;
-    if (const auto reason = why_not_captured(program, instruction); of_device && !reason.empty())
+    if (const auto reason = why_not_captured(instruction); of_device && !reason.empty())
       ++others[detail::place_text(resolution, program, instruction) + " is not captured: " + std::string{reason}];
   }
   for (const auto& [what, times] : others) text += "  " + what + (times > 1 ? " (" + std::to_string(times) + " times)" : "") + "\n";

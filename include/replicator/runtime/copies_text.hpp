@@ -15,7 +15,7 @@ inline std::string copies_text(const Program& program) {
   if (!program.queue.handle()) return {};
   collectives::HostPart sum{program.stage_bytes, 0, 0};
   for (const auto& instruction : program.code) {
-    if (instruction.kind != Instruction::Kind::copy) continue;
+    if (instruction.kind != Instruction::Kind::copy || instruction.on_host) continue;
     if (!on_device(program, program.pointers[instruction.pointers])) sum.from_host += instruction.bytes;
     if (!on_device(program, program.pointers[instruction.pointers + 1])) sum.to_host += instruction.bytes;
   }

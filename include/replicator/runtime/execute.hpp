@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <span>
@@ -127,13 +128,17 @@ class Execution {
                              instruction.replica < 0, instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica},
                             program_.queue.handle(),
                             instruction.executable->reads_step ? step_number(instruction) : nullptr, instruction.table};
+        if (instruction.executable->needs_host) {  // it waits in the driver: only for what it does itself
+          prefetch();
+          settle(instruction.origin);
+        }
         run_kernel(instruction, launch);
         break;
       }
       case Instruction::Kind::fold:
         program_.queue.fold(instruction.dtype, instruction.reduction, pointers[0], pointers[1], instruction.elements);
         break;
-      case Instruction::Kind::copy: program_.queue.copy(pointers[1], pointers[0], instruction.bytes); break;
+      case Instruction::Kind::copy: copy(instruction, pointers[0], pointers[1]); break;
       case Instruction::Kind::start: start(instruction.collective); break;
       case Instruction::Kind::wait:
         wait(instruction.collective);
@@ -146,6 +151,12 @@ class Execution {
         break;
       case Instruction::Kind::take: take(instruction.place); break;
     }
+  }
+  void copy(const Instruction& instruction, const std::byte* from, std::byte* to) {
+    if (!instruction.on_host) return program_.queue.copy(to, from, instruction.bytes);
+    prefetch();
+    settle();
+    std::memcpy(to, from, instruction.bytes);
   }
   void start(std::uint32_t index) {
     auto& collective = *program_.collectives[index].collective;
@@ -187,6 +198,8 @@ class Execution {
   }
   using Time = transport::Clock::time_point;
   Time deadline(Time now) const { return options_.deadline.count() ? now + options_.deadline : Time::max(); }
+  // Of a device that nobody waits for it is told that it is late, and no more.
+  Time device_deadline(Time now) const { return program_.communicator->size() > 1 ? deadline(now) : Time::max(); }
   Time late_from(Time now) const { return options_.late.count() ? now + options_.late : Time::max(); }
   static std::int64_t nanoseconds(Time time) { return std::chrono::nanoseconds{time.time_since_epoch()}.count(); }
 
@@ -264,7 +277,7 @@ class Execution {
   void await(const Node* last) {
     const auto now = transport::Clock::now();
     if (record_) record_->waits(nanoseconds(now));
-    const auto end = program_.communicator->size() > 1 ? deadline(now) : Time::max();  // of a device that nobody waits for it is told, no more
+    const auto end = device_deadline(now);
     auto late = record_ ? late_from(now) : Time::max();
     while (!program_.settled.happened()) {
       const auto time = transport::Clock::now();
@@ -278,11 +291,11 @@ class Execution {
   }
   // A step that failed leaves a device that has done what it was given, or is given up.
   void leave() noexcept {
-    if (!program_.queue.handle() || given_up_) return;
+    if (!program_.queue.handle()) return;
     try {
-      const auto end = deadline(transport::Clock::now());
+      const auto end = device_deadline(transport::Clock::now());
       program_.settled.record(program_.queue);
-      while (!program_.settled.happened()) {
+      while (!program_.settled.happened() && !program_.queue.abandoned()) {
         if (transport::Clock::now() >= end) return program_.queue.abandon();
         ::sched_yield();
       }
@@ -298,7 +311,6 @@ class Execution {
   }
   DeviceError hangs(const Node* last) {
     program_.queue.abandon();
-    given_up_ = true;
     const auto& ids = program_.replica_ids;
     const std::string what = last ? std::string{last->kind()} + " at " + last->where.text() : "what it was given";
     return DeviceError{step_name() + ": " + program_.device + ", of the replicas " + std::to_string(ids.front()) + " to " + std::to_string(ids.back()) +
@@ -312,7 +324,6 @@ class Execution {
   const ToolRanges* const tool_ = program_.ranges.tool;
   Watch* watch_ = nullptr;  // who looks at this step
   bool prefetched_ = false;
-  bool given_up_ = false;  // the device
   FlightRecord* record_;
   std::vector<std::uint32_t>& pending_;
   const std::function<void()> others_ = [this] { advance(); };  // move on while one is waited for

@@ -48,6 +48,7 @@ struct Instruction {
   std::uint32_t place = 0;     // of the handoffs (give, take)
   std::int32_t replica = -1;  // -1: once for the device
   std::size_t bytes = 0;      // copy
+  bool on_host = false;       // copy: from memory of the host to such, beside a device with memory of its own
   std::int64_t elements = 0;  // fold
   DType dtype = DType::float32;
   Reduction reduction = Reduction::sum;

@@ -255,7 +255,15 @@ class ProgramBuilder {
                                                         : program_.arena.data() + layout_.offsets[place_of_[b]]);
     }
     if (program_.table_bytes) write_tables(program_.arena.data() + stage_end);
+    if (!support_.runs_on_host()) find_host_copies();
     if (program_.queue.can_capture()) program_.stretches = find_stretches(program_);
+  }
+  void find_host_copies() {
+    for (auto& instruction : program_.code) {
+      const auto* operands = program_.pointers.data() + instruction.pointers;
+      instruction.on_host = instruction.kind == Instruction::Kind::copy && !replicator::on_device(program_, operands[0]) &&
+                            !replicator::on_device(program_, operands[1]);
+    }
   }
   static std::size_t aligned(std::size_t bytes) { return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment; }
 

@@ -74,6 +74,7 @@ class Queue {
 
   // Its device hangs, see DeviceSupport.
   void abandon() const { support_->abandon(); }
+  bool abandoned() const { return support_->abandoned(); }
 
   bool can_capture() const { return support_ && support_->capture; }
   // What work() gives to the queue, which does none of it. What work() throws, and DeviceError where something cannot be captured, leaves the

@@ -13,13 +13,11 @@
 namespace replicator {
 
 // Why an instruction cannot be captured; empty where it can.
-inline std::string_view why_not_captured(const Program& program, const Instruction& instruction) {
-  const auto of_device = [&](std::uint32_t pointer) { return on_device(program, program.pointers[pointer]); };
+inline std::string_view why_not_captured(const Instruction& instruction) {
   switch (instruction.kind) {
     case Instruction::Kind::run: return instruction.executable->needs_host ? "it looks at values on the host" : "";
     case Instruction::Kind::fold: return "";
-    case Instruction::Kind::copy:
-      return of_device(instruction.pointers) || of_device(instruction.pointers + 1) ? "" : "the host copies it";
+    case Instruction::Kind::copy: return instruction.on_host ? "the host copies it" : "";
     default: return "the host does it";
   }
 }
@@ -31,7 +29,7 @@ inline std::vector<Stretch> find_stretches(const Program& program) {
   const auto count = static_cast<std::uint32_t>(program.code.size());
   const auto goes_on = [&](std::uint32_t begin, std::uint32_t at) {
     const bool border = at == program.inputs_end || at == program.updates_begin;
-    return at < count && (at == begin || !border) && why_not_captured(program, program.code[at]).empty();
+    return at < count && (at == begin || !border) && why_not_captured(program.code[at]).empty();
   };
   for (std::uint32_t begin = 0, end = 0; begin < count; begin = std::max(end, begin + 1)) {
     for (end = begin; goes_on(begin, end);) ++end;

@@ -88,6 +88,7 @@ inline std::string why_misread(const DeviceSupport& support, std::string_view ki
     support.copy(mine.queue(), mine.data(), reinterpret_cast<const std::byte*>(least.data()), 2 * bytes);
     support.copy(mine.queue(), mine.data(), theirs.data(), bytes);
     support.fold(mine.queue(), DType::int32, Reduction::max, mine.data() + bytes, mine.data() + bytes, theirs.data(), words);
+    settle(mine);  // a copy to plain memory may wait without end
     support.copy(mine.queue(), reinterpret_cast<std::byte*>(found.data()), mine.data(), 2 * bytes);
     settle(mine);
     for (const auto& [way, first] : {std::pair{"copies", 0}, std::pair{"kernels", static_cast<int>(words)}})
