@@ -7,6 +7,7 @@
 #include <string>
 
 #include <replicator/core/error.hpp>
+#include <replicator/core/shape.hpp>
 
 namespace replicator {
 
