@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include <replicator/core/convolution_fusions.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/nearest_word.hpp>
 #include <replicator/core/parse.hpp>
