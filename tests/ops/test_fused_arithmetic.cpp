@@ -15,6 +15,7 @@
 #include <replicator/replicator.hpp>
 
 #include "../support/convolution.hpp"
+#include "../support/resnet_step.hpp"
 
 namespace test_fused_arithmetic {
 
@@ -190,18 +191,7 @@ struct Counted {
 
 // A step of ResNet-50 for 256 images.
 Counted count_resnet(bool training, DType dtype, ConvolutionFusions wanted) {
-  Graph graph{0, 2};
-  const auto element = [&](std::uint32_t index, const TensorType& type) {
-    return graph.tensor(graph.add({Input{Input::Source::element, index}, {}, {type}, {}, {}}));
-  };
-  const Tensor<float> images{element(0, {DType::float32, {256, 3, 224, 224}})};
-  const Tensor<std::int32_t> labels{element(1, {DType::int32, {256}})};
-  ReplicaContext replica{graph};
-  const auto computed_in = mixed_precision(replica, dtype);
-  const auto loss = mean(softmax_cross_entropy(models::resnet(replica, images, 50, {.classes = 1000, .training = training}), labels));
-  if (training) nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
-  graph.results().push_back(loss.any().value());
-  const auto resolution = resolve(std::vector{graph, graph}, {.fuse_convolutions = wanted});
+  const auto resolution = resnet_step({256, 3, 224, 224}, dtype, training, wanted);
   Counted counted;
   const Graph& resolved = resolution.classes[0].graph;
   for (const auto& node : resolved.nodes()) {

@@ -21,6 +21,7 @@
 #include "../support/errors.hpp"
 #include "deployments.hpp"
 #include "pretend_device.hpp"
+#include "random_rows.hpp"
 #include "received.hpp"
 #include "recordings.hpp"
 
@@ -134,15 +135,7 @@ struct Trained {
 };
 Trained train(const Deployment& where, int count = 4) {
   Replicator repl{where};
-  const auto input_fn = [](const InputContext& ctx) {
-    return data::from_generator([ctx](std::int64_t position) {
-      PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
-      Array<float> x{{3, 4}};
-      for (auto& value : x) value = random.uniform();
-      return x;
-    });
-  };
-  auto step = repl.replicate(input_fn, [](ReplicaContext& replica, Tensor<float> x) {
+  auto step = repl.replicate(test::random_rows({3, 4}), [](ReplicaContext& replica, Tensor<float> x) {
     const auto hidden = nn::batch_norm(replica, nn::linear(replica, x, "first", {.features = 5}), "norm");
     const auto y = nn::linear(replica, tanh(hidden), "second", {.features = 1});
     const auto loss = mean(y * y);

@@ -12,6 +12,7 @@
 #include "../support/programs.hpp"
 #include "deployments.hpp"
 #include "pretend_device.hpp"
+#include "random_rows.hpp"
 
 namespace test_device_processes {
 
@@ -33,15 +34,7 @@ std::vector<test::ProcessResult> trained(int count, DeviceKind kind, int devices
     where.transport = transport;
     where.deadline = std::chrono::seconds{20};
     Replicator repl{where};
-    const auto input_fn = [](const InputContext& ctx) {
-      return data::from_generator([ctx](std::int64_t position) {
-        PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
-        Array<float> x{{2, 600}};
-        for (auto& value : x) value = random.uniform();
-        return x;
-      });
-    };
-    auto train = repl.replicate(input_fn, [](ReplicaContext& replica, Tensor<float> x) {
+    auto train = repl.replicate(test::random_rows({2, 600}), [](ReplicaContext& replica, Tensor<float> x) {
       const auto y = nn::linear(replica, tanh(nn::linear(replica, x, "first", {.features = 1000})), "second", {.features = 1});
       const auto loss = mean(y * y);
       nn::sgd({.learning_rate = 0.01, .momentum = 0.9}).minimize(replica, loss);

@@ -26,6 +26,7 @@
 
 #include "../support/cases.hpp"
 #include "deployments.hpp"
+#include "random_rows.hpp"
 #include "run_random.hpp"
 
 namespace test_logical_devices {
@@ -66,14 +67,7 @@ Tensor<float> two_layers(ReplicaContext& replica, Tensor<float> x) {
   nn::sgd({.learning_rate = 0.5, .momentum = 0.9}).minimize(replica, loss);
   return loss;
 }
-auto rows(const InputContext& ctx) {
-  return data::from_generator([ctx](std::int64_t position) {
-    PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};
-    Array<float> x{{2, 4}};
-    for (auto& value : x) value = random.uniform();
-    return x;
-  });
-}
+const auto rows = test::random_rows({2, 4});
 
 // The identity, that takes its time, notes who ran it, and may fail.
 struct Watched {

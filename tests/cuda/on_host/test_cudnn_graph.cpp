@@ -9,16 +9,13 @@
 #include <map>
 #include <string>
 
-#include <replicator/collectives/resolve.hpp>
 #include <replicator/cuda/cudnn_convolution.cuh>
 #include <replicator/cuda/cudnn_fused_convolution.cuh>
 #include <replicator/graph/make_executable.hpp>
-#include <replicator/models/resnet.hpp>
 #include <replicator/nn/sgd.hpp>
-#include <replicator/ops/loss.hpp>
-#include <replicator/ops/mixed_precision.hpp>
 #include <replicator/runtime/lowering.hpp>
 
+#include "../../support/resnet_step.hpp"
 #include "convolution_cases.hpp"
 #include "restored.hpp"
 
@@ -301,18 +298,7 @@ struct Planned {
   int channel_sums = 0;
 };
 Planned plan_resnet(bool training, DType dtype, ConvolutionFusions wanted) {
-  Graph graph{0, 2};
-  const auto element = [&](std::uint32_t index, const TensorType& type) {
-    return graph.tensor(graph.add({Input{Input::Source::element, index}, {}, {type}, {}, {}}));
-  };
-  const Tensor<float> images{element(0, {DType::float32, {32, 3, 64, 64}})};
-  const Tensor<std::int32_t> labels{element(1, {DType::int32, {32}})};
-  ReplicaContext replica{graph};
-  const auto computed_in = mixed_precision(replica, dtype);
-  const auto loss = mean(softmax_cross_entropy(models::resnet(replica, images, 50, {.classes = 1000, .training = training}), labels));
-  if (training) nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
-  graph.results().push_back(loss.any().value());
-  const auto resolution = resolve(std::vector{graph, graph}, {.fuse_convolutions = wanted});
+  const auto resolution = test::resnet_step({32, 3, 64, 64}, dtype, training, wanted);
   ExecutableCache cache{1};
   const Graph& resolved = resolution.classes[0].graph;
   Planned planned;

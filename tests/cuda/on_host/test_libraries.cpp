@@ -5,15 +5,12 @@
 
 #include <map>
 
-#include <replicator/collectives/resolve.hpp>
 #include <replicator/cuda/cublaslt_matmul.cuh>
 #include <replicator/cuda/cudnn_convolution.cuh>
-#include <replicator/models/resnet.hpp>
 #include <replicator/nn/sgd.hpp>
-#include <replicator/ops/loss.hpp>
-#include <replicator/ops/mixed_precision.hpp>
 #include <replicator/runtime/lowering.hpp>
 
+#include "../../support/resnet_step.hpp"
 #include "convolution_cases.hpp"
 #include "restored.hpp"
 
@@ -194,18 +191,7 @@ TEST_CASE("the libraries are named in what hosts compare") {
 
 // Of a training step of ResNet-50 on a GPU, by the operations for which values are brought into another layout.
 std::map<std::string, int> layout_copies(DType products, KernelChoice choice = {}) {
-  Graph graph{0, 2};
-  const auto element = [&](std::uint32_t index, const TensorType& type) {
-    return graph.tensor(graph.add({Input{Input::Source::element, index}, {}, {type}, {}, {}}));
-  };
-  const Tensor<float> images{element(0, {DType::float32, {2, 3, 64, 64}})};
-  const Tensor<std::int32_t> labels{element(1, {DType::int32, {2}})};
-  ReplicaContext replica{graph};
-  const auto computed_in = mixed_precision(replica, products);
-  const auto loss = mean(softmax_cross_entropy(models::resnet(replica, images, 50, {.classes = 1000}), labels));
-  nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
-  graph.results().push_back(loss.any().value());
-  const Resolution resolution = resolve(std::vector{graph, graph});
+  const auto resolution = test::resnet_step({2, 3, 64, 64}, products);
   ExecutableCache cache{1, choice};
   const Graph& resolved = resolution.classes[0].graph;
   std::map<std::string, int> copies;
