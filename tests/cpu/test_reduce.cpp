@@ -61,8 +61,9 @@ ReduceCase random_case() {
   const int count = draw(1, 4);
   const auto expression = random_expression(computes[draw(0, 5)], count, draw(1, 3), true);
   c.reduce.expression = std::make_shared<const Expression>(expression);
+  const DType usual = expression.compute == DType::float32 && draw(0, 2) ? DType::bfloat16 : expression.compute;
   for (int i = 0; i < count; ++i) {
-    const DType dtype = draw(0, 3) ? expression.compute : static_cast<DType>(draw(0, 7));
+    const DType dtype = draw(0, 3) ? usual : static_cast<DType>(draw(0, 7));
     c.inputs.push_back({dtype, i == 0 ? c.reduce.domain : random_operand(c.reduce.domain)});
     Layout layout;
     if (c.inputs.back().shape == c.reduce.domain && c.reduce.domain.rank() == 4) {

@@ -4,11 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
 #include <replicator/core/dtype.hpp>
+#include <replicator/cpu/lanes.hpp>
 #include <replicator/cpu/tiles.hpp>
 
 namespace replicator::cpu {
@@ -58,42 +58,20 @@ template <class From, class To>
 [[gnu::target("avx2")]] void convert_loop_avx2(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
   convert_tile<From, To>(out, a, n);
 }
-// bfloat16_value and bfloat16_bits of a group at once: compilers take half as wide vectors and three times the
-// instructions where elements of two sizes meet. A change of width has another built-in function in each of them.
-using WidestWords = std::uint32_t __attribute__((vector_size(64)));
-using HalfWords = std::uint16_t __attribute__((vector_size(32)));
-static_assert(sizeof(WidestWords) == tile_group * sizeof(float) && sizeof(HalfWords) == tile_group * sizeof(bfloat16));
-[[gnu::target("avx512f")]] inline void widen_loop_avx512(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+template <class From, class To>
+[[gnu::target("avx512f")]] void convert_loop_avx512(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
   auto* to = static_cast<std::byte*>(out);
   const std::byte* at = a.data;
-  for (std::byte* const end = to + n * 4; to != end; to += sizeof(WidestWords), at += a.step) {
-    HalfWords half;
-    WidestWords bits;
-    std::memcpy(&half, at, sizeof half);
-    asm("vpmovzxwd %1, %0" : "=v"(bits) : "v"(half));
-    bits <<= 16;
-    std::memcpy(to, &bits, sizeof bits);
-  }
-}
-[[gnu::target("avx512f")]] inline void narrow_loop_avx512(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
-  auto* to = static_cast<std::byte*>(out);
-  const std::byte* at = a.data;
-  for (std::byte* const end = to + n * 2; to != end; to += sizeof(HalfWords), at += a.step) {
-    WidestWords bits;
-    std::memcpy(&bits, at, sizeof bits);
-    const auto is_nan = reinterpret_cast<WidestWords>((bits & 0x7fffffff) > 0x7f800000);
-    const WidestWords rounded = bits + 0x7fff + (bits >> 16 & 1);
-    const WidestWords chosen = ((bits | 0x400000) & is_nan) | (rounded & ~is_nan);
-    HalfWords half;
-    asm("vpmovdw %1, %0" : "=v"(half) : "v"(chosen >> 16));
-    std::memcpy(to, &half, sizeof half);
-  }
+  const std::int64_t step = a.step;
+  for (std::byte* const end = to + static_cast<std::size_t>(n) * sizeof(To); to != end; to += tile_group * sizeof(To), at += step)
+    store_lanes(to, load_lanes(at, From{}), To{});
 }
 
 // Integer arithmetic alone: the same bits at every level. What else is converted has a baseline loop only.
 template <class From, class To>
 TileLoop widest_convert_loop(InstructionLevel level) {
-  if (level == InstructionLevel::avx512) return std::is_same_v<To, bfloat16> ? &narrow_loop_avx512 : &widen_loop_avx512;
+  if (level == InstructionLevel::avx512 && std::is_same_v<To, bfloat16> && rounds_by_instruction()) return &convert_loop_avx512<From, RoundedByInstruction>;
+  if (level == InstructionLevel::avx512) return &convert_loop_avx512<From, To>;
   return level == InstructionLevel::avx2 ? &convert_loop_avx2<From, To> : &convert_loop<From, To>;
 }
 

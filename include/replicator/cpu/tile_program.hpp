@@ -11,8 +11,10 @@
 #include <vector>
 
 #include <replicator/core/error.hpp>
+#include <replicator/cpu/bfloat16_loops.hpp>
 #include <replicator/cpu/convert.hpp>
 #include <replicator/cpu/loop_nest.hpp>
+#include <replicator/cpu/tile_terms.hpp>
 #include <replicator/cpu/tiles.hpp>
 
 namespace replicator::cpu {
@@ -97,14 +99,10 @@ class TileProgram {
     std::uint16_t slot;
     std::uint64_t bits;
   };
-  // A value of the expression while compiling.
-  struct Term {
-    TileOp op;
-    std::uint16_t operand[3];
-    std::uint64_t bits;  // of a constant
-    int uses = 0;
-    bool live = false;
+  // Where a term's value is while compiling.
+  struct Place {
     int slot = -1;
+    bool stored = false;  // in an input of the program that is not of the type of computation
   };
 
   std::size_t slot_bytes() const { return (slots_ * sizeof(TileOperand) + 63) / 64 * 64; }
@@ -163,91 +161,89 @@ class TileProgram {
 
   // --- compilation -------------------------------------------------------------------------------------------------
   void compile(const Expression& expression) {
-    auto terms = read_terms(expression);
-    if (compute_ == DType::float32)
-      for (auto& term : terms) merge_pair(terms, term);
-    mark_live(expression, terms);
-    emit(expression, terms);
-  }
-
-  static std::vector<Term> read_terms(const Expression& expression) {
-    std::vector<Term> terms;
-    for (const auto& i : expression.code) {
-      terms.push_back({static_cast<TileOp>(i.op), {i.a, i.b, i.c}, i.bits});
-      for (int o = 0; o < operands_of(i.op); ++o) ++terms[terms.back().operand[o]].uses;
-    }
-    for (const auto output : expression.outputs) ++terms[output].uses;
-    return terms;
-  }
-
-  static TileOp plain(ScalarOp op) { return static_cast<TileOp>(op); }
-  static bool is_zero(const Term& term) { return term.op == plain(ScalarOp::constant) && term.bits == 0; }
-  static bool is_square_of_difference(const std::vector<Term>& terms, const Term& term) {
-    const Term& inner = terms[term.operand[0]];
-    return term.operand[0] == term.operand[1] && inner.op == plain(ScalarOp::subtract) && inner.uses == 2;
-  }
-  // One loop for `term` and the operand that only it uses, where there is such a pair.
-  static void merge_pair(std::vector<Term>& terms, Term& term) {
-    const auto only = [&](int o, ScalarOp op) { return terms[term.operand[o]].op == plain(op) && terms[term.operand[o]].uses == 1; };
-    const auto merge = [&](TileOp pair, int o) {
-      const Term& inner = terms[term.operand[o]];
-      const std::uint16_t other = term.operand[1 - o];
-      term.op = pair;
-      term.operand[2] = other;
-      term.operand[0] = inner.operand[0];
-      term.operand[1] = inner.operand[1];
-    };
-    using enum ScalarOp;
-    if (term.op == plain(rectify) && only(0, add)) return merge(TileOp::add_then_rectify, 0);
-    if (term.op == plain(multiply) && is_square_of_difference(terms, term)) return merge(TileOp::subtract_then_square, 0);
-    if (term.op == plain(select) && only(0, less_equal) && is_zero(terms[term.operand[1]]) && is_zero(terms[terms[term.operand[0]].operand[1]])) {
-      term.op = TileOp::rectify_by;
-      term.operand[0] = terms[term.operand[0]].operand[0];
-      term.operand[1] = term.operand[2];
-      return;
-    }
-    if (term.op != plain(add) && term.op != plain(subtract) && term.op != plain(multiply)) return;
-    const bool first = term.op == plain(subtract);
-    for (int o = 0; o < 2; ++o) {
-      if (term.op == plain(add) && only(o, multiply)) return merge(TileOp::multiply_then_add, o);
-      if (term.op == plain(add) && only(o, add)) return merge(TileOp::add_then_add, o);
-      if (first && only(o, multiply)) return merge(o == 0 ? TileOp::multiply_then_subtract : TileOp::subtract_product, o);
-      if (term.op == plain(multiply) && only(o, subtract)) return merge(TileOp::subtract_then_multiply, o);
-      if (term.op == plain(multiply) && only(o, multiply)) return merge(TileOp::multiply_then_multiply, o);
-      if (term.op == plain(multiply) && only(o, less)) return merge(TileOp::less_then_multiply, o);
-    }
-  }
-
-  static void mark_live(const Expression& expression, std::vector<Term>& terms) {
-    for (auto& term : terms) term.uses = 0;
-    for (const auto output : expression.outputs) terms[output].live = true, ++terms[output].uses;
-    for (std::size_t i = terms.size(); i-- > 0;)
-      if (terms[i].live)
-        for (int o = 0; o < operands_of(terms[i].op); ++o) {
-          terms[terms[i].operand[o]].live = true;
-          ++terms[terms[i].operand[o]].uses;
-        }
-  }
-
-  void emit(const Expression& expression, std::vector<Term>& terms) {
+    auto terms = tile_terms(expression);
+    std::vector<Place> places(terms.size());
     slots_ = inputs_.size() + outputs_.size();
-    std::vector<int> output_of(terms.size(), -1);  // the stored output that a value is written to directly
-    for (std::size_t o = outputs_.size(); o-- > 0;)
-      if (outputs_[o] == compute_) output_of[expression.outputs[o]] = static_cast<int>(o);
-    std::vector<int> free;
     for (std::size_t i = 0; i < terms.size(); ++i) {
-      if (!terms[i].live) continue;
-      emit_term(expression.code[i], terms, i, output_of[i], free);
+      if (terms[i].uses == 0) continue;
+      if (expression.code[i].op == ScalarOp::input) places[i] = place_input(expression.code[i].a);
+      else if (expression.code[i].op == ScalarOp::constant) places[i] = place_constant(terms[i].bits);
+      else places[i] = compute(expression, terms, places, i);
       for (std::size_t o = 0; o < outputs_.size(); ++o)
-        if (expression.outputs[o] == i && terms[i].slot != output_slot(o))
-          push(conversion_loop(compute_, outputs_[o]), output_slot(o), terms[i].slot, terms[i].slot, terms[i].slot);
+        if (expression.outputs[o] == i && places[i].slot != output_slot(o)) convert_output(places[i], o);
     }
     if (outputs_.empty())
-      for (const auto output : expression.outputs) results_.push_back(contiguous(terms[output].slot));
+      for (const auto output : expression.outputs) results_.push_back(contiguous(places[output]));
+  }
+
+  Place place_input(std::uint16_t input) {
+    if (inputs_[input].dtype == compute_) return {input};
+    Place place{input, true};
+    if (inputs_[input].dtype != DType::bfloat16) widen(place);
+    return place;
+  }
+  Place place_constant(std::uint64_t bits) {
+    const auto slot = static_cast<int>(slots_++);
+    constants_.push_back({static_cast<std::uint16_t>(slot), bits});
+    return {slot};
+  }
+
+  // The loop of a term, on stored operands and into a stored output where there is such a loop.
+  Place compute(const Expression& expression, std::vector<TileTerm>& terms, std::vector<Place>& places, std::size_t index) {
+    const TileTerm& term = terms[index];
+    const int operands = operands_of(term.op);
+    const auto place = [&](int o) -> Place& { return places[term.operand[o < operands ? o : 0]]; };
+    const auto stored = [&](int o) { return o < operands && place(o).stored; };
+    int output = output_for(expression, term, index);
+    TileLoop loop = nullptr;
+    if (compute_ == DType::float32) {
+      const bool out = output >= 0 && outputs_[static_cast<std::size_t>(output)] == DType::bfloat16;
+      loop = bfloat16_loop(term.op, {stored(0), stored(1), stored(2), out}, instruction_level());
+    }
+    if (!loop) {
+      for (int o = 0; o < operands; ++o)
+        if (stored(o)) widen(place(o));
+      if (output >= 0 && outputs_[static_cast<std::size_t>(output)] != compute_) output = -1;
+      loop = loop_of(expression.code[index].op, term.op);
+    }
+    const int slot[] = {place(0).slot, place(1).slot, place(2).slot};
+    for (int o = 0; o < operands; ++o)
+      if (--terms[term.operand[o]].uses == 0 && is_register(slot[o])) free_.push_back(slot[o]);
+    const int to = output >= 0 ? static_cast<int>(output_slot(static_cast<std::size_t>(output))) : take();
+    push(loop, to, slot[0], slot[1], slot[2]);
+    return {to};
+  }
+  TileLoop loop_of(ScalarOp source, TileOp op) const {
+    if (const TileLoop loop = tile_loop(compute_, op, instruction_level())) return loop;
+    throw BuildError{"the operation " + std::string{name_of(source)} + " was asked for on " + std::string{name_of(compute_)} +
+                     ", which only floating types have: cast to float32 or float64 first"};
+  }
+
+  // The stored output that a value can be written to directly: of the type of computation, or of bfloat16 where nothing else uses the value; else -1.
+  int output_for(const Expression& expression, const TileTerm& term, std::size_t index) const {
+    int found = -1;
+    for (std::size_t o = outputs_.size(); o-- > 0;)
+      if (expression.outputs[o] == index && (outputs_[o] == compute_ || (outputs_[o] == DType::bfloat16 && term.uses == 1))) found = static_cast<int>(o);
+    return found;
+  }
+
+  void convert_output(Place& place, std::size_t o) {
+    if (place.stored && outputs_[o] != compute_) widen(place);
+    const DType from = place.stored ? inputs_[static_cast<std::size_t>(place.slot)].dtype : compute_;
+    push(conversion_loop(from, outputs_[o]), output_slot(o), place.slot, place.slot, place.slot);
+  }
+
+  // A stored input, converted to the type of computation.
+  void widen(Place& place) {
+    const int input = place.slot;
+    place = {take()};
+    push(conversion_loop(inputs_[static_cast<std::size_t>(input)].dtype, compute_), place.slot, input, input, input);
   }
 
   // The slot itself, or a copy where it holds one group for all.
-  std::uint16_t contiguous(int slot) {
+  std::uint16_t contiguous(Place& place) {
+    if (place.stored) widen(place);
+    const int slot = place.slot;
     const bool linear = slot < static_cast<int>(inputs_.size()) ? inputs_[static_cast<std::size_t>(slot)].linear : is_register(slot);
     if (linear) return static_cast<std::uint16_t>(slot);
     const auto copy = static_cast<int>(slots_++);
@@ -255,41 +251,14 @@ class TileProgram {
     return static_cast<std::uint16_t>(copy);
   }
 
-  void emit_term(const ScalarInstruction& source, std::vector<Term>& terms, std::size_t index, int output, std::vector<int>& free) {
-    Term& term = terms[index];
-    if (source.op == ScalarOp::input) {
-      term.slot = source.a;
-      if (inputs_[source.a].dtype == compute_) return;
-      term.slot = take(free);
-      push(conversion_loop(inputs_[source.a].dtype, compute_), term.slot, source.a, source.a, source.a);
-      return;
-    }
-    if (source.op == ScalarOp::constant) {
-      term.slot = static_cast<int>(slots_++);
-      constants_.push_back({static_cast<std::uint16_t>(term.slot), source.bits});
-      return;
-    }
-    const TileLoop loop = tile_loop(compute_, term.op, instruction_level());
-    if (!loop)
-      throw BuildError{"the operation " + std::string{name_of(source.op)} + " was asked for on " + std::string{name_of(compute_)} +
-                       ", which only floating types have: cast to float32 or float64 first"};
-    const int operands = operands_of(term.op);
-    int slot[3];
-    for (int o = 0; o < 3; ++o) slot[o] = terms[term.operand[o < operands ? o : 0]].slot;
-    for (int o = 0; o < operands; ++o)
-      if (Term& used = terms[term.operand[o]]; --used.uses == 0 && is_register(used.slot)) free.push_back(used.slot);
-    term.slot = output >= 0 ? static_cast<int>(output_slot(static_cast<std::size_t>(output))) : take(free);
-    push(loop, term.slot, slot[0], slot[1], slot[2]);
-  }
-
   bool is_register(int slot) const {
     return slot >= static_cast<int>(inputs_.size() + outputs_.size()) &&
            std::none_of(constants_.begin(), constants_.end(), [&](const auto& c) { return c.slot == slot; });
   }
-  int take(std::vector<int>& free) {
-    if (free.empty()) return static_cast<int>(slots_++);
-    const int slot = free.back();
-    free.pop_back();
+  int take() {
+    if (free_.empty()) return static_cast<int>(slots_++);
+    const int slot = free_.back();
+    free_.pop_back();
     return slot;
   }
   void push(TileLoop loop, int out, int a, int b, int c) {
@@ -304,6 +273,7 @@ class TileProgram {
   std::int64_t tile_ = 0;
   std::size_t widest_ = 1;
   std::size_t slots_ = 0;  // inputs, stored outputs, then constants and registers
+  std::vector<int> free_;  // registers whose values nothing needs any more
   std::vector<Instruction> code_;
   std::vector<ConstantPlan> constants_;
   std::vector<std::uint16_t> results_;
