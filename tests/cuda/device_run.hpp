@@ -138,12 +138,17 @@ std::vector<AnyArray> run_kernel_on(DeviceKind kind, const Op& op, const std::ve
     buffers.emplace_back(outputs[o].bytes());
     out.push_back(buffers.back().data());
   }
-  const DeviceBuffer scratch{executable->scratch_bytes}, step{sizeof context.step};
+  Refusal refusal;
+  const DeviceBuffer scratch{executable->scratch_bytes}, step{sizeof context.step}, refused{sizeof refusal};
   queue.copy(step.data(), reinterpret_cast<const std::byte*>(&context.step), sizeof context.step);
-  const Launch launch{in.data(), out.data(), scratch.data(), context, queue.handle(), reinterpret_cast<const std::uint64_t*>(step.data())};
+  queue.copy(refused.data(), reinterpret_cast<const std::byte*>(&refusal), sizeof refusal);
+  const Launch launch{in.data(), out.data(), scratch.data(), context, queue.handle(), reinterpret_cast<const std::uint64_t*>(step.data()),
+                      nullptr, reinterpret_cast<Refusal*>(refused.data())};
   executable->run(launch);
+  queue.copy(reinterpret_cast<std::byte*>(&refusal), refused.data(), sizeof refusal);
   for (std::size_t o = 0; o < outputs.size(); ++o) queue.copy(result[o].data(), out[o], result[o].size_bytes());
   queue.synchronise();
+  if (refusal.number != Refusal::none) executable->refuse(refusal);
   if (!options.in_place && !executable->needs_host) check_replay(*executable, launch, queue, result);
   for (std::size_t o = 0; o < outputs.size(); ++o) result[o] = relaid(result[o], executable->output_layouts[o], Layout{});
   return result;

@@ -292,18 +292,32 @@ TEST_CASE("gather and scatter_add give the CPU's bits, and refuse an index that 
       if (dtype == DType::uint8 || dtype == DType::boolean) continue;
       check_same(ScatterAdd{1, 40}, {random_values({dtype, {3, 2, 9, 5}}, 2), indices});
     }
-  const AnyArray x = random_values({DType::float32, {4, 3}}, 1);
-  const Array<std::int32_t> outside{{2, 2}, {0, 3, 4, -1}};
-  const auto refusal_on = [&](DeviceKind kind) -> std::string {
-    try {
-      (void)run_kernel_on(kind, Gather{0}, {x, outside.any()});
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "nothing was refused";
+  const auto check_refused = [](const auto& op, const AnyArray& x, const AnyArray& indices, const std::string& what) {
+    const auto refusal_on = [&](DeviceKind kind) -> std::string {
+      try {
+        (void)run_kernel_on(kind, op, {x, indices});
+      } catch (const DataError& error) {
+        return error.what();
+      }
+      return "nothing was refused";
+    };
+    CHECK(refusal_on(DeviceKind::cuda) == refusal_on(DeviceKind::cpu));
+    CHECK_THAT(refusal_on(DeviceKind::cuda), Catch::StartsWith("the index " + what));
   };
-  CHECK(refusal_on(DeviceKind::cuda) == refusal_on(DeviceKind::cpu));
-  CHECK_THAT(refusal_on(DeviceKind::cuda), Catch::Contains("the index 4 at [1, 0]"));
+  const auto values = [](Shape shape) { return random_values({DType::float32, shape}, 1); };
+  const AnyArray outside = Array<std::int32_t>{{2, 2}, {0, 3, 4, -1}}.any();
+  const AnyArray far = Array<std::int64_t>{{2}, {0, -(std::int64_t{1} << 40)}}.any();
+  check_refused(Gather{0}, values({4, 3}), outside, "4 at [1, 0]");
+  check_refused(Gather{1}, values({3, 4}), outside, "4 at [1, 0]");
+  check_refused(Gather{0}, values({4, 0}), outside, "4 at [1, 0]");
+  check_refused(Gather{0}, values({0, 3}), outside, "0 at [0, 0]");
+  check_refused(Gather{0}, values({4, 3}), far, "-1099511627776 at [1]");
+  check_refused(ScatterAdd{0, 4}, values({2, 2, 3}), outside, "4 at [1, 0]");
+  check_refused(ScatterAdd{0, 0}, values({2, 2, 3}), outside, "0 at [0, 0]");
+  check_refused(ScatterAdd{0, 4}, values({2, 3}), far, "-1099511627776 at [1]");
+  AnyArray many{{DType::int32, {100000}}};
+  many.as<std::int32_t>()[77777] = many.as<std::int32_t>()[99999] = 5;
+  check_refused(Gather{0}, values({4, 1}), many, "5 at [77777]");
 }
 
 TEST_CASE("random numbers: uniform ones have the CPU's bits, normal ones its values") {

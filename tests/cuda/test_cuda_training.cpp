@@ -82,7 +82,49 @@ Outcome train_images_on(const char* devices) {
   return outcome;
 }
 
+// An embedding on 2 replicas, 4 steps long; in step `bad` replica 1 names a row that is not there.
+Outcome train_embedding_on(const char* devices, std::int64_t bad, std::string& error) {
+  const char* const arguments[] = {"--replicas", "2", "--input-threads", "1", "--devices", devices};
+  Replicator repl{Deployment::from(arguments)};
+  const auto input_fn = [bad](const InputContext& ctx) {
+    return data::from_generator([bad, replica = ctx.replica()](std::int64_t position) {
+      return Array<std::int32_t>{{3}, {replica, position >= bad && replica == 1 ? 9 : 2, 0}};
+    });
+  };
+  auto train = repl.replicate(input_fn, [](ReplicaContext& replica, Tensor<std::int32_t> indices) {
+    const auto rows = nn::embedding(replica, indices, "words", {.entries = 5, .features = 4, .initializer = Initializer::uniform(-1, 1)});
+    const auto loss = mean(rows * rows);
+    nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
+    return loss;
+  });
+  Outcome outcome;
+  try {
+    for (auto [loss] : train.steps(4)) outcome.loss = mean(loss);
+    outcome.digest = repl.digest();
+  } catch (const DataError& refused) {
+    error = refused.what();
+    outcome.loss = repl.value("words.weight").as<float>()[8];
+  }
+  outcome.explanation = train.explain();
+  return outcome;
+}
+
 }  // namespace
+
+TEST_CASE("an embedding is captured whole; a row that is not there ends the step as on a CPU, and no variable has changed") {
+  if (!replicator::test::gpu_is_here()) return;
+  std::string error, cpu_error;
+  const auto one = train_embedding_on("cuda:0", 100, error);
+  CHECK_THAT(one.explanation, Catch::Contains(" instructions are captured, replayed as ") && !Catch::Contains("not captured"));
+  CHECK(train_embedding_on("cuda:0x2", 100, error).digest == one.digest);
+  CHECK(error.empty());
+  for (const std::int64_t bad : {0, 1, 3}) {
+    const auto cpu = train_embedding_on("cpu:0", bad, cpu_error);
+    CHECK(train_embedding_on("cuda:0", bad, error).loss == Approx(cpu.loss).epsilon(1e-5));
+    CHECK(error == cpu_error);
+    CHECK_THAT(error, Catch::StartsWith("replica 1: gather at test_cuda_training.cpp:") && Catch::Contains("the index 9 at [1] of the indices int32[3]"));
+  }
+}
 
 TEST_CASE("one digest for a convolutional network on a GPU as 1, 2, 3 and 4 logical devices, and the CPU's loss") {
   if (!replicator::test::gpu_is_here()) return;

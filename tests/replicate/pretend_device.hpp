@@ -33,6 +33,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
 #include <replicator/ops/concat.hpp>
+#include <replicator/ops/gather.hpp>
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/ops/random.hpp>
@@ -414,6 +415,13 @@ inline constexpr DeviceSupport support{.require = &require,
 
 inline std::unique_ptr<replicator::Executable> merge(std::span<const replicator::Executable* const> parts);
 
+// What kernels have thrown when their queues got there: by Refusal::value.
+struct Refused {
+  std::mutex mutex;
+  std::vector<std::string> words;
+};
+inline Refused refused;
+
 // The CPU's executable of the same operation, run when the queue gets there.
 class Executable final : public Wrapped {
  public:
@@ -425,6 +433,11 @@ class Executable final : public Wrapped {
       family = hasher.result();
     }
     reads_step = true;
+    refuses = operation.get<Gather>() || operation.get<ScatterAdd>();
+  }
+  void refuse(const Refusal& refusal) const override {
+    const std::lock_guard lock{refused.mutex};
+    throw DataError{refused.words.at(static_cast<std::size_t>(refusal.value))};
   }
   void run(const Launch& launch) const override {
     const int index = static_cast<Work*>(launch.stream)->index;
@@ -436,12 +449,24 @@ class Executable final : public Wrapped {
       if (!own.owns(input)) throw std::logic_error{"a kernel was given an input in the host's memory"};
     for (const auto* output : outputs)
       if (!own.owns(output)) throw std::logic_error{"a kernel was given an output in the host's memory"};
-    enqueue(launch.stream, [this, inputs, outputs, scratch = launch.scratch, context = launch.context, step = launch.step]() mutable {
+    if (refuses && !own.owns(reinterpret_cast<const std::byte*>(launch.refused))) throw std::logic_error{"what a kernel refuses is told in the host's memory"};
+    enqueue(launch.stream, [this, inputs, outputs, scratch = launch.scratch, context = launch.context, step = launch.step, noted = launch.refused]() mutable {
       context.step = *step;
-      inner().run({inputs.data(), outputs.data(), scratch, context, nullptr});
+      try {
+        inner().run({inputs.data(), outputs.data(), scratch, context, nullptr});
+      } catch (const DataError& error) {
+        note(error, *noted);
+      }
     });
   }
   std::unique_ptr<replicator::Executable> merge(std::span<const replicator::Executable* const> parts) const override { return pretend::merge(parts); }
+
+ private:
+  static void note(const DataError& error, Refusal& noted) {
+    const std::lock_guard lock{refused.mutex};
+    noted = {0, static_cast<std::int64_t>(refused.words.size())};
+    refused.words.push_back(error.what());
+  }
 };
 
 // The last part runs first. Where the operands are is known from nothing but the table.

@@ -12,11 +12,11 @@
 namespace replicator::cuda {
 
 template <class Word>
-__global__ void gather_words(AroundAxis around, DType dtype, const std::byte* indices, std::int64_t count, const Word* x, Word* y) {
-  const std::int64_t elements = around.outer * count * around.inner;
+__global__ void gather_words(AroundAxis around, Indices indices, const Word* x, Word* y) {
+  const std::int64_t elements = around.outer * indices.count * around.inner;
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) {
     const std::int64_t row = i / around.inner;
-    y[i] = x[(row / count * around.extent + load<std::int64_t>(dtype, indices, row % count)) * around.inner + i % around.inner];
+    y[i] = x[(row / indices.count * around.extent + indices[row % indices.count]) * around.inner + i % around.inner];
   }
 }
 
@@ -25,12 +25,11 @@ class GatherExecutable final : public IndexedExecutable {
  public:
   using IndexedExecutable::IndexedExecutable;
   void run(const Launch& launch) const override {
-    require_inside(launch);
+    note_outside(launch);
     const std::int64_t elements = around_.outer * count_ * around_.inner;
-    if (elements == 0) return;
+    if (elements == 0 || around_.extent == 0) return;
     gather_words<<<blocks_for(elements, block_threads), block_threads, 0, stream_of(launch.stream)>>>(
-        around_, indices_.dtype, launch.inputs[1], count_, reinterpret_cast<const Word*>(launch.inputs[0]),
-        reinterpret_cast<Word*>(launch.outputs[0]));
+        around_, indices(launch), reinterpret_cast<const Word*>(launch.inputs[0]), reinterpret_cast<Word*>(launch.outputs[0]));
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }
 };

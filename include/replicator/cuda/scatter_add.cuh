@@ -3,7 +3,6 @@
 // the CPU adds what they point to, and each element of the result is one sum in that order: the CPU's bits, whoever computes it.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,8 +25,8 @@ struct PlacedIndices {
 };
 
 template <class Word>
-__global__ void place_indices(PlacedIndices placed, DType dtype, const std::byte* indices, Word* words) {
-  for (std::int64_t i = first_element(); i < placed.count; i += element_stride()) words[i] = placed.word(load<std::int64_t>(dtype, indices, i), i);
+__global__ void place_indices(PlacedIndices placed, Indices indices, Word* words) {
+  for (std::int64_t i = first_element(); i < placed.count; i += element_stride()) words[i] = placed.word(indices[i], i);
 }
 
 // A thread for each element of x, in the order of the sorted words; the first of those that are added up does it.
@@ -64,18 +63,18 @@ class ScatterAddExecutable final : public IndexedExecutable {
       : IndexedExecutable{indices, whole, axis},
         placed_{count_, bits_for(count_)},
         sort_{count_, placed_.place_bits, placed_.place_bits + bits_for(around_.extent)} {
-    scratch_bytes = std::max(scratch_bytes, sort_.scratch_bytes());
+    scratch_bytes = sort_.scratch_bytes();
   }
 
   void run(const Launch& launch) const override {
-    require_inside(launch);
+    note_outside(launch);
     const cudaStream_t stream = stream_of(launch.stream);
     const std::int64_t slices = around_.outer * around_.inner, sums = slices * around_.extent, terms = slices * count_;
     if (sums == 0) return;
     REPLICATOR_CUDA_CHECK(cudaMemsetAsync(launch.outputs[0], 0, static_cast<std::size_t>(sums) * sizeof(Stored), stream));
     if (terms == 0) return;
     std::uint64_t* const words = sort_.words(launch.scratch);
-    place_indices<<<blocks_for(count_, block_threads), block_threads, 0, stream>>>(placed_, indices_.dtype, launch.inputs[1], words);
+    place_indices<<<blocks_for(count_, block_threads), block_threads, 0, stream>>>(placed_, indices(launch), words);
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
     const std::uint64_t* const sorted = sort_.run(launch.scratch, words, stream);
     add_runs<<<blocks_for(terms, block_threads), block_threads, 0, stream>>>(

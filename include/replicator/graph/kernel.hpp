@@ -30,6 +30,13 @@ struct StepContext {
   bool repeated = false;  // and this is not the device of replica 0
 };
 
+// What a kernel of a device with memory of its own could not take, in that memory: it cannot throw there.
+struct Refusal {
+  static constexpr std::uint64_t none = ~std::uint64_t{0};
+  std::uint64_t number = none;  // of the first such element of the values that it looks at
+  std::int64_t value = 0;       // that element
+};
+
 // One execution. Pointers are in the device's memory; the number of each is fixed by the node.
 struct Launch {
   const std::byte* const* inputs = nullptr;
@@ -39,6 +46,7 @@ struct Launch {
   void* stream = nullptr;  // of the device kind; null on the CPU
   const std::uint64_t* step = nullptr;  // in the device's memory, the number of the step, where the executable reads_step
   const std::byte* table = nullptr;  // in the device's memory, Executable::table of these operands
+  Refusal* refused = nullptr;  // in the device's memory, where the executable refuses
 };
 
 // A kernel made ready for one operation with its attributes, shapes and layouts. Immutable: any thread may run it.
@@ -49,8 +57,10 @@ class Executable {
   Executable& operator=(const Executable&) = delete;
   virtual ~Executable() = default;
   // May throw DataError for values that it cannot take (an index that points nowhere): the step then ends with that error
-  // at the user's line. Never from inside a team of OpenMP threads.
+  // at the user's line. Never from inside a team of OpenMP threads. On devices with memory of their own: see `refuses`.
   virtual void run(const Launch& launch) const = 0;
+  // Throws the DataError for what was noted in Launch::refused.
+  virtual void refuse(const Refusal&) const {}
   // One launch for the runs of these parts, all of this one's family, none of which reads what another writes: it takes the inputs of all,
   // then the outputs of all. The parts outlive it. Null where it cannot be had after all.
   virtual std::unique_ptr<Executable> merge(std::span<const Executable* const>) const { return nullptr; }
@@ -66,6 +76,9 @@ class Executable {
   std::optional<Digest> family;
   // run() looks at values on the host, for which it waits for the queue: it cannot be captured.
   bool needs_host = false;
+  // Of a device with memory of its own: values that it cannot take it notes in Launch::refused, and does something harmless in their place. The
+  // program looks there whenever it waits for the device, and before a variable changes; then the step ends by refuse().
+  bool refuses = false;
   // It needs Launch::step: where launches are captured and replayed, the context's number of the step is that of the capture.
   bool reads_step = false;
   // in_place[o] = i: output o may share the memory of input i (same layout, element-for-element); -1: it may not.

@@ -23,8 +23,8 @@ class DeviceShare {
 
   // What is placed on the device, and the leaves that it uses.
   bool runs(std::uint32_t node) const { return runs_[node]; }
-  // A uniform node that neither a replica, a collective, a result nor another device needs: it only updates mirrored
-  // variables, and can run when no collective can fail any more.
+  // A uniform node that neither a replica, a collective, a result nor another device needs, and that refuses no value on a device with memory of
+  // its own: it only updates mirrored variables, and can run when nothing can fail any more.
   bool only_updates(std::uint32_t node) const { return only_updates_[node]; }
   // How many nodes, of any device, and results read a value.
   std::uint32_t uses(std::uint32_t value) const { return uses_[value]; }
@@ -55,7 +55,7 @@ class DeviceShare {
     for (std::size_t i = lowered.nodes.size(); i-- > 0;) {
       const auto& node = lowered.nodes[i];
       if (!node.executable && node.uniform && graph.node(node.node).get<Assign>()) continue;
-      const bool anchored = !node.uniform || is_placeholder(graph, node) || has_effect(graph, node) ||
+      const bool anchored = !node.uniform || is_placeholder(graph, node) || has_effect(graph, node) || (node.executable && node.executable->refuses) ||
                             makes_any(node, [&](auto output) { return needed[output] || lowered.values[output].crosses; });
       only_updates_[i] = !anchored && node.executable;
       if (only_updates_[i]) continue;

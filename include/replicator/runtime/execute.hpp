@@ -127,7 +127,7 @@ class Execution {
                             {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica),
                              instruction.replica < 0, instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica},
                             program_.queue.handle(),
-                            instruction.executable->reads_step ? step_number(instruction) : nullptr, instruction.table};
+                            instruction.executable->reads_step ? step_number(instruction) : nullptr, instruction.table, instruction.refused};
         if (instruction.executable->needs_host) {  // it waits in the driver: only for what it does itself
           prefetch();
           settle(instruction.origin);
@@ -150,6 +150,10 @@ class Execution {
         program_.handoffs->give(instruction.place, program_.tick);
         break;
       case Instruction::Kind::take: take(instruction.place); break;
+      case Instruction::Kind::look:
+        prefetch();
+        settle();
+        break;
     }
   }
   void copy(const Instruction& instruction, const std::byte* from, std::byte* to) {
@@ -175,10 +179,14 @@ class Execution {
     const auto outputs = static_cast<std::uint32_t>(instruction.executable->output_layouts.size());
     return reinterpret_cast<const std::uint64_t*>(program_.pointers[instruction.pointers + instruction.inputs + outputs]);
   }
-  // A kernel does not know whose values it refuses.
   static void run_kernel(const Instruction& instruction, const Launch& launch) {
+    blaming(instruction, [&] { instruction.executable->run(launch); });
+  }
+  // A kernel does not know whose values it refuses.
+  template <class Work>
+  static void blaming(const Instruction& instruction, Work work) {
     try {
-      instruction.executable->run(launch);
+      work();
     } catch (const DataError& error) {
       const std::string replica = instruction.replica < 0 ? "" : "replica " + std::to_string(instruction.replica) + ": ";
       throw DataError{replica + std::string{instruction.origin->kind()} + " at " + instruction.origin->where.text() + ": " + error.what()};
@@ -270,9 +278,14 @@ class Execution {
   void settle(const Node* last = nullptr) {
     const auto& queue = program_.queue;
     if (!queue.handle()) return;
+    program_.refusals.bring(queue);
     program_.settled.record(queue);
     if (!program_.settled.happened()) await(last);
     queue.synchronise();  // tells what has failed
+    if (const auto refused = program_.refusals.first()) {
+      const auto& instruction = program_.code[refused->instruction];
+      blaming(instruction, [&] { instruction.executable->refuse(refused->what); });
+    }
   }
   void await(const Node* last) {
     const auto now = transport::Clock::now();

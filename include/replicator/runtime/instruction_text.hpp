@@ -13,7 +13,7 @@
 namespace replicator {
 
 constexpr std::string_view name_of(Instruction::Kind kind) {
-  constexpr std::string_view names[] = {"run", "fold", "copy", "start", "wait", "give", "take"};
+  constexpr std::string_view names[] = {"run", "fold", "copy", "start", "wait", "give", "take", "look"};
   return names[static_cast<std::size_t>(kind)];
 }
 

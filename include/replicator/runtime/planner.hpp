@@ -62,6 +62,7 @@ class Planner {
     // Who meets the others waits for its queue: for its part of collectives in it, too, which may fail, and of which by then nothing is left to
     // be queued.
     if (request_.device_communicator) collectives_.wait_for_all();
+    builder_.look_at_refusals();
     handoffs_.meet();
     if (request_.communicator.size() > 1) results_.exchange();
     collectives_.wait_for_all();

@@ -20,6 +20,7 @@
 #include <replicator/runtime/input_stage.hpp>
 #include <replicator/runtime/memory_plan.hpp>
 #include <replicator/runtime/queue.hpp>
+#include <replicator/runtime/refusals.hpp>
 #include <replicator/runtime/used_variables.hpp>
 
 namespace replicator {
@@ -39,6 +40,7 @@ struct Instruction {
     wait,   // the collective's output is needed
     give,   // the value is written for other devices of the replica
     take,   // a value that another device of the replica gives is needed
+    look,   // what kernels have refused until here ends the step
   };
   Kind kind = Kind::run;
   const Executable* executable = nullptr;
@@ -62,6 +64,7 @@ struct Instruction {
   // A launch that does the work of several nodes, of which `node` is the first: which of Program::parts they are. None of others.
   std::uint32_t parts = 0, first_part = 0;
   const std::byte* table = nullptr;  // of an executable that has one, in the device's memory
+  Refusal* refused = nullptr;        // of an executable that refuses, in the device's memory
 };
 
 // Instructions [begin, end) that leave all to the device: captured in their second run, for kernels make things ready in the first.
@@ -148,6 +151,7 @@ struct Program {
   std::uint64_t tick = 0;        // steps begun
   Arena arena;
   InputStage stage;
+  Refusals refusals;
   std::byte* scratch = nullptr;
   std::size_t arena_bytes = 0;    // for values, scratch excluded
   std::size_t scratch_bytes = 0;

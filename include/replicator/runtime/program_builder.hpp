@@ -89,6 +89,7 @@ class ProgramBuilder {
       memory.last = std::max(memory.last, position);
     }
     if (instruction.executable) program_.table_bytes += aligned(instruction.executable->table_bytes);
+    if (instruction.executable && instruction.executable->refuses) program_.refusals.add(position);
     program_.code.push_back(instruction);
   }
   void copy(std::uint32_t from, std::uint32_t to, std::size_t bytes) {
@@ -103,6 +104,13 @@ class ProgramBuilder {
     instruction.kind = kind;
     instruction.collective = collective;
     append(instruction, {});
+  }
+  // Before anything of which a step that is refused must do nothing.
+  void look_at_refusals() {
+    if (program_.refusals.bytes() == 0) return;
+    Instruction look;
+    look.kind = Instruction::Kind::look;
+    append(look, {});
   }
   // A component of a replica's element on a device with memory of its own. The place in which it arrives is soon the next step's, so the
   // program copies it from there, once, at its beginning.
@@ -236,8 +244,9 @@ class ProgramBuilder {
   }
 
   void place() {
-    const auto scratch_end = program_.arena_bytes + aligned(program_.scratch_bytes), stage_end = scratch_end + program_.stage_bytes;
-    program_.arena = Arena{support_, index_, stage_end + program_.table_bytes};
+    const auto scratch_end = program_.arena_bytes + aligned(program_.scratch_bytes), stage_end = scratch_end + program_.stage_bytes,
+               tables_end = stage_end + program_.table_bytes;
+    program_.arena = Arena{support_, index_, tables_end + program_.refusals.bytes()};
     program_.queue = Queue{support_, index_};
     if (!support_.runs_on_host()) program_.settled = Event{support_, index_};
     program_.scratch = program_.arena.data() + program_.arena_bytes;
@@ -255,6 +264,7 @@ class ProgramBuilder {
                                                         : program_.arena.data() + layout_.offsets[place_of_[b]]);
     }
     if (program_.table_bytes) write_tables(program_.arena.data() + stage_end);
+    if (program_.refusals.bytes()) place_refusals(program_.arena.data() + tables_end);
     if (!support_.runs_on_host()) find_host_copies();
     if (program_.queue.can_capture()) program_.stretches = find_stretches(program_);
   }
@@ -278,6 +288,13 @@ class ProgramBuilder {
       instruction.table = to;
       to += aligned(table.size());
     }
+  }
+
+  void place_refusals(std::byte* at) {
+    program_.queue.enter();
+    program_.refusals.place(support_, program_.queue, at);
+    auto* refused = reinterpret_cast<Refusal*>(at);
+    for (const auto position : program_.refusals.instructions()) program_.code[position].refused = refused++;
   }
 
   void place_inputs(std::byte* begin) {
