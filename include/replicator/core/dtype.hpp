@@ -12,6 +12,7 @@
 
 namespace replicator {
 
+// What the elements of arrays and tensors can be.
 enum class DType : std::uint8_t { float32, float64, int32, int64, uint8, boolean, bfloat16 };
 
 // The types in C++ of a DType.
@@ -46,6 +47,7 @@ constexpr std::size_t size_of(DType dtype) {
   return 0;
 }
 
+// "float32", ..., "bool", "bfloat16"
 constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
     case DType::float32: return "float32";
@@ -59,6 +61,7 @@ constexpr std::string_view name_of(DType dtype) {
   return "?";
 }
 
+// float32, float64 or bfloat16.
 constexpr bool is_floating(DType dtype) {
   return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::bfloat16;
 }

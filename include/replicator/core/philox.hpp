@@ -8,8 +8,8 @@
 
 namespace replicator {
 
-using PhiloxCounter = std::array<std::uint32_t, 4>;
-using PhiloxKey = std::array<std::uint32_t, 2>;
+using PhiloxCounter = std::array<std::uint32_t, 4>;  // which of the blocks of random bits
+using PhiloxKey = std::array<std::uint32_t, 2>;      // of which sequence
 
 // Ten rounds; 128 random bits.
 constexpr PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key) {

@@ -28,10 +28,10 @@ struct Last {
 };
 
 struct BatchOptions {
-  Last::Uneven last = Last::drop;
+  Last::Uneven last = Last::drop;  // what becomes of elements that do not fill a batch
 };
 struct PaddedBatchOptions {
-  Last::Even last;
+  Last::Even last;  // Last::pad
 };
 
 namespace detail {

@@ -127,6 +127,7 @@ std::vector<Tensor<T>> gradients(Tensor<T> y, const std::vector<Tensor<T>>& xs,
   return result;
 }
 
+// The same for one x.
 template <FloatingElement T>
 Tensor<T> gradient(Tensor<T> y, Tensor<T> x, std::source_location where = std::source_location::current()) {
   return gradients(y, std::vector<Tensor<T>>{x}, where)[0];

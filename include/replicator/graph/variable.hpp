@@ -19,6 +19,7 @@ enum class VariableKind : std::uint8_t {
   replica_local,  // each replica has its own (batch-norm statistics, say)
 };
 
+// "mirrored" or "replica_local"
 constexpr std::string_view name_of(VariableKind kind) {
   return kind == VariableKind::mirrored ? "mirrored" : "replica_local";
 }

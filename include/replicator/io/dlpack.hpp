@@ -18,6 +18,7 @@ namespace replicator::dlpack {
 
 // --- the layout of the specification: a pointer to its DLManagedTensorVersioned may be cast to one to ManagedVersioned ----------
 
+// Of the specification.
 struct Version {
   std::uint32_t major = 1;
   std::uint32_t minor = 0;
@@ -68,6 +69,7 @@ struct Delete {
     if (managed && managed->deleter) managed->deleter(managed);
   }
 };
+// Deletes what it holds as the specification asks.
 template <class M>
 using Owner = std::unique_ptr<M, Delete<M>>;
 

@@ -156,26 +156,31 @@ ResNetOutputs<T> resnet_outputs(ReplicaContext& replica, Tensor<T> images, int d
   return {features, builder.logits(features)};
 }
 
+// The logits of ResNet-18: see resnet.
 template <FloatingElement T>
 Tensor<T> resnet18(ReplicaContext& replica, Tensor<T> images, const ResNetOptions& options = {},
                    std::source_location where = std::source_location::current()) {
   return resnet(replica, images, 18, options, where);
 }
+// The logits of ResNet-34: see resnet.
 template <FloatingElement T>
 Tensor<T> resnet34(ReplicaContext& replica, Tensor<T> images, const ResNetOptions& options = {},
                    std::source_location where = std::source_location::current()) {
   return resnet(replica, images, 34, options, where);
 }
+// The logits of ResNet-50: see resnet.
 template <FloatingElement T>
 Tensor<T> resnet50(ReplicaContext& replica, Tensor<T> images, const ResNetOptions& options = {},
                    std::source_location where = std::source_location::current()) {
   return resnet(replica, images, 50, options, where);
 }
+// The logits of ResNet-101: see resnet.
 template <FloatingElement T>
 Tensor<T> resnet101(ReplicaContext& replica, Tensor<T> images, const ResNetOptions& options = {},
                     std::source_location where = std::source_location::current()) {
   return resnet(replica, images, 101, options, where);
 }
+// The logits of ResNet-152: see resnet.
 template <FloatingElement T>
 Tensor<T> resnet152(ReplicaContext& replica, Tensor<T> images, const ResNetOptions& options = {},
                     std::source_location where = std::source_location::current()) {

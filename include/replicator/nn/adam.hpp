@@ -91,8 +91,9 @@ class Adam : public UpdatesVariables<Adam> {
   bool decoupled_ = false;
 };
 
-// nn::adamw({.learning_rate = 3e-4, .weight_decay = 0.1}).minimize(replica, loss);
+// nn::adam({.learning_rate = 3e-4}).minimize(replica, loss);
 inline Adam adam(AdamOptions options) { return Adam{std::move(options)}; }
+// nn::adamw({.learning_rate = 3e-4, .weight_decay = 0.1}).minimize(replica, loss);
 inline Adam adamw(AdamwOptions options) { return Adam{std::move(options)}; }
 
 }  // namespace replicator::nn

@@ -12,13 +12,13 @@
 
 namespace replicator::nn {
 
-// How many weights reach one output, and how many outputs one input reaches; 1 of a weight that has no such axes. Without
-// outputs or inputs one of them is 0.
+// How many inputs reach one output of a weight [out, in, window...]; 1 where it has no such axes, 0 where it has no inputs.
 inline std::int64_t fan_in(const Shape& weight) {
   std::int64_t fan = 1;
   for (std::size_t axis = 1; axis < weight.rank(); ++axis) fan *= weight[axis];
   return fan;
 }
+// How many outputs one input of it reaches.
 inline std::int64_t fan_out(const Shape& weight) {
   std::int64_t fan = 1;
   for (std::size_t axis = 0; axis < weight.rank(); ++axis) fan *= axis == 1 ? 1 : weight[axis];

@@ -11,7 +11,7 @@
 namespace replicator {
 
 struct HingeOptions {
-  double margin = 1;
+  double margin = 1;  // a score beyond it, of the right sign, costs nothing
 };
 
 // Of each element: max(0, margin - sign score), the signs being 1 or -1. Same shape. Throws BuildError unless the

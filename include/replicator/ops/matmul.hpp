@@ -175,7 +175,7 @@ inline std::vector<AnyTensor> Matmul::gradient(const GradientContext& at) const 
 }
 
 struct MatmulOptions {
-  bool transpose_a = false;
+  bool transpose_a = false;  // of its last two axes
   bool transpose_b = false;
 };
 

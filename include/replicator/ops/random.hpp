@@ -25,6 +25,7 @@ enum class Distribution : std::uint8_t {
   uniform,  // [0, 1): the upper 24 bits of a word, or 53 of two
   normal,   // mean 0, deviation 1, by Box and Muller: r cos and r sin of two uniform numbers
 };
+// "uniform" or "normal"
 constexpr std::string_view name_of(Distribution distribution) {
   return distribution == Distribution::uniform ? "uniform" : "normal";
 }

@@ -79,12 +79,13 @@ Tensor<T> mean(Tensor<T> x, const Axes& axes = {}, std::source_location where = 
   return Tensor<T>{apply(ScalarOp::divide, detail::reduce(ReduceKind::sum, x, axes, "mean", where), static_cast<double>(n), where)};
 }
 
-// The largest (smallest) element; a NaN among them wins. Where several attain it, each gets an equal part of the gradient.
+// The largest element; a NaN among them wins. Where several attain it, each gets an equal part of the gradient.
 // Throws BuildError where a result would be that of no elements.
 template <Element T>
 Tensor<T> max(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::reduce(ReduceKind::max, x, axes, "max", where)};
 }
+// The smallest element, as max.
 template <Element T>
 Tensor<T> min(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::reduce(ReduceKind::min, x, axes, "min", where)};

@@ -75,7 +75,7 @@ inline std::vector<AnyTensor> TopK::gradient(const GradientContext& at) const {
 template <Element T>
 struct Ranked {
   Tensor<T> values;
-  Tensor<std::int32_t> indices;
+  Tensor<std::int32_t> indices;  // where they lie along the axis
 };
 
 // x [A.., n, B..] -> two of [A.., k, B..]: the k largest along an axis (-1: the last) in descending order, and their

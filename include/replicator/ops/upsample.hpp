@@ -20,12 +20,13 @@ enum class Interpolation : std::uint8_t {
   nearest,   // y[i] = x[i / factor]
   bilinear,  // between the centres of pixels, as PyTorch's align_corners=false; constant beyond the outermost centres
 };
+// "nearest" or "bilinear"
 constexpr std::string_view name_of(Interpolation interpolation) {
   return interpolation == Interpolation::nearest ? "nearest" : "bilinear";
 }
 
 struct UpsampleOptions {
-  Extents2d factors{1, 1};
+  Extents2d factors{1, 1};  // of rows and columns, at least 1
   Interpolation interpolation = Interpolation::nearest;
 
   template <class V>

@@ -24,7 +24,10 @@ inline float normal(PhiloxStream& random) {
   return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(two_pi * v));
 }
 
-enum class Noise : std::uint8_t { gaussian, ornstein_uhlenbeck };
+enum class Noise : std::uint8_t {
+  gaussian,            // of each step anew
+  ornstein_uhlenbeck,  // that drifts, and is pulled back to 0
+};
 
 struct ExplorationOptions {
   Noise noise = Noise::gaussian;

@@ -235,6 +235,7 @@ inline Task walker_task() {
   return task;
 }
 
+// What task_of takes.
 inline std::vector<std::string> task_names() { return {"cartpole", "pendulum", "reacher", "walker"}; }
 
 // Throws BuildError for a name that is none of task_names().
