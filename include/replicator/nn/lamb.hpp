@@ -16,9 +16,9 @@ namespace replicator::nn {
 
 struct LambOptions {
   Rate learning_rate = 0.001;
-  double beta1 = 0.9;     // what the mean of the gradients keeps in each update, in [0, 1)
-  double beta2 = 0.999;   // what the mean of their squares keeps, in [0, 1)
-  double epsilon = 1e-6;  // added to the root of the latter, above 0
+  double beta1 = 0.9;          // what the mean of the gradients keeps in each update, in [0, 1)
+  double beta2 = 0.999;        // what the mean of their squares keeps, in [0, 1)
+  double epsilon = 1e-6;       // added to the root of the latter, above 0
   double weight_decay = 0.01;  // weight_decay p is added to the update
   bool adapt_vectors = false;  // false: variables of rank 0 and 1 (biases, gains of norms) are updated as Adam does, undecayed
 };

@@ -16,8 +16,8 @@ namespace replicator::nn {
 
 struct LarsOptions {
   Rate learning_rate = 1.0;
-  double momentum = 0.9;    // what m keeps of itself in each update, at least 0
-  double weight_decay = 0;  // weight_decay p is added to the gradient
+  double momentum = 0.9;       // what m keeps of itself in each update, at least 0
+  double weight_decay = 0;     // weight_decay p is added to the gradient
   double trust = 0.001;        // how much of its norm a variable moves at a rate of 1, above 0
   bool adapt_vectors = false;  // false: variables of rank 0 and 1 (biases, gains of batch norm) are updated as SGD does, undecayed
 };

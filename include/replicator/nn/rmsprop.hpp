@@ -16,11 +16,11 @@ namespace replicator::nn {
 
 struct RmspropOptions {
   Rate learning_rate = 0.01;
-  double alpha = 0.99;    // what the mean of the squares keeps in each update, in [0, 1)
-  double epsilon = 1e-8;  // added to its root, above 0
-  double momentum = 0;     // what m keeps of itself in each update, at least 0
-  bool centered = false;  // divides by the estimated standard deviation instead
-  double weight_decay = 0;  // weight_decay p is added to the gradient
+  double alpha = 0.99;        // what the mean of the squares keeps in each update, in [0, 1)
+  double epsilon = 1e-8;      // added to its root, above 0
+  double momentum = 0;        // what m keeps of itself in each update, at least 0
+  bool centered = false;      // divides by the estimated standard deviation instead
+  double weight_decay = 0;    // weight_decay p is added to the gradient
   bool decay_vectors = true;  // false: leaves variables of rank 0 and 1 (biases, gains of batch norm) undecayed
 };
 

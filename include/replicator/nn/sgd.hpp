@@ -15,9 +15,9 @@ namespace replicator::nn {
 
 struct SgdOptions {
   Rate learning_rate = 0.01;
-  double momentum = 0;         // what m keeps of itself in each update, at least 0
-  bool nesterov = false;  // needs momentum
-  double weight_decay = 0;     // weight_decay p is added to the gradient
+  double momentum = 0;        // what m keeps of itself in each update, at least 0
+  bool nesterov = false;      // needs momentum
+  double weight_decay = 0;    // weight_decay p is added to the gradient
   bool decay_vectors = true;  // false: leaves variables of rank 0 and 1 (biases, gains of batch norm) undecayed
 };
 
