@@ -5,7 +5,10 @@
 #include <cstdio>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include <replicator/collectives/cost.hpp>
+#include <replicator/core/layout_text.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/nn/sgd.hpp>
 #include <replicator/ops/convolution.hpp>
@@ -98,6 +101,40 @@ TEST_CASE("a node's share of the roofline is the time that arithmetic or memory 
   check(1e12, 1e6, "memory");
   check(1e6, 0.9e6 * bytes / operations, "memory");
   check(1e6, 1.1e6 * bytes / operations, "arithmetic");
+}
+
+TEST_CASE("explain lists every copy between layouts that a step makes") {
+  Replicator repl{on_devices(1, 1)};
+  const auto images = [](const InputContext&) { return data::from_generator([] { return Array<float>{{2, 3, 16, 16}}; }); };
+  auto train = repl.replicate(images, [](ReplicaContext& replica, Tensor<float> x) {
+    auto first = replica.variable<float>("first", {32, 3, 3, 3}, Initializer::normal(0, 0.1));
+    auto second = replica.variable<float>("second", {32, 32, 3, 3}, Initializer::normal(0, 0.1));
+    const auto loss = mean(convolution(relu(convolution(x, first.read())), second.read()));
+    nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
+    return loss;
+  });
+  const auto plan = nlohmann::json::parse(train.plan_json());
+  std::size_t copies = 0;
+  const auto text = train.explain();
+  for (const auto& instruction : plan["processes"][0]["devices"][0]["instructions"]) {
+    if (!instruction.value("relayout", false)) continue;
+    ++copies;
+    CHECK_THAT(text, Catch::Contains("#" + std::to_string(instruction["node"].get<int>())));
+  }
+  if (copies == 0) CHECK_THAT(text, !Catch::Contains("copies between layouts"));  // plain loops take images as they lie
+  else CHECK_THAT(text, Catch::Contains("copies between layouts in a step, " + std::to_string(copies) + ": ") && Catch::Contains("  for convolution, row-major to "));
+}
+
+TEST_CASE("a layout is written as its axes from the outermost on, then its blocks") {
+  CHECK(layout_text({}) == "row-major");
+  CHECK(layout_text(channels_last({2, 3, 4, 5})) == "acdb");
+  Layout blocked;  // of weights [64, 32, 3, 3]
+  blocked.plain = false;
+  blocked.strides = {32 * 9 * 16, 9 * 16 * 16, 3 * 16 * 16, 16 * 16};
+  blocked.blocks = 2;
+  blocked.axis = {1, 0};
+  blocked.size = {16, 16};
+  CHECK(layout_text(blocked) == "ABcd16b16a");
 }
 
 TEST_CASE("operations are counted from shapes and expressions") {

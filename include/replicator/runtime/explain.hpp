@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device's program in sentences: how its collectives are done and what they cost, which nodes cost most.
+// A device's program in sentences: how its collectives are done and what they cost, which nodes cost most, what is copied between layouts.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,9 @@
 #include <replicator/collectives/cost.hpp>
 #include <replicator/core/device_kind.hpp>
 #include <replicator/runtime/instruction_text.hpp>
+#include <replicator/runtime/layout_copies.hpp>
 #include <replicator/runtime/machine_figures.hpp>
+#include <replicator/runtime/quantity_text.hpp>
 #include <replicator/runtime/trace.hpp>
 
 namespace replicator {
@@ -40,28 +42,6 @@ inline double operations_of(const Graph& graph, std::uint32_t index) {
 
 namespace detail {
 
-// "3.2 us", "12 ms", "1.43 s"
-inline std::string seconds_text(double seconds) {
-  char text[32];
-  const double factor = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
-  std::snprintf(text, sizeof text, "%.3g %s", seconds * factor, factor == 1e6 ? "us" : factor == 1e3 ? "ms" : "s");
-  return text;
-}
-// "12.3 G", for what is counted
-inline std::string large_text(double number) {
-  constexpr const char* units[] = {"", "k", "M", "G", "T"};
-  std::size_t unit = 0;
-  while (number >= 1000 && unit + 1 < std::size(units)) number /= 1000, ++unit;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g %s", number, units[unit]);
-  return text;
-}
-inline std::string percent_text(double part) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%.0f %%", part * 100);
-  return text;
-}
-
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -78,7 +58,7 @@ class Explanation {
     measure();
     for (std::uint32_t c = 0; c < program_.collectives.size(); ++c) add_collective(c);
     add_nodes();
-    return text_;
+    return text_ + layout_copies_text(resolution_, program_, instruction_seconds_);
   }
 
  private:
