@@ -4,6 +4,7 @@
 //   onednn_limit [--batch 16] [--image-size 224] [--precision float32] [--threads 1] [--devices 1] [--steps 5]
 // --devices: so many threads do the same at once, each with a batch of its own. Prints images/s of all, medians.
 #include <algorithm>
+#include <array>
 #include <barrier>
 #include <chrono>
 #include <cstdio>
@@ -17,6 +18,8 @@
 #include <replicator/core/pages.hpp>
 #include <replicator/cpu/onednn_convolution.hpp>
 
+#include "resnet_layers.hpp"
+
 namespace rp = replicator;
 namespace dnn = replicator::cpu::onednn;
 
@@ -28,32 +31,6 @@ struct Options {
   rp::DType dtype = rp::DType::float32;
   int threads = 1, devices = 1, steps = 5;
 };
-
-struct Layer {
-  std::int64_t in, out, window, stride, extent;  // extent of the picture that comes in
-  int times;
-  bool rectified;  // a ReLU follows the batch norm
-};
-
-std::vector<Layer> resnet50(std::int64_t image) {
-  const bool small = image < 64;
-  std::vector<Layer> layers{{3, 64, small ? 3 : 7, small ? 1 : 2, image, 1, true}};
-  std::int64_t in = 64, extent = small ? image : image / 4;
-  const int blocks[] = {3, 4, 6, 3};
-  for (int stage = 0; stage < 4; ++stage) {
-    const std::int64_t width = 64 << stage, out = 4 * width, stride = stage == 0 ? 1 : 2, inner = extent / stride;
-    const int rest = blocks[stage] - 1;
-    layers.push_back({in, width, 1, 1, extent, 1, true});
-    layers.push_back({width, width, 3, stride, extent, 1, true});
-    layers.push_back({width, out, 1, 1, inner, blocks[stage], false});
-    layers.push_back({in, out, 1, stride, extent, 1, false});
-    layers.push_back({out, width, 1, 1, inner, rest, true});
-    layers.push_back({width, width, 3, 1, inner, rest, true});
-    in = out;
-    extent = inner;
-  }
-  return layers;
-}
 
 // Zero-filled, as large as the largest that was asked for.
 class Buffer {
@@ -74,8 +51,8 @@ class Buffer {
 class Convolution {
  public:
   // `types`, `buffers`: of the two inputs and of the output.
-  Convolution(const rp::AnyOperation& operation, const std::vector<rp::TensorType>& types, std::vector<Buffer*> buffers, int threads)
-      : buffers_{std::move(buffers)} {
+  Convolution(const rp::AnyOperation& operation, const std::array<rp::TensorType, 3>& types, const std::array<Buffer*, 3>& buffers, int threads)
+      : buffers_{buffers} {
     const rp::Layout offered[2];
     const rp::Kernel* kernel = operation.slots()[0][static_cast<std::size_t>(rp::KernelTier::library)].load();
     executable_ = kernel->make({operation, std::span{types}.first(2), std::span{types}.last(1), offered, threads});
@@ -94,7 +71,7 @@ class Convolution {
   static std::size_t bytes_of(const rp::TensorType& type, const rp::Layout& layout) {
     return static_cast<std::size_t>(rp::storage_elements(layout, type.shape)) * rp::size_of(type.dtype);
   }
-  std::vector<Buffer*> buffers_;
+  std::array<Buffer*, 3> buffers_;
   std::unique_ptr<rp::Executable> executable_;
   Buffer scratch_;
 };
@@ -160,17 +137,13 @@ class BatchNorm {
 // All kernels of one layer. A tensor and its gradient share a buffer: nobody looks at the values.
 class LayerKernels {
  public:
-  LayerKernels(const Layer& layer, const Options& options) : times_{layer.times} {
-    const std::int64_t padding = layer.window / 2;
-    const rp::ConvolutionOptions convolution{.stride = {layer.stride, layer.stride}, .padding = {padding, padding}};
-    const rp::TensorType x{options.dtype, {options.batch, layer.in, layer.extent, layer.extent}};
-    const rp::TensorType w{options.dtype, {layer.out, layer.in, layer.window, layer.window}};
-    const rp::TensorType y{options.dtype, rp::detail::convolution_shape(x.shape, w.shape, convolution)};
-    add(rp::Convolution{convolution}, {x, w, y}, {&x_, &w_, &y_}, options);
-    if (layer.in > 3) add(rp::ConvolutionBackwardData{convolution, x.shape}, {y, w, x}, {&y_, &w_, &x_}, options);
-    add(rp::ConvolutionBackwardWeights{convolution, w.shape}, {x, y, w}, {&x_, &y_, &w_}, options);
+  LayerKernels(const bench::Layer& layer, const Options& options) : times_{layer.times} {
+    for (const auto& [operation, types, tensors] : bench::directions_of(layer, options.batch, options.dtype))
+      convolutions_.push_back(std::make_unique<Convolution>(
+          operation, types, std::array{&tensors_[tensors[0]], &tensors_[tensors[1]], &tensors_[tensors[2]]}, options.threads));
+    const auto y = bench::directions_of(layer, options.batch, options.dtype).front().types[2];
     const auto memory = dnn::description(y.shape, *dnn::data_type(options.dtype), convolutions_[0]->output_layout());
-    norm_ = std::make_unique<BatchNorm>(memory, y_, layer.rectified);
+    norm_ = std::make_unique<BatchNorm>(memory, tensors_[2], layer.rectified);
   }
 
   void run(bool with_norm) const {
@@ -183,11 +156,8 @@ class LayerKernels {
   }
 
  private:
-  void add(const rp::AnyOperation& operation, const std::vector<rp::TensorType>& types, std::vector<Buffer*> buffers, const Options& options) {
-    convolutions_.push_back(std::make_unique<Convolution>(operation, types, std::move(buffers), options.threads));
-  }
   int times_;
-  Buffer x_, w_, y_;
+  std::array<Buffer, 3> tensors_;  // x, w, y
   std::vector<std::unique_ptr<Convolution>> convolutions_;  // forward, then backward
   std::unique_ptr<BatchNorm> norm_;
 };
@@ -205,7 +175,7 @@ struct Seconds {
 void run_device(const Options& options, std::barrier<>& together, Seconds& seconds) {
   const dnn::OpenMpThreads guard{options.threads};
   std::vector<std::unique_ptr<LayerKernels>> layers;
-  for (const auto& layer : resnet50(options.image_size)) layers.push_back(std::make_unique<LayerKernels>(layer, options));
+  for (const auto& layer : bench::resnet50_layers(options.image_size)) layers.push_back(std::make_unique<LayerKernels>(layer, options));
   for (int step = -1; step < options.steps; ++step)
     for (const bool with_norm : {false, true}) {
       together.arrive_and_wait();

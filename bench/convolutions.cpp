@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the convolutions of a training step of ResNet-50 v1.5 cost alone on a device, by the kernels that a step takes, and how fast the device
+// copies its own memory: with the bytes of a step's other kernels (scripts/kernel_bytes.py) that is what the step costs at least.
+//   convolutions [--device cpu:0] [--batch 16] [--image-size 224] [--precision float32] [--tf32 yes] [--fastest-kernels yes] [--steps 5]
+// Prints seconds (median), whose kernels they are, and bytes/s read and written.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/device_support.hpp>
+#include <replicator/core/kernel_choice.hpp>
+#include <replicator/cpu/environment.hpp>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/replicate/device_name.hpp>
+#include <replicator/replicator.hpp>
+#include <replicator/runtime/queue.hpp>
+
+#include "resnet_layers.hpp"
+
+namespace rp = replicator;
+
+namespace {
+
+struct Options {
+  rp::DeviceName device;
+  std::int64_t batch = 16, image_size = 224;
+  rp::DType dtype = rp::DType::float32;
+  rp::KernelChoice choice;
+  int steps = 5;
+};
+
+class Device {
+ public:
+  explicit Device(const rp::DeviceName& name) : kind_{name.kind}, index_{name.index}, support_{rp::support_of(name.kind)} {
+    support_.require(index_);
+    queue_ = rp::Queue{support_, index_};
+    queue_.enter();
+  }
+  const rp::Queue& queue() const { return queue_; }
+  rp::DeviceKind kind() const { return kind_; }
+
+  // Filled with small numbers: on zeros a processor may draw less power, and run faster.
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) const {
+    const std::shared_ptr<std::byte> memory{support_.allocate(index_, bytes), [this, bytes](std::byte* at) { support_.release(index_, at, bytes); }};
+    const std::vector<std::byte> numbers(bytes, std::byte{0x3c});
+    queue_.copy(memory.get(), numbers.data(), bytes);
+    queue_.synchronise();
+    return memory;
+  }
+
+ private:
+  rp::DeviceKind kind_;
+  int index_;
+  const rp::DeviceSupport& support_;
+  rp::Queue queue_;
+};
+
+// As large as the largest that was asked for.
+class Buffer {
+ public:
+  void reserve(const Device& device, std::size_t bytes) {
+    if (bytes > bytes_) memory_ = device.allocate(bytes_ = bytes);
+  }
+  std::byte* data() const { return memory_.get(); }
+
+ private:
+  std::shared_ptr<std::byte> memory_;
+  std::size_t bytes_ = 0;
+};
+
+std::unique_ptr<rp::Executable> make(const bench::Direction& direction, const Options& options) {
+  const rp::Layout offered[2];
+  const auto inputs = std::span{direction.types}.first(2), outputs = std::span{direction.types}.last(1);
+  const auto& slots = direction.operation.slots()[static_cast<std::size_t>(options.device.kind)];
+  for (std::size_t tier = rp::kernel_tiers; tier-- > 0;)
+    if (const auto* kernel = slots[tier].load())
+      if (auto executable = kernel->make({direction.operation, inputs, outputs, offered, 1, options.choice})) {
+        executable->kernel = kernel->name;
+        return executable;
+      }
+  throw rp::BuildError{"this program has no kernel of " + std::string{direction.operation.name()} + " for " + options.device.text()};
+}
+
+// A layer in all directions. A tensor and its gradient share a buffer: nobody looks at the values.
+class Convolutions {
+ public:
+  Convolutions(const bench::Layer& layer, const Options& options, const Device& device, std::map<std::string_view, int>& kernels) : times_{layer.times} {
+    for (auto& direction : bench::directions_of(layer, options.batch, options.dtype)) {
+      auto executable = make(direction, options);
+      kernels[executable->kernel] += times_;
+      for (std::size_t i = 0; i < 3; ++i) {
+        const auto& layout = i < 2 ? executable->input_layouts[i] : executable->output_layouts[0];
+        const auto elements = rp::storage_elements(layout, direction.types[i].shape);
+        tensors_[direction.tensors[i]].reserve(device, static_cast<std::size_t>(elements) * rp::size_of(options.dtype));
+      }
+      scratch_.reserve(device, executable->scratch_bytes + 1);
+      runs_.push_back({std::move(executable), direction.tensors});
+    }
+  }
+  void run(const rp::Queue& queue) const {
+    for (int i = 0; i < times_; ++i)
+      for (const auto& [executable, tensors] : runs_) {
+        const std::byte* in[] = {tensors_[tensors[0]].data(), tensors_[tensors[1]].data()};
+        std::byte* out[] = {tensors_[tensors[2]].data()};
+        executable->run({in, out, scratch_.data(), {}, queue.handle()});
+      }
+  }
+
+ private:
+  int times_;
+  std::array<Buffer, 3> tensors_;
+  Buffer scratch_;
+  std::vector<std::pair<std::unique_ptr<rp::Executable>, std::array<std::size_t, 3>>> runs_;
+};
+
+// Seconds of work(), the median, after a first time that is not counted.
+template <class Work>
+double seconds_of(const rp::Queue& queue, int times, Work work) {
+  std::vector<double> seconds;
+  for (int i = -1; i < times; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    queue.synchronise();
+    if (i >= 0) seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+double bytes_per_second(const Device& device, int times) {
+  constexpr std::size_t bytes = std::size_t{256} << 20;
+  const auto from = device.allocate(bytes), to = device.allocate(bytes);
+  return 2 * static_cast<double>(bytes) / seconds_of(device.queue(), times, [&] { device.queue().copy(to.get(), from.get(), bytes); });
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string flag = argv[i], word = i + 1 < argc ? argv[i + 1] : "";
+    const int value = std::atoi(word.c_str());
+    if (flag == "--device") options.device = rp::detail::parse_devices(word).front();
+    else if (flag == "--batch" && value > 0) options.batch = value;
+    else if (flag == "--image-size" && value > 0) options.image_size = value;
+    else if (flag == "--steps" && value > 0) options.steps = value;
+    else if (flag == "--precision" && word == "bfloat16") options.dtype = rp::DType::bfloat16;
+    else if (flag == "--precision" && word == "float32") options.dtype = rp::DType::float32;
+    else if (flag == "--tf32" && word == "yes") options.choice.tf32 = true;
+    else if (flag == "--fastest-kernels" && word == "yes") options.choice.fastest = true;
+    else throw rp::BuildError{"convolutions knows no flag " + flag + " " + word};
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const Options options = parse(argc, argv);
+  const Device device{options.device};
+  const rp::cpu::KernelEnvironment environment{1};
+  std::map<std::string_view, int> kernels;  // how often each runs
+  std::vector<std::unique_ptr<Convolutions>> layers;
+  for (const auto& layer : bench::resnet50_layers(options.image_size)) layers.push_back(std::make_unique<Convolutions>(layer, options, device, kernels));
+  const double seconds = seconds_of(device.queue(), options.steps, [&] {
+    for (const auto& layer : layers) layer->run(device.queue());
+  });
+  std::printf("convolutions %.6f s by", seconds);
+  for (const auto& [kernel, times] : kernels) std::printf(" %s (%d),", std::string{kernel}.c_str(), times);
+  std::printf(" memory %.4g B/s\n", bytes_per_second(device, options.steps));
+} catch (const rp::Error& error) {
+  std::fprintf(stderr, "convolutions: %s\n", error.what());
+  return 1;
+}

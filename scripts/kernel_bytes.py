@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Says how many bytes the kernels of a step read and write, from its plan (--plan plan.json): those of the first device.
+
+usage: kernel_bytes.py PLAN.json [--without WORD]     WORD: in the names of kernels that are left out, as in "cuDNN convolution"
+Prints a number."""
+import argparse
+import json
+
+
+def bytes_of(device, without):
+    total = 0
+    for instruction in device["instructions"]:
+        if instruction["do"] in ("run", "fold") and not (without and without in instruction.get("kernel", "")):
+            total += sum(operand["bytes"] for operand in instruction.get("inputs", []) + instruction.get("outputs", []))
+        elif instruction["do"] == "copy":
+            total += 2 * instruction["bytes"]
+    return total
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("plan")
+    parser.add_argument("--without", default="", metavar="WORD")
+    options = parser.parse_args()
+    with open(options.plan) as file:
+        plan = json.load(file)
+    print(bytes_of(plan["processes"][0]["devices"][0], options.without))
+
+
+if __name__ == "__main__":
+    main()
