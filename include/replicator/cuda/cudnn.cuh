@@ -4,13 +4,20 @@
 
 #include <cudnn.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
 #include <string>
 
+#include <replicator/core/dtype.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/layout.hpp>
+#include <replicator/core/shape.hpp>
 #include <replicator/cuda/libraries.cuh>
 #include <replicator/cuda/owned.cuh>
+#include <replicator/ops/window.hpp>
 
 namespace replicator::cuda::cudnn {
 
@@ -53,6 +60,29 @@ using Handle = Owner<cudnnHandle_t, &cudnnCreate, &cudnnDestroy>;
 using TensorDescriptor = Owner<cudnnTensorDescriptor_t, &cudnnCreateTensorDescriptor, &cudnnDestroyTensorDescriptor>;
 using FilterDescriptor = Owner<cudnnFilterDescriptor_t, &cudnnCreateFilterDescriptor, &cudnnDestroyFilterDescriptor>;
 using ConvolutionDescriptor = Owner<cudnnConvolutionDescriptor_t, &cudnnCreateConvolutionDescriptor, &cudnnDestroyConvolutionDescriptor>;
+using PoolingDescriptor = Owner<cudnnPoolingDescriptor_t, &cudnnCreatePoolingDescriptor, &cudnnDestroyPoolingDescriptor>;
+
+// The plain calls count in int, and take no tensor without elements.
+inline bool are_counted(std::initializer_list<Extents2d> pairs) {
+  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  return std::all_of(pairs.begin(), pairs.end(), [](const Extents2d& pair) { return pair[0] <= most && pair[1] <= most; });
+}
+inline bool are_counted(std::initializer_list<const Shape*> shapes) {
+  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  return std::all_of(shapes.begin(), shapes.end(), [](const Shape* s) { return s->elements() > 0 && s->elements() <= most; });
+}
+inline int counted(std::int64_t value) { return static_cast<int>(value); }
+
+inline cudnnDataType_t data_type(DType dtype) {
+  if (dtype == DType::bfloat16) return CUDNN_DATA_BFLOAT16;
+  return dtype == DType::float64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+}
+
+// Images [N, C, H, W].
+inline void set_images(const TensorDescriptor& images, cudnnTensorFormat_t format, DType dtype, const Shape& s) {
+  require(cudnnSetTensor4dDescriptor(images.get(), format, data_type(dtype), counted(s[0]), counted(s[1]), counted(s[2]), counted(s[3])),
+          "cudnnSetTensor4dDescriptor");
+}
 
 // "cuDNN 9.19.0"
 inline std::string describe() {

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -25,45 +23,32 @@ namespace replicator::cuda::cudnn {
 class ConvolutionProblem {
  public:
   ConvolutionProblem(const ConvolutionShapes& s, DType dtype, cudnnTensorFormat_t format, cudnnMathType_t arithmetic) {
-    const auto type = dtype == DType::bfloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-    set(x, s.x, type, format);
-    set(y, s.y, type, format);
-    require(cudnnSetFilter4dDescriptor(w.get(), type, format, extent(s.w[0]), extent(s.w[1]), extent(s.w[2]), extent(s.w[3])),
+    set_images(x, format, dtype, s.x);
+    set_images(y, format, dtype, s.y);
+    require(cudnnSetFilter4dDescriptor(w.get(), data_type(dtype), format, counted(s.w[0]), counted(s.w[1]), counted(s.w[2]), counted(s.w[3])),
             "cudnnSetFilter4dDescriptor");
     const auto& o = s.options;
-    require(cudnnSetConvolution2dDescriptor(convolution.get(), extent(o.padding.low[0]), extent(o.padding.low[1]), extent(o.stride[0]),
-                                            extent(o.stride[1]), extent(o.dilation[0]), extent(o.dilation[1]), CUDNN_CROSS_CORRELATION,
+    require(cudnnSetConvolution2dDescriptor(convolution.get(), counted(o.padding.low[0]), counted(o.padding.low[1]), counted(o.stride[0]),
+                                            counted(o.stride[1]), counted(o.dilation[0]), counted(o.dilation[1]), CUDNN_CROSS_CORRELATION,
                                             CUDNN_DATA_FLOAT),
             "cudnnSetConvolution2dDescriptor");
-    require(cudnnSetConvolutionGroupCount(convolution.get(), extent(o.groups)), "cudnnSetConvolutionGroupCount");
+    require(cudnnSetConvolutionGroupCount(convolution.get(), counted(o.groups)), "cudnnSetConvolutionGroupCount");
     set_arithmetic(arithmetic);
   }
   void set_arithmetic(cudnnMathType_t type) {
     require(cudnnSetConvolutionMathType(convolution.get(), type), "cudnnSetConvolutionMathType");
   }
 
-  // cuDNN pads both sides alike, and counts elements in int.
+  // cuDNN pads both sides alike.
   static bool takes(const ConvolutionShapes& s, DType dtype) {
-    constexpr std::int64_t most = std::numeric_limits<int>::max();
-    if (dtype != DType::float32 && dtype != DType::bfloat16) return false;
-    for (const Shape* shape : {&s.x, &s.w, &s.y})
-      if (shape->elements() == 0 || shape->elements() > most) return false;
     const auto& o = s.options;
-    for (const Extents2d& pair : {o.padding.low, o.stride, o.dilation})
-      if (pair[0] > most || pair[1] > most) return false;
-    return o.padding.low == o.padding.high;
+    return (dtype == DType::float32 || dtype == DType::bfloat16) && are_counted({&s.x, &s.w, &s.y}) &&
+           are_counted({o.padding.low, o.stride, o.dilation}) && o.padding.low == o.padding.high;
   }
 
   TensorDescriptor x, y;
   FilterDescriptor w;
   ConvolutionDescriptor convolution;
-
- private:
-  static int extent(std::int64_t value) { return static_cast<int>(value); }
-  static void set(const TensorDescriptor& tensor, const Shape& shape, cudnnDataType_t type, cudnnTensorFormat_t format) {
-    require(cudnnSetTensor4dDescriptor(tensor.get(), format, type, extent(shape[0]), extent(shape[1]), extent(shape[2]), extent(shape[3])),
-            "cudnnSetTensor4dDescriptor");
-  }
 };
 
 inline constexpr float one = 1, zero = 0;

@@ -124,10 +124,9 @@ class OperationGraph {
   static constexpr std::int64_t alignment = 16;
 
   cudnnBackendDescriptor_t tensor(const GraphTensor& t) {
-    const auto type = t.dtype == DType::bfloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
     return keep(Descriptor{CUDNN_BACKEND_TENSOR_DESCRIPTOR})
         .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, t.number)
-        .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
+        .set(CUDNN_ATTR_TENSOR_DATA_TYPE, data_type(t.dtype))
         .set_all(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span{t.extents})
         .set_all(CUDNN_ATTR_TENSOR_STRIDES, std::span{t.strides})
         .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment)

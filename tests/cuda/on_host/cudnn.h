@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of cuDNN as is called, on the host: convolutions by their definition, and rankings of algorithms that a test may set. Its graphs:
-// cudnn_graph.h.
+// As much of cuDNN as is called, on the host: convolutions by their definition, and rankings of algorithms that a test may set. Pooling:
+// cudnn_pooling.h; graphs: cudnn_graph.h.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,9 +17,10 @@ enum cudnnStatus_t {
   CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED = 4001
 };
 #define CUDNN_STATUS_CATEGORY(status) (static_cast<int>(status) / 1000 * 1000)
-enum cudnnDataType_t { CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16 };
+enum cudnnDataType_t { CUDNN_DATA_FLOAT, CUDNN_DATA_DOUBLE, CUDNN_DATA_BFLOAT16 };
 enum cudnnTensorFormat_t { CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC };
 enum cudnnMathType_t { CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, CUDNN_FMA_MATH };
+enum cudnnNanPropagation_t { CUDNN_NOT_PROPAGATE_NAN, CUDNN_PROPAGATE_NAN };
 enum cudnnDeterminism_t { CUDNN_NON_DETERMINISTIC, CUDNN_DETERMINISTIC };
 enum cudnnConvolutionMode_t { CUDNN_CONVOLUTION, CUDNN_CROSS_CORRELATION };
 enum cudnnConvolutionFwdAlgo_t {
@@ -244,3 +245,4 @@ inline cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void*
 }
 
 #include "cudnn_graph.h"
+#include "cudnn_pooling.h"

@@ -83,7 +83,6 @@ enum cudnnBackendAttributeName_t {
   CUDNN_ATTR_ENGINE_NUMERICAL_NOTE = 1303
 };
 enum cudnnPointwiseMode_t { CUDNN_POINTWISE_ADD, CUDNN_POINTWISE_MUL, CUDNN_POINTWISE_SUB = 9, CUDNN_POINTWISE_RELU_FWD = 100 };
-enum cudnnNanPropagation_t { CUDNN_NOT_PROPAGATE_NAN, CUDNN_PROPAGATE_NAN };
 enum cudnnGenStatsMode_t { CUDNN_GENSTATS_SUM_SQSUM };
 enum cudnnBackendHeurMode_t { CUDNN_HEUR_MODE_FALLBACK = 2, CUDNN_HEUR_MODE_A };
 enum cudnnBackendNumericalNote_t {

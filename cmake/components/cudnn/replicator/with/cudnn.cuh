@@ -4,3 +4,4 @@
 
 #include <replicator/cuda/cudnn_convolution.cuh>
 #include <replicator/cuda/cudnn_fused_convolution.cuh>
+#include <replicator/cuda/cudnn_pooling.cuh>
