@@ -14,6 +14,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -280,9 +281,33 @@ inline void enqueue(void* queue, std::function<void()> what) {
   ++counts.given;
   put(work, [&] { return Entry{.task = std::move(what)}; });
 }
+// Memory of the host that was given out for copies, or pinned, by where it ends.
+struct Pinned {
+  std::mutex mutex;
+  std::map<const std::byte*, const std::byte*> begins;
+  int asked = 0;
+  bool all = false;  // nobody is refused
+
+  bool holds(const std::byte* at) {
+    const std::lock_guard lock{mutex};
+    const auto found = begins.upper_bound(at);
+    return found != begins.end() && found->second <= at;
+  }
+};
+inline Pinned pinned;
+
+// Where all memory can be pinned nobody has a reason to copy another one, for which he waits until the queue has done all, and which is not captured.
+inline void require_pinned(const Work& work, const std::byte* host) {
+  const std::lock_guard lock{gate};
+  if (pinned.all && (work.captures || !work.queued.empty()) && !pinned.holds(host))
+    throw std::logic_error{"a copy of memory that is not pinned waits for what the queue has to do before, and for ever where that hangs"};
+}
+
 inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) {
   const int index = static_cast<Work*>(queue)->index;
   auto& own = device(index);
+  if (!own.reads(from)) require_pinned(*static_cast<Work*>(queue), from);
+  if (!own.owns(to)) require_pinned(*static_cast<Work*>(queue), to);
   if (!own.reads(from) && !own.owns(to)) throw std::logic_error{"a device was asked to copy within the host's memory, for which CUDA waits without end"};
   const auto from_host = own.reads(from) ? 0 : static_cast<std::int64_t>(bytes), to_host = own.owns(to) ? 0 : static_cast<std::int64_t>(bytes);
   enqueue(queue, [=] {
@@ -340,33 +365,35 @@ inline constexpr CaptureSupport capture{&begin_capture, &end_capture, &abandon_c
 // None for every third who asks: plain memory must do.
 inline std::byte* allocate_host(std::size_t bytes) {
   static std::atomic<int> asked{0};
-  if (asked++ % 3 == 2) return nullptr;
+  if (!pinned.all && asked++ % 3 == 2) return nullptr;
   ++host_blocks;
-  return static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+  const std::lock_guard lock{pinned.mutex};
+  pinned.begins[memory + bytes] = memory;
+  return memory;
 }
 inline void release_host(std::byte* memory, std::size_t bytes) noexcept {
   if (keep([=] { release_host(memory, bytes); })) return;
   --host_blocks;
+  {
+    const std::lock_guard lock{pinned.mutex};
+    pinned.begins.erase(memory + bytes);
+  }
   std::free(memory);
 }
-struct Pinned {
-  std::mutex mutex;
-  std::set<const std::byte*> blocks;
-  int asked = 0;
-};
-inline Pinned pinned;
 // Of every second one: who asks must do without.
-inline bool pin(std::byte* memory, std::size_t) {
+inline bool pin(std::byte* memory, std::size_t bytes) {
   const std::lock_guard lock{pinned.mutex};
-  if (pinned.blocks.contains(memory)) throw std::logic_error{"memory was pinned twice"};
-  if (pinned.asked++ % 2) return false;
+  if (pinned.begins.contains(memory + bytes)) throw std::logic_error{"memory was pinned twice"};
+  if (!pinned.all && pinned.asked++ % 2) return false;
   ++host_blocks;
-  return pinned.blocks.insert(memory).second;
+  pinned.begins[memory + bytes] = memory;
+  return true;
 }
 inline void unpin(std::byte* memory) noexcept {
   if (keep([=] { unpin(memory); })) return;
   const std::lock_guard lock{pinned.mutex};
-  pinned.blocks.erase(memory);
+  std::erase_if(pinned.begins, [=](const auto& block) { return block.second == memory; });
   --host_blocks;
 }
 inline void* make_event(int index) {
@@ -532,6 +559,7 @@ class PretendDevices {
       device.lost = device.fails = device.failed = device.held = device.stuck = false;
     }
     if (pretend::abandoned.exchange(false)) give_back();
+    pretend::pinned.all = false;
     pretend::apart.clear();
     pretend::copied.clear();
     pretend::misread = {};

@@ -2,14 +2,8 @@
 // What the tests of --record and of --replay share.
 #pragma once
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
-#include <vector>
 
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
@@ -19,6 +13,7 @@
 
 #include "../input/temporary_folder.hpp"
 #include "../support/programs.hpp"
+#include "../support/told.hpp"
 #include "deployments.hpp"
 
 namespace replicator::test {
@@ -28,23 +23,6 @@ inline Deployment recording(Deployment where, int replica, std::uint64_t first, 
                             const std::string& file) {
   where.see.record = RecordOptions{replica, {first, end}, file};
   return where;
-}
-
-// What f writes to stderr.
-template <class F>
-std::string told(const TemporaryFolder& folder, F f) {
-  const auto file = folder.path() + "/stderr";
-  std::fflush(stderr);
-  const int kept = ::dup(STDERR_FILENO), to = ::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
-  ::dup2(to, STDERR_FILENO);
-  ::close(to);
-  f();
-  std::fflush(stderr);
-  ::dup2(kept, STDERR_FILENO);
-  ::close(kept);
-  std::vector<std::byte> bytes;
-  io::read_file(file, bytes);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 // A step that looks its own number up in a table of two: step 2 fails.

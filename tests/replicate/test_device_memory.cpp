@@ -123,10 +123,56 @@ TEST_CASE("random programs give the same bits on devices with memory of their ow
                                                          : 4);
     auto where = deployment(DeviceKind::cuda, replicas, teams * logical);
     where.logical_devices = logical;
+    test::pretend::pinned.all = *rc::gen::arbitrary<bool>();
+    test::pretend::apart = *rc::gen::arbitrary<bool>() ? "they are apart" : "";
     RC_LOG() << replicas << " replicas of " << logical << " logical devices on " << teams * logical << " devices: " << text_of(program) << '\n';
     RC_ASSERT(random_outcome(program, deployment(DeviceKind::cpu, replicas, 1)) == random_outcome(program, where));
   });
   CHECK(same);
+}
+
+TEST_CASE("no copy of a step waits in the driver where memory can be pinned, and constants are copied once") {
+  const Devices devices;
+  test::pretend::pinned.all = true;
+  static constexpr std::int64_t large = 10000;
+  const auto trained = [](const Deployment& where) {
+    Replicator repl{where};
+    const auto input_fn = [](const InputContext& ctx) {
+      return data::from_generator([replica = ctx.replica()](std::int64_t i) { return Array<float>{{3}, {1, static_cast<float>(i), static_cast<float>(replica)}}; });
+    };
+    auto train = repl.replicate(input_fn, [](ReplicaContext& replica, Tensor<float> x) {
+      auto w = replica.variable<float>("w", {3}, Initializer::uniform(-1, 1));
+      Array<float> many{{large}};
+      for (std::int64_t i = 0; i < large; ++i) many[i] = static_cast<float>(i % 7);
+      auto y = dropout(x * w.read(), 0.5) + 1e-4f * sum(constant(x.graph(), many));
+      {
+        const auto there = replica.logical_device(replica.logical_devices() - 1);
+        y = tanh(y);
+      }
+      const auto loss = sum(all_reduce(y, Reduction::max));  // whose gradient asks which replica it is at
+      nn::sgd({.learning_rate = [](Symbol step) { return 0.1 / (1 + step); }}).minimize(replica, loss);
+      return std::tuple{loss, y};
+    });
+    std::int64_t copied = 0;
+    for (int i = 0; i < 6; ++i) {
+      copied = -test::pretend::counts.from_host;
+      train.step();
+      copied += test::pretend::counts.from_host;
+    }
+    CHECK(copied < large);
+    return repl.digest();
+  };
+  const auto expected = trained(deployment(DeviceKind::cpu, 4, 1));
+  for (const int count : {1, 2, 4})
+    for (const int logical : {1, 2})
+      for (const char* const apart : {"", "they are apart"}) {
+        if (logical > count) continue;
+        test::pretend::apart = apart;
+        auto where = deployment(DeviceKind::cuda, 4, count);
+        where.logical_devices = logical;
+        CHECK(trained(where) == expected);
+      }
+  CHECK(devices.in_use() == 0);
 }
 
 TEST_CASE("values in a device's own memory are shown on the host, and the first NaN there is found") {

@@ -24,8 +24,10 @@ namespace {
 using Devices = replicator::test::PretendGpus<>;
 
 // Of the third step, in which device `stuck` of so many hangs: from its beginning, or behind a look at the last replica's values.
-std::string error_of_step(int devices, int stuck, bool amid = false, SeeOptions see = {}) {
+std::string error_of_step(int devices, int stuck, bool amid = false, SeeOptions see = {}, int logical_devices = 1) {
+  pretend::pinned.all = true;
   auto where = test::on(DeviceKind::cuda, 4, devices);
+  where.logical_devices = logical_devices;
   where.deadline = std::chrono::seconds{2};
   where.see = see;
   std::atomic<bool> now{false};
@@ -34,7 +36,12 @@ std::string error_of_step(int devices, int stuck, bool amid = false, SeeOptions 
   auto step = repl.replicate([](const InputContext&) { return data::from_generator([] { return Array<float>{{3, 4}}; }); },
                              [&](ReplicaContext& replica, Tensor<float> x) {
                                if (amid && replica.id() == 3) x = print(x, "x", {.sink = sink});
-                               const auto loss = mean(tanh(nn::linear(replica, x, "layer", {.features = 5})));
+                               auto y = nn::linear(replica, x, "layer", {.features = 5});
+                               if (logical_devices > 1) {
+                                 const auto there = replica.logical_device(1);
+                                 y = nn::linear(replica, y, "last", {.features = 2});
+                               }
+                               const auto loss = mean(tanh(y));
                                nn::sgd({.learning_rate = 0.1}).minimize(replica, loss);
                                return loss;
                              });
@@ -65,6 +72,14 @@ TEST_CASE("where nodes are timed the one that hangs is named, unless a rank that
              Catch::Contains("rank 0 waited until the deadline for rank 1 (replicas 2 to 3)") ||
                  (Catch::StartsWith("step 2: cuda:1, of the replicas 2 to 3, had not done observe at test_hanging_device.cpp:") &&
                   Catch::EndsWith(" slow: look there, or allow more time with --deadline")));
+}
+
+TEST_CASE("devices that hand values to each other do so by memory that is pinned: none of them waits for one that hangs in its driver") {
+  for (const int devices : {2, 4})
+    for (int stuck = 0; stuck < 2; ++stuck) {
+      const Devices pretended;
+      CHECK_THAT(error_of_step(devices, stuck, false, {}, 2), Catch::Contains("deadline"));
+    }
 }
 
 TEST_CASE("devices that meet in the host's memory are released, too, when one hangs") {

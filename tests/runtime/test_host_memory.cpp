@@ -8,6 +8,9 @@
 
 #include <replicator/runtime/host_memory.hpp>
 
+#include "../input/temporary_folder.hpp"
+#include "../support/told.hpp"
+
 namespace test_host_memory {
 
 using namespace replicator;
@@ -26,7 +29,7 @@ void take_back(std::byte* memory, std::size_t) noexcept {
   --given;
   ::operator delete(memory, std::align_val_t{buffer_alignment});
 }
-constexpr StagingSupport staging{.allocate = &give, .release = &take_back};
+constexpr StagingSupport staging{.allocate = &give, .release = &take_back, .pin = [](std::byte*, std::size_t) { return false; }};
 
 bool is_aligned(const HostMemory& memory) { return reinterpret_cast<std::uintptr_t>(memory.data()) % buffer_alignment == 0; }
 
@@ -48,6 +51,23 @@ TEST_CASE("memory that a device gave goes back to it, plain memory where it gave
     CHECK(given == 1);
   }
   CHECK(given == 0);
+}
+
+TEST_CASE("plain memory in place of pinned is told once, and none where the device computes on the host's memory") {
+  const auto told = [](auto work) {
+    const TemporaryFolder folder;
+    return test::told(folder, work);
+  };
+  detail::told_of_plain_memory = false;
+  left = 1;
+  CHECK(told([] { const HostMemory pinned{staging, 100}, plain{nullptr, 100}; }).empty());
+  CHECK_THAT(told([] { const HostMemory refused{staging, 100}, again{&staging, 200}; }),
+             Catch::Equals("replicator: 100 bytes of the host's memory could not be pinned for a device's copies, and more may follow: those copies wait in the "
+                           "driver, which is slow, and ends at no deadline where the device hangs. Raise the limit of locked memory (ulimit -l), or leave more "
+                           "of it free\n"));
+  detail::told_of_plain_memory = false;
+  std::byte others[64];
+  CHECK_THAT(told([&] { const PinnedMemory refused{staging, others, sizeof others}; }), Catch::StartsWith("replicator: 64 bytes of the host's memory"));
 }
 
 TEST_CASE("arrays for a device's copies are filled with zeros, whosever the memory is") {

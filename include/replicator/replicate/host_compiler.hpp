@@ -86,7 +86,7 @@ class HostCompiler {
       if (devices == 1) continue;
       const auto first = step.resolution.class_of.begin() + placement_.first_replica(team);
       const std::vector<std::uint32_t> class_of{first, first + placement_.replicas(team)};
-      handoffs = std::make_unique<Handoffs>(devices, step.resolution.classes, step.lowered, class_of);
+      handoffs = std::make_unique<Handoffs>(devices, step.resolution.classes, step.lowered, class_of, support_of(deployment_.devices[0].kind).staging);
     }
   }
   void plan_programs(HostStep& step, VariableStore& variables) {

@@ -207,7 +207,7 @@ class Execution {
   using Time = transport::Clock::time_point;
   Time deadline(Time now) const { return options_.deadline.count() ? now + options_.deadline : Time::max(); }
   // Of a device that nobody waits for it is told that it is late, and no more.
-  Time device_deadline(Time now) const { return program_.communicator->size() > 1 ? deadline(now) : Time::max(); }
+  Time device_deadline(Time now) const { return program_.communicator->size() > 1 || program_.handoffs ? deadline(now) : Time::max(); }
   Time late_from(Time now) const { return options_.late.count() ? now + options_.late : Time::max(); }
   static std::int64_t nanoseconds(Time time) { return std::chrono::nanoseconds{time.time_since_epoch()}.count(); }
 
@@ -349,7 +349,7 @@ class Execution {
 inline void execute(Program& program, InputStage::Inputs inputs, const ExecutionOptions& options) {
   for (const auto& patch : program.patches)
     program.pointers[patch.pointer] = const_cast<std::byte*>(inputs[patch.replica][patch.element].data());
-  *program.step = options.step;
+  program.words.set_step(options.step);
   ++program.tick;
   detail::Execution{program, inputs, options}.run();
 }

@@ -18,7 +18,9 @@
 #include <vector>
 
 #include <replicator/core/array.hpp>
+#include <replicator/core/device_support.hpp>
 #include <replicator/graph/node_text.hpp>
+#include <replicator/runtime/host_memory.hpp>
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/transport/spin.hpp>
 
@@ -35,8 +37,10 @@ class Handoffs {
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
-  // Of the replicas of these devices, each with its class: a place for every value that crosses.
-  Handoffs(int devices, const std::vector<GraphClass>& sources, const std::vector<LoweredGraph>& lowered, const std::vector<std::uint32_t>& class_of)
+  // Of the replicas of these devices, each with its class: a place for every value that crosses. `staging`: of devices that copy from there and to
+  // it; null where they compute on the host's memory.
+  Handoffs(int devices, const std::vector<GraphClass>& sources, const std::vector<LoweredGraph>& lowered, const std::vector<std::uint32_t>& class_of,
+           const StagingSupport* staging)
       : spin_{devices} {
     for (int device = 0; device < devices; ++device) add(device, 0, "the end of its work");
     for (std::size_t r = 0; r < class_of.size(); ++r) {
@@ -50,6 +54,8 @@ class Handoffs {
           add(value.device, value.bytes, located_text(sources[c].graph, value.node));
       }
     }
+    memory_ = HostMemory{staging, bytes_};
+    std::memset(memory_.data(), 0, bytes_);  // the padding of blocked layouts stays zero
   }
   Handoffs(const Handoffs&) = delete;
   Handoffs& operator=(const Handoffs&) = delete;
@@ -59,7 +65,7 @@ class Handoffs {
   // The place that says that a device has done its work.
   static std::uint32_t end_of(int device) { return static_cast<std::uint32_t>(device); }
   // In the host's memory, 64-byte aligned.
-  std::byte* data(std::uint32_t place) const { return places_[place].memory.get(); }
+  std::byte* data(std::uint32_t place) const { return memory_.data() + places_[place].offset; }
   std::size_t bytes(std::uint32_t place) const { return places_[place].bytes; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(places_.size()); }
   int device_of(std::uint32_t place) const { return places_[place].device; }
@@ -101,9 +107,8 @@ class Handoffs {
  private:
   struct Place {
     int device;
-    std::size_t bytes;
+    std::size_t bytes, offset;
     std::string text;
-    detail::AlignedBytes memory;
     std::atomic<std::uint64_t> given{0};
   };
   struct Leave {
@@ -115,14 +120,15 @@ class Handoffs {
     auto& place = places_.emplace_back();
     place.device = device;
     place.bytes = bytes;
+    place.offset = bytes_;
     place.text = std::move(text);
-    place.memory = detail::aligned_bytes(bytes);
-    // The padding of blocked layouts stays zero.
-    if (bytes) std::memset(place.memory.get(), 0, bytes);
+    bytes_ += (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
   }
 
   transport::Spin spin_;
   std::deque<Place> places_;  // atomics stay where they are
+  std::size_t bytes_ = 0;     // of all
+  HostMemory memory_;
   std::map<Key, std::uint32_t> index_;
   std::atomic<int> sleepers_{0};
   std::mutex mutex_;

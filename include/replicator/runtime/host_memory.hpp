@@ -2,7 +2,9 @@
 // Memory of the host that a device copies from and to: where the kind of device has a word in it (`StagingSupport`), of its choice.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -12,18 +14,34 @@
 
 namespace replicator {
 
-// Not initialised, at least 64-byte aligned; plain memory where the kind of device has none to give.
+namespace detail {
+// Of the process: whether it was said that a device's copies must do with plain memory.
+inline constinit std::atomic<bool> told_of_plain_memory{false};
+inline void tell_of_plain_memory(std::size_t bytes) {
+  if (told_of_plain_memory.exchange(true)) return;
+  std::fprintf(stderr,
+               "replicator: %zu bytes of the host's memory could not be pinned for a device's copies, and more may follow: those copies wait in the driver, "
+               "which is slow, and ends at no deadline where the device hangs. Raise the limit of locked memory (ulimit -l), or leave more of it free\n",
+               bytes);
+}
+}  // namespace detail
+
+// Not initialised, at least 64-byte aligned; plain memory, of which stderr is told once, where the kind of device has none to give.
 class HostMemory {
  public:
   HostMemory() = default;
+  // Of a device that computes on it.
+  explicit HostMemory(std::size_t bytes) : bytes_{bytes ? bytes : 1} { be_plain(); }
   HostMemory(const StagingSupport& staging, std::size_t bytes) : bytes_{bytes ? bytes : 1}, data_{staging.allocate(bytes_)} {
     if (data_) {
       staging_ = &staging;
       return;
     }
-    plain_ = detail::aligned_bytes(bytes_);
-    data_ = plain_.get();
+    detail::tell_of_plain_memory(bytes_);
+    be_plain();
   }
+  // `staging` may be null.
+  HostMemory(const StagingSupport* staging, std::size_t bytes) : HostMemory{staging ? HostMemory{*staging, bytes} : HostMemory{bytes}} {}
   HostMemory(HostMemory&& other) noexcept { *this = std::move(other); }
   HostMemory& operator=(HostMemory&& other) noexcept {
     std::swap(staging_, other.staging_);
@@ -38,17 +56,24 @@ class HostMemory {
   std::byte* data() const { return data_; }
 
  private:
+  void be_plain() {
+    plain_ = detail::aligned_bytes(bytes_);
+    data_ = plain_.get();
+  }
+
   const StagingSupport* staging_ = nullptr;  // whose the memory is, unless it is plain
   detail::AlignedBytes plain_;
   std::size_t bytes_ = 0;
   std::byte* data_ = nullptr;
 };
 
-// Others' memory, pinned while this lives where that can be done; they keep it for so long.
+// Others' memory, pinned while this lives where that can be done, else stderr is told once; they keep it for so long.
 class PinnedMemory {
  public:
   PinnedMemory(const StagingSupport& staging, std::byte* memory, std::size_t bytes) : staging_{&staging} {
-    if (bytes && staging.pin(memory, bytes)) memory_ = memory;
+    if (bytes == 0) return;
+    if (staging.pin(memory, bytes)) memory_ = memory;
+    else detail::tell_of_plain_memory(bytes);
   }
   PinnedMemory(PinnedMemory&& other) noexcept : staging_{other.staging_}, memory_{std::exchange(other.memory_, nullptr)} {}
   PinnedMemory& operator=(PinnedMemory&&) = delete;

@@ -38,7 +38,7 @@ class PlanPlaces {
   };
 
   void add(const void* begin, std::size_t bytes, std::function<void(JsonWriter&)> describe) {
-    if (bytes) places_[static_cast<const std::byte*>(begin)] = {bytes, std::move(describe)};
+    if (begin && bytes) places_[static_cast<const std::byte*>(begin)] = {bytes, std::move(describe)};
   }
   void find(const Program& program, const Resolution& resolution, const VariableStore& variables) {
     const auto named = [](std::string memory) { return [memory](JsonWriter& json) { json.member("memory", memory); }; };
@@ -49,9 +49,10 @@ class PlanPlaces {
         json.member("replica", program.replica_ids[place.replica]);
         json.member("element", place.element);
       });
-    add(program.step.get(), sizeof(std::uint64_t), named("step"));
-    add(program.replica_ids.data(), program.replica_ids.size() * sizeof(std::int32_t), named("replica_ids"));
+    add(program.words.step(), sizeof(std::uint64_t), named("step"));
+    add(program.words.replica_id(0), program.replica_ids.size() * sizeof(std::int32_t), named("replica_ids"));
     add(program.exchange.upcoming.data(), program.exchange.upcoming.size() * sizeof(std::uint64_t), named("upcoming"));
+    add(program.constants, program.constant_bytes, named("constant"));
     for (const auto& one : resolution.classes)
       for (const auto& node : one.graph.nodes())
         if (const auto* constant = node.get<Constant>()) add(constant->array->data(), constant->array->size_bytes(), named("constant"));

@@ -43,6 +43,7 @@ class Planner {
     program_.device = std::string{name_of(request.kind)} + ":" + std::to_string(request.index);
     program_.first_replica = request.replicas_before;
     for (int r = 0; r < request.replicas(); ++r) program_.replica_ids.push_back(request.begin() + r);
+    program_.words = StepWords{builder_.support().staging, program_.replica_ids};
   }
 
   Program run() && {
@@ -173,13 +174,13 @@ class Planner {
     const auto& leaf = request_.node(c, node);
     const auto bytes = request_.value(c, node.outputs[0]).bytes;
     if (const auto* input = leaf.get<Input>()) return input_buffer(*input, r, bytes);
-    if (const auto* constant = leaf.get<Constant>()) return builder_.fixed_buffer(const_cast<std::byte*>(constant->array->data()), bytes);
+    if (const auto* constant = leaf.get<Constant>()) return builder_.constant_buffer(constant->array->data(), bytes);
     return variables_.buffer(c, leaf.get<Read>()->variable, r);
   }
   std::uint32_t input_buffer(const Input& input, int r, std::size_t bytes) {
     if (input.source == Input::Source::step) return builder_.step_buffer();
     if (input.source == Input::Source::replica_id)
-      return builder_.fixed_buffer(reinterpret_cast<std::byte*>(&program_.replica_ids[static_cast<std::size_t>(r)]), bytes);
+      return builder_.fixed_buffer(program_.words.replica_id(static_cast<std::size_t>(r)), bytes);
     const int replica = std::max(r, 0);  // what arrived is one for all
     if (!builder_.support().runs_on_host()) return staged_inputs_.at({replica, input.index});
     ProgramBuilder::Memory memory;

@@ -21,6 +21,7 @@
 #include <replicator/runtime/memory_plan.hpp>
 #include <replicator/runtime/queue.hpp>
 #include <replicator/runtime/refusals.hpp>
+#include <replicator/runtime/step_words.hpp>
 #include <replicator/runtime/used_variables.hpp>
 
 namespace replicator {
@@ -157,10 +158,12 @@ struct Program {
   std::size_t scratch_bytes = 0;
   std::size_t stage_bytes = 0;    // behind the scratch
   std::size_t table_bytes = 0;    // behind the stage
+  std::size_t constant_bytes = 0;  // behind the tables,
+  const std::byte* constants = nullptr;  // where a device with memory of its own has them
   MemoryPlan memory;              // of all that the program needs
 
-  std::unique_ptr<std::uint64_t> step = std::make_unique<std::uint64_t>(0);  // read by the graph's step node
   std::vector<std::int32_t> replica_ids;
+  StepWords words;
   std::int32_t first_replica = 0;  // of all that run together: its device is the one to tell of what is uniform
   // results[k][r]: result k of the device's replica r; one entry for all where it is uniform.
   std::vector<std::vector<AnyArray>> results;

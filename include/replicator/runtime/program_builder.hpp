@@ -26,13 +26,14 @@ class ProgramBuilder {
     bool on_device = false;      // fixed memory of a device that has its own
     std::int32_t replica = -1;   // of an input element
     std::uint32_t element = 0;
+    const std::byte* constant = nullptr;  // the same in every step: a device with memory of its own is given it once, from there
     std::uint32_t first = none, last = 0;  // instructions that touch it
     std::uint32_t shares = none;           // in place of this buffer
     std::uint32_t copied = none;           // where the device has a copy of this memory of the host
     std::uint32_t graph = none, value = 0;  // of which graph class, and which of its lowered values it holds, if any
     std::int32_t owner = -1;               // for which replica; -1: for the device
     bool kept = false;                     // a backward pass reads it
-    bool in_arena() const { return fixed == nullptr && replica < 0; }
+    bool in_arena() const { return fixed == nullptr && constant == nullptr && replica < 0; }
   };
 
   // For device `index` of its kind.
@@ -61,8 +62,19 @@ class ProgramBuilder {
     memory.bytes = std::max(memory.bytes, bytes);
     return found->second;
   }
+  // Values of the host that never change; asked twice, the same buffer.
+  std::uint32_t constant_buffer(const std::byte* data, std::size_t bytes) {
+    if (support_.runs_on_host()) return fixed_buffer(const_cast<std::byte*>(data), bytes);
+    const auto [found, fresh] = constants_.try_emplace(data, 0);
+    if (!fresh) return found->second;
+    Memory memory;
+    memory.bytes = bytes;
+    memory.constant = data;
+    program_.constant_bytes += aligned(bytes);
+    return found->second = new_buffer(memory);
+  }
   // The number of the step, on the host.
-  std::uint32_t step_buffer() { return fixed_buffer(reinterpret_cast<std::byte*>(program_.step.get()), sizeof *program_.step); }
+  std::uint32_t step_buffer() { return fixed_buffer(program_.words.step(), sizeof(std::uint64_t)); }
   std::uint32_t arena_buffer(std::size_t bytes) {
     Memory memory;
     memory.bytes = bytes;
@@ -128,7 +140,7 @@ class ProgramBuilder {
   }
   // A buffer that kernels can read. Memory of the host does not change while a step reads it, so one copy will do.
   std::uint32_t on_device(std::uint32_t buffer) {
-    if (support_.runs_on_host() || buffers_[buffer].in_arena() || buffers_[buffer].on_device) return buffer;
+    if (support_.runs_on_host() || buffers_[buffer].in_arena() || buffers_[buffer].on_device || buffers_[buffer].constant) return buffer;
     if (buffers_[buffer].copied == none) {
       const auto bytes = buffers_[buffer].bytes;
       const auto made = arena_buffer(bytes);
@@ -245,12 +257,13 @@ class ProgramBuilder {
 
   void place() {
     const auto scratch_end = program_.arena_bytes + aligned(program_.scratch_bytes), stage_end = scratch_end + program_.stage_bytes,
-               tables_end = stage_end + program_.table_bytes;
-    program_.arena = Arena{support_, index_, tables_end + program_.refusals.bytes()};
+               tables_end = stage_end + program_.table_bytes, constants_end = tables_end + program_.constant_bytes;
+    program_.arena = Arena{support_, index_, constants_end + program_.refusals.bytes()};
     program_.queue = Queue{support_, index_};
     if (!support_.runs_on_host()) program_.settled = Event{support_, index_};
     program_.scratch = program_.arena.data() + program_.arena_bytes;
     if (!support_.runs_on_host()) place_inputs(program_.arena.data() + scratch_end);
+    if (!constants_.empty()) place_constants(program_.arena.data() + tables_end);
     for (const auto operand : operands_) {
       const auto b = owner(operand);
       const auto& memory = buffers_[b];
@@ -258,13 +271,13 @@ class ProgramBuilder {
         program_.patches.push_back({static_cast<std::uint32_t>(program_.pointers.size()),
                                     static_cast<std::uint32_t>(memory.replica), memory.element});
       program_.pointer_bytes.push_back(memory.bytes);
-      program_.pointers.push_back(memory.fixed          ? memory.fixed
+      program_.pointers.push_back(memory.fixed || memory.constant ? memory.fixed
                                   : staged_.contains(b) ? program_.arena.data() + scratch_end + staged_.at(b)
                                   : memory.replica >= 0 ? nullptr
                                                         : program_.arena.data() + layout_.offsets[place_of_[b]]);
     }
     if (program_.table_bytes) write_tables(program_.arena.data() + stage_end);
-    if (program_.refusals.bytes()) place_refusals(program_.arena.data() + tables_end);
+    if (program_.refusals.bytes()) place_refusals(program_.arena.data() + constants_end);
     if (!support_.runs_on_host()) find_host_copies();
     if (program_.queue.can_capture()) program_.stretches = find_stretches(program_);
   }
@@ -290,6 +303,17 @@ class ProgramBuilder {
     }
   }
 
+  void place_constants(std::byte* to) {
+    program_.constants = to;
+    program_.queue.enter();
+    for (const auto& [data, buffer] : constants_) {
+      auto& memory = buffers_[buffer];
+      memory.fixed = to;
+      program_.queue.copy(to, data, memory.bytes);
+      program_.queue.synchronise();
+      to += aligned(memory.bytes);
+    }
+  }
   void place_refusals(std::byte* at) {
     program_.queue.enter();
     program_.refusals.place(support_, program_.queue, at);
@@ -312,6 +336,7 @@ class ProgramBuilder {
   std::vector<Memory> buffers_;
   std::vector<std::uint32_t> operands_;  // buffers, parallel to Program::pointers
   std::map<std::byte*, std::uint32_t> fixed_;
+  std::map<const std::byte*, std::uint32_t> constants_;
   std::map<std::uint32_t, std::size_t> staged_;  // buffers in which inputs arrive -> where they lie behind the scratch
   std::uint32_t graph_ = none, node_ = none;
   std::int32_t replica_ = -1;
