@@ -19,7 +19,7 @@ template <class Op>
 void check_both(const Op& op, const std::vector<AnyArray>& inputs, bool in_place = false) {
   for (const bool last : {false, true}) {
     const auto compiled = run_kernel_on(DeviceKind::cuda, op, inputs,
-                                        {.in_place = in_place, .highest = KernelTier::library, .lowest = KernelTier::library, .channels_last = last});
+                                        {.in_place = in_place, .highest = KernelTier::compiled, .lowest = KernelTier::compiled, .channels_last = last});
     const auto interpreted = run_kernel_on(DeviceKind::cuda, op, inputs, {.highest = KernelTier::reference, .channels_last = last});
     for (std::size_t o = 0; o < compiled.size(); ++o)
       check_close(compiled[o], interpreted[o], 0, "output " + std::to_string(o) + " of " + op.expression->text());
@@ -30,7 +30,7 @@ Map map_of(Expression e, Shape domain, std::vector<DType> stored) { return {std:
 
 bool compiles() {
   if (!gpu_is_here()) return false;
-  if (kernels<Map>::slot[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::library)].load()) return true;
+  if (kernels<Map>::slot[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::compiled)].load()) return true;
   WARN("skipped: it needs a program with the component nvrtc");
   return false;
 }
@@ -91,8 +91,8 @@ TEST_CASE("where there are no elements nothing is compiled, and the interpreter'
     const AnyOperation operation{op};
     const auto outputs = operation.infer_shape(types);
     const std::vector<Layout> offered(inputs.size());
-    const auto& library = operation.slots()[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::library)];
-    CHECK(library.load()->make({operation, types, outputs, offered, 1}) == nullptr);
+    const auto& compiled = operation.slots()[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::compiled)];
+    CHECK(compiled.load()->make({operation, types, outputs, offered, 1}) == nullptr);
     check_close(run_kernel_on(DeviceKind::cuda, op, inputs)[0], run_kernel_on(DeviceKind::cpu, op, inputs)[0], 0, "nothing");
   };
   check_declined(map_of(e, {0, 4, 5}, {DType::float32}));

@@ -125,8 +125,8 @@ void check_merged(const std::vector<Part>& parts, bool in_place) {
 
 std::vector<KernelTier> tiers() {
   if (!gpu_is_here()) return {};
-  if (kernels<Map>::slot[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::library)].load())
-    return {KernelTier::reference, KernelTier::library};
+  if (kernels<Map>::slot[static_cast<std::size_t>(DeviceKind::cuda)][static_cast<std::size_t>(KernelTier::compiled)].load())
+    return {KernelTier::reference, KernelTier::compiled};
   WARN("only interpreted: the program is without the component nvrtc");
   return {KernelTier::reference};
 }
@@ -155,11 +155,11 @@ Part momentum_part(const Expression& e, std::int64_t elements, std::uint64_t see
 // While it lives, Maps are launches of their own.
 class Unmerged {
  public:
-  Unmerged() { (replace<0>(), replace<1>()); }
+  Unmerged() { (replace<0>(), replace<1>(), replace<2>()); }
   Unmerged(const Unmerged&) = delete;
   Unmerged& operator=(const Unmerged&) = delete;
   ~Unmerged() {
-    for (std::size_t tier = 0; tier < 2; ++tier) slots()[tier].store(before[tier]);
+    for (std::size_t tier = 0; tier < 3; ++tier) slots()[tier].store(before[tier]);
   }
 
  private:
@@ -175,7 +175,7 @@ class Unmerged {
     if (executable) executable->family.reset();
     return executable;
   }
-  static inline const Kernel* before[2]{};
+  static inline const Kernel* before[3]{};
   template <std::size_t tier>
   static constexpr Kernel alone{"alone", &make_alone<tier>};
 };
@@ -245,6 +245,30 @@ TEST_CASE("updates of no, one, few and many elements, in place and not, are one 
         parts.push_back(momentum_part(e, elements, 10 * parts.size(), tier));
       check_merged(parts, in_place);
     }
+}
+
+TEST_CASE("updates that would be Thrust's, and ones of their family that would not, are one launch") {
+  if (!gpu_is_here()) return;
+  Expression e;
+  e.inputs = 2;
+  e.outputs = {e.apply(ScalarOp::multiply, e.input(0), e.input(1))};
+  for (const bool in_place : {false, true}) {
+    std::vector<Part> parts;
+    for (const std::int64_t elements : {5, 0, 4097, 255, 20000}) {
+      const TensorType type{DType::float32, {elements}}, one{DType::float32, {}};
+      const auto seed = 10 * parts.size();
+      const Map map = map_of(e, {elements}, {DType::float32});
+      parts.emplace_back(map, std::vector{random_values(type, seed), random_values(type, seed + 1)}, KernelTier::library);
+      parts.emplace_back(map, std::vector{random_values(type, seed + 2), random_values(one, seed + 3)}, KernelTier::reference);
+    }
+    std::vector<const Part*> all;
+    for (const auto& part : parts) all.push_back(&part);
+    for (const auto* part : all) {
+      REQUIRE(part->executable());
+      REQUIRE(part->executable()->family == all[0]->executable()->family);
+    }
+    check_group(all, in_place);
+  }
 }
 
 TEST_CASE("5000 updates are one launch") {

@@ -76,6 +76,6 @@ inline std::unique_ptr<Executable> make_compiled_map(const KernelRequest& reques
   return kernels ? std::make_unique<CompiledMap>(map, request, plan, std::move(*source), *kernels) : nullptr;
 }
 inline constexpr Kernel compiled_map{"NVRTC", &make_compiled_map};
-inline const bool compiled_map_registered = register_kernel<Map>(DeviceKind::cuda, KernelTier::library, &compiled_map);
+inline const bool compiled_map_registered = register_kernel<Map>(DeviceKind::cuda, KernelTier::compiled, &compiled_map);
 
 }  // namespace replicator::cuda

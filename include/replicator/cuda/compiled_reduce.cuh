@@ -52,6 +52,6 @@ inline std::unique_ptr<Executable> make_compiled_reduce(const KernelRequest& req
   return kernels ? std::make_unique<CompiledReduce>(reduce, request, plan, std::move(*source), *kernels) : nullptr;
 }
 inline constexpr Kernel compiled_reduce{"NVRTC", &make_compiled_reduce};
-inline const bool compiled_reduce_registered = register_kernel<Reduce>(DeviceKind::cuda, KernelTier::library, &compiled_reduce);
+inline const bool compiled_reduce_registered = register_kernel<Reduce>(DeviceKind::cuda, KernelTier::compiled, &compiled_reduce);
 
 }  // namespace replicator::cuda

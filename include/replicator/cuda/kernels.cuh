@@ -15,6 +15,7 @@
 #include <replicator/cuda/random.cuh>
 #include <replicator/cuda/reduce.cuh>
 #include <replicator/cuda/scatter_add.cuh>
+#include <replicator/cuda/thrust_map.cuh>
 #include <replicator/cuda/top_k.cuh>
 #include <replicator/cuda/upsample.cuh>
 #if __has_include(<replicator/with/cublaslt.cuh>)

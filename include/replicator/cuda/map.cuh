@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,9 +36,11 @@ __global__ void interpret_merged_map(const ScalarProgram* programs, const MapTil
   map_tile<T>(programs[tile.program], tile.number);
 }
 
+inline constexpr std::string_view interpreter_name = "cuda interpreter";
+
 class InterpretedMergedMap final : public MergedMap {
  public:
-  InterpretedMergedMap(std::span<const Executable* const> parts, DType compute) : MergedMap{parts}, compute_{compute} {}
+  InterpretedMergedMap(std::span<const Executable* const> parts, DType compute) : MergedMap{parts}, compute_{compute} { kernel = interpreter_name; }
 
   void run(const Launch& launch) const override {
     if (blocks() == 0) return;
@@ -52,7 +55,7 @@ class InterpretedMergedMap final : public MergedMap {
   DType compute_;
 };
 
-class InterpretedMap final : public MapExecutable {
+class InterpretedMap : public MapExecutable {
  public:
   InterpretedMap(const Map& map, const KernelRequest& request, const MapPlan& plan, const ScalarProgram& program)
       : MapExecutable{map, request, plan}, compute_{map.expression->compute}, program_{program} {
@@ -94,7 +97,7 @@ inline std::unique_ptr<Executable> make_interpreted_map(const KernelRequest& req
   };
   return make_parts(request, plan.inputs, *map.expression, single, &make_interpreted_map);
 }
-inline constexpr Kernel interpreted_map{"cuda interpreter", &make_interpreted_map};
+inline constexpr Kernel interpreted_map{interpreter_name, &make_interpreted_map};
 inline const bool interpreted_map_registered = register_kernel<Map>(DeviceKind::cuda, KernelTier::reference, &interpreted_map);
 
 }  // namespace replicator::cuda

@@ -83,7 +83,7 @@ class Executable {
   bool reads_step = false;
   // in_place[o] = i: output o may share the memory of input i (same layout, element-for-element); -1: it may not.
   std::vector<int> in_place;
-  std::string_view kernel;  // Kernel::name of who made it
+  std::string_view kernel;  // Kernel::name of who made it; merged ones, too, have another only where merge says so
 };
 
 struct KernelRequest {
@@ -101,9 +101,14 @@ struct Kernel {
   std::unique_ptr<Executable> (*make)(const KernelRequest&) = nullptr;  // null result: these shapes are not for me
 };
 
-// Three tiers: the highest filled one wins, the next is asked where it declines.
-enum class KernelTier : std::uint8_t { reference, library, user };
-inline constexpr std::size_t kernel_tiers = 3;
+// The highest filled one wins, the next is asked where it declines.
+enum class KernelTier : std::uint8_t {
+  reference,
+  compiled,  // made for one expression, while the step is planned
+  library,   // for less than the ones below, and there better
+  user,
+};
+inline constexpr std::size_t kernel_tiers = 4;
 
 using KernelSlots = std::atomic<const Kernel*>[device_kinds][kernel_tiers];
 

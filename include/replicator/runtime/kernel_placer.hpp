@@ -75,7 +75,7 @@ class KernelPlacer {
     for (const auto& part : parts) executables.push_back(part.node->executable);
     auto merged = executables.front()->merge(executables);
     if (!merged) return false;
-    merged->kernel = executables.front()->kernel;
+    if (merged->kernel.empty()) merged->kernel = executables.front()->kernel;
     Instruction run;
     run.first_part = static_cast<std::uint32_t>(builder_.program().parts.size());
     run.parts = static_cast<std::uint32_t>(parts.size());

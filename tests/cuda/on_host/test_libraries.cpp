@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of cuDNN and cuBLASLt on the host, where stand-ins for both compute by definition: what they are asked for, in which
-// layouts, with which algorithms, and how many copies between layouts remain.
+// layouts, with which algorithms, and how many copies between layouts remain. And what becomes of Thrust's errors.
 #include "../device_run.hpp"
 
 #include <map>
+
+#include <thrust/transform.h>
 
 #include <replicator/cuda/cublaslt_matmul.cuh>
 #include <replicator/cuda/cudnn_convolution.cuh>
@@ -210,4 +212,16 @@ TEST_CASE("a step of ResNet-50 copies between layouts its images, the 17 weights
   mixed["reduce"] = 1;  // the gradient that the last relu keeps: it comes of a mean over positions, so nothing has laid it out before
   CHECK(layout_copies(DType::bfloat16) == mixed);
   CHECK(layout_copies(DType::float32, {.row_major_images = true}).empty());
+}
+
+TEST_CASE("what CUDA does not do for Thrust is an error of the device that names the call, its place and the reason") {
+  Expression e;
+  e.inputs = 1;
+  e.outputs = {e.apply(ScalarOp::rectify, e.input(0))};
+  const Map map{std::make_shared<const Expression>(e), {5}, {DType::float32}};
+  on_host::next_transform_gives = cudaErrorInvalidValue;
+  using Catch::Contains;
+  CHECK_THROWS_WITH(run_kernel_on(DeviceKind::cuda, map, {random_values({DType::float32, {5}}, 1)}),
+                    Contains("CUDA: thrust::transform at ") && Contains("thrust_map.cuh:") &&
+                        Contains(" gave " + std::string{cudaGetErrorName(cudaErrorInvalidValue)} + ": "));
 }
