@@ -40,7 +40,7 @@ class Execution {
 
  private:
   static constexpr std::chrono::milliseconds soon{100};  // a wait is long from here on
-  static constexpr std::chrono::seconds look_again{1}, others_first{1};
+  static constexpr std::chrono::seconds look_again{1};
 
   void run_step() {
     program_.variables.bring();

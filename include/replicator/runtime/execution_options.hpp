@@ -12,6 +12,9 @@
 
 namespace replicator {
 
+// By so much longer than the deadline waits who waits for others only: whose own device hangs is the first to say so, and names it.
+inline constexpr std::chrono::seconds others_first{1};
+
 struct ExecutionOptions {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;

@@ -25,6 +25,7 @@
 #include <replicator/core/device_support.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/runtime/arena.hpp>
+#include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/host_memory.hpp>
 #include <replicator/runtime/queue.hpp>
 
@@ -94,7 +95,7 @@ class StagedCollective final : public collectives::Collective, public collective
   void wait(transport::Clock::time_point deadline) override {
     if (wait_until(deadline, {})) return;
     if (all_given()) {
-      host_->wait(deadline);
+      host_->wait(deadline + others_first);
       if (advance()) return;
     }
     copies_.support.abandon();
