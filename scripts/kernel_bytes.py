@@ -11,7 +11,8 @@ import json
 def bytes_of(device, without):
     total = 0
     for instruction in device["instructions"]:
-        if instruction["do"] in ("run", "fold") and not (without and without in instruction.get("kernel", "")):
+        left_out = instruction["do"] == "run" and without and without in instruction["kernel"]
+        if instruction["do"] in ("run", "fold") and not left_out:
             total += sum(operand["bytes"] for operand in instruction.get("inputs", []) + instruction.get("outputs", []))
         elif instruction["do"] == "copy":
             total += 2 * instruction["bytes"]

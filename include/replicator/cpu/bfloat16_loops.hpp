@@ -3,9 +3,11 @@
 // give, with fewer trips through the cache. For AVX-512; the other levels convert in loops of their own.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -27,22 +29,26 @@ namespace detail {
   return reinterpret_cast<FloatLanes>(reinterpret_cast<WordLanes>(b) & ~reinterpret_cast<WordLanes>(a <= 0));
 }
 
-// The operations that are offered; as apply_op of one element.
+// What is offered: what layers in bfloat16 consist of. Each is a loop that has to be compiled.
 constexpr bool has_lanes(TileOp op) {
   using enum ScalarOp;
-  const auto scalar = static_cast<ScalarOp>(op);
-  return op < TileOp::first_pair ? scalar == add || scalar == subtract || scalar == multiply || scalar == rectify
-                                 : op != TileOp::less_then_multiply && op < TileOp::count;
+  constexpr TileOp offered[] = {static_cast<TileOp>(add), static_cast<TileOp>(subtract), static_cast<TileOp>(multiply), static_cast<TileOp>(rectify),
+                                TileOp::multiply_then_add, TileOp::subtract_then_multiply, TileOp::add_then_add, TileOp::add_then_rectify,
+                                TileOp::subtract_then_square, TileOp::rectify_by};
+  return std::find(std::begin(offered), std::end(offered), op) != std::end(offered);
 }
+constexpr bool has_lanes(TileOp op, StoredOperands stored) {
+  if (!has_lanes(op) || !(stored.a || stored.b || stored.c || stored.out)) return false;
+  const int operands = operands_of(op);
+  return operands == 3 ? !stored.b && !(stored.a && stored.c) : !stored.c && (operands == 2 || !stored.b);
+}
+// As apply_op of one element.
 template <TileOp op>
 [[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes apply_lanes(FloatLanes a, [[maybe_unused]] FloatLanes b, [[maybe_unused]] FloatLanes c) {
   constexpr auto scalar = static_cast<ScalarOp>(op);
   if constexpr (op == TileOp::multiply_then_add) return a * b + c;
-  else if constexpr (op == TileOp::multiply_then_subtract) return a * b - c;
-  else if constexpr (op == TileOp::subtract_product) return c - a * b;
   else if constexpr (op == TileOp::subtract_then_multiply) return (a - b) * c;
   else if constexpr (op == TileOp::add_then_add) return (a + b) + c;
-  else if constexpr (op == TileOp::multiply_then_multiply) return (a * b) * c;
   else if constexpr (op == TileOp::add_then_rectify) return rectify_lanes(a + b, a + b);
   else if constexpr (op == TileOp::subtract_then_square) return (a - b) * (a - b);
   else if constexpr (op == TileOp::rectify_by) return rectify_lanes(a, b);
@@ -79,7 +85,7 @@ constexpr StoredOperands storage_of(std::size_t index) { return {index % 2 != 0,
 template <class Rounded, TileOp op, std::size_t storage>
 constexpr TileLoop lanes_loop_of() {
   constexpr StoredOperands stored = storage_of(storage);
-  if constexpr (!has_lanes(op) || storage == 0 || (operands_of(op) < 2 && stored.b) || (operands_of(op) < 3 && stored.c)) return nullptr;
+  if constexpr (!has_lanes(op, stored)) return nullptr;
   else
     return &lanes_loop<op, std::conditional_t<stored.a, bfloat16, float>, std::conditional_t<stored.b, bfloat16, float>,
                        std::conditional_t<stored.c, bfloat16, float>, std::conditional_t<stored.out, Rounded, float>>;

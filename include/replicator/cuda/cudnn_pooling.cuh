@@ -5,14 +5,17 @@
 // than rounding; it also asks for the maxima, which that operation is not given.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
 #include <utility>
 
+#include <replicator/cuda/check.cuh>
 #include <replicator/cuda/cudnn.cuh>
 #include <replicator/cuda/image_layout.cuh>
 #include <replicator/cuda/launch.cuh>
+#include <replicator/cuda/owned.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/pooling.hpp>
 
@@ -31,7 +34,7 @@ class PoolingProblem {
   }
 
   // cuDNN pads both sides alike. Of large windows it was seen to give wrong maxima where there are more than 2^23 of them (cuDNN 9.2, issue 508
-  // of FluxML's NNlib.jl), and to refuse some while it runs, the only time when it can be asked.
+  // of FluxML's NNlib.jl).
   static bool takes(const PoolingOptions& o, const Shape& of_x, const Shape& of_y, DType dtype) {
     constexpr std::int64_t most = 16;
     return is_floating(dtype) && o.window[0] <= most && o.window[1] <= most && o.padding.low == o.padding.high && are_counted({o.stride}) &&
@@ -93,6 +96,28 @@ class PoolingExecutable final : public Executable {
   PoolingProblem problem_;
 };
 
+using DeviceBytes = Owned<void*, &cudaFree>;
+inline DeviceBytes device_bytes(const Shape& shape, DType dtype) {
+  void* bytes = nullptr;
+  REPLICATOR_CUDA_CHECK(cudaMalloc(&bytes, static_cast<std::size_t>(shape.elements()) * size_of(dtype)));
+  return DeviceBytes{bytes};
+}
+// Whether cuDNN computes poolings like this one. It says so only when it is to do it, and then it is too late to take another kernel: so it is
+// given one window of an image with as many channels.
+template <class Call>
+bool is_computed(PoolingOptions o, cudnnPoolingMode_t mode, std::int64_t channels, DType dtype, cudnnTensorFormat_t format) {
+  o.padding = {};
+  const Shape x{1, channels, o.window[0], o.window[1]}, y{1, channels, 1, 1};
+  const PoolingProblem problem{o, mode, x, y, dtype, format};
+  const DeviceBytes of_x = device_bytes(x, dtype), of_y = device_bytes(y, dtype);
+  require(cudnnSetStream(handle(), nullptr), "cudnnSetStream");
+  const auto status = Call::run(handle(), problem, (Call::gives_x ? of_y : of_x).get(), (Call::gives_x ? of_x : of_y).get());
+  if (declines(status)) return false;
+  require(status, "a pooling");
+  REPLICATOR_CUDA_CHECK(cudaStreamSynchronize(nullptr));
+  return true;
+}
+
 // Null, so that our kernel is taken, where cuDNN does not compute this.
 template <class Op, class Call>
 std::unique_ptr<Executable> make_pooling(const KernelRequest& request) {
@@ -102,6 +127,7 @@ std::unique_ptr<Executable> make_pooling(const KernelRequest& request) {
   if (!PoolingProblem::takes(op.options, x, y, output.dtype)) return nullptr;
   const ImageLayout layout = image_layout(request.offered[0], input.shape);
   const auto format = layout.channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+  if (!is_computed<Call>(op.options, pooling_mode(op), x[1], output.dtype, format)) return nullptr;
   return std::make_unique<PoolingExecutable<Call>>(PoolingProblem{op.options, pooling_mode(op), x, y, output.dtype, format}, layout, request);
 }
 

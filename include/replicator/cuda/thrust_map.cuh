@@ -119,6 +119,7 @@ class ThrustMap final : public InterpretedMap {
       : InterpretedMap{map, request, plan, program}, map_{std::move(built_in)} {}
 
   void run(const Launch& launch) const override {
+    if (elements() == 0) return;
     try {
       if (map_.from == DType::bfloat16) transform(launch, StoredAs<Bfloat16Word, float>{}, input<Bfloat16Word>(launch, 0));
       else if (map_.to == DType::bfloat16) transform(launch, StoredAs<float, Bfloat16Word>{}, input<float>(launch, 0));

@@ -8,10 +8,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include <replicator/core/device_kind.hpp>
+#include <replicator/core/error.hpp>
 #include <replicator/core/hash.hpp>
 #include <replicator/core/kernel_choice.hpp>
 #include <replicator/core/layout.hpp>
@@ -60,7 +62,9 @@ class Executable {
   // at the user's line. Never from inside a team of OpenMP threads. On devices with memory of their own: see `refuses`.
   virtual void run(const Launch& launch) const = 0;
   // Throws the DataError for what was noted in Launch::refused.
-  virtual void refuse(const Refusal&) const {}
+  virtual void refuse(const Refusal& what) const {
+    throw DataError{std::string{kernel} + " refused its value " + std::to_string(what.number) + ", which is " + std::to_string(what.value)};
+  }
   // One launch for the runs of these parts, all of this one's family, none of which reads what another writes: it takes the inputs of all,
   // then the outputs of all. The parts outlive it. Null where it cannot be had after all.
   virtual std::unique_ptr<Executable> merge(std::span<const Executable* const>) const { return nullptr; }

@@ -43,6 +43,7 @@ class Planner {
     program_.device = std::string{name_of(request.kind)} + ":" + std::to_string(request.index);
     program_.first_replica = request.replicas_before;
     for (int r = 0; r < request.replicas(); ++r) program_.replica_ids.push_back(request.begin() + r);
+    builder_.enter();  // what is made from here on is of this device
     program_.words = StepWords{builder_.support().staging, program_.replica_ids};
   }
 

@@ -66,7 +66,10 @@ class ProgramBuilder {
   std::uint32_t constant_buffer(const std::byte* data, std::size_t bytes) {
     if (support_.runs_on_host()) return fixed_buffer(const_cast<std::byte*>(data), bytes);
     const auto [found, fresh] = constants_.try_emplace(data, 0);
-    if (!fresh) return found->second;
+    if (!fresh) {
+      if (buffers_[found->second].bytes != bytes) throw BuildError{"two constants of different sizes lie at one address"};
+      return found->second;
+    }
     Memory memory;
     memory.bytes = bytes;
     memory.constant = data;
@@ -81,6 +84,10 @@ class ProgramBuilder {
     return new_buffer(memory);
   }
 
+  // The calling thread is for this device now.
+  void enter() const {
+    if (support_.enter) support_.enter(index_);
+  }
   // What the instructions appended from here on are for.
   void set_origin(std::uint32_t graph, std::uint32_t node, std::int32_t replica) {
     graph_ = graph;
@@ -120,6 +127,7 @@ class ProgramBuilder {
   // Before anything of which a step that is refused must do nothing.
   void look_at_refusals() {
     if (program_.refusals.bytes() == 0) return;
+    set_origin(none, none, -1);
     Instruction look;
     look.kind = Instruction::Kind::look;
     append(look, {});

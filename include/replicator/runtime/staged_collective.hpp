@@ -95,7 +95,7 @@ class StagedCollective final : public collectives::Collective, public collective
   void wait(transport::Clock::time_point deadline) override {
     if (wait_until(deadline, {})) return;
     if (all_given()) {
-      host_->wait(deadline + others_first);
+      host_->wait(deadline == transport::Clock::time_point::max() ? deadline : deadline + others_first);
       if (advance()) return;
     }
     copies_.support.abandon();

@@ -114,10 +114,9 @@ class TraceText {
     });
   }
   static const char* category(Instruction::Kind kind) {
-    using Kind = Instruction::Kind;
-    return kind == Kind::run || kind == Kind::look    ? "kernel"
-           : kind == Kind::fold || kind == Kind::copy ? "memory"
-                                                      : "communication";
+    return kind == Instruction::Kind::run                                       ? "kernel"
+           : kind == Instruction::Kind::fold || kind == Instruction::Kind::copy ? "memory"
+                                                                                : "communication";
   }
   void add_communication(const DeviceTrace::CollectiveLabel& label, std::size_t thread,
                          const DeviceTrace::Communication& each, const std::string& id) {

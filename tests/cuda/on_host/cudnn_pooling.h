@@ -31,6 +31,7 @@ struct Pooling {
   bool backward = false;
 };
 inline Pooling pooled;
+inline int refused_poolings = -1;  // of images of this type, a cudnnDataType_t
 
 inline double number(const cudnnTensorStruct& t, const void* data, std::int64_t at) {
   return t.type == CUDNN_DATA_DOUBLE ? static_cast<const double*>(data)[at] : static_cast<double>(read(&t, data, at));
@@ -92,6 +93,7 @@ inline cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t p, cud
 inline cudnnStatus_t cudnnPoolingForward(cudnnHandle_t h, cudnnPoolingDescriptor_t p, const void* alpha, cudnnTensorDescriptor_t x, const void* x_data,
                                          const void* beta, cudnnTensorDescriptor_t y, void* y_data) {
   if (!on_host::belong_together(*p, *x, *y)) return CUDNN_STATUS_BAD_PARAM;
+  if (on_host::refused_poolings == x->type) return CUDNN_STATUS_NOT_SUPPORTED;
   on_host::pooled = {*p, *x, *y, false};
   on_host::give(h->stream, [=] {
     on_host::for_each_window(*p, *x, *y, [&](std::int64_t to, const std::vector<std::int64_t>& inside) {

@@ -150,6 +150,17 @@ TEST_CASE("our kernel pools what cuDNN does not: padding of one side, large wind
   CHECK(kernels<MaxPoolPick>::slot[gpu][library].load() == nullptr);
 }
 
+TEST_CASE("our kernel pools what cuDNN refuses, which is found out while a step is planned") {
+  const auto kernel = [](const auto& op, DType dtype) { return made(op, {dtype, {2, 3, 8, 8}})->kernel; };
+  const PoolingOptions options{{3, 3}, {2, 2}, {1, 1}};
+  on_host::refused_poolings = CUDNN_DATA_BFLOAT16;
+  CHECK(kernel(MaxPool{options}, DType::bfloat16) == "cuda max pool");
+  CHECK(kernel(AveragePool{options}, DType::bfloat16) == "cuda average pool");
+  CHECK(kernel(MaxPool{options}, DType::float32) == "cuDNN max pool");
+  on_host::refused_poolings = -1;
+  CHECK(kernel(MaxPool{options}, DType::bfloat16) == "cuDNN max pool");
+}
+
 TEST_CASE("a step says which poolings are cuDNN's, and its losses are the CPU's") {
   const auto train_on = [](const char* devices) {
     const char* const arguments[] = {"--replicas", "2", "--input-threads", "1", "--devices", devices};
