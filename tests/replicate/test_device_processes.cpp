@@ -57,7 +57,8 @@ TEST_CASE("GPUs of several processes train with the bits of one CPU, over memory
     for (const int count : {2, 3}) {
       const auto results = trained(count, DeviceKind::cuda, count == 2 ? 2 : 1, transport);
       INFO(transport << ": " << test::describe(results));
-      for (const auto& result : results) CHECK(result.text == alone[0].text + " staged");
+      // stderr is told before that not all of the memory could be pinned.
+      for (const auto& result : results) CHECK_THAT(result.text, Catch::EndsWith(alone[0].text + " staged"));
     }
 }
 
