@@ -20,8 +20,10 @@
 #include <replicator/core/kernel_choice.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/graph/kernel.hpp>
+#include <replicator/graph/make_executable.hpp>
 #include <replicator/replicate/device_name.hpp>
 #include <replicator/replicator.hpp>
+#include <replicator/runtime/arena.hpp>
 #include <replicator/runtime/queue.hpp>
 
 #include "resnet_layers.hpp"
@@ -40,25 +42,23 @@ struct Options {
 
 class Device {
  public:
-  explicit Device(const rp::DeviceName& name) : kind_{name.kind}, index_{name.index}, support_{rp::support_of(name.kind)} {
+  explicit Device(const rp::DeviceName& name) : index_{name.index}, support_{rp::support_of(name.kind)} {
     support_.require(index_);
     queue_ = rp::Queue{support_, index_};
     queue_.enter();
   }
   const rp::Queue& queue() const { return queue_; }
-  rp::DeviceKind kind() const { return kind_; }
 
   // Filled with small numbers: on zeros a processor may draw less power, and run faster.
-  std::shared_ptr<std::byte> allocate(std::size_t bytes) const {
-    const std::shared_ptr<std::byte> memory{support_.allocate(index_, bytes), [this, bytes](std::byte* at) { support_.release(index_, at, bytes); }};
+  rp::Arena allocate(std::size_t bytes) const {
+    rp::Arena memory{support_, index_, bytes};
     const std::vector<std::byte> numbers(bytes, std::byte{0x3c});
-    queue_.copy(memory.get(), numbers.data(), bytes);
+    queue_.copy(memory.data(), numbers.data(), bytes);
     queue_.synchronise();
     return memory;
   }
 
  private:
-  rp::DeviceKind kind_;
   int index_;
   const rp::DeviceSupport& support_;
   rp::Queue queue_;
@@ -68,25 +68,18 @@ class Device {
 class Buffer {
  public:
   void reserve(const Device& device, std::size_t bytes) {
-    if (bytes > bytes_) memory_ = device.allocate(bytes_ = bytes);
+    if (bytes > memory_.bytes()) memory_ = device.allocate(bytes);
   }
-  std::byte* data() const { return memory_.get(); }
+  std::byte* data() const { return memory_.data(); }
 
  private:
-  std::shared_ptr<std::byte> memory_;
-  std::size_t bytes_ = 0;
+  rp::Arena memory_;
 };
 
 std::unique_ptr<rp::Executable> make(const bench::Direction& direction, const Options& options) {
   const rp::Layout offered[2];
   const auto inputs = std::span{direction.types}.first(2), outputs = std::span{direction.types}.last(1);
-  const auto& slots = direction.operation.slots()[static_cast<std::size_t>(options.device.kind)];
-  for (std::size_t tier = rp::kernel_tiers; tier-- > 0;)
-    if (const auto* kernel = slots[tier].load())
-      if (auto executable = kernel->make({direction.operation, inputs, outputs, offered, 1, options.choice})) {
-        executable->kernel = kernel->name;
-        return executable;
-      }
+  if (auto executable = rp::make_executable(options.device.kind, {direction.operation, inputs, outputs, offered, 1, options.choice})) return executable;
   throw rp::BuildError{"this program has no kernel of " + std::string{direction.operation.name()} + " for " + options.device.text()};
 }
 
@@ -142,7 +135,7 @@ double seconds_of(const rp::Queue& queue, int times, Work work) {
 double bytes_per_second(const Device& device, int times) {
   constexpr std::size_t bytes = std::size_t{256} << 20;
   const auto from = device.allocate(bytes), to = device.allocate(bytes);
-  return 2 * static_cast<double>(bytes) / seconds_of(device.queue(), times, [&] { device.queue().copy(to.get(), from.get(), bytes); });
+  return 2 * static_cast<double>(bytes) / seconds_of(device.queue(), times, [&] { device.queue().copy(to.data(), from.data(), bytes); });
 }
 
 Options parse(int argc, char** argv) {

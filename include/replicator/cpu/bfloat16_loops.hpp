@@ -42,6 +42,7 @@ constexpr bool has_lanes(TileOp op, StoredOperands stored) {
   const int operands = operands_of(op);
   return operands == 3 ? !stored.b && !(stored.a && stored.c) : !stored.c && (operands == 2 || !stored.b);
 }
+
 // As apply_op of one element.
 template <TileOp op>
 [[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes apply_lanes(FloatLanes a, [[maybe_unused]] FloatLanes b, [[maybe_unused]] FloatLanes c) {

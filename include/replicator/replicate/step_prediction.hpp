@@ -15,9 +15,9 @@
 #include <replicator/collectives/layout.hpp>
 #include <replicator/collectives/simulate.hpp>
 #include <replicator/runtime/explain.hpp>
-#include <replicator/runtime/quantity_text.hpp>
 #include <replicator/runtime/jitter.hpp>
 #include <replicator/runtime/program.hpp>
+#include <replicator/runtime/quantity_text.hpp>
 #include <replicator/runtime/trace.hpp>
 
 namespace replicator {
