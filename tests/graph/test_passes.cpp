@@ -3,6 +3,8 @@
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 
+#include <bit>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -16,6 +18,7 @@
 #include <replicator/graph/node_text.hpp>
 #include <replicator/graph/optimise.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/mixed_precision.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/ops/transpose.hpp>
@@ -244,6 +247,66 @@ TEST_CASE("a bfloat16 that became a float32 and becomes a bfloat16 again is used
   const auto simple = simplify(graph);
   CHECK(simple.results()[0].node == simple.node(simple.node(simple.results()[1].node).inputs[0].node).inputs[0].node);
   CHECK(count<Map>(simple) == 3);
+}
+
+namespace {
+
+const Shape rows{6, 5};
+
+Tensor<float> row_input(Graph& graph, std::uint32_t index) { return Tensor<float>{test::input(graph, {DType::float32, rows}, index)}; }
+
+// Two users of the gradient at a relu of mixed precision, where a sum arrives.
+Graph masked_gradient() {
+  Graph graph;
+  const auto mixed = mixed_precision(graph);
+  const auto x = row_input(graph, 0), p = row_input(graph, 1), q = row_input(graph, 2);
+  const auto y = relu(x);
+  const auto masked = gradient(sum(y * p) + sum(y * q), x);
+  graph.results() = {sum(masked, {0}).any().value(), (masked * x).any().value()};
+  return graph;
+}
+
+// Floats of all kinds; many are no bfloat16, or lie halfway between two.
+AnyArray draw_floats() {
+  Array<float> result{rows};
+  for (auto& value : result) {
+    const auto lower = *rc::gen::element(0u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu), upper = *rc::gen::inRange(0u, 0x10000u);
+    value = std::bit_cast<float>(upper << 16 | lower);
+  }
+  return result.any();
+}
+
+}  // namespace
+
+TEST_CASE("what is rounded and handed on where a relu was positive is rounded afterwards: the same bits") {
+  REQUIRE(rc::check([] {
+    const auto graph = masked_gradient();
+    const std::vector<AnyArray> inputs{draw_floats(), draw_floats(), draw_floats()};
+    RC_ASSERT(same_bits(run(passes::round_late(passes::drop_round_trips(graph)), inputs), run(graph, inputs)));
+    RC_ASSERT(same_bits(run(optimise(graph), inputs), run(graph, inputs)));
+  }));
+}
+
+TEST_CASE("the sum that arrives at a relu, its rounding and its mask are one pass, which stores bfloat16") {
+  const auto graph = optimise(masked_gradient());
+  std::vector<std::string> stored;
+  for (const auto& node : graph.nodes())
+    if (const auto* map = operation_of<Map>(node); map && map->dtypes[0] == DType::bfloat16) stored.push_back(map->formula(100));
+  CHECK(stored == std::vector<std::string>{"relu(x0)", "select(less_equal(x0, 0), 0, add(mul(x2, x1), mul(x2, x3)))"});
+}
+
+TEST_CASE("what is looked at once it is rounded stays rounded before") {
+  Graph graph;
+  const auto x = row_input(graph, 0);
+  const auto rounded = cast<bfloat16>(x + x);
+  const auto choose = [&](auto formula) { graph.results().push_back(detail::map_at(graph, DType::float32, {}, formula, x, rounded).value()); };
+  SECTION("by the condition") { choose([](Symbol, Symbol r) { return select(r <= 1, 0, r); }); }
+  SECTION("where what is chosen instead is no bfloat16") { choose([](Symbol v, Symbol r) { return select(v <= 1, v, r); }); }
+  SECTION("by somebody else") {
+    choose([](Symbol v, Symbol r) { return select(v <= 1, 0, r); });
+    graph.results().push_back(rounded.any().value());
+  }
+  CHECK(digest_of(passes::round_late(graph)) == digest_of(graph));
 }
 
 TEST_CASE("a chain of elementwise operations becomes one") {

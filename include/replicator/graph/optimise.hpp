@@ -7,6 +7,7 @@
 #include <replicator/graph/passes/expand.hpp>
 #include <replicator/graph/passes/fuse.hpp>
 #include <replicator/graph/passes/hoist.hpp>
+#include <replicator/graph/passes/late_rounding.hpp>
 #include <replicator/graph/passes/merge_reduces.hpp>
 #include <replicator/graph/passes/recompute.hpp>
 #include <replicator/graph/passes/round_trips.hpp>
@@ -16,7 +17,8 @@ namespace replicator {
 // The same values by the operations that have kernels, each computed once.
 inline Graph simplify(const Graph& graph) {
   using namespace passes;
-  return remove_dead_code(merge_common(drop_round_trips(remove_dead_code(expand(graph)))));
+  const auto exact = [](const Graph& expanded) { return drop_round_trips(round_late(drop_round_trips(expanded))); };
+  return remove_dead_code(merge_common(exact(remove_dead_code(expand(graph)))));
 }
 
 // Then less memory, and less traffic to it.

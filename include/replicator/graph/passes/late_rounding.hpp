@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pass: what is rounded to bfloat16 and then handed on or replaced by 0 is rounded after that choice. The same bits; but what is chosen can be
+// stored in half the bytes, and fusion makes one pass of the choice and of what computes its operand (the gradient that arrives at a relu behind
+// a sum: gradient, mask and sum are read once and not by each of the three that use the choice).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/map.hpp>
+#include <replicator/graph/passes/round_trips.hpp>
+#include <replicator/graph/rewrite.hpp>
+
+namespace replicator::passes {
+
+namespace detail {
+
+// The input that an expression hands on, select(condition, input, 0) or select(condition, 0, input), and reads for nothing else; empty for others.
+inline std::optional<std::uint16_t> handed_on(const Expression& e) {
+  const auto& choice = e.code[e.outputs[0]];
+  if (e.outputs.size() != 1 || e.compute != DType::float32 || choice.op != ScalarOp::select) return std::nullopt;
+  const auto is_zero = [&](std::uint16_t i) { return e.code[i] == ScalarInstruction{ScalarOp::constant, 0, 0, 0, 0}; };
+  if (is_zero(choice.b) == is_zero(choice.c)) return std::nullopt;
+  const std::uint16_t kept = is_zero(choice.b) ? choice.c : choice.b;
+  if (e.code[kept].op != ScalarOp::input) return std::nullopt;
+  int reads = 0;
+  for (const auto& i : e.code) {
+    const std::uint16_t operands[] = {i.a, i.b, i.c};
+    for (int o = 0; o < operands_of(i.op); ++o) reads += operands[o] == kept;
+  }
+  if (reads != 1) return std::nullopt;
+  return e.code[kept].a;
+}
+
+class LateRounding {
+ public:
+  explicit LateRounding(const Graph& graph) : graph_{graph}, rewriter_{graph}, uses_(graph.nodes().size()) {
+    for (const auto& node : graph.nodes())
+      for (const auto input : node.inputs) ++uses_[input.node];
+    for (const auto result : graph.results()) ++uses_[result.node];
+  }
+
+  Graph run() && {
+    for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
+      if (const auto exact = before_rounding(graph_.node(i))) choose_first(i, *exact);
+      else rewriter_.copy(i);
+    }
+    return std::move(rewriter_).finish();
+  }
+
+ private:
+  struct Rounded {
+    std::uint16_t input;  // of the choice
+    Value exact;          // what it is rounded from
+  };
+
+  // Of a choice of what is rounded for it alone, and could be one pass with what computes it.
+  std::optional<Rounded> before_rounding(const Node& node) const {
+    const auto* choice = operation_of<Map>(node);
+    if (!choice || choice->dtypes != std::vector{DType::float32}) return std::nullopt;
+    const auto input = handed_on(*choice->expression);
+    if (!input) return std::nullopt;
+    const std::uint32_t rounding = node.inputs[*input].node;
+    if (!is_conversion(graph_.node(rounding)) || uses_[rounding] != 1 || graph_.type(node.inputs[*input]).dtype != DType::bfloat16) return std::nullopt;
+    const Value exact = graph_.node(rounding).inputs[0];
+    const auto* computed = operation_of<Map>(graph_.node(exact.node));
+    const bool one_pass = computed && uses_[exact.node] == 1 && computed->domain == choice->domain && computed->dtypes == choice->dtypes;
+    return one_pass ? std::optional{Rounded{*input, exact}} : std::nullopt;
+  }
+
+  void choose_first(std::uint32_t old, const Rounded& rounded) {
+    const auto& map = *operation_of<Map>(graph_.node(old));
+    Node choice = rewriter_.renewed(old), widened = choice;
+    choice.inputs[rounded.input] = rewriter_(rounded.exact);
+    choice.what = Compute{Map{map.expression, map.domain, {DType::bfloat16}}};
+    choice.outputs[0].dtype = DType::bfloat16;
+    Expression same;
+    same.inputs = 1;
+    same.outputs = {same.input(0)};
+    widened.what = Compute{Map{std::make_shared<const Expression>(std::move(same)), map.domain, {DType::float32}}};
+    widened.inputs = {Value{rewriter_.to().add(std::move(choice)), 0}};
+    rewriter_.replace(old, rewriter_.to().add(std::move(widened)));
+  }
+
+  const Graph& graph_;
+  Rewriter rewriter_;
+  std::vector<std::size_t> uses_;  // by nodes and results
+};
+
+}  // namespace detail
+
+// Before conversions there and back are dropped for the last time: what is chosen may be wanted in bfloat16.
+inline Graph round_late(const Graph& graph) { return detail::LateRounding{graph}.run(); }
+
+}  // namespace replicator::passes
