@@ -61,7 +61,7 @@ void one(Bytes input) {
   for (auto& stride : lent->strides) stride = missing & 16 ? in.number<std::int64_t>() : in.number<std::int8_t>();
   bool negative = false;
   for (int axis = 0; axis < tensor.rank && axis < 9; ++axis) negative = negative || lent->shape[static_cast<std::size_t>(axis)] < 0;
-  const bool refused = tensor.rank < 0 || tensor.rank > 8 || negative || !tensor.shape || !tensor.data;
+  const bool refused = tensor.rank < 0 || tensor.rank > 8 || negative || (!tensor.shape && tensor.rank > 0) || !tensor.data;
   if (!refused && !in_memory(tensor, *lent)) return;
   m.context = lent.get();
   m.deleter = [](dlpack::ManagedVersioned* managed) {
