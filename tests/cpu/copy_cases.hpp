@@ -3,8 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
+#include <replicator/cpu/tiles.hpp>
 #include <replicator/graph/kernel.hpp>
 
 #include "elementwise_cases.hpp"
@@ -36,6 +41,35 @@ inline Layout random_layout(const Shape& shape) {
   }
   layout.storage = stride;
   return layout;
+}
+
+// Weights [O, I, H, W] in these blocks, the last innermost, axes outside of them in their order: OIhw8i16o2i is {1, 8}, {0, 16}, {1, 2}.
+inline Layout weight_blocks(const Shape& shape, const std::vector<std::pair<std::uint8_t, std::int32_t>>& blocks) {
+  Layout layout;
+  layout.plain = false;
+  std::array<std::int64_t, Shape::max_rank> block{};
+  block.fill(1);
+  std::int64_t stride = 1;
+  for (const auto& [axis, size] : blocks) {
+    layout.axis[layout.blocks] = axis;
+    layout.size[layout.blocks++] = size;
+    block[axis] *= size;
+    stride *= size;
+  }
+  for (std::size_t a = shape.rank(); a-- > 0;) {
+    layout.strides[a] = stride;
+    stride *= (shape[static_cast<std::int64_t>(a)] + block[a] - 1) / block[a];
+  }
+  layout.storage = stride;
+  return layout;
+}
+
+// What this machine has.
+inline std::vector<cpu::InstructionLevel> instruction_levels() {
+  std::vector<cpu::InstructionLevel> levels;
+  for (const auto level : {cpu::InstructionLevel::baseline, cpu::InstructionLevel::avx2, cpu::InstructionLevel::avx512})
+    if (level <= cpu::instruction_level()) levels.push_back(level);
+  return levels;
 }
 
 // Does it move the bytes of every element, whatever they are, and write zero where padding is, and nothing behind it?

@@ -13,11 +13,12 @@ using namespace replicator::test;
 
 namespace {
 
-// By oneDNN; null where it leaves the copy to the loops.
-std::unique_ptr<Executable> reorder(const Shape& shape, DType dtype, const Layout& from, const Layout& to, int threads = 1) {
+// By oneDNN; null where it leaves the copy to the loops. Of processors that it is for, unless said otherwise.
+std::unique_ptr<Executable> reorder(const Shape& shape, DType dtype, const Layout& from, const Layout& to, int threads = 1,
+                                    cpu::InstructionLevel level = cpu::InstructionLevel::avx2) {
   const AnyOperation operation = LayoutCopy{to};
   const TensorType type{dtype, shape};
-  return cpu::onednn::make_reorder({operation, {&type, 1}, {&type, 1}, {&from, 1}, threads});
+  return cpu::onednn::make_reorder_at(level, {operation, {&type, 1}, {&type, 1}, {&from, 1}, threads});
 }
 
 Layout weights_layout(const Shape& shape, dnnl_format_tag_t tag) {
@@ -51,6 +52,14 @@ TEST_CASE("weights go into the blocks of convolutions by oneDNN, under one threa
           REQUIRE(copy);
           CHECK(copies(*copy, shape, dtype, {}, blocked));
         }
+}
+
+TEST_CASE("with AVX-512 what goes in rectangles is left to the loops, and oneDNN has the rest") {
+  const auto on_avx512 = [](const Shape& shape, DType dtype, const Layout& to) { return reorder(shape, dtype, {}, to, 1, cpu::InstructionLevel::avx512); };
+  const Shape weights{64, 32, 3, 3}, pictures{64, 3, 7, 7};
+  for (const auto tag : {dnnl_OIhw8i16o2i, dnnl_OIhw8o16i2o}) CHECK(!on_avx512(weights, DType::bfloat16, weights_layout(weights, tag)));
+  CHECK(!on_avx512(weights, DType::float32, weights_layout(weights, dnnl_OIhw16i16o)));
+  CHECK(on_avx512(pictures, DType::bfloat16, weights_layout(pictures, dnnl_OIhw8i16o2i)));
 }
 
 TEST_CASE("other types, tensors without elements and copies to plain memory are left to the loops") {
