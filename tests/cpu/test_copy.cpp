@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <iterator>
 #include <vector>
@@ -52,12 +53,25 @@ TEST_CASE("a copy between any two layouts of any extents is right at every instr
   CHECK(rc::check([] {
     for (int repeat = 0; repeat < 10; ++repeat) {
       Shape shape;
-      for (int rank = draw(1, 5), most = rank < 3 ? 300 : rank < 4 ? 50 : 20; rank > 0; --rank) shape.push_back(draw(1, most));
+      for (int rank = draw(1, 5), most = rank < 3 ? 300 : rank < 4 ? 50 : 20; rank > 0; --rank) shape.push_back(draw(0, 2) ? draw(1, most) : 16);
       const DType dtype = random_dtype();
       const Layout from = random_layout(shape), to = random_layout(shape);
       RC_ASSERT(loops_copy(shape, dtype, from, to, draw(0, 2) ? 1 : 3, random_level()));
     }
   }));
+}
+
+TEST_CASE("the axes of a tensor go from any order to any other, with short rows that stay whole or change places") {
+  for (const Shape& shape : {Shape{20, 3, 4, 16}, Shape{6, 5, 3, 8}, Shape{4, 3, 6, 33}}) {
+    std::vector<std::size_t> order{0, 1, 2, 3};
+    do {
+      for (const auto level : instruction_levels())
+        for (const DType dtype : {DType::float32, DType::bfloat16}) {
+          CHECK(loops_copy(shape, dtype, {}, permuted(shape, order), 1, level));
+          CHECK(loops_copy(shape, dtype, permuted(shape, order), {}, 1, level));
+        }
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
 }
 
 TEST_CASE("weights go between plain memory and every layout of convolutions, whole blocks or not, at every instruction level") {

@@ -127,35 +127,30 @@ inline void transpose_baseline(const std::byte* from, std::byte* to, const Recta
 [[gnu::target("avx512f"), gnu::always_inline]] inline void store_words(std::byte* to, const Words16& words, std::uint16_t mask) {
   asm("vmovdqu32 %1, %0%{%2%}" : "+m"(*reinterpret_cast<std::byte(*)[64]>(to)) : "v"(words), "Yk"(mask));
 }
-// A row of words, or of words whose upper halves lie `other_half` further.
-template <bool halves>
-[[gnu::target("avx512f"), gnu::always_inline]] inline void load_row(Words16& words, const std::byte* from, std::int64_t other_half, std::uint16_t mask) {
-  if constexpr (halves) {
-    Words16 upper;
-    load_halves(words, from, mask);
-    load_halves(upper, from + other_half, mask);
-    words |= upper << 16;
-  } else {
-    load_words(words, from, mask);
-  }
+// Of words whose upper halves lie `other_half` further.
+[[gnu::target("avx512f"), gnu::always_inline]] inline void load_pairs(Words16& words, const std::byte* from, std::int64_t other_half, std::uint16_t mask) {
+  Words16 upper;
+  load_halves(words, from, mask);
+  load_halves(upper, from + other_half, mask);
+  words |= upper << 16;
 }
 
-template <bool transposed, bool halves, std::size_t... i>
+template <bool transposed, std::size_t... i>
 [[gnu::target("avx512f"), gnu::always_inline]] inline void move_lanes(const std::byte* from, std::byte* to, const Rectangle& a,
-                                                                      std::int64_t other_half, std::index_sequence<i...> lanes) {
+                                                                      std::int64_t other_half, std::index_sequence<i...>) {
   const auto first = [](int words) __attribute__((always_inline)) { return static_cast<std::uint16_t>((1u << words) - 1); };
   const int result_rows = transposed ? a.columns : a.rows, result_words = transposed ? a.rows : a.columns;
   const std::uint16_t loaded = first(a.columns), stored = first(result_words);
   Words16 rows[sizeof...(i)]{};
-  ((static_cast<int>(i) < a.rows ? load_row<halves>(rows[i], from + a.row_at[i], other_half, loaded) : void()), ...);
-  if constexpr (transposed) transpose(rows, lanes);
+  if (other_half == 0) ((static_cast<int>(i) < a.rows ? load_words(rows[i], from + a.row_at[i], loaded) : void()), ...);
+  else ((static_cast<int>(i) < a.rows ? load_pairs(rows[i], from + a.row_at[i], other_half, loaded) : void()), ...);
+  if constexpr (transposed) transpose(rows, std::index_sequence<i...>{});
   if (result_words == Rectangle::side) ((static_cast<int>(i) < result_rows ? void(std::memcpy(to + a.result_at[i], &rows[i], sizeof rows[i])) : void()), ...);
   else ((static_cast<int>(i) < result_rows ? store_words(to + a.result_at[i], rows[i], stored) : void()), ...);
 }
 template <bool transposed>
 [[gnu::target("avx512f")]] void move_avx512(const std::byte* from, std::byte* to, const Rectangle& a, std::int64_t other_half) {
-  if (other_half != 0) move_lanes<transposed, true>(from, to, a, other_half, std::make_index_sequence<16>{});
-  else move_lanes<transposed, false>(from, to, a, 0, std::make_index_sequence<16>{});
+  move_lanes<transposed>(from, to, a, other_half, std::make_index_sequence<Rectangle::side>{});
 }
 
 }  // namespace detail

@@ -69,20 +69,21 @@ class RectangleCopy {
   // Takes the loops of the rectangles; false where there are none.
   bool take(std::vector<CopyLoop>& loops, InstructionLevel level) {
     if (!columns_.take_from(loops)) return false;
-    const bool transposed = columns_.far_stride() != 4;
-    if (!transposed) row_ = 4 * columns_.words();
+    const std::int64_t straight_row = columns_.words();
+    transposed_ = columns_.far_stride() != 4;
+    if (!transposed_) row_ = 4 * straight_row;
+    // Long rows that stay as they are need no registers.
+    if (!transposed_ && other_half_ == 0 && straight_row > side) return false;
     rows_ = CopyRun{&CopyLoop::to, &CopyLoop::from, row_};
     if (!rows_.take_from(loops)) return false;
     while (rows_.words() < side && rows_.take_from(loops)) {}
-    while (transposed && columns_.take_from(loops)) {}
+    // Rows of 16 words that go on in the source: along them it is read whole cache lines at a time.
+    while ((transposed_ || straight_row == side) && columns_.take_from(loops)) {}
     while (rows_.take_from(loops)) {}
-    // Long rows that stay as they are need no registers.
-    if (!transposed && other_half_ == 0 && columns_.words() > side) return false;
     rows_.tabulate();
     columns_.tabulate();
     for (std::size_t r = 0; r < straight_at_.size(); ++r) straight_at_[r] = static_cast<std::int64_t>(r) * row_;
-    transposed_ = transposed;
-    move_ = rectangle_move(transposed, level);
+    move_ = rectangle_move(transposed_, level);
     return std::min(rows_.words(), columns_.words()) >= narrowest;
   }
 
@@ -104,9 +105,9 @@ class RectangleCopy {
     for (std::int64_t r = begin; r < end; r += side)
       for (std::int64_t c = 0; c < columns; c += side) {
         const auto row = rows_.far(r), column = columns_.far(c);
-        rectangles.add(from + row.base + c * source_word_, to + column.base + r * row_,
-                       {row.offsets, transposed_ ? column.offsets : straight_at_.data(), static_cast<int>(std::min(side, end - r)),
-                        static_cast<int>(std::min(side, columns - c))});
+        const Rectangle rectangle{row.offsets, transposed_ ? column.offsets : straight_at_.data(), static_cast<int>(std::min(side, end - r)),
+                                  static_cast<int>(std::min(side, columns - c))};
+        rectangles.add(from + row.base + c * source_word_, to + column.base + r * row_ + (transposed_ ? 0 : column.offsets[0]), rectangle);
       }
   }
 
