@@ -3,8 +3,11 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include <replicator/cpu/pooling.hpp>
 
@@ -110,6 +113,23 @@ double pooling_error(const PoolingCase& c, const Layout& layout = {}, int thread
                    error(AveragePoolTranspose{c.options, c.x}, {held(dy)}, c.x, expected.shared)});
 }
 
+AnyArray as_type(DType to, const AnyArray& x) { return array_of({to, x.shape()}, doubles(x)); }
+
+// Whether an operation has the bits of the one on the same numbers in float32, rounded to bfloat16 in the end.
+bool rounds_once(const AnyOperation& op, const std::vector<AnyArray>& inputs, const Shape& output, cpu::detail::ImageLayout layout, int threads) {
+  const auto run = [&](DType dtype, const std::vector<AnyArray>& arrays) {
+    std::vector<Held> in;
+    for (const auto& array : arrays) in.push_back(held(array));
+    in[0] = relaid(in[0], layout.of(in[0].type.shape));
+    const TensorType type{dtype, output};
+    return array_of(run_kernel(op, std::move(in), {&type, 1}, {.threads = threads})[0]);
+  };
+  std::vector<AnyArray> widened;
+  for (const auto& input : inputs) widened.push_back(as_type(DType::float32, input));
+  const AnyArray found = run(DType::bfloat16, inputs), expected = as_type(DType::bfloat16, run(DType::float32, widened));
+  return std::memcmp(found.data(), expected.data(), found.size_bytes()) == 0;
+}
+
 }  // namespace
 
 TEST_CASE("pooling and its transposes are as defined, ties included") {
@@ -129,6 +149,25 @@ TEST_CASE("pooling takes blocked channels and channels last as they are") {
          {cpu::detail::channel_blocks(c.x, 8), cpu::detail::channel_blocks(c.x, 16), channels_last(c.x)}) {
       RC_ASSERT(pooling_error<float>(c, layout) < 1e-6);
       RC_ASSERT(pooling_error<double>(c, layout) < 1e-15);
+    }
+  }));
+}
+
+TEST_CASE("pooling of bfloat16, in any layout and by any number of threads, has the bits of float32, rounded once") {
+  REQUIRE(rc::check("layouts", [] {
+    const auto c = draw_pooling({1, 3, 8, 16, 17, 32});
+    RC_LOG(c.text());
+    auto x = random_array<bfloat16>(c.x, 1);
+    for (auto& value : x) value = std::floor(value * 3);
+    const auto u = random_array<bfloat16>(c.x, 2).any(), dy = random_array<bfloat16>(c.y, 3).any(), wide = random_array<float>(c.y, 4).any();
+    for (const auto& [channels, threads] : {std::pair{1, 2}, {8, 1}, {16, 1}, {16, 3}, {0, 1}}) {
+      const cpu::detail::ImageLayout layout{channels};
+      RC_ASSERT(rounds_once(MaxPool{c.options}, {x.any()}, c.y, layout, threads));
+      RC_ASSERT(rounds_once(MaxPoolSpread{c.options}, {x.any(), dy}, c.x, layout, threads));
+      RC_ASSERT(rounds_once(MaxPoolSpread{c.options}, {x.any(), wide}, c.x, layout, threads));
+      RC_ASSERT(rounds_once(MaxPoolPick{c.options}, {x.any(), u}, c.y, layout, threads));
+      RC_ASSERT(rounds_once(AveragePool{c.options}, {x.any()}, c.y, layout, threads));
+      RC_ASSERT(rounds_once(AveragePoolTranspose{c.options, c.x}, {dy}, c.x, layout, threads));
     }
   }));
 }

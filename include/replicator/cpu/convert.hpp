@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -96,6 +97,22 @@ inline TileLoop conversion_loop(DType from, DType to) {
   if (from == DType::bfloat16 && to == DType::float32) return detail::widest_convert_loop<bfloat16, float>(instruction_level());
   if (from == DType::float32 && to == DType::bfloat16) return detail::widest_convert_loop<float, bfloat16>(instruction_level());
   return visit_dtype(from, [to]<class From>() { return visit_dtype(to, detail::ConvertLoopFrom<From>{}); });
+}
+
+// Converts any number of elements by such a loop: what is no whole group goes through a buffer of its own.
+inline void convert_all(TileLoop loop, std::byte* to, std::size_t to_size, const std::byte* from, std::size_t from_size, std::int64_t elements) {
+  const std::int64_t whole = elements / tile_group * tile_group;
+  const auto run = [&](std::byte* out, const std::byte* in, std::int64_t n) {
+    const TileOperand operand{in, tile_group * static_cast<std::int64_t>(from_size)};
+    loop(out, operand, operand, operand, n);
+  };
+  run(to, from, whole);
+  if (whole == elements) return;
+  const auto done = static_cast<std::size_t>(whole), rest = static_cast<std::size_t>(elements - whole);
+  std::byte in[tile_group * sizeof(double)]{}, out[tile_group * sizeof(double)];
+  std::memcpy(in, from + done * from_size, rest * from_size);
+  run(out, in, tile_group);
+  std::memcpy(to + done * to_size, out, rest * to_size);
 }
 
 }  // namespace replicator::cpu

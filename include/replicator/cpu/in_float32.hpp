@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,22 +22,6 @@
 namespace replicator::cpu {
 
 namespace detail {
-
-// Any number of elements: what is no whole group is converted in a buffer of its own.
-inline void convert_all(TileLoop loop, std::byte* to, std::size_t to_size, const std::byte* from, std::size_t from_size, std::int64_t elements) {
-  const std::int64_t whole = elements / tile_group * tile_group;
-  const auto run = [&](std::byte* out, const std::byte* in, std::int64_t n) {
-    const TileOperand operand{in, tile_group * static_cast<std::int64_t>(from_size)};
-    loop(out, operand, operand, operand, n);
-  };
-  run(to, from, whole);
-  if (whole == elements) return;
-  const auto done = static_cast<std::size_t>(whole), rest = static_cast<std::size_t>(elements - whole);
-  alignas(buffer_alignment) std::byte in[tile_group * sizeof(double)]{}, out[tile_group * sizeof(double)];
-  std::memcpy(in, from + done * from_size, rest * from_size);
-  run(out, in, tile_group);
-  std::memcpy(to + done * to_size, out, rest * to_size);
-}
 
 class InFloat32 final : public Executable {
  public:

@@ -161,6 +161,16 @@ inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const A
   return map_node(graph, std::move(expression), inputs, domain, result, where);
 }
 
+// The same values as another type.
+inline AnyTensor converted(AnyTensor x, DType to, Location where) {
+  if (x.dtype() == to) return x;
+  Expression e;
+  e.compute = compute_type(x.dtype());
+  e.inputs = 1;
+  e.outputs = {e.input(0)};
+  return map_node(x.graph(), std::move(e), {&x, 1}, to, where);
+}
+
 // Sum (min, max) of an expression over axes of the domain.
 inline AnyTensor reduce_node(Graph& graph, ReduceKind kind, Expression expression, std::span<const AnyTensor> inputs, Shape domain,
                              std::vector<std::int64_t> axes, DType result, Location where) {

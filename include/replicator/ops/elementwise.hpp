@@ -173,15 +173,7 @@ Tensor<T> select(Tensor<bool> condition, std::type_identity_t<T> yes, Tensor<T> 
 // their high bits; to bool: not zero. Gradients flow between floating types only.
 template <Element To, Element From>
 Tensor<To> cast(Tensor<From> x, std::source_location where = std::source_location::current()) {
-  if constexpr (std::is_same_v<To, From>) return x;
-  else {
-    Expression e;
-    e.compute = compute_type(dtype_of<From>);
-    e.inputs = 1;
-    e.outputs = {e.input(0)};
-    const AnyTensor operands[] = {x};
-    return Tensor<To>{map_node(x.graph(), std::move(e), operands, dtype_of<To>, where)};
-  }
+  return Tensor<To>{converted(x, dtype_of<To>, where)};
 }
 
 // A tensor with these values; a ReplicaContext stands for its graph.

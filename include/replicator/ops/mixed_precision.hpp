@@ -35,13 +35,6 @@ namespace detail {
 // Whether a tensor takes part in the mixed precision that holds where it is used.
 inline bool is_mixed(const AnyTensor& x) { return x.graph().products() != DType::float32 && x.dtype() == DType::float32; }
 
-inline AnyTensor converted(AnyTensor x, DType to, Location where) {
-  Expression same;
-  same.inputs = 1;
-  same.outputs = {same.input(0)};
-  return map_node(x.graph(), std::move(same), {&x, 1}, to, where);
-}
-
 // A node of an operation that is linear in both operands, in the precision asked for.
 inline AnyTensor product_node(AnyOperation operation, AnyTensor a, AnyTensor b, Location where) {
   Graph& graph = a.graph();

@@ -77,7 +77,7 @@ struct MaxPool {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
-// Inputs x, dy: dy at the element that gave the maximum, summed over the windows that chose it.
+// Inputs x, dy: dy at the element that gave the maximum, summed over the windows that chose it, in x's type. Where that is bfloat16, dy may be float32.
 struct MaxPoolSpread {
   static constexpr std::string_view name = "max_pool_spread";
   PoolingOptions options;
@@ -87,7 +87,8 @@ struct MaxPoolSpread {
     options.describe(v);
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
-    detail::require_pooled(inputs[0], options, inputs[1]);
+    const bool wider = inputs[0].dtype == DType::bfloat16 && inputs[1].dtype == DType::float32;
+    detail::require_pooled({wider ? DType::float32 : inputs[0].dtype, inputs[0].shape}, options, inputs[1]);
     return {inputs[0]};
   }
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
@@ -117,7 +118,7 @@ inline std::vector<AnyTensor> MaxPool::gradient(const GradientContext& at) const
 }
 
 inline std::vector<AnyTensor> MaxPoolSpread::gradient(const GradientContext& at) const {
-  return {AnyTensor{}, compute(at.graph, MaxPoolPick{options}, {at.inputs[0], at.upstream[0]}, at.where)};
+  return {AnyTensor{}, converted(compute(at.graph, MaxPoolPick{options}, {at.inputs[0], at.upstream[0]}, at.where), at.inputs[1].dtype(), at.where)};
 }
 
 // The mean of each window.
