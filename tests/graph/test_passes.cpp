@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -12,6 +13,7 @@
 
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/cpu/map.hpp>
+#include <replicator/cpu/pooling.hpp>
 #include <replicator/cpu/reduce.hpp>
 #include <replicator/graph/digest.hpp>
 #include <replicator/graph/gradients.hpp>
@@ -19,6 +21,7 @@
 #include <replicator/graph/optimise.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/mixed_precision.hpp>
+#include <replicator/ops/pooling.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/ops/transpose.hpp>
@@ -307,6 +310,36 @@ TEST_CASE("what is looked at once it is rounded stays rounded before") {
     graph.results().push_back(rounded.any().value());
   }
   CHECK(digest_of(passes::round_late(graph)) == digest_of(graph));
+}
+
+TEST_CASE("what picks elements of bfloat16, or rounds what it computes of it, is given it as it is stored: the same bits") {
+  REQUIRE(rc::check([] {
+    const auto drawn = [] { return *rc::gen::arbitrary<bool>(); };
+    const bool pooled_is_rounded = drawn(), gradient_is_rounded = drawn(), upstream_was_rounded = drawn();
+    const std::int64_t window = *rc::gen::inRange(1, 4), stride = *rc::gen::inRange(1, 4);
+    Graph graph;
+    const Tensor<bfloat16> x{test::input(graph, {DType::bfloat16, Shape{2, 3, 7, 6}}, 0)};
+    const auto wide = cast<float>(x), pooled = max_pool(wide, {.window = {window, window}, .stride = {stride, stride}});
+    auto upstream = Tensor<float>{test::input(graph, {DType::float32, pooled.shape()}, 1)};
+    if (upstream_was_rounded) upstream = cast<float>(cast<bfloat16>(upstream));
+    const auto options = operation_of<MaxPool>(graph.node(pooled.any().value()))->options;
+    const Tensor<float> spread{compute(graph, MaxPoolSpread{options}, {wide, upstream}, {})};
+    graph.results().push_back(pooled_is_rounded ? cast<bfloat16>(pooled).any().value() : pooled.any().value());
+    graph.results().push_back(gradient_is_rounded ? cast<bfloat16>(spread).any().value() : spread.any().value());
+
+    const Graph simple = simplify(graph);
+    auto values = test::random_array<bfloat16>(x.shape(), 1);
+    for (auto& value : values) value = std::floor(value * 3);  // maxima tie
+    const std::vector<AnyArray> inputs{values.any(), test::random_array<float>(pooled.shape(), 2).any()};
+    RC_ASSERT(same_bits(run(simple, inputs), run(graph, inputs)));
+    RC_ASSERT(digest_of(simplify(simple)) == digest_of(simple));
+    for (const auto& node : simple.nodes()) {
+      if (operation_of<MaxPool>(node)) RC_ASSERT(node.outputs[0].dtype == DType::bfloat16);
+      if (!operation_of<MaxPoolSpread>(node)) continue;
+      RC_ASSERT((node.outputs[0].dtype == DType::bfloat16) == gradient_is_rounded);
+      RC_ASSERT((simple.type(node.inputs[1]).dtype == DType::bfloat16) == (gradient_is_rounded && upstream_was_rounded));
+    }
+  }));
 }
 
 TEST_CASE("a chain of elementwise operations becomes one") {

@@ -3,6 +3,7 @@
 // Windows are walked in the order of cpu/pooling.hpp: its bits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -67,33 +68,34 @@ __device__ T divisor(const PoolingExtents& e, const PoolingWindow& w) {
 }
 
 // Where an element of the result lies.
-template <class Stored>
+template <class A, class B>
 struct PoolingPlace {
-  const Stored *a, *b;  // the planes of the inputs, which begin there, with its channel
+  const A* a;  // the planes of the inputs, which begin there, with its channel
+  const B* b;
   std::int64_t row, column;
 };
 
 // Each gives one element of its result, which has the shape of x (over_x) or of y, as the inputs do.
 struct MaxPoolKernel {
   static constexpr bool over_x = false, a_is_x = true, b_is_x = true;
-  template <class Stored>
-  __device__ static compute_of<Stored> element(const PoolingExtents& e, const PoolingPlace<Stored>& at) {
+  template <class A, class B>
+  __device__ static compute_of<A> element(const PoolingExtents& e, const PoolingPlace<A, B>& at) {
     return value_of(at.a[place_of_maximum(e, window_at(e, at.row, at.column), at.a) * e.pixel]);
   }
 };
 struct MaxPoolPickKernel {
   static constexpr bool over_x = false, a_is_x = true, b_is_x = true;
-  template <class Stored>
-  __device__ static compute_of<Stored> element(const PoolingExtents& e, const PoolingPlace<Stored>& at) {
+  template <class A, class B>
+  __device__ static compute_of<A> element(const PoolingExtents& e, const PoolingPlace<A, B>& at) {
     return value_of(at.b[place_of_maximum(e, window_at(e, at.row, at.column), at.a) * e.pixel]);
   }
 };
 struct MaxPoolSpreadKernel {
   static constexpr bool over_x = true, a_is_x = true, b_is_x = false;
-  template <class Stored>
-  __device__ static compute_of<Stored> element(const PoolingExtents& e, const PoolingPlace<Stored>& at) {
+  template <class A, class B>
+  __device__ static compute_of<A> element(const PoolingExtents& e, const PoolingPlace<A, B>& at) {
     const PoolingSpan rows = windows_with(e, 0, at.row), columns = windows_with(e, 1, at.column);
-    compute_of<Stored> sum{};
+    compute_of<A> sum{};
     for (std::int64_t r = rows.first; r < rows.end; ++r)
       for (std::int64_t c = columns.first; c < columns.end; ++c)
         if (place_of_maximum(e, window_at(e, r, c), at.a) == at.row * e.x[1] + at.column)
@@ -103,41 +105,42 @@ struct MaxPoolSpreadKernel {
 };
 struct AveragePoolKernel {
   static constexpr bool over_x = false, a_is_x = true, b_is_x = true;
-  template <class Stored>
-  __device__ static compute_of<Stored> element(const PoolingExtents& e, const PoolingPlace<Stored>& at) {
+  template <class A, class B>
+  __device__ static compute_of<A> element(const PoolingExtents& e, const PoolingPlace<A, B>& at) {
     const PoolingWindow w = window_at(e, at.row, at.column);
-    compute_of<Stored> sum{};
+    compute_of<A> sum{};
     for (std::int64_t row = w.begin[0]; row < w.end[0]; ++row)
       for (std::int64_t column = w.begin[1]; column < w.end[1]; ++column)
         sum = plus(sum, value_of(at.a[(row * e.x[1] + column) * e.pixel]));
-    return quotient(sum, divisor<compute_of<Stored>>(e, w));
+    return quotient(sum, divisor<compute_of<A>>(e, w));
   }
 };
 struct AveragePoolTransposeKernel {
   static constexpr bool over_x = true, a_is_x = false, b_is_x = false;
-  template <class Stored>
-  __device__ static compute_of<Stored> element(const PoolingExtents& e, const PoolingPlace<Stored>& at) {
+  template <class A, class B>
+  __device__ static compute_of<A> element(const PoolingExtents& e, const PoolingPlace<A, B>& at) {
     const PoolingSpan rows = windows_with(e, 0, at.row), columns = windows_with(e, 1, at.column);
-    compute_of<Stored> sum{};
+    compute_of<A> sum{};
     for (std::int64_t r = rows.first; r < rows.end; ++r)
       for (std::int64_t c = columns.first; c < columns.end; ++c)
-        sum = plus(sum, quotient(value_of(at.a[(r * e.y[1] + c) * e.pixel]), divisor<compute_of<Stored>>(e, window_at(e, r, c))));
+        sum = plus(sum, quotient(value_of(at.a[(r * e.y[1] + c) * e.pixel]), divisor<compute_of<A>>(e, window_at(e, r, c))));
     return sum;
   }
 };
 
-template <class Loop, class Stored>
-__global__ void pool(const __grid_constant__ PoolingExtents e, std::int64_t elements, const Stored* a, const Stored* b, Stored* out) {
+// Of inputs that are stored as A and B.
+template <class Loop, class A, class B>
+__global__ void pool(const __grid_constant__ PoolingExtents e, std::int64_t elements, const A* a, const B* b, A* out) {
   const std::int64_t* own = Loop::over_x ? e.x : e.y;
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) {
     const std::int64_t place = i / e.pixel, channel = i - place * e.pixel, plane = place / own[1] / own[0];
     const std::int64_t of_x = plane * e.x[0] * e.x[1] * e.pixel + channel, of_y = plane * e.y[0] * e.y[1] * e.pixel + channel;
-    const PoolingPlace<Stored> at{a + (Loop::a_is_x ? of_x : of_y), b + (Loop::b_is_x ? of_x : of_y), place / own[1] % own[0], place % own[1]};
-    out[i] = stored<Stored>(Loop::element(e, at));
+    const PoolingPlace<A, B> at{a + (Loop::a_is_x ? of_x : of_y), b + (Loop::b_is_x ? of_x : of_y), place / own[1] % own[0], place % own[1]};
+    out[i] = stored<A>(Loop::element(e, at));
   }
 }
 
-template <class Loop, class Stored>
+template <class Loop, class A, class B = A>
 class PoolingExecutable final : public Executable {
  public:
   PoolingExecutable(const PoolingExtents& extents, ImageLayout layout, const KernelRequest& request)
@@ -148,10 +151,9 @@ class PoolingExecutable final : public Executable {
   }
   void run(const Launch& launch) const override {
     if (elements_ == 0) return;
-    const auto* a = reinterpret_cast<const Stored*>(launch.inputs[0]);
-    const auto* b = input_layouts.size() > 1 ? reinterpret_cast<const Stored*>(launch.inputs[1]) : a;
+    const std::byte* second = launch.inputs[input_layouts.size() - 1];
     pool<Loop><<<blocks_for(elements_, block_threads), block_threads, 0, stream_of(launch.stream)>>>(
-        extents_, elements_, a, b, reinterpret_cast<Stored*>(launch.outputs[0]));
+        extents_, elements_, reinterpret_cast<const A*>(launch.inputs[0]), reinterpret_cast<const B*>(second), reinterpret_cast<A*>(launch.outputs[0]));
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }
 
@@ -177,6 +179,8 @@ std::unique_ptr<Executable> make_pooling(const KernelRequest& request) {
     e.padding[i] = options.padding.low[i];
   }
   e.count_include_pad = options.count_include_pad;
+  if constexpr (Loop::over_x && Loop::a_is_x)
+    if (request.inputs[0].dtype != request.inputs[1].dtype) return std::make_unique<PoolingExecutable<Loop, Bfloat16Word, float>>(e, layout, request);
   switch (request.outputs[0].dtype) {
     case DType::float32: return std::make_unique<PoolingExecutable<Loop, float>>(e, layout, request);
     case DType::float64: return std::make_unique<PoolingExecutable<Loop, double>>(e, layout, request);

@@ -11,13 +11,15 @@
 //     std::string formula(std::size_t length) const;                      // optional: what it computes, in at most so many characters
 //     static constexpr bool varies = true;    // optional: differs between replicas even on equal inputs
 //     static constexpr bool alias = true;     // optional: the output is the (plain) memory of input 0
-//   };
 //     static constexpr bool effect = true;    // optional: runs, once for each node, though nobody uses its outputs
+//     static constexpr OfWidened of_widened = OfWidened::picks;  // optional: what becomes of bfloat16 that was widened to float32
+//   };
 // It needs a registered kernel unless it has `expand` or `alias`.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +36,13 @@ namespace replicator {
 
 struct GradientContext;
 struct ExpansionContext;
+
+// What an operation with one output makes of an input 0 that is a bfloat16 x, made float32.
+enum class OfWidened : std::uint8_t {
+  computes,  // another value than of x
+  picks,     // elements of it, by whose values: op(x), widened
+  rounds,    // where what it gives is rounded to bfloat16: op(x), which is computed in float32 and rounded once. Other inputs may be of either type
+};
 
 template <class Op>
 concept Operation = requires(const Op& op, std::span<const TensorType> inputs, AttributePrinter& v) {
@@ -59,6 +68,7 @@ class AnyOperation {
   bool varies() const { return model_->varies(); }
   bool alias() const { return model_->alias(); }
   bool effect() const { return model_->effect(); }
+  OfWidened of_widened() const { return model_->of_widened(); }
   // Arithmetic operations on inputs of these types; 0 where the operation does not say.
   double work(std::span<const TensorType> inputs) const { return model_->work(inputs); }
   // What it computes, in at most `length` characters; empty where the operation does not say.
@@ -88,6 +98,7 @@ class AnyOperation {
     virtual bool varies() const = 0;
     virtual bool alias() const = 0;
     virtual bool effect() const = 0;
+    virtual OfWidened of_widened() const = 0;
     virtual double work(std::span<const TensorType>) const = 0;
     virtual std::string formula(std::size_t) const = 0;
     virtual const KernelSlots& slots() const = 0;
@@ -131,6 +142,10 @@ class AnyOperation {
     bool effect() const override {
       if constexpr (requires { Op::effect; }) return Op::effect;
       return false;
+    }
+    OfWidened of_widened() const override {
+      if constexpr (requires { Op::of_widened; }) return Op::of_widened;
+      return OfWidened::computes;
     }
     double work([[maybe_unused]] std::span<const TensorType> inputs) const override {
       if constexpr (requires { op.work(inputs); }) return op.work(inputs);

@@ -9,6 +9,7 @@
 #include <replicator/graph/passes/hoist.hpp>
 #include <replicator/graph/passes/late_rounding.hpp>
 #include <replicator/graph/passes/merge_reduces.hpp>
+#include <replicator/graph/passes/narrow.hpp>
 #include <replicator/graph/passes/recompute.hpp>
 #include <replicator/graph/passes/round_trips.hpp>
 
@@ -17,7 +18,7 @@ namespace replicator {
 // The same values by the operations that have kernels, each computed once.
 inline Graph simplify(const Graph& graph) {
   using namespace passes;
-  const auto exact = [](const Graph& expanded) { return drop_round_trips(round_late(drop_round_trips(expanded))); };
+  const auto exact = [](const Graph& expanded) { return drop_round_trips(round_late(drop_round_trips(narrow(expanded)))); };
   return remove_dead_code(merge_common(exact(remove_dead_code(expand(graph)))));
 }
 

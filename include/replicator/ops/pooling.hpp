@@ -64,6 +64,7 @@ inline PoolingOptions with_stride(PoolingOptions o) {
 // The maximum of each window; a NaN in it wins.
 struct MaxPool {
   static constexpr std::string_view name = "max_pool";
+  static constexpr OfWidened of_widened = OfWidened::picks;
   PoolingOptions options;
 
   template <class V>
@@ -80,6 +81,7 @@ struct MaxPool {
 // Inputs x, dy: dy at the element that gave the maximum, summed over the windows that chose it, in x's type. Where that is bfloat16, dy may be float32.
 struct MaxPoolSpread {
   static constexpr std::string_view name = "max_pool_spread";
+  static constexpr OfWidened of_widened = OfWidened::rounds;
   PoolingOptions options;
 
   template <class V>

@@ -18,12 +18,19 @@ inline bool is_conversion(const Node& node) {
   return map && map->dtypes.size() == 1 && map->expression->code.size() == 1 && map->expression->code[0].op == ScalarOp::input;
 }
 
+// The bfloat16 of which this is the float32; empty where it is another value.
+inline std::optional<Value> before_widening(const Graph& graph, Value value) {
+  const auto& node = graph.node(value.node);
+  if (!is_conversion(node) || node.outputs[0].dtype != DType::float32) return std::nullopt;
+  const bool same_shape = graph.type(node.inputs[0]) == TensorType{DType::bfloat16, node.outputs[0].shape};
+  return same_shape ? std::optional{node.inputs[0]} : std::nullopt;
+}
+
 // From bfloat16 to float32 and back; empty where the node is not the way back.
 inline std::optional<Value> before_round_trip(const Graph& graph, const Node& node) {
-  if (!is_conversion(node) || !is_conversion(graph.node(node.inputs[0].node))) return std::nullopt;
-  const Value before = graph.node(node.inputs[0].node).inputs[0];
-  const bool widened = graph.type(before).dtype == DType::bfloat16 && graph.type(node.inputs[0]).dtype == DType::float32;
-  return widened && graph.type(before) == node.outputs[0] ? std::optional{before} : std::nullopt;
+  if (!is_conversion(node)) return std::nullopt;
+  const auto before = before_widening(graph, node.inputs[0]);
+  return before && graph.type(*before) == node.outputs[0] ? before : std::nullopt;
 }
 
 }  // namespace detail

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pass: bfloat16 that was widened for an operation which need not have it so is given to it as it is stored.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/scoped_value.hpp>
+#include <replicator/graph/logical_device.hpp>
+#include <replicator/graph/map.hpp>
+#include <replicator/graph/passes/round_trips.hpp>
+#include <replicator/graph/rewrite.hpp>
+
+namespace replicator::passes {
+
+namespace detail {
+
+class Narrowing {
+ public:
+  explicit Narrowing(const Graph& graph) : graph_{graph}, rewriter_{graph}, users_{users_of(graph)} {}
+
+  Graph run() && {
+    for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
+      if (may_be_narrow(i)) emit(i);
+      else rewriter_.copy(i);
+    }
+    return std::move(rewriter_).finish();
+  }
+
+ private:
+  bool may_be_narrow(std::uint32_t index) const {
+    const auto* compute = graph_.node(index).get<Compute>();
+    const OfWidened kind = compute ? compute->operation.of_widened() : OfWidened::computes;
+    if (kind == OfWidened::computes || !before_widening(graph_, graph_.node(index).inputs[0])) return false;
+    return kind == OfWidened::picks || is_only_rounded(index);
+  }
+  bool is_only_rounded(std::uint32_t index) const {
+    const auto rounds = [&](std::uint32_t user) { return is_conversion(graph_.node(user)) && graph_.node(user).outputs[0].dtype == DType::bfloat16; };
+    const auto& results = graph_.results();
+    return std::all_of(users_[index].begin(), users_[index].end(), rounds) &&
+           std::none_of(results.begin(), results.end(), [&](Value result) { return result.node == index; });
+  }
+
+  // On what was there before it was widened; what it gives is widened instead, for users that round it to drop.
+  void emit(std::uint32_t index) {
+    Node node = rewriter_.renewed(index);
+    const bool rounds = node.get<Compute>()->operation.of_widened() == OfWidened::rounds;
+    std::vector<TensorType> types;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const auto before = before_widening(graph_, graph_.node(index).inputs[i]);
+      if (before && (i == 0 || rounds)) node.inputs[i] = rewriter_(*before);
+      types.push_back(rewriter_.to().type(node.inputs[i]));
+    }
+    node.outputs = node.get<Compute>()->operation.infer_shape(types);
+    const Location where = node.where;
+    const LogicalDeviceScope there{rewriter_.to(), node.device};
+    const ScopedValue marks{rewriter_.to().marks(), node.marks};
+    const AnyTensor narrow = rewriter_.to().tensor(rewriter_.to().add(std::move(node)));
+    rewriter_.replace(index, {converted(narrow, DType::float32, where).value()});
+  }
+
+  const Graph& graph_;
+  Rewriter rewriter_;
+  std::vector<std::vector<std::uint32_t>> users_;
+};
+
+}  // namespace detail
+
+// The bits stay the same: see OfWidened.
+inline Graph narrow(const Graph& graph) { return detail::Narrowing{graph}.run(); }
+
+}  // namespace replicator::passes
