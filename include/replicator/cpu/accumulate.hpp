@@ -2,12 +2,14 @@
 // Primitive loops of reductions: lanes that accumulate rows, and the tree that folds the lanes.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
 #include <replicator/core/dtype.hpp>
+#include <replicator/cpu/lanes.hpp>
 #include <replicator/cpu/tiles.hpp>
 #include <replicator/graph/map.hpp>
 
@@ -17,6 +19,8 @@ namespace replicator::cpu {
 struct AccumulateLoops {
   // lanes[j] = lanes[j] (+) rows[r * width + j] for every row r in turn
   void (*accumulate)(void* lanes, const void* rows, std::int64_t width, std::int64_t count) = nullptr;
+  // The same, of rows that are stored as bfloat16; null where they have to be widened.
+  void (*accumulate_stored)(void* lanes, const void* rows, std::int64_t width, std::int64_t count) = nullptr;
   // lanes[j] for j < width = a balanced tree over lanes[j + p width], p < parts; parts is a power of two
   void (*fold)(void* lanes, std::int64_t width, std::int64_t parts) = nullptr;
   void (*clear)(void* lanes, std::int64_t count) = nullptr;  // to the identity
@@ -99,6 +103,30 @@ struct [[gnu::packed, gnu::may_alias]] SixteenFloats {
   for (; count > 0; --count, x += 4) a += x[0].values, b += x[1].values, c += x[2].values, d += x[3].values;
   lanes[0].values = a, lanes[1].values = b, lanes[2].values = c, lanes[3].values = d;
 }
+[[gnu::target("avx512f")]] inline void sum_stored_avx512(void* to, const void* from, std::int64_t width, std::int64_t count) {
+  constexpr std::size_t group = tile_group * sizeof(bfloat16);
+  const auto* x = static_cast<const std::byte*>(from);
+  if (width == 64) {
+    auto* lanes = static_cast<SixteenFloats*>(to);
+    auto a = lanes[0].values, b = lanes[1].values, c = lanes[2].values, d = lanes[3].values;
+    for (; count > 0; --count, x += 4 * group) {
+      a += load_lanes(x, bfloat16{}), b += load_lanes(x + group, bfloat16{});
+      c += load_lanes(x + 2 * group, bfloat16{}), d += load_lanes(x + 3 * group, bfloat16{});
+    }
+    lanes[0].values = a, lanes[1].values = b, lanes[2].values = c, lanes[3].values = d;
+    return;
+  }
+  for (; count > 0; --count) {
+    auto* lanes = static_cast<float*>(to);
+    std::int64_t left = width;
+    for (; left >= tile_group; left -= tile_group, lanes += tile_group, x += group) static_cast<SixteenFloats*>(static_cast<void*>(lanes))->values += load_lanes(x, bfloat16{});
+    for (; left > 0; --left, ++lanes, x += sizeof(bfloat16)) {
+      std::uint16_t bits;
+      std::memcpy(&bits, x, sizeof bits);
+      *lanes += bfloat16_value(bits);
+    }
+  }
+}
 template <ReduceKind kind, class T>
 void fold_baseline(void* lanes, std::int64_t width, std::int64_t parts) {
   fold_loop<kind, T>(lanes, width, parts);
@@ -106,8 +134,9 @@ void fold_baseline(void* lanes, std::int64_t width, std::int64_t parts) {
 
 template <ReduceKind kind, class T>
 AccumulateLoops accumulate_loops_of(InstructionLevel level) {
-  AccumulateLoops loops{&accumulate_baseline<kind, T>, &fold_baseline<kind, T>, &clear_loop<kind, T>};
+  AccumulateLoops loops{&accumulate_baseline<kind, T>, nullptr, &fold_baseline<kind, T>, &clear_loop<kind, T>};
   if constexpr (std::is_same_v<T, float>) {
+    if (level == InstructionLevel::avx512 && kind == ReduceKind::sum) loops.accumulate_stored = &sum_stored_avx512;
     if (level == InstructionLevel::avx512) loops.accumulate = kind == ReduceKind::sum ? &sum_avx512 : &accumulate_avx512<kind, T>;
   }
   if constexpr (std::is_floating_point_v<T>) {

@@ -47,12 +47,12 @@ class ReduceExecutable final : public Executable {
  private:
   ReduceExecutable(const Reduce& reduce, const KernelRequest& request, const Layout& layout)
       : loops_{storage_loops(reduce.domain, layout)},
-        program_{*reduce.expression, request.inputs, reduce.domain, loops_, {}},
         compute_{reduce.expression->compute},
+        accumulate_{accumulate_loops(compute_, reduce.kind, instruction_level())},
+        program_{*reduce.expression, request.inputs, reduce.domain, loops_, {}, accumulate_.accumulate_stored != nullptr},
         stored_{reduce.dtypes},
         threads_{program_.tiles() < 32 ? 1 : request.threads},
-        plan_{ReductionNest{loops_, reduce.axes}, accumulate_loops(compute_, reduce.kind, instruction_level()), size_of(compute_), widest(),
-              stored_.size(), threads_} {
+        plan_{ReductionNest{loops_, reduce.axes}, accumulate_, size_of(compute_), widest(), stored_.size(), threads_} {
     input_layouts = demanded_layouts(request, reduce.domain, layout);
     output_layouts.assign(request.outputs.size(), Layout{});
     in_place.assign(request.outputs.size(), -1);
@@ -122,8 +122,9 @@ class ReduceExecutable final : public Executable {
   }
 
   std::vector<StorageLoop> loops_;
-  TileProgram program_;
   DType compute_;
+  AccumulateLoops accumulate_;
+  TileProgram program_;
   std::vector<DType> stored_;
   int threads_;
   ReductionPlan plan_;

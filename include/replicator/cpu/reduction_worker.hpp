@@ -27,7 +27,7 @@ class ReductionWorker {
   void take(const TileProgram::ResultTiles& tiles, std::int64_t count) {
     for (std::int64_t at = 0; at < count;) {
       const std::int64_t n = std::min(count - at, unit_ - done_);
-      for (std::size_t o = 0; o < plan_.outputs(); ++o) accumulate(lanes(o), tiles[o] + plan_.bytes(at), n);
+      for (std::size_t o = 0; o < plan_.outputs(); ++o) accumulate(lanes(o), tiles[o], at, n);
       at += n;
       done_ += n;
       if (done_ == unit_) finish_unit();
@@ -46,13 +46,16 @@ class ReductionWorker {
     for (std::size_t o = 0; o < plan_.outputs(); ++o) plan_.loops().clear(lanes(o), nest.lanes());
   }
 
-  // What is left of the row of lanes that was begun, whole rows, the beginning of another one.
-  void accumulate(std::byte* lanes, const std::byte* x, std::int64_t count) const {
+  // `count` elements of a tile, from `at` on: what is left of the row of lanes that was begun, whole rows, the beginning of another one.
+  void accumulate(std::byte* lanes, const TileProgram::ResultTile& tile, std::int64_t at, std::int64_t count) const {
+    const auto loop = tile.stored ? plan_.loops().accumulate_stored : plan_.loops().accumulate;
+    const std::size_t element = tile.stored ? sizeof(bfloat16) : plan_.bytes(1);
+    const std::byte* x = tile.data + static_cast<std::size_t>(at) * element;
     const std::int64_t all = plan_.nest().lanes();
     const auto add = [&](std::int64_t lane, std::int64_t width, std::int64_t rows) {
       if (width * rows == 0) return;
-      plan_.loops().accumulate(lanes + plan_.bytes(lane), x, width, rows);
-      x += plan_.bytes(width * rows);
+      loop(lanes + plan_.bytes(lane), x, width, rows);
+      x += static_cast<std::size_t>(width * rows) * element;
       count -= width * rows;
     };
     if (const std::int64_t lane = done_ % all; lane != 0) add(lane, std::min(all - lane, count), 1);

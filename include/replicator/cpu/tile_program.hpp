@@ -22,11 +22,18 @@ namespace replicator::cpu {
 
 // Evaluates an expression for stretches of the domain in storage order. Immutable; each thread brings its own scratch.
 class TileProgram {
+  // Where a term's value is.
+  struct Place {
+    int slot = -1;
+    bool stored = false;  // in an input of the program that is not of the type of computation
+  };
+
  public:
-  // `stored`: the dtype of each output in memory; empty where the outputs are only looked at, tile by tile (Reduce).
+  // `stored`: the dtype of each output in memory; empty where the outputs are only looked at, tile by tile (Reduce). An output that is nothing but an
+  // input of bfloat16 is then shown as it is stored, if `shows_stored`.
   TileProgram(const Expression& expression, std::span<const TensorType> inputs, const Shape& domain,
-              const std::vector<StorageLoop>& loops, std::span<const DType> stored)
-      : compute_{expression.compute}, outputs_{stored.begin(), stored.end()}, elements_{domain.elements()} {
+              const std::vector<StorageLoop>& loops, std::span<const DType> stored, bool shows_stored = false)
+      : compute_{expression.compute}, outputs_{stored.begin(), stored.end()}, shows_stored_{shows_stored}, elements_{domain.elements()} {
     for (const auto& input : inputs) add_input(input, domain, loops);
     choose_tile();
     compile(expression);
@@ -50,8 +57,7 @@ class TileProgram {
   }
 
   // Evaluates elements [begin, end) of the domain in storage order. `outputs` holds a pointer per stored output. After each
-  // tile calls visit(values, count); values[o] points to `count` elements of the compute type of output o (only where no
-  // outputs are stored).
+  // tile calls visit(values, count); values[o] are `count` elements of output o (only where no outputs are stored).
   template <class Visit>
   void run(const std::byte* const* inputs, std::byte* const* outputs, std::byte* scratch, std::int64_t begin, std::int64_t end,
            const Visit& visit) const {
@@ -78,11 +84,16 @@ class TileProgram {
     }
   }
 
-  // The tiles of the expression's outputs, contiguous.
+  // Contiguous elements of the type of computation, or of bfloat16 as they are stored.
+  struct ResultTile {
+    const std::byte* data;
+    bool stored;
+  };
+  // The tiles of the expression's outputs.
   struct ResultTiles {
     const TileOperand* slots;
-    const std::uint16_t* results;
-    const std::byte* operator[](std::size_t output) const { return slots[results[output]].data; }
+    const Place* results;
+    ResultTile operator[](std::size_t output) const { return {slots[results[output].slot].data, results[output].stored}; }
   };
 
  private:
@@ -99,11 +110,6 @@ class TileProgram {
   struct ConstantPlan {
     std::uint16_t slot;
     std::uint64_t bits;
-  };
-  // Where a term's value is while compiling.
-  struct Place {
-    int slot = -1;
-    bool stored = false;  // in an input of the program that is not of the type of computation
   };
 
   std::size_t slot_bytes() const { return (slots_ * sizeof(TileOperand) + 63) / 64 * 64; }
@@ -241,15 +247,16 @@ class TileProgram {
     push(conversion_loop(inputs_[static_cast<std::size_t>(input)].dtype, compute_), place.slot, input, input, input);
   }
 
-  // The slot itself, or a copy where it holds one group for all.
-  std::uint16_t contiguous(Place& place) {
+  // The place itself, or a copy where it holds one group for all.
+  Place contiguous(Place& place) {
+    if (place.stored && shows_stored_ && inputs_[static_cast<std::size_t>(place.slot)].linear) return place;
     if (place.stored) widen(place);
     const int slot = place.slot;
     const bool linear = slot < static_cast<int>(inputs_.size()) ? inputs_[static_cast<std::size_t>(slot)].linear : is_register(slot);
-    if (linear) return static_cast<std::uint16_t>(slot);
+    if (linear) return place;
     const auto copy = static_cast<int>(slots_++);
     push(conversion_loop(compute_, compute_), copy, slot, slot, slot);
-    return static_cast<std::uint16_t>(copy);
+    return {copy};
   }
 
   bool is_register(int slot) const {
@@ -270,6 +277,7 @@ class TileProgram {
   DType compute_;
   std::vector<InputPlan> inputs_;
   std::vector<DType> outputs_;
+  bool shows_stored_;
   std::int64_t elements_;
   std::int64_t tile_ = 0;
   std::size_t widest_ = 1;
@@ -277,7 +285,7 @@ class TileProgram {
   std::vector<int> free_;  // registers whose values nothing needs any more
   std::vector<Instruction> code_;
   std::vector<ConstantPlan> constants_;
-  std::vector<std::uint16_t> results_;
+  std::vector<Place> results_;
 };
 
 }  // namespace replicator::cpu
