@@ -325,6 +325,7 @@ TEST_CASE("what picks elements of bfloat16, or rounds what it computes of it, is
     const auto options = operation_of<MaxPool>(graph.node(pooled.any().value()))->options;
     const Tensor<float> spread{compute(graph, MaxPoolSpread{options}, {wide, upstream}, {})};
     graph.results().push_back(pooled_is_rounded ? cast<bfloat16>(pooled).any().value() : pooled.any().value());
+    graph.results().push_back(max_pool(pooled, {.window = {1, 2}}).any().value());
     graph.results().push_back(gradient_is_rounded ? cast<bfloat16>(spread).any().value() : spread.any().value());
 
     const Graph simple = simplify(graph);

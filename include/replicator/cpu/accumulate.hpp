@@ -103,6 +103,7 @@ struct [[gnu::packed, gnu::may_alias]] SixteenFloats {
   for (; count > 0; --count, x += 4) a += x[0].values, b += x[1].values, c += x[2].values, d += x[3].values;
   lanes[0].values = a, lanes[1].values = b, lanes[2].values = c, lanes[3].values = d;
 }
+// The same of bfloat16, for any width.
 [[gnu::target("avx512f")]] inline void sum_stored_avx512(void* to, const void* from, std::int64_t width, std::int64_t count) {
   constexpr std::size_t group = tile_group * sizeof(bfloat16);
   const auto* x = static_cast<const std::byte*>(from);
@@ -114,17 +115,12 @@ struct [[gnu::packed, gnu::may_alias]] SixteenFloats {
       c += load_lanes(x + 2 * group, bfloat16{}), d += load_lanes(x + 3 * group, bfloat16{});
     }
     lanes[0].values = a, lanes[1].values = b, lanes[2].values = c, lanes[3].values = d;
-    return;
   }
   for (; count > 0; --count) {
-    auto* lanes = static_cast<float*>(to);
-    std::int64_t left = width;
-    for (; left >= tile_group; left -= tile_group, lanes += tile_group, x += group) static_cast<SixteenFloats*>(static_cast<void*>(lanes))->values += load_lanes(x, bfloat16{});
-    for (; left > 0; --left, ++lanes, x += sizeof(bfloat16)) {
-      std::uint16_t bits;
-      std::memcpy(&bits, x, sizeof bits);
-      *lanes += bfloat16_value(bits);
-    }
+    auto* groups = static_cast<SixteenFloats*>(to);
+    const std::byte* const end = x + static_cast<std::size_t>(width) * sizeof(bfloat16);
+    for (; end - x >= static_cast<std::ptrdiff_t>(group); x += group) (groups++)->values += load_lanes(x, bfloat16{});
+    for (auto* lane = reinterpret_cast<float*>(groups); x != end; x += sizeof(bfloat16)) *lane++ += *reinterpret_cast<const bfloat16*>(x);
   }
 }
 template <ReduceKind kind, class T>

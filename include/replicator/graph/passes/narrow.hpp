@@ -34,7 +34,7 @@ class Narrowing {
   bool may_be_narrow(std::uint32_t index) const {
     const auto* compute = graph_.node(index).get<Compute>();
     const OfWidened kind = compute ? compute->operation.of_widened() : OfWidened::computes;
-    if (kind == OfWidened::computes || !before_widening(graph_, graph_.node(index).inputs[0])) return false;
+    if (kind == OfWidened::computes || !before_widening(rewriter_.to(), rewriter_(graph_.node(index).inputs[0]))) return false;
     return kind == OfWidened::picks || is_only_rounded(index);
   }
   bool is_only_rounded(std::uint32_t index) const {
@@ -50,8 +50,8 @@ class Narrowing {
     const bool rounds = node.get<Compute>()->operation.of_widened() == OfWidened::rounds;
     std::vector<TensorType> types;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const auto before = before_widening(graph_, graph_.node(index).inputs[i]);
-      if (before && (i == 0 || rounds)) node.inputs[i] = rewriter_(*before);
+      const auto before = before_widening(rewriter_.to(), node.inputs[i]);
+      if (before && (i == 0 || rounds)) node.inputs[i] = *before;
       types.push_back(rewriter_.to().type(node.inputs[i]));
     }
     node.outputs = node.get<Compute>()->operation.infer_shape(types);
