@@ -117,10 +117,11 @@ struct [[gnu::packed, gnu::may_alias]] SixteenFloats {
     lanes[0].values = a, lanes[1].values = b, lanes[2].values = c, lanes[3].values = d;
   }
   for (; count > 0; --count) {
-    auto* groups = static_cast<SixteenFloats*>(to);
+    auto* lane = static_cast<float*>(to);
     const std::byte* const end = x + static_cast<std::size_t>(width) * sizeof(bfloat16);
-    for (; end - x >= static_cast<std::ptrdiff_t>(group); x += group) (groups++)->values += load_lanes(x, bfloat16{});
-    for (auto* lane = reinterpret_cast<float*>(groups); x != end; x += sizeof(bfloat16)) *lane++ += *reinterpret_cast<const bfloat16*>(x);
+    for (; end - x >= static_cast<std::ptrdiff_t>(group); x += group, lane += tile_group)
+      reinterpret_cast<SixteenFloats*>(lane)->values += load_lanes(x, bfloat16{});
+    for (; x != end; x += sizeof(bfloat16)) *lane++ += *reinterpret_cast<const bfloat16*>(x);
   }
 }
 template <ReduceKind kind, class T>
