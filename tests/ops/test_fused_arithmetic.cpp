@@ -229,7 +229,7 @@ TEST_CASE("in bfloat16 what ReLU gives is kept for the weights' gradients, and s
   const auto statistics = count_resnet(true, DType::bfloat16, only_statistics), everything = count_resnet(true, DType::bfloat16, all);
   CHECK((everything.statistics == 53 && everything.prologues == 0 && everything.epilogues == 0));
   CHECK(everything.bytes == statistics.bytes);
-  CHECK(statistics.bytes == Approx(0.900 * count_resnet(true, DType::bfloat16, {}).bytes).epsilon(0.002));
+  CHECK(statistics.bytes == Approx(0.890 * count_resnet(true, DType::bfloat16, {}).bytes).epsilon(0.002));
 }
 
 // The last of the 49 ReLUs is of float32 a part of the reduction that follows.
@@ -240,7 +240,7 @@ TEST_CASE("while ResNet-50 is evaluated, convolutions write what ReLU gives") {
     CHECK(epilogue.epilogues == (dtype == DType::bfloat16 ? 49 : 48));
     CHECK(epilogue.prologues == 0);
     CHECK(everything.bytes == epilogue.bytes);
-    CHECK(epilogue.bytes == Approx((dtype == DType::bfloat16 ? 0.634 : 0.600) * plain.bytes).epsilon(0.002));
+    CHECK(epilogue.bytes == Approx((dtype == DType::bfloat16 ? 0.604 : 0.600) * plain.bytes).epsilon(0.002));
   }
 }
 
