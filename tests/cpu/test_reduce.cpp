@@ -2,6 +2,10 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
 
 #include "elementwise_cases.hpp"
 
@@ -218,15 +222,33 @@ TEST_CASE("large reductions have the same bits under one, two and three threads"
     }
 }
 
+TEST_CASE("of several NaN the same one is the sum of stored bfloat16, for any number of threads") {
+  for (const auto& [shape, axis] : std::vector<std::pair<Shape, std::int64_t>>{{{235, 215}, 1}, {{324, 330}, 1}, {{34, 34, 30}, 1}, {{300, 64}, 0}}) {
+    auto c = plain_sum(shape, {axis}, 5);
+    c.inputs[0].dtype = DType::bfloat16;
+    const std::size_t elements = c.data[0].size() / 4;
+    c.data[0].resize(2 * elements);
+    for (std::size_t i = 0; i < elements; ++i) {
+      const std::uint32_t random = static_cast<std::uint32_t>(i) * 2654435761u >> 16;
+      const auto bits = static_cast<std::uint16_t>(random % 6 == 0 ? 0x7fc0 | (random & 0x803f) : 0x3f80);
+      std::memcpy(c.data[0].data() + 2 * i, &bits, 2);
+    }
+    CAPTURE(shape.text(), axis);
+    const auto once = run(c, 1, 0);
+    CHECK(run(c, 3, 0) == once);
+    CHECK(run(c, 5, 0) == once);
+  }
+}
+
 TEST_CASE("sums of bfloat16, which are read as they are stored, have the bits of sums of the same numbers in float32") {
   for (const Shape& shape : {Shape{2, 32, 20, 61}, Shape{3, 16, 5, 7}, Shape{1, 48, 1, 3}})
     for (const auto& layout : {Layout{}, blocked(shape, 1, 16), permuted(shape, {0, 2, 3, 1})})
       for (const auto& axes : {std::vector<std::int64_t>{0, 2, 3}, {0, 1, 2, 3}, {3}, {0}, {1}, {2, 3}, {0, 1}})
-        for (const bool squared : {false, true}) {
+        for (const bool twice : {false, true}) {
           auto c = plain_sum(shape, axes, 5);
-          if (squared) {  // widened for one output, read as it is for another
+          if (twice) {  // widened for one output, read as it is for another
             auto e = *c.reduce.expression;
-            e.outputs.push_back(e.apply(ScalarOp::multiply, e.outputs[0], e.outputs[0]));
+            e.outputs.push_back(e.apply(ScalarOp::absolute, e.outputs[0]));
             c.reduce.expression = std::make_shared<const Expression>(e);
             c.reduce.dtypes.push_back(DType::float32);
           }
@@ -242,7 +264,7 @@ TEST_CASE("sums of bfloat16, which are read as they are stored, have the bits of
             std::memcpy(c.data[0].data() + 4 * i, &value, 4);
             std::memcpy(stored.data[0].data() + 2 * i, &narrow, 2);
           }
-          CAPTURE(shape.text(), axes, squared);
+          CAPTURE(shape.text(), axes, twice);
           CHECK(run(stored, 1, 0) == run(c, 1, 0));
           CHECK(run(stored, 3, 1) == run(c, 1, 0));
         }

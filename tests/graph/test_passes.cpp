@@ -119,6 +119,11 @@ Graph random_graph(const RandomCode& code) {
       case 10:
         pool.push_back(cast<float>(cast<bfloat16>(cast<float>(cast<bfloat16>(a)))));
         break;
+      case 11:
+        pool.push_back(fits ? Tensor<float>{detail::map_at(
+                                  graph, DType::float32, {}, [](Symbol c, Symbol r) { return select(c <= 0, 0, r); }, a, cast<bfloat16>(a + b))}
+                            : a);
+        break;
       default:
         graph.results().push_back(a.any().value());
         break;
@@ -131,7 +136,7 @@ Graph random_graph(const RandomCode& code) {
 
 RandomCode draw_code() {
   return *rc::gen::container<RandomCode>(
-      rc::gen::map(rc::gen::tuple(rc::gen::inRange(0u, 12u), rc::gen::inRange(0u, 32u), rc::gen::inRange(0u, 32u)),
+      rc::gen::map(rc::gen::tuple(rc::gen::inRange(0u, 13u), rc::gen::inRange(0u, 32u), rc::gen::inRange(0u, 32u)),
                    [](const std::tuple<unsigned, unsigned, unsigned>& t) {
                      return Instruction{std::get<0>(t), std::get<1>(t), std::get<2>(t)};
                    }));

@@ -276,6 +276,15 @@ TEST_CASE("pooling says which extents do not fit") {
   CHECK_THROWS_WITH(average_pool(x, {.window = {2, 2}, .padding = {2, 0}}),
                     Contains("leaves windows of 2 without an element"));
   CHECK_THROWS_WITH(max_pool(Tensor<float>{input(graph, {DType::float32, {4, 4}}, 0)}, {}), Contains("found [4, 4]"));
+  const AnyTensor whole = input(graph, {DType::int32, {1, 1, 4, 4}}, 1), half = input(graph, {DType::int32, {1, 1, 2, 2}}, 2);
+  const PoolingOptions pairs{.window = {2, 2}, .stride = {2, 2}};
+  for (const AnyOperation& operation : {AnyOperation{MaxPoolSpread{pairs}}, AnyOperation{MaxPoolPick{pairs}}})
+    CHECK_THROWS_WITH(compute(graph, operation, {whole, operation.get<MaxPoolPick>() ? whole : half}, {}),
+                      Contains("x must be of a floating type, found int32[1, 1, 4, 4]"));
+  CHECK_THROWS_WITH(compute(graph, AveragePoolTranspose{pairs, {1, 1, 4, 4}}, {half}, {}), Contains("x must be of a floating type, found int32"));
+  const AnyTensor narrow = input(graph, {DType::bfloat16, {1, 1, 4, 4}}, 3), odd = input(graph, {DType::float32, {1, 1, 3, 3}}, 4);
+  CHECK_THROWS_WITH(compute(graph, MaxPoolSpread{pairs}, {narrow, odd}, {}),
+                    Contains("x bfloat16[1, 1, 4, 4] is pooled to [1, 1, 2, 2], found float32[1, 1, 3, 3]"));
 }
 
 }  // namespace test_pooling

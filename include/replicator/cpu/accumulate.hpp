@@ -103,6 +103,8 @@ struct [[gnu::packed, gnu::may_alias]] SixteenFloats {
   for (; count > 0; --count, x += 4) a += x[0].values, b += x[1].values, c += x[2].values, d += x[3].values;
   lanes[0].values = a, lanes[1].values = b, lanes[2].values = c, lanes[3].values = d;
 }
+// lanes += x. Of two NaN the lane's stays, however the loop is compiled: in C++ a compiler may exchange the operands.
+[[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(FloatLanes& lanes, const FloatLanes& x) { asm("vaddps %1, %0, %0" : "+v"(lanes) : "v"(x)); }
 // The same of bfloat16, for any width.
 [[gnu::target("avx512f")]] inline void sum_stored_avx512(void* to, const void* from, std::int64_t width, std::int64_t count) {
   constexpr std::size_t group = tile_group * sizeof(bfloat16);
@@ -111,17 +113,27 @@ struct [[gnu::packed, gnu::may_alias]] SixteenFloats {
     auto* lanes = static_cast<SixteenFloats*>(to);
     auto a = lanes[0].values, b = lanes[1].values, c = lanes[2].values, d = lanes[3].values;
     for (; count > 0; --count, x += 4 * group) {
-      a += load_lanes(x, bfloat16{}), b += load_lanes(x + group, bfloat16{});
-      c += load_lanes(x + 2 * group, bfloat16{}), d += load_lanes(x + 3 * group, bfloat16{});
+      add_to(a, load_lanes(x, bfloat16{})), add_to(b, load_lanes(x + group, bfloat16{}));
+      add_to(c, load_lanes(x + 2 * group, bfloat16{})), add_to(d, load_lanes(x + 3 * group, bfloat16{}));
     }
     lanes[0].values = a, lanes[1].values = b, lanes[2].values = c, lanes[3].values = d;
   }
   for (; count > 0; --count) {
-    auto* lane = static_cast<float*>(to);
-    const std::byte* const end = x + static_cast<std::size_t>(width) * sizeof(bfloat16);
-    for (; end - x >= static_cast<std::ptrdiff_t>(group); x += group, lane += tile_group)
-      reinterpret_cast<SixteenFloats*>(lane)->values += load_lanes(x, bfloat16{});
-    for (; x != end; x += sizeof(bfloat16)) *lane++ += *reinterpret_cast<const bfloat16*>(x);
+    auto* lane = static_cast<std::byte*>(to);
+    std::int64_t left = width;
+    FloatLanes sum{};
+    for (; left >= tile_group; left -= tile_group, lane += sizeof sum, x += group) {
+      std::memcpy(&sum, lane, sizeof sum);
+      add_to(sum, load_lanes(x, bfloat16{}));
+      std::memcpy(lane, &sum, sizeof sum);
+    }
+    const auto rest = static_cast<std::size_t>(left);
+    std::byte last[group]{};
+    std::memcpy(&sum, lane, rest * sizeof(float));
+    std::memcpy(last, x, rest * sizeof(bfloat16));
+    add_to(sum, load_lanes(last, bfloat16{}));
+    std::memcpy(lane, &sum, rest * sizeof(float));
+    x += rest * sizeof(bfloat16);
   }
 }
 template <ReduceKind kind, class T>

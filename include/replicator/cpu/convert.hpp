@@ -109,7 +109,7 @@ inline void convert_all(TileLoop loop, std::byte* to, std::size_t to_size, const
   run(to, from, whole);
   if (whole == elements) return;
   const auto done = static_cast<std::size_t>(whole), rest = static_cast<std::size_t>(elements - whole);
-  std::byte in[tile_group * sizeof(double)]{}, out[tile_group * sizeof(double)];
+  alignas(64) std::byte in[tile_group * sizeof(double)]{}, out[tile_group * sizeof(double)];
   std::memcpy(in, from + done * from_size, rest * from_size);
   run(out, in, tile_group);
   std::memcpy(to + done * to_size, out, rest * to_size);

@@ -24,7 +24,7 @@ class PoolingLoops final : public Executable {
  public:
   PoolingLoops(const PooledPlanes& planes, std::int64_t count, PoolingLoop loop, std::vector<ImageRows> inputs, const ImageRows& output, int threads)
       : planes_{planes}, count_{count}, loop_{loop}, inputs_{std::move(inputs)}, output_{output}, threads_{threads} {
-    scratch_of_thread_ = (static_cast<std::size_t>(planes_.options.window[0]) * sizeof(std::int64_t) + 63) / 64 * 64;  // CoveredRows::begin
+    scratch_of_thread_ = (static_cast<std::size_t>(std::min(planes_.options.window[0], planes_.x[0])) * sizeof(std::int64_t) + 63) / 64 * 64;  // CoveredRows::begin
     for (auto& input : inputs_) place(input);
     place(output_);
     scratch_bytes = scratch_of_thread_ * static_cast<std::size_t>(threads);

@@ -29,6 +29,7 @@ class RectangleCopy {
     if (!other_half || shape.elements() == 0) return std::nullopt;
     RectangleCopy copy{shape, *other_half};
     if (!copy.take(loops, level)) return std::nullopt;
+    share_widest(loops);
     copy.outer_ = std::move(loops);
     return copy;
   }
@@ -64,6 +65,14 @@ class RectangleCopy {
     *pairs = {pairs->extent / 2, 2 * pairs->from, 2 * pairs->to, pairs->axis};
     if (pairs->extent == 1) loops.erase(pairs);
     return distance == 2 ? 0 : distance;
+  }
+
+  // Where the outermost loop has few turns for threads to share, the one with the most comes before it. Those of a cut axis stay in order.
+  static void share_widest(std::vector<CopyLoop>& loops) {
+    constexpr std::int64_t enough = 64;
+    const auto shared = [](const CopyLoop& loop) { return loop.cut ? 0 : loop.extent; };
+    const auto widest = std::max_element(loops.begin(), loops.end(), [&](const auto& a, const auto& b) { return shared(a) < shared(b); });
+    if (widest != loops.end() && loops[0].extent < enough && shared(*widest) > loops[0].extent) std::rotate(loops.begin(), widest, widest + 1);
   }
 
   // Takes the loops of the rectangles; false where there are none.

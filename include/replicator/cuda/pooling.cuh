@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling on GPUs, an element of the result for each thread: without cuDNN, of gradients of maxima, and of what cudnn_pooling.cuh does not take.
-// Windows are walked in the order of cpu/pooling.hpp: its bits.
+// Windows are walked in the order of cpu/pooling_loops.hpp: its bits.
 #pragma once
 
 #include <cstddef>

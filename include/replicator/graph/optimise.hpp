@@ -18,8 +18,8 @@ namespace replicator {
 // The same values by the operations that have kernels, each computed once.
 inline Graph simplify(const Graph& graph) {
   using namespace passes;
-  const auto exact = [](const Graph& expanded) { return drop_round_trips(round_late(drop_round_trips(narrow(expanded)))); };
-  return remove_dead_code(merge_common(exact(remove_dead_code(expand(graph)))));
+  const auto stored = [](const Graph& g) { return remove_dead_code(merge_common(drop_round_trips(narrow(g)))); };  // bfloat16 as it is stored
+  return stored(round_late(stored(remove_dead_code(expand(graph)))));
 }
 
 // Then less memory, and less traffic to it.

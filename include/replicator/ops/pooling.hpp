@@ -47,12 +47,15 @@ inline Shape pooled_shape(const Shape& x, const PoolingOptions& o) {
   }
   return y;
 }
-inline void require_pooled(const TensorType& x, const PoolingOptions& o, const TensorType& y) {
-  if (const Shape shape = pooled_shape(x.shape, o); !(shape == y.shape) || x.dtype != y.dtype)
-    throw BuildError{"x " + x.text() + " is pooled to " + shape.text() + ", found " + y.text()};
-}
 inline void require_floating(const TensorType& x) {
   if (!is_floating(x.dtype)) throw BuildError{"x must be of a floating type, found " + x.text() + ": cast it with rp::cast"};
+}
+// `wider`: y may be float32 where x is bfloat16.
+inline void require_pooled(const TensorType& x, const PoolingOptions& o, const TensorType& y, bool wider = false) {
+  require_floating(x);
+  const bool fits = x.dtype == y.dtype || (wider && x.dtype == DType::bfloat16 && y.dtype == DType::float32);
+  if (const Shape shape = pooled_shape(x.shape, o); !(shape == y.shape) || !fits)
+    throw BuildError{"x " + x.text() + " is pooled to " + shape.text() + ", found " + y.text()};
 }
 inline PoolingOptions with_stride(PoolingOptions o) {
   for (std::size_t i = 0; i < 2; ++i)
@@ -89,8 +92,7 @@ struct MaxPoolSpread {
     options.describe(v);
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
-    const bool wider = inputs[0].dtype == DType::bfloat16 && inputs[1].dtype == DType::float32;
-    detail::require_pooled({wider ? DType::float32 : inputs[0].dtype, inputs[0].shape}, options, inputs[1]);
+    detail::require_pooled(inputs[0], options, inputs[1], true);
     return {inputs[0]};
   }
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
@@ -106,6 +108,7 @@ struct MaxPoolPick {
     options.describe(v);
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    detail::require_floating(inputs[0]);
     if (inputs[0] != inputs[1])
       throw BuildError{"found " + inputs[0].text() + " and " + inputs[1].text() + ", which must be equal"};
     return {{inputs[0].dtype, detail::pooled_shape(inputs[0].shape, options)}};

@@ -25,18 +25,20 @@ struct StridedCopy {
 // Merges axes that lie one in the other in both memories, so that rows are as long as they can be.
 inline StridedCopy merged(const StridedCopy& c) {
   StridedCopy result{{}, {}, {}, c.from, c.to};
-  for (std::size_t axis = 0; axis < c.box.rank(); ++axis) {
-    if (c.box[axis] == 1) continue;
-    const std::size_t last = result.box.rank() - 1;
-    const bool joins = result.box.rank() > 0 && result.source[last] == c.source[axis] * c.box[axis] &&
-                       result.destination[last] == c.destination[axis] * c.box[axis];
-    if (joins)
-      result.box[last] *= c.box[axis];
-    else
-      result.box.push_back(c.box[axis]);
-    const std::size_t at = result.box.rank() - 1;
-    result.source[at] = c.source[axis];
-    result.destination[at] = c.destination[axis];
+  std::size_t axis = 0, axes = 0;  // of the box, and of the result
+  for (const std::int64_t extent : c.box) {
+    const std::int64_t source = c.source[axis], destination = c.destination[axis];
+    ++axis;
+    if (extent == 1) continue;
+    if (axes > 0 && result.source[axes - 1] == source * extent && result.destination[axes - 1] == destination * extent) {
+      result.box[-1] *= extent;
+      --axes;
+    } else {
+      result.box.push_back(extent);
+    }
+    result.source[axes] = source;
+    result.destination[axes] = destination;
+    ++axes;
   }
   return result;
 }

@@ -20,8 +20,9 @@ namespace detail {
 
 // The input that an expression hands on, select(condition, input, 0) or select(condition, 0, input), and reads for nothing else; empty for others.
 inline std::optional<std::uint16_t> handed_on(const Expression& e) {
+  if (e.outputs.size() != 1 || e.compute != DType::float32) return std::nullopt;
   const auto& choice = e.code[e.outputs[0]];
-  if (e.outputs.size() != 1 || e.compute != DType::float32 || choice.op != ScalarOp::select) return std::nullopt;
+  if (choice.op != ScalarOp::select) return std::nullopt;
   const auto is_zero = [&](std::uint16_t i) { return e.code[i] == ScalarInstruction{ScalarOp::constant, 0, 0, 0, 0}; };
   if (is_zero(choice.b) == is_zero(choice.c)) return std::nullopt;
   const std::uint16_t kept = is_zero(choice.b) ? choice.c : choice.b;
@@ -67,7 +68,8 @@ class LateRounding {
     if (!is_conversion(graph_.node(rounding)) || uses_[rounding] != 1 || graph_.type(node.inputs[*input]).dtype != DType::bfloat16) return std::nullopt;
     const Value exact = graph_.node(rounding).inputs[0];
     const auto* computed = operation_of<Map>(graph_.node(exact.node));
-    const bool one_pass = computed && uses_[exact.node] == 1 && computed->domain == choice->domain && computed->dtypes == choice->dtypes;
+    const bool one_pass = computed && uses_[exact.node] == 1 && computed->domain == choice->domain && computed->dtypes == choice->dtypes &&
+                          graph_.node(exact.node).device == node.device;
     return one_pass ? std::optional{Rounded{*input, exact}} : std::nullopt;
   }
 
@@ -92,7 +94,7 @@ class LateRounding {
 
 }  // namespace detail
 
-// Before conversions there and back are dropped for the last time: what is chosen may be wanted in bfloat16.
+// Behind dead code and common subexpressions, which would count as uses; before the other passes of bfloat16, which go on from what is chosen.
 inline Graph round_late(const Graph& graph) { return detail::LateRounding{graph}.run(); }
 
 }  // namespace replicator::passes

@@ -34,7 +34,8 @@ class Narrowing {
   bool may_be_narrow(std::uint32_t index) const {
     const auto* compute = graph_.node(index).get<Compute>();
     const OfWidened kind = compute ? compute->operation.of_widened() : OfWidened::computes;
-    if (kind == OfWidened::computes || !before_widening(rewriter_.to(), rewriter_(graph_.node(index).inputs[0]))) return false;
+    const auto& outputs = graph_.node(index).outputs;
+    if (kind == OfWidened::computes || outputs.size() != 1 || outputs[0].dtype != DType::float32 || !before_widening(rewriter_.to(), rewriter_(graph_.node(index).inputs[0]))) return false;
     return kind == OfWidened::picks || is_only_rounded(index);
   }
   bool is_only_rounded(std::uint32_t index) const {
@@ -69,7 +70,7 @@ class Narrowing {
 
 }  // namespace detail
 
-// The bits stay the same: see OfWidened.
+// The bits stay the same (a signalling NaN becomes a quiet one): see OfWidened.
 inline Graph narrow(const Graph& graph) { return detail::Narrowing{graph}.run(); }
 
 }  // namespace replicator::passes
