@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -90,50 +89,42 @@ template <ReduceKind kind, class T>
 [[gnu::target("avx512f")]] void accumulate_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
   accumulate_loop<kind, T>(lanes, rows, width, count);
 }
-// Sixteen floats in a row, at any address: packed.
-struct [[gnu::packed, gnu::may_alias]] SixteenFloats {
-  float __attribute__((vector_size(64))) values;
-};
-// The usual 64 lanes stay in four registers for all rows; the order of additions is that of the loop.
-[[gnu::target("avx512f")]] inline void sum_avx512(void* to, const void* from, std::int64_t width, std::int64_t count) {
-  if (width != 64) return accumulate_avx512<ReduceKind::sum, float>(to, from, width, count);
-  auto* lanes = static_cast<SixteenFloats*>(to);
-  const auto* x = static_cast<const SixteenFloats*>(from);
-  auto a = lanes[0].values, b = lanes[1].values, c = lanes[2].values, d = lanes[3].values;
-  for (; count > 0; --count, x += 4) a += x[0].values, b += x[1].values, c += x[2].values, d += x[3].values;
-  lanes[0].values = a, lanes[1].values = b, lanes[2].values = c, lanes[3].values = d;
-}
-// lanes += x. Of two NaN the lane's stays, however the loop is compiled: in C++ a compiler may exchange the operands.
+// lane += x. Of two NaN the lane's stays, however the loop is compiled: in C++ a compiler may exchange the operands.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(FloatLanes& lanes, const FloatLanes& x) { asm("vaddps %1, %0, %0" : "+v"(lanes) : "v"(x)); }
-// The same of bfloat16, for any width.
-[[gnu::target("avx512f")]] inline void sum_stored_avx512(void* to, const void* from, std::int64_t width, std::int64_t count) {
-  constexpr std::size_t group = tile_group * sizeof(bfloat16);
-  const auto* x = static_cast<const std::byte*>(from);
-  if (width == 64) {
-    auto* lanes = static_cast<SixteenFloats*>(to);
-    auto a = lanes[0].values, b = lanes[1].values, c = lanes[2].values, d = lanes[3].values;
-    for (; count > 0; --count, x += 4 * group) {
-      add_to(a, load_lanes(x, bfloat16{})), add_to(b, load_lanes(x + group, bfloat16{}));
-      add_to(c, load_lanes(x + 2 * group, bfloat16{})), add_to(d, load_lanes(x + 3 * group, bfloat16{}));
-    }
-    lanes[0].values = a, lanes[1].values = b, lanes[2].values = c, lanes[3].values = d;
+[[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(float& lane, float x) { asm("vaddss %1, %0, %0" : "+v"(lane) : "v"(x)); }
+
+// The usual 64 lanes stay in four registers for all rows; the order of additions is that of the loop.
+template <class Stored>
+[[gnu::target("avx512f"), gnu::always_inline]] inline void sum_64_lanes(std::byte* lanes, const std::byte* x, std::int64_t count) {
+  constexpr std::size_t group = tile_group * sizeof(Stored), floats = tile_group * sizeof(float);
+  // Four names, for an array would lie in memory.
+  FloatLanes a = load_lanes(lanes, float{}), b = load_lanes(lanes + floats, float{});
+  FloatLanes c = load_lanes(lanes + 2 * floats, float{}), d = load_lanes(lanes + 3 * floats, float{});
+  for (; count > 0; --count, x += 4 * group) {
+    add_to(a, load_lanes(x, Stored{})), add_to(b, load_lanes(x + group, Stored{}));
+    add_to(c, load_lanes(x + 2 * group, Stored{})), add_to(d, load_lanes(x + 3 * group, Stored{}));
   }
+  store_lanes(lanes, a, float{}), store_lanes(lanes + floats, b, float{});
+  store_lanes(lanes + 2 * floats, c, float{}), store_lanes(lanes + 3 * floats, d, float{});
+}
+[[gnu::target("avx512f")]] inline void sum_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+  if (width != 64) return accumulate_avx512<ReduceKind::sum, float>(lanes, rows, width, count);
+  sum_64_lanes<float>(static_cast<std::byte*>(lanes), static_cast<const std::byte*>(rows), count);
+}
+// Of rows that are stored as bfloat16.
+[[gnu::target("avx512f")]] inline void sum_stored_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+  const auto* x = static_cast<const std::byte*>(rows);
+  if (width == 64) return sum_64_lanes<bfloat16>(static_cast<std::byte*>(lanes), x, count);
   for (; count > 0; --count) {
-    auto* lane = static_cast<std::byte*>(to);
+    auto* lane = static_cast<std::byte*>(lanes);
     std::int64_t left = width;
-    FloatLanes sum{};
-    for (; left >= tile_group; left -= tile_group, lane += sizeof sum, x += group) {
-      std::memcpy(&sum, lane, sizeof sum);
+    for (; left >= tile_group; left -= tile_group, lane += tile_group * sizeof(float), x += tile_group * sizeof(bfloat16)) {
+      FloatLanes sum = load_lanes(lane, float{});
       add_to(sum, load_lanes(x, bfloat16{}));
-      std::memcpy(lane, &sum, sizeof sum);
+      store_lanes(lane, sum, float{});
     }
-    const auto rest = static_cast<std::size_t>(left);
-    std::byte last[group]{};
-    std::memcpy(&sum, lane, rest * sizeof(float));
-    std::memcpy(last, x, rest * sizeof(bfloat16));
-    add_to(sum, load_lanes(last, bfloat16{}));
-    std::memcpy(lane, &sum, rest * sizeof(float));
-    x += rest * sizeof(bfloat16);
+    for (; left > 0; --left, lane += sizeof(float), x += sizeof(bfloat16))
+      add_to(*reinterpret_cast<float*>(lane), *reinterpret_cast<const bfloat16*>(x));
   }
 }
 template <ReduceKind kind, class T>

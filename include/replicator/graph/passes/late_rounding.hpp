@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -75,16 +74,11 @@ class LateRounding {
 
   void choose_first(std::uint32_t old, const Rounded& rounded) {
     const auto& map = *operation_of<Map>(graph_.node(old));
-    Node choice = rewriter_.renewed(old), widened = choice;
+    Node choice = rewriter_.renewed(old);
     choice.inputs[rounded.input] = rewriter_(rounded.exact);
     choice.what = Compute{Map{map.expression, map.domain, {DType::bfloat16}}};
     choice.outputs[0].dtype = DType::bfloat16;
-    Expression same;
-    same.inputs = 1;
-    same.outputs = {same.input(0)};
-    widened.what = Compute{Map{std::make_shared<const Expression>(std::move(same)), map.domain, {DType::float32}}};
-    widened.inputs = {Value{rewriter_.to().add(std::move(choice)), 0}};
-    rewriter_.replace(old, rewriter_.to().add(std::move(widened)));
+    replace_widened(rewriter_, old, std::move(choice));
   }
 
   const Graph& graph_;

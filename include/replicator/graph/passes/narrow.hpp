@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/core/scoped_value.hpp>
-#include <replicator/graph/logical_device.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/passes/round_trips.hpp>
 #include <replicator/graph/rewrite.hpp>
@@ -56,11 +54,7 @@ class Narrowing {
       types.push_back(rewriter_.to().type(node.inputs[i]));
     }
     node.outputs = node.get<Compute>()->operation.infer_shape(types);
-    const Location where = node.where;
-    const LogicalDeviceScope there{rewriter_.to(), node.device};
-    const ScopedValue marks{rewriter_.to().marks(), node.marks};
-    const AnyTensor narrow = rewriter_.to().tensor(rewriter_.to().add(std::move(node)));
-    rewriter_.replace(index, {converted(narrow, DType::float32, where).value()});
+    replace_widened(rewriter_, index, std::move(node));
   }
 
   const Graph& graph_;

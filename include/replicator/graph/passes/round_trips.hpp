@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
+#include <replicator/core/scoped_value.hpp>
+#include <replicator/graph/logical_device.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/rewrite.hpp>
 
@@ -31,6 +34,15 @@ inline std::optional<Value> before_round_trip(const Graph& graph, const Node& no
   if (!is_conversion(node)) return std::nullopt;
   const auto before = before_widening(graph, node.inputs[0]);
   return before && graph.type(*before) == node.outputs[0] ? before : std::nullopt;
+}
+
+// A node that gives bfloat16, and its widening, stand for the old one, which gave float32.
+inline void replace_widened(Rewriter& rewriter, std::uint32_t old, Node narrow) {
+  const Location where = narrow.where;
+  const LogicalDeviceScope there{rewriter.to(), narrow.device};
+  const ScopedValue marks{rewriter.to().marks(), narrow.marks};
+  const AnyTensor value = rewriter.to().tensor(rewriter.to().add(std::move(narrow)));
+  rewriter.replace(old, {converted(value, DType::float32, where).value()});
 }
 
 }  // namespace detail
