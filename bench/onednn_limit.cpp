@@ -76,33 +76,49 @@ class Convolution {
   Buffer scratch_;
 };
 
+#if DNNL_VERSION_MAJOR == 2
+dnnl_status_t dnnl_batch_normalization_forward_primitive_desc_create(dnnl_primitive_desc_t* made, dnnl_engine_t engine, dnnl_prop_kind_t kind,
+                                                                     dnn::ConstMemoryPointer src, dnn::ConstMemoryPointer, float epsilon,
+                                                                     unsigned flags, const_dnnl_primitive_attr_t attributes) {
+  dnnl_batch_normalization_desc_t operation;
+  return dnn::describe_operation(dnnl_batch_normalization_forward_desc_init(&operation, kind, src, epsilon, flags), &operation, made, engine,
+                                 attributes);
+}
+dnnl_status_t dnnl_batch_normalization_backward_primitive_desc_create(dnnl_primitive_desc_t* made, dnnl_engine_t engine, dnnl_prop_kind_t kind,
+                                                                      dnn::ConstMemoryPointer diff_src, dnn::ConstMemoryPointer,
+                                                                      dnn::ConstMemoryPointer src, float epsilon, unsigned flags,
+                                                                      const_dnnl_primitive_desc_t forward,
+                                                                      const_dnnl_primitive_attr_t attributes) {
+  dnnl_batch_normalization_desc_t operation;
+  return dnn::describe_operation(dnnl_batch_normalization_backward_desc_init(&operation, kind, diff_src, src, epsilon, flags), &operation, made,
+                                 engine, attributes, forward);
+}
+#endif
+
 // oneDNN's batch norm of training, both directions; the library itself has it as elementwise passes.
 class BatchNorm {
  public:
-  BatchNorm(const dnnl_memory_desc_t& data, const Buffer& from, bool rectified) {
-    unsigned flags = dnnl_use_scaleshift;
+  BatchNorm(const dnn::MemoryDescription& data, const Buffer& from, bool rectified) {
+    unsigned flags = dnnl_use_scale | dnnl_use_shift;
     if (rectified) flags |= dnnl_fuse_norm_relu;
-    dnnl_batch_normalization_desc_t description;
-    dnn::require(dnnl_batch_normalization_forward_desc_init(&description, dnnl_forward_training, &data, 1e-5f, flags), "batch norm");
-    forward_ = dnn::describe(&description);
-    dnn::require(dnnl_batch_normalization_backward_desc_init(&description, dnnl_backward, &data, &data, 1e-5f, flags), "batch norm backward");
-    backward_ = dnn::describe(&description, forward_.get());
+    forward_ = dnn::describe(&dnnl_batch_normalization_forward_primitive_desc_create, "batch norm", dnn::engine(), dnnl_forward_training, data.get(),
+                             data.get(), 1e-5f, flags);
+    backward_ = dnn::describe(&dnnl_batch_normalization_backward_primitive_desc_create, "batch norm backward", dnn::engine(), dnnl_backward,
+                              data.get(), data.get(), data.get(), 1e-5f, flags, forward_.get());
     dnn::require(dnnl_primitive_create(run_forward_.out(), forward_.get()), "dnnl_primitive_create");
     dnn::require(dnnl_primitive_create(run_backward_.out(), backward_.get()), "dnnl_primitive_create");
     give(both, DNNL_ARG_SRC, data, from.data());
-    to_.reserve(dnnl_memory_desc_get_size(&data));
+    to_.reserve(data.bytes());
     give(forward, DNNL_ARG_DST, data, to_.data());
     give(backward, DNNL_ARG_DIFF_DST, data, to_.data());
     give(backward, DNNL_ARG_DIFF_SRC, data, to_.data());
-    const std::int64_t channels[] = {data.dims[1]}, gain_and_shift[] = {2, data.dims[1]};
-    const auto each = dnn::strided(channels, dnnl_f32), two_of_each = dnn::strided(gain_and_shift, dnnl_f32);
-    give(both, DNNL_ARG_MEAN, each);
-    give(both, DNNL_ARG_VARIANCE, each);
-    give(both, DNNL_ARG_SCALE_SHIFT, two_of_each);
-    give(backward, DNNL_ARG_DIFF_SCALE_SHIFT, two_of_each);
-    if (rectified) give(both, DNNL_ARG_WORKSPACE, *dnnl_primitive_desc_query_md(forward_.get(), dnnl_query_workspace_md, 0));
-    give(forward, DNNL_ARG_SCRATCHPAD, *dnnl_primitive_desc_query_md(forward_.get(), dnnl_query_scratchpad_md, 0));
-    give(backward, DNNL_ARG_SCRATCHPAD, *dnnl_primitive_desc_query_md(backward_.get(), dnnl_query_scratchpad_md, 0));
+    const auto each = dnn::strided(data.extents().subspan(1, 1), dnnl_f32);
+    for (const int argument : {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE, DNNL_ARG_SCALE}) give(both, argument, each);
+    give(DNNL_VERSION_MAJOR == 2 ? both : forward, DNNL_ARG_SHIFT, each);  // oneDNN 3 refuses it backward
+    for (const int argument : {DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT}) give(backward, argument, each);
+    if (rectified) give(both, DNNL_ARG_WORKSPACE, dnn::memory_of(forward_, dnnl_query_workspace_md));
+    give(forward, DNNL_ARG_SCRATCHPAD, dnn::memory_of(forward_, dnnl_query_scratchpad_md));
+    give(backward, DNNL_ARG_SCRATCHPAD, dnn::memory_of(backward_, dnnl_query_scratchpad_md));
   }
 
   void run_forward() const { run(run_forward_.get(), arguments_[0]); }
@@ -112,13 +128,13 @@ class BatchNorm {
   using Primitive = dnn::Handle<dnnl_primitive_t, dnnl_primitive_destroy>;
   enum Direction : unsigned { forward = 1, backward = 2, both = 3 };
 
-  void give(Direction direction, int argument, const dnnl_memory_desc_t& description, std::byte* data = nullptr) {
+  void give(Direction direction, int argument, const dnn::MemoryDescription& description, std::byte* data = nullptr) {
     if (!data) {
-      own_.emplace_back().reserve(dnnl_memory_desc_get_size(&description) + 1);
+      own_.emplace_back().reserve(description.bytes() + 1);
       data = own_.back().data();
     }
     auto& memory = memory_.emplace_back();
-    dnn::require(dnnl_memory_create(memory.out(), &description, dnn::engine(), data), "dnnl_memory_create");
+    dnn::require(dnnl_memory_create(memory.out(), description.get(), dnn::engine(), data), "dnnl_memory_create");
     for (unsigned d = 0; d < 2; ++d)
       if (direction >> d & 1) arguments_[d].push_back({argument, memory.get()});
   }
@@ -142,7 +158,7 @@ class LayerKernels {
       convolutions_.push_back(std::make_unique<Convolution>(
           operation, types, std::array{&tensors_[tensors[0]], &tensors_[tensors[1]], &tensors_[tensors[2]]}, options.threads));
     const auto y = bench::directions_of(layer, options.batch, options.dtype).front().types[2];
-    const auto memory = dnn::description(y.shape, *dnn::data_type(options.dtype), convolutions_[0]->output_layout());
+    const auto memory = dnn::described(y.shape, *dnn::data_type(options.dtype), convolutions_[0]->output_layout());
     norm_ = std::make_unique<BatchNorm>(memory, tensors_[2], layer.rectified);
   }
 

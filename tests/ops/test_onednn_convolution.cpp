@@ -71,12 +71,10 @@ TEST_CASE("the layouts that oneDNN chooses survive the way through core/layout.h
   const Shape shape{20, 10, 3, 3};
   for (const auto tag :
        {dnnl_nchw, dnnl_nChw16c, dnnl_nChw8c, dnnl_nhwc, dnnl_OIhw16i16o, dnnl_OIhw4i16o4i, dnnl_Oihw16o, dnnl_hwio}) {
-    dnnl_memory_desc_t memory;
-    require(dnnl_memory_desc_init_by_tag(&memory, 4, shape.begin(), dnnl_f32, tag), "init");
+    const auto memory = tagged(extents_of(shape), dnnl_f32, tag);
     const auto layout = layout_of(memory);
     REQUIRE(layout);
-    const auto back = description(shape, dnnl_f32, *layout);
-    CHECK(dnnl_memory_desc_equal(&back, &memory));
+    CHECK(described(shape, dnnl_f32, *layout) == memory);
     CHECK(layout->plain == (tag == dnnl_nchw));
   }
 }

@@ -13,13 +13,13 @@
 
 #include <replicator/cpu/convolution.hpp>
 #include <replicator/cpu/in_float32.hpp>
-#include <replicator/cpu/onednn.hpp>
+#include <replicator/cpu/onednn_primitive.hpp>
 
 namespace replicator::cpu::onednn {
 
 // The three tensors of a convolution as oneDNN is asked for them.
 struct ConvolutionMemory {
-  dnnl_memory_desc_t x, w, y;
+  MemoryDescription x, w, y;
   Extents2d dilation;  // oneDNN counts the elements left out
 };
 
@@ -35,36 +35,29 @@ inline ConvolutionMemory convolution_memory(const ConvolutionShapes& s, dnnl_dat
 inline PrimitiveDescription describe_forward(const ConvolutionShapes& s, dnnl_data_type_t type) {
   const auto m = convolution_memory(s, type);
   const auto& o = s.options;
-  dnnl_convolution_desc_t description;
-  require(dnnl_dilated_convolution_forward_desc_init(&description, dnnl_forward_training, dnnl_convolution_direct, &m.x,
-                                                     &m.w, nullptr, &m.y, o.stride.data(), m.dilation.data(),
-                                                     o.padding.low.data(), o.padding.high.data()),
-          "dnnl_dilated_convolution_forward_desc_init");
-  return describe(&description);
+  return describe(&dnnl_convolution_forward_primitive_desc_create, "dnnl_convolution_forward_primitive_desc_create", engine(),
+                  dnnl_forward_training, dnnl_convolution_direct, m.x.get(), m.w.get(), nullptr, m.y.get(), o.stride.data(), m.dilation.data(),
+                  o.padding.low.data(), o.padding.high.data());
 }
 
 inline PrimitiveDescription describe_backward_data(const ConvolutionShapes& s, dnnl_data_type_t type) {
+  const auto forward = describe_forward(s, type);
+  if (!forward) return {};
   const auto m = convolution_memory(s, type);
   const auto& o = s.options;
-  dnnl_convolution_desc_t description;
-  require(dnnl_dilated_convolution_backward_data_desc_init(&description, dnnl_convolution_direct, &m.x, &m.w, &m.y,
-                                                           o.stride.data(), m.dilation.data(), o.padding.low.data(),
-                                                           o.padding.high.data()),
-          "dnnl_dilated_convolution_backward_data_desc_init");
-  const auto forward = describe_forward(s, type);
-  return forward ? describe(&description, forward.get()) : PrimitiveDescription{};
+  return describe(&dnnl_convolution_backward_data_primitive_desc_create, "dnnl_convolution_backward_data_primitive_desc_create", engine(),
+                  dnnl_convolution_direct, m.x.get(), m.w.get(), m.y.get(), o.stride.data(), m.dilation.data(), o.padding.low.data(),
+                  o.padding.high.data(), forward.get());
 }
 
 inline PrimitiveDescription describe_backward_weights(const ConvolutionShapes& s, dnnl_data_type_t type) {
+  const auto forward = describe_forward(s, type);
+  if (!forward) return {};
   const auto m = convolution_memory(s, type);
   const auto& o = s.options;
-  dnnl_convolution_desc_t description;
-  require(dnnl_dilated_convolution_backward_weights_desc_init(&description, dnnl_convolution_direct, &m.x, &m.w,
-                                                              nullptr, &m.y, o.stride.data(), m.dilation.data(),
-                                                              o.padding.low.data(), o.padding.high.data()),
-          "dnnl_dilated_convolution_backward_weights_desc_init");
-  const auto forward = describe_forward(s, type);
-  return forward ? describe(&description, forward.get()) : PrimitiveDescription{};
+  return describe(&dnnl_convolution_backward_weights_primitive_desc_create, "dnnl_convolution_backward_weights_primitive_desc_create", engine(),
+                  dnnl_convolution_direct, m.x.get(), m.w.get(), nullptr, m.y.get(), o.stride.data(), m.dilation.data(), o.padding.low.data(),
+                  o.padding.high.data(), forward.get());
 }
 
 // Two inputs and one output in the order of the operation.
@@ -114,11 +107,11 @@ class ConvolutionPrimitive final : public Executable {
   // them.
   void keep_weights_plain() {
     const auto& inner = memory_[roles_.weights];
-    plain_ = strided({inner.dims, static_cast<std::size_t>(inner.ndims)}, inner.data_type);
-    if (dnnl_memory_desc_equal(&plain_, &inner)) return;
+    plain_ = strided(inner.extents(), inner.type());
+    if (plain_ == inner) return;
     reorder_ = Primitive{roles_.weights < 2 ? describe_reorder(plain_, inner) : describe_reorder(inner, plain_)};
     inner_at_ = std::max(scratch_bytes, aligned(reorder_.scratch_bytes()));
-    scratch_bytes = inner_at_ + aligned(dnnl_memory_desc_get_size(&inner));
+    scratch_bytes = inner_at_ + aligned(inner.bytes());
   }
   void reorder(int plain_role, const std::byte* plain, int inner_role, const std::byte* inner,
                std::byte* scratch) const {
@@ -128,10 +121,10 @@ class ConvolutionPrimitive final : public Executable {
 
   Roles roles_;
   Primitive primitive_;
-  std::array<dnnl_memory_desc_t, 3> memory_;
+  std::array<MemoryDescription, 3> memory_;
   bool expressible_ = true;
   Primitive reorder_;  // empty unless the weights are in groups
-  dnnl_memory_desc_t plain_{};
+  MemoryDescription plain_;
   std::size_t inner_at_ = 0;
 };
 

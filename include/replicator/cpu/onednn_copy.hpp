@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <replicator/cpu/copy.hpp>
-#include <replicator/cpu/onednn.hpp>
+#include <replicator/cpu/onednn_primitive.hpp>
 #include <replicator/cpu/tiles.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/operation.hpp>
@@ -18,7 +18,7 @@ namespace replicator::cpu::onednn {
 
 class ReorderExecutable final : public Executable {
  public:
-  ReorderExecutable(PrimitiveDescription description, const dnnl_memory_desc_t& from, const dnnl_memory_desc_t& to)
+  ReorderExecutable(PrimitiveDescription description, const MemoryDescription& from, const MemoryDescription& to)
       : from_{from}, to_{to}, primitive_{std::move(description)} {
     scratch_bytes = primitive_.scratch_bytes();
     in_place = {-1};
@@ -29,12 +29,12 @@ class ReorderExecutable final : public Executable {
   }
 
  private:
-  dnnl_memory_desc_t from_, to_;
+  MemoryDescription from_, to_;
   Primitive primitive_;
 };
 
-// Null where copy.hpp is faster at this level, for tensors without elements, and for other types: of large int32 oneDNN loses bits on its way
-// between unusual layouts.
+// Null where copy.hpp is faster at this level, for tensors without elements, for layouts that oneDNN has no name for, and for other types: of
+// large int32 oneDNN loses bits on its way between unusual layouts.
 inline std::unique_ptr<Executable> make_reorder_at(InstructionLevel level, const KernelRequest& request) {
   const auto& type = request.inputs[0];
   const Layout &from = request.offered[0], &to = request.operation.get<LayoutCopy>()->to;
@@ -43,10 +43,11 @@ inline std::unique_ptr<Executable> make_reorder_at(InstructionLevel level, const
   if (level == InstructionLevel::avx512 && copies_rectangles(type.shape, type.dtype, from, to)) return nullptr;
   const OpenMpThreads guard{request.threads};
   const auto element = *data_type(type.dtype);
-  const auto source = description(type.shape, element, from), target = description(type.shape, element, to);
-  auto described = describe_reorder(source, target);
-  if (!described) return nullptr;
-  auto result = std::make_unique<ReorderExecutable>(std::move(described), source, target);
+  const auto source = described(type.shape, element, from), target = described(type.shape, element, to);
+  if (!source.get() || !target.get()) return nullptr;
+  auto reorder = describe_reorder(source, target);
+  if (!reorder) return nullptr;
+  auto result = std::make_unique<ReorderExecutable>(std::move(reorder), source, target);
   result->input_layouts = {from};
   result->output_layouts = {to};
   return result;

@@ -10,14 +10,14 @@
 #include <utility>
 
 #include <replicator/cpu/in_float32.hpp>
-#include <replicator/cpu/onednn.hpp>
+#include <replicator/cpu/onednn_primitive.hpp>
 #include <replicator/ops/matmul.hpp>
 
 namespace replicator::cpu::onednn {
 
 class MatmulPrimitive final : public Executable {
  public:
-  MatmulPrimitive(PrimitiveDescription description, const std::array<dnnl_memory_desc_t, 3>& memory)
+  MatmulPrimitive(PrimitiveDescription description, const std::array<MemoryDescription, 3>& memory)
       : memory_{memory}, primitive_{std::move(description)} {
     input_layouts.resize(2);
     output_layouts.resize(1);
@@ -32,13 +32,13 @@ class MatmulPrimitive final : public Executable {
   }
 
  private:
-  std::array<dnnl_memory_desc_t, 3> memory_;
+  std::array<MemoryDescription, 3> memory_;
   Primitive primitive_;
 };
 
 // One operand: the axes of the batch (1 where the matrix is repeated: `strides` 0), then rows and columns, which may
 // lie transposed.
-inline dnnl_memory_desc_t matrices(const MatmulBatch& batch, const std::int64_t* strides, std::int64_t rows,
+inline MemoryDescription matrices(const MatmulBatch& batch, const std::int64_t* strides, std::int64_t rows,
                                    std::int64_t columns, bool transposed, dnnl_data_type_t type) {
   std::array<std::int64_t, Shape::max_rank> extents{}, steps{};
   for (std::size_t i = 0; i < batch.rank; ++i) {
@@ -94,9 +94,8 @@ inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
   const std::array memory{matrices(batch, batch.a, e.rows, e.depth, op.transpose_a, type),
                           matrices(batch, batch.b, e.depth, e.columns, op.transpose_b, type),
                           matrices(batch, y.data(), e.rows, e.columns, false, type)};
-  dnnl_matmul_desc_t description;
-  require(dnnl_matmul_desc_init(&description, &memory[0], &memory[1], nullptr, &memory[2]), "dnnl_matmul_desc_init");
-  auto described = describe(&description);
+  auto described = describe(&dnnl_matmul_primitive_desc_create, "dnnl_matmul_primitive_desc_create", engine(), memory[0].get(), memory[1].get(),
+                            nullptr, memory[2].get());
   if (!described) return dtype == DType::bfloat16 ? in_float32(request, &make_matmul) : nullptr;
   return std::make_unique<MatmulPrimitive>(std::move(described), memory);
 }
