@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training step of ResNet-50 v1.5 costs at least with oneDNN: all its convolutions, and with its batch norms (ReLU fused where one
 // follows), forward and backward, in the layouts that oneDNN likes best, on pages that stay mapped, and nothing else.
-//   onednn_limit [--batch 16] [--image-size 224] [--precision float32] [--threads 1] [--devices 1] [--steps 5]
+//   onednn_limit [--batch 16] [--image-size 224] [--precision float32] [--threads 1] [--devices 1] [--steps 5] [--direct-convolutions yes]
 // --devices: so many threads do the same at once, each with a batch of its own. Prints images/s of all, medians.
 #include <algorithm>
 #include <array>
@@ -30,6 +30,7 @@ struct Options {
   std::int64_t image_size = 224;
   rp::DType dtype = rp::DType::float32;
   int threads = 1, devices = 1, steps = 5;
+  rp::KernelChoice choice;
 };
 
 // Zero-filled, as large as the largest that was asked for.
@@ -51,11 +52,11 @@ class Buffer {
 class Convolution {
  public:
   // `types`, `buffers`: of the two inputs and of the output.
-  Convolution(const rp::AnyOperation& operation, const std::array<rp::TensorType, 3>& types, const std::array<Buffer*, 3>& buffers, int threads)
+  Convolution(const rp::AnyOperation& operation, const std::array<rp::TensorType, 3>& types, const std::array<Buffer*, 3>& buffers, const Options& options)
       : buffers_{buffers} {
     const rp::Layout offered[2];
     const rp::Kernel* kernel = operation.slots()[0][static_cast<std::size_t>(rp::KernelTier::library)].load();
-    executable_ = kernel->make({operation, std::span{types}.first(2), std::span{types}.last(1), offered, threads});
+    executable_ = kernel->make({operation, std::span{types}.first(2), std::span{types}.last(1), offered, options.threads, options.choice});
     for (std::size_t i = 0; i < 3; ++i) buffers_[i]->reserve(bytes_of(types[i], i < 2 ? executable_->input_layouts[i] : output_layout()));
     scratch_.reserve(executable_->scratch_bytes + 1);
   }
@@ -156,7 +157,7 @@ class LayerKernels {
   LayerKernels(const bench::Layer& layer, const Options& options) : times_{layer.times} {
     for (const auto& [operation, types, tensors] : bench::directions_of(layer, options.batch, options.dtype))
       convolutions_.push_back(std::make_unique<Convolution>(
-          operation, types, std::array{&tensors_[tensors[0]], &tensors_[tensors[1]], &tensors_[tensors[2]]}, options.threads));
+          operation, types, std::array{&tensors_[tensors[0]], &tensors_[tensors[1]], &tensors_[tensors[2]]}, options));
     const auto y = bench::directions_of(layer, options.batch, options.dtype).front().types[2];
     const auto memory = dnn::described(y.shape, *dnn::data_type(options.dtype), convolutions_[0]->output_layout());
     norm_ = std::make_unique<BatchNorm>(memory, tensors_[2], layer.rectified);
@@ -213,6 +214,7 @@ Options parse(int argc, char** argv) {
     else if (flag == "--threads" && value > 0) options.threads = value;
     else if (flag == "--devices" && value > 0) options.devices = value;
     else if (flag == "--steps" && value > 0) options.steps = value;
+    else if (flag == "--direct-convolutions" && word == "yes") options.choice.winograd = false;
     else if (flag == "--precision" && word == "bfloat16") options.dtype = rp::DType::bfloat16;
     else if (flag == "--precision" && word == "float32") options.dtype = rp::DType::float32;
     else throw rp::BuildError{"onednn_limit knows no flag " + flag + " " + word};

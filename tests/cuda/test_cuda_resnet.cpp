@@ -60,7 +60,7 @@ std::map<std::string, AnyArray> gradients_on(const char* devices) {
 // `fused`: in bfloat16, with all that convolutions can be fused with.
 std::string digest_on(const char* devices, bool fused = false) {
   auto where = deployment("8", devices);
-  where.gpu_kernels.fuse_convolutions = {fused, fused, fused};
+  where.kernel_choice.fuse_convolutions = {fused, fused, fused};
   Replicator repl{where};
   auto train = repl.replicate(pictures(32), [fused](ReplicaContext& replica, Tensor<float> images, Tensor<std::int32_t> labels) {
     const auto computed_in = mixed_precision(replica, fused ? DType::bfloat16 : DType::float32);

@@ -157,7 +157,7 @@ struct Outcome {
 Outcome train(const char* devices, ConvolutionFusions fusions) {
   const char* const arguments[] = {"--replicas", "4", "--input-threads", "1", "--recompute-bytes", "0", "--devices", devices};
   auto deployment = Deployment::from(arguments);
-  deployment.gpu_kernels.fuse_convolutions = fusions;
+  deployment.kernel_choice.fuse_convolutions = fusions;
   Replicator repl{deployment};
   const auto input_fn = [](const InputContext& ctx) {
     return data::from_generator([n = ctx.replica_batch(16), ctx](std::int64_t position) {

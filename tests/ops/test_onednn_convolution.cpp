@@ -2,9 +2,15 @@
 #include <catch2/catch.hpp>
 #include <rapidcheck.h>
 
+#include <array>
 #include <cstring>
+#include <map>
+#include <string>
+#include <string_view>
 
 #include <replicator/cpu/onednn_convolution.hpp>
+#include <replicator/cpu/tiles.hpp>
+#include <replicator/graph/make_executable.hpp>
 
 #include "../support/convolution.hpp"
 
@@ -15,6 +21,20 @@ using namespace replicator::test;
 
 namespace {
 const EvaluateOptions library{.highest = KernelTier::library};
+
+// What computes each of the three operations of a convolution.
+std::array<std::string_view, 3> kernels_of(const ConvolutionCase& c, const KernelChoice& choice = {}) {
+  const auto name = [&](const AnyOperation& op, const Shape& a, const Shape& b, const Shape& result) {
+    const TensorType in[] = {{DType::float32, a}, {DType::float32, b}}, out[] = {{DType::float32, result}};
+    const Layout offered[2];
+    return make_executable(DeviceKind::cpu, {op, in, out, offered, 1, choice})->kernel;
+  };
+  return {name(Convolution{c.options}, c.x, c.w, c.y), name(ConvolutionBackwardData{c.options, c.x}, c.y, c.w, c.x),
+          name(ConvolutionBackwardWeights{c.options, c.w}, c.x, c.y, c.w)};
+}
+const std::array<std::string_view, 3> direct{"oneDNN convolution", "oneDNN convolution backward data", "oneDNN convolution backward weights"};
+// oneDNN 3 has it no more.
+bool has_winograd() { return DNNL_VERSION_MAJOR == 2 && cpu::instruction_level() == cpu::InstructionLevel::avx512; }
 
 bool equal_bits(const AnyArray& a, const AnyArray& b) {
   return a.type() == b.type() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
@@ -38,6 +58,49 @@ TEST_CASE("channels that do not fill the blocks of a layout change nothing and l
         CAPTURE(c.text());
         CHECK(convolution_error<float>(c, library) < 1e-5);
       }
+}
+
+TEST_CASE("by Winograd's algorithm a convolution and both its transposes are within 3e-5 of the scale of their results, by sums of products within 1e-5") {
+  const auto c = GENERATE(convolution_case({64, 32, 3, 3}, {32, 32, 3, 3}, {.padding = {1, 1}}),
+                          convolution_case({64, 33, 4, 5}, {47, 33, 3, 3}, {.padding = {0, 1}}),
+                          convolution_case({16, 50, 7, 8}, {32, 50, 3, 3}, {.padding = {1, 0}}),
+                          convolution_case({4, 64, 14, 13}, {48, 64, 3, 3}, {.padding = {1, 1}}),
+                          convolution_case({1, 40, 31, 35}, {35, 40, 3, 3}, {.padding = {0, 0}}));
+  const int threads = GENERATE(1, 2, 3);
+  CAPTURE(c.text(), threads);
+  if (has_winograd())
+    for (const auto name : kernels_of(c)) CHECK_THAT(std::string{name}, Catch::EndsWith(" (Winograd)"));
+  const auto x = random_array<float>(c.x, 1).any(), w = random_array<float>(c.w, 2).any(), dy = random_array<float>(c.y, 3).any();
+  static std::map<std::string, ConvolutionResults> known;
+  auto& expected = known[c.text()];
+  if (expected.y.size_bytes() == 0) expected = by_definition(c, x, w, dy);
+  for (const bool winograd : {true, false}) {
+    auto options = library;
+    options.threads = threads;
+    options.choice.winograd = winograd;
+    const auto found = by_kernels(c, x, w, dy, options);
+    const double bound = winograd ? 3e-5 : 1e-5;
+    CHECK(difference_to_scale(found.y, expected.y) < bound);
+    CHECK(difference_to_scale(found.dx, expected.dx) < bound);
+    CHECK(difference_to_scale(found.dw, expected.dw) < bound);
+  }
+}
+
+TEST_CASE("Winograd's algorithm is taken only where tiles and channels are enough for it, and never where direct convolutions are asked for") {
+  const ConvolutionOptions padded{.padding = {1, 1}};
+  const auto enough = convolution_case({16, 32, 8, 8}, {32, 32, 3, 3}, padded);
+  if (has_winograd()) CHECK(kernels_of(enough)[0] == "oneDNN convolution (Winograd)");
+  CHECK(kernels_of(enough, {.winograd = false}) == direct);
+  for (const auto& c : {convolution_case({15, 32, 8, 8}, {32, 32, 3, 3}, padded), convolution_case({16, 31, 8, 8}, {32, 31, 3, 3}, padded),
+                        convolution_case({16, 32, 8, 8}, {31, 32, 3, 3}, padded), convolution_case({16, 32, 8, 8}, {32, 32, 3, 1}, padded),
+                        convolution_case({16, 32, 8, 8}, {32, 32, 5, 5}, {.padding = {2, 2}}),
+                        convolution_case({64, 32, 8, 8}, {32, 32, 3, 3}, {.stride = {1, 2}, .padding = {1, 1}}),
+                        convolution_case({64, 32, 8, 8}, {32, 32, 3, 3}, {.padding = {2, 2}, .dilation = {2, 2}}),
+                        convolution_case({64, 32, 8, 8}, {32, 32, 3, 3}, {.padding = {{0, 0}, {1, 0}}}),
+                        convolution_case({16, 64, 8, 8}, {64, 32, 3, 3}, {.padding = {1, 1}, .groups = 2})}) {
+    CAPTURE(c.text());
+    CHECK(kernels_of(c) == direct);
+  }
 }
 
 TEST_CASE("depthwise and grouped weights stay plain outside") {
@@ -80,7 +143,8 @@ TEST_CASE("the layouts that oneDNN chooses survive the way through core/layout.h
 }
 
 TEST_CASE("equal convolutions give equal bits, from one primitive or another, at any address") {
-  const auto c = convolution_case({4, 24, 14, 14}, {40, 24, 3, 3}, {.padding = {1, 1}});
+  const auto c = GENERATE(convolution_case({4, 24, 14, 14}, {40, 24, 3, 3}, {.padding = {1, 1}}),
+                          convolution_case({4, 40, 14, 14}, {40, 40, 3, 3}, {.padding = {1, 1}}));  // by Winograd's algorithm
   const auto x = random_array<float>(c.x, 1).any(), w = random_array<float>(c.w, 2).any(),
              dy = random_array<float>(c.y, 3).any();
   for (const int threads : {1, 2}) {

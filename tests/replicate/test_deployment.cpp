@@ -34,17 +34,18 @@ TEST_CASE("without arguments one replica runs on cpu:0") {
   CHECK(d.threads_per_device == 1);
   CHECK(d.transport == "auto");
   CHECK(d.schedule == "auto");
-  CHECK(d.gpu_kernels == KernelChoice{});
+  CHECK(d.kernel_choice == KernelChoice{});
 }
 
-TEST_CASE("what the libraries of GPUs' kernels may do is written as its flags, and read again") {
+TEST_CASE("what the libraries of kernels may do is written as its flags, and read again") {
   CHECK(KernelChoice{}.text() == "none of them");
   CHECK(KernelChoice{.fastest = true}.text() == "--fastest-kernels");
+  CHECK(KernelChoice{.winograd = false}.text() == "--direct-convolutions");
   CHECK(KernelChoice{.tf32 = true, .row_major_images = true}.text() == "--tf32 --row-major-images");
   CHECK(KernelChoice{.fuse_convolutions = {.statistics = true, .epilogue = true}}.text() == "--fuse-convolutions statistics,epilogue");
-  for (int bits = 0; bits < 64; ++bits) {
+  for (int bits = 0; bits < 128; ++bits) {
     const auto bit = [&](int i) { return (bits >> i & 1) != 0; };
-    const KernelChoice choice{bit(0), bit(1), bit(2), {bit(3), bit(4), bit(5)}};
+    const KernelChoice choice{bit(6), bit(0), bit(1), bit(2), {bit(3), bit(4), bit(5)}};
     CHECK(KernelChoice::from(choice.text()) == choice);
   }
 }
@@ -54,7 +55,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
                          "--schedule", "naive", "--topology=links.json", "--link", "1GB/s,2us", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
                          "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--interface", "eth1",
                          "--connect-deadline", "9", "--regime", "async", "--staleness=7", "--sync-group", "4",
-                         "--tf32", "--fastest-kernels", "--row-major-images", "--fuse-convolutions", "prologue,statistics"});
+                         "--direct-convolutions", "--tf32", "--fastest-kernels", "--row-major-images", "--fuse-convolutions", "prologue,statistics"});
   CHECK(d.replicas == 8);
   CHECK(d.devices.size() == 2);
   CHECK(d.seed == 18446744073u);
@@ -63,7 +64,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   CHECK(d.topology == "links.json");
   CHECK(d.link == "1GB/s,2us");
   CHECK(d.threads_per_device == 2);
-  CHECK(d.gpu_kernels == KernelChoice{.tf32 = true, .fastest = true, .row_major_images = true, .fuse_convolutions = {.statistics = true, .prologue = true}});
+  CHECK(d.kernel_choice == KernelChoice{.winograd = false, .tf32 = true, .fastest = true, .row_major_images = true, .fuse_convolutions = {.statistics = true, .prologue = true}});
   CHECK(d.bucket_bytes == 64);
   CHECK(d.recompute_bytes == 0);
   CHECK(d.memory_limit == std::int64_t{3} << 30);
@@ -87,8 +88,8 @@ TEST_CASE("a transport is one that there is, a switch takes no value, and device
 }
 
 TEST_CASE("convolutions are fused with what is named, or with all; another name is refused") {
-  CHECK(parsed({"--fuse-convolutions", "epilogue"}).gpu_kernels.fuse_convolutions == ConvolutionFusions{.epilogue = true});
-  CHECK(parsed({"--fuse-convolutions=all"}).gpu_kernels.fuse_convolutions == ConvolutionFusions{true, true, true});
+  CHECK(parsed({"--fuse-convolutions", "epilogue"}).kernel_choice.fuse_convolutions == ConvolutionFusions{.epilogue = true});
+  CHECK(parsed({"--fuse-convolutions=all"}).kernel_choice.fuse_convolutions == ConvolutionFusions{true, true, true});
   for (const char* wrong : {"relu", "statistics,", "all,prologue", ""})
     CHECK(error_of({"--fuse-convolutions", wrong}) ==
           "--fuse-convolutions is \"" + std::string{wrong} + "\": it must be all, or some of statistics, prologue and epilogue with commas between them");

@@ -149,14 +149,14 @@ TEST_CASE("processes that allow the libraries of GPUs other arithmetic are told 
       2,
       [](int rank) {
         auto deployment = on_devices(2, 1);
-        deployment.gpu_kernels.tf32 = rank == 1;
+        deployment.kernel_choice.tf32 = rank == 1;
         const Replicator repl{deployment};
         return std::string{"no error"};
       },
       std::chrono::seconds{40});
   INFO(test::describe(results));
   for (const auto& result : results)
-    CHECK_THAT(result.text, Catch::Contains("differ in --tf32, --fastest-kernels, --row-major-images and --fuse-convolutions: process 1 (pid ") &&
+    CHECK_THAT(result.text, Catch::Contains("differ in --direct-convolutions, --tf32, --fastest-kernels, --row-major-images and --fuse-convolutions: process 1 (pid ") &&
                                 Catch::Contains(") has --tf32, process 0 (pid ") && Catch::Contains(") has none of them"));
 }
 

@@ -4,7 +4,9 @@
 
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -90,6 +92,19 @@ inline ConvolutionResults by_kernels(const ConvolutionCase& c, const AnyArray& x
   };
   return {run(Convolution{c.options}, x, w, dy), run(ConvolutionBackwardData{c.options, c.x}, dy, w, x),
           run(ConvolutionBackwardWeights{c.options, c.w}, x, dy, w)};
+}
+
+// The largest difference between elements, in units of the root mean square of those expected.
+inline double difference_to_scale(const AnyArray& found, const AnyArray& expected) {
+  const auto x = doubles(found), y = doubles(expected);
+  double most = 0, squares = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const double difference = std::abs(x[i] - y[i]);
+    if (std::isnan(difference)) return INFINITY;
+    most = std::max(most, difference);
+    squares += y[i] * y[i];
+  }
+  return most / std::sqrt(squares / static_cast<double>(y.size()));
 }
 
 // The largest relative difference between kernels and definition on random values.

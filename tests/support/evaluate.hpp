@@ -200,6 +200,7 @@ inline std::vector<double> reduced(const Reduce& reduce, const Shape& result, co
 struct EvaluateOptions {
   KernelTier highest = KernelTier::reference;
   int threads = 1;
+  KernelChoice choice{};
   StepContext context{};
   std::map<std::string, AnyArray> variables{};  // at the step's start
 };
@@ -218,7 +219,7 @@ inline std::vector<Held> run_kernel(const AnyOperation& operation, std::vector<H
   std::vector<TensorType> types;
   std::vector<Layout> offered;
   for (const auto& input : inputs) types.push_back(input.type), offered.push_back(input.layout);
-  const auto executable = make_kernel(operation, {operation, types, outputs, offered, options.threads}, options.highest);
+  const auto executable = make_kernel(operation, {operation, types, outputs, offered, options.threads, options.choice}, options.highest);
   std::vector<Held> results;
   std::vector<const std::byte*> from;
   std::vector<std::byte*> to;

@@ -96,7 +96,7 @@ inline std::unique_ptr<Executable> in_float32(const KernelRequest& request, std:
     return result;
   };
   const auto inputs = widened(request.inputs), outputs = widened(request.outputs);
-  auto inner = make({request.operation, inputs, outputs, request.offered, request.threads});
+  auto inner = make({request.operation, inputs, outputs, request.offered, request.threads, request.choice});
   return inner ? std::make_unique<detail::InFloat32>(request, std::move(inner)) : nullptr;
 }
 

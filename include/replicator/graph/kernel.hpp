@@ -87,7 +87,8 @@ class Executable {
   bool reads_step = false;
   // in_place[o] = i: output o may share the memory of input i (same layout, element-for-element); -1: it may not.
   std::vector<int> in_place;
-  std::string_view kernel;  // Kernel::name of who made it; merged ones, too, have another only where merge says so
+  std::string_view kernel;  // Kernel::name of who made it, unless it says more; merged ones, too, have another only where merge says so
+  double arithmetic = 1;    // of the operation's work, the part that run() does where its algorithm spares some: for rooflines
 };
 
 struct KernelRequest {
@@ -96,7 +97,7 @@ struct KernelRequest {
   std::span<const TensorType> outputs;
   std::span<const Layout> offered;  // how the inputs lie where they were made
   int threads = 1;                  // OpenMP threads under which it is made and run
-  KernelChoice choice = {};         // of libraries of GPUs
+  KernelChoice choice = {};         // of what libraries may do
 };
 
 // Constant-initialised: no order of initialisation between files matters.

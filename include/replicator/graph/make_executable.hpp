@@ -14,7 +14,7 @@ inline std::unique_ptr<Executable> make_executable(DeviceKind kind, const Kernel
   for (std::size_t tier = kernel_tiers; tier-- > 0;)
     if (const Kernel* kernel = tiers[tier].load(std::memory_order_relaxed))
       if (auto executable = kernel->make(request)) {
-        executable->kernel = kernel->name;
+        if (executable->kernel.empty()) executable->kernel = kernel->name;
         return executable;
       }
   return nullptr;

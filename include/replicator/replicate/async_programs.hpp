@@ -118,7 +118,7 @@ class AsyncPrograms {
     ResolveOptions options;
     options.bucket_bytes = deployment_.bucket_bytes;
     options.recompute = {deployment_.recompute_bytes};
-    options.fuse_convolutions = deployment_.gpu_kernels.fuse_convolutions;
+    options.fuse_convolutions = deployment_.kernel_choice.fuse_convolutions;
     return options;
   }
   std::vector<LoweredGraph> lowered(const Resolution& resolution) {

@@ -42,7 +42,7 @@ class Checkpoints {
     state_.experiment = {{"replicas", std::to_string(deployment.replicas)},
                          {"seed", std::to_string(deployment.seed)},
                          {"threads per device", std::to_string(deployment.threads_per_device)},
-                         {"choice of GPUs' kernels", deployment.gpu_kernels.text()},
+                         {"choice of kernels", deployment.kernel_choice.text()},
                          {"kind of devices", std::string{name_of(deployment.devices[0].kind)}},
                          {"instruction set", instruction_set()},
                          {"library of kernels", kernel_library(deployment.devices[0].kind)},

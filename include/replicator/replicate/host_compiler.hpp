@@ -33,7 +33,7 @@ class HostCompiler {
                const collectives::AllReducePreference& all_reduce, const HostCommunicators& communicators, HostDevices& devices,
                JointWork& building)
       : deployment_{deployment}, job_{job}, placement_{placement}, all_reduce_{all_reduce}, communicators_{communicators}, devices_{devices},
-        building_{building}, cache_{deployment.threads_per_device, deployment.gpu_kernels} {}
+        building_{building}, cache_{deployment.threads_per_device, deployment.kernel_choice} {}
 
   // `ordinal`: which step of the Replicator this is. Its variables are declared. Throws BuildError for every mistake that graphs and
   // processes show when they are compared, and for a step that needs more memory than there is.
@@ -66,7 +66,7 @@ class HostCompiler {
             {deployment_.recompute_bytes},
             [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(building_, mine); },
             [this](std::vector<std::uint32_t>& mine) { return latest_of_processes(building_, mine); },
-            deployment_.gpu_kernels.fuse_convolutions};
+            deployment_.kernel_choice.fuse_convolutions};
   }
   // Of kernels: shared by all steps.
   ExecutableCache& cache() { return cache_; }

@@ -50,7 +50,7 @@ struct Recording {
   int replica = 0, replicas = 1;
   std::uint64_t seed = 0;
   int logical_devices = 1, threads_per_device = 1;
-  KernelChoice gpu_kernels;
+  KernelChoice kernel_choice;
   std::string device_kind, instruction_set, kernel_library, program;  // where it was made
   std::vector<RecordedStep> steps;  // in the order in which they were done
 
@@ -101,7 +101,7 @@ class RecordingReader {
     result.seed = number<std::uint64_t>("seed");
     result.logical_devices = number<int>("logical_devices", 1, most_devices);
     result.threads_per_device = number<int>("threads_per_device", 1, most_devices);
-    if (file_.metadata.contains("gpu_kernels")) result.gpu_kernels = KernelChoice::from(text("gpu_kernels"));
+    if (file_.metadata.contains("kernel_choice")) result.kernel_choice = KernelChoice::from(text("kernel_choice"));
     result.device_kind = text("device_kind");
     result.instruction_set = text("instruction_set");
     result.kernel_library = text("kernel_library");
@@ -188,7 +188,7 @@ inline void save_recording(const std::string& path, const Recording& recording) 
                                               {"seed", std::to_string(recording.seed)},
                                               {"logical_devices", std::to_string(recording.logical_devices)},
                                               {"threads_per_device", std::to_string(recording.threads_per_device)},
-                                              {"gpu_kernels", recording.gpu_kernels.text()},
+                                              {"kernel_choice", recording.kernel_choice.text()},
                                               {"device_kind", recording.device_kind},
                                               {"instruction_set", recording.instruction_set},
                                               {"kernel_library", recording.kernel_library},

@@ -58,7 +58,7 @@ class Replay final : public StepListener {
     asked.seed = recording_.seed;
     asked.logical_devices = recording_.logical_devices;
     asked.threads_per_device = recording_.threads_per_device;
-    asked.gpu_kernels = recording_.gpu_kernels;
+    asked.kernel_choice = recording_.kernel_choice;
     asked.schedule = "auto";
     asked.checkpoint = {};
     return asked;

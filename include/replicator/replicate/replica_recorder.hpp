@@ -37,7 +37,7 @@ class ReplicaRecorder final : public StepListener {
     recording_.seed = deployment.seed;
     recording_.logical_devices = deployment.logical_devices;
     recording_.threads_per_device = deployment.threads_per_device;
-    recording_.gpu_kernels = deployment.gpu_kernels;
+    recording_.kernel_choice = deployment.kernel_choice;
     recording_.device_kind = name_of(deployment.devices[0].kind);
     recording_.instruction_set = instruction_set();
     recording_.kernel_library = kernel_library(deployment.devices[0].kind);

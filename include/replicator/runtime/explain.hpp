@@ -65,7 +65,8 @@ class Explanation {
   struct Cost {
     std::string_view kernel;
     std::uint32_t runs = 0, nodes = 0;  // nodes: of a merged launch
-    double seconds = 0, operations = 0, bytes = 0;
+    double seconds = 0, bytes = 0;
+    double operations = 0, done = 0;  // arithmetic that the operations ask for, and that their kernels need
   };
   using Key = std::pair<std::uint32_t, std::uint32_t>;  // class, node
 
@@ -121,6 +122,7 @@ class Explanation {
       ++cost.runs;
       cost.seconds += instruction_seconds_[i];
       cost.operations += work;
+      cost.done += work * instruction.executable->arithmetic;
       cost.bytes += bytes_of(instruction);
       seconds += instruction_seconds_[i];
       operations += work;
@@ -154,7 +156,7 @@ class Explanation {
   std::string roofline(const Cost& cost) const {
     const auto& machine = options_.machine;
     if (machine.flops <= 0 || machine.memory_bytes <= 0) return "";
-    const double arithmetic = cost.operations / machine.flops, memory = cost.bytes / machine.memory_bytes;
+    const double arithmetic = cost.done / machine.flops, memory = cost.bytes / machine.memory_bytes;
     return ", " + percent_text(std::max(arithmetic, memory) / cost.seconds) + " of the roofline (" + (arithmetic > memory ? "arithmetic" : "memory") + ")";
   }
 
