@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training step of ResNet-50 v1.5 costs at least with oneDNN: all its convolutions, and with its batch norms (ReLU fused where one
 // follows), forward and backward, in the layouts that oneDNN likes best, on pages that stay mapped, and nothing else.
-//   onednn_limit [--batch 16] [--image-size 224] [--precision float32] [--threads 1] [--devices 1] [--steps 5] [--direct-convolutions yes]
+//   onednn_limit [--batch 16] [--image-size 224] [--precision float32] [--threads 1] [--devices 1] [--steps 5] [--winograd yes]
 // --devices: so many threads do the same at once, each with a batch of its own. Prints images/s of all, medians.
 #include <algorithm>
 #include <array>
@@ -214,7 +214,7 @@ Options parse(int argc, char** argv) {
     else if (flag == "--threads" && value > 0) options.threads = value;
     else if (flag == "--devices" && value > 0) options.devices = value;
     else if (flag == "--steps" && value > 0) options.steps = value;
-    else if (flag == "--direct-convolutions" && word == "yes") options.choice.winograd = false;
+    else if (flag == "--winograd" && word == "yes") options.choice.winograd = true;
     else if (flag == "--precision" && word == "bfloat16") options.dtype = rp::DType::bfloat16;
     else if (flag == "--precision" && word == "float32") options.dtype = rp::DType::float32;
     else throw rp::BuildError{"onednn_limit knows no flag " + flag + " " + word};

@@ -23,7 +23,7 @@ namespace {
 const EvaluateOptions library{.highest = KernelTier::library};
 
 // What computes each of the three operations of a convolution.
-std::array<std::string_view, 3> kernels_of(const ConvolutionCase& c, const KernelChoice& choice = {}) {
+std::array<std::string_view, 3> kernels_of(const ConvolutionCase& c, const KernelChoice& choice) {
   const auto name = [&](const AnyOperation& op, const Shape& a, const Shape& b, const Shape& result) {
     const TensorType in[] = {{DType::float32, a}, {DType::float32, b}}, out[] = {{DType::float32, result}};
     const Layout offered[2];
@@ -33,6 +33,7 @@ std::array<std::string_view, 3> kernels_of(const ConvolutionCase& c, const Kerne
           name(ConvolutionBackwardWeights{c.options, c.w}, c.x, c.y, c.w)};
 }
 const std::array<std::string_view, 3> direct{"oneDNN convolution", "oneDNN convolution backward data", "oneDNN convolution backward weights"};
+constexpr KernelChoice allowed{.winograd = true};
 // oneDNN 3 has it no more.
 bool has_winograd() { return DNNL_VERSION_MAJOR == 2 && cpu::instruction_level() == cpu::InstructionLevel::avx512; }
 
@@ -69,7 +70,7 @@ TEST_CASE("by Winograd's algorithm a convolution and both its transposes are wit
   const int threads = GENERATE(1, 2, 3);
   CAPTURE(c.text(), threads);
   if (has_winograd())
-    for (const auto name : kernels_of(c)) CHECK_THAT(std::string{name}, Catch::EndsWith(" (Winograd)"));
+    for (const auto name : kernels_of(c, allowed)) CHECK_THAT(std::string{name}, Catch::EndsWith(" (Winograd)"));
   const auto x = random_array<float>(c.x, 1).any(), w = random_array<float>(c.w, 2).any(), dy = random_array<float>(c.y, 3).any();
   static std::map<std::string, ConvolutionResults> known;
   auto& expected = known[c.text()];
@@ -86,11 +87,11 @@ TEST_CASE("by Winograd's algorithm a convolution and both its transposes are wit
   }
 }
 
-TEST_CASE("Winograd's algorithm is taken only where tiles and channels are enough for it, and never where direct convolutions are asked for") {
+TEST_CASE("Winograd's algorithm is taken where it is allowed, and tiles and channels are enough for it") {
   const ConvolutionOptions padded{.padding = {1, 1}};
   const auto enough = convolution_case({16, 32, 8, 8}, {32, 32, 3, 3}, padded);
-  if (has_winograd()) CHECK(kernels_of(enough)[0] == "oneDNN convolution (Winograd)");
-  CHECK(kernels_of(enough, {.winograd = false}) == direct);
+  if (has_winograd()) CHECK(kernels_of(enough, allowed)[0] == "oneDNN convolution (Winograd)");
+  CHECK(kernels_of(enough, {}) == direct);
   for (const auto& c : {convolution_case({15, 32, 8, 8}, {32, 32, 3, 3}, padded), convolution_case({16, 31, 8, 8}, {32, 31, 3, 3}, padded),
                         convolution_case({16, 32, 8, 8}, {31, 32, 3, 3}, padded), convolution_case({16, 32, 8, 8}, {32, 32, 3, 1}, padded),
                         convolution_case({16, 32, 8, 8}, {32, 32, 5, 5}, {.padding = {2, 2}}),
@@ -99,7 +100,7 @@ TEST_CASE("Winograd's algorithm is taken only where tiles and channels are enoug
                         convolution_case({64, 32, 8, 8}, {32, 32, 3, 3}, {.padding = {{0, 0}, {1, 0}}}),
                         convolution_case({16, 64, 8, 8}, {64, 32, 3, 3}, {.padding = {1, 1}, .groups = 2})}) {
     CAPTURE(c.text());
-    CHECK(kernels_of(c) == direct);
+    CHECK(kernels_of(c, allowed) == direct);
   }
 }
 
@@ -150,6 +151,7 @@ TEST_CASE("equal convolutions give equal bits, from one primitive or another, at
   for (const int threads : {1, 2}) {
     auto options = library;
     options.threads = threads;
+    options.choice = allowed;
     const auto first = by_kernels(c, x, w, dy, options);
     std::vector<AnyArray> in_the_way;
     for (int i = 0; i < 5; ++i) {

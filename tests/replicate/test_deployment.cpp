@@ -40,7 +40,7 @@ TEST_CASE("without arguments one replica runs on cpu:0") {
 TEST_CASE("what the libraries of kernels may do is written as its flags, and read again") {
   CHECK(KernelChoice{}.text() == "none of them");
   CHECK(KernelChoice{.fastest = true}.text() == "--fastest-kernels");
-  CHECK(KernelChoice{.winograd = false}.text() == "--direct-convolutions");
+  CHECK(KernelChoice{.winograd = true}.text() == "--winograd");
   CHECK(KernelChoice{.tf32 = true, .row_major_images = true}.text() == "--tf32 --row-major-images");
   CHECK(KernelChoice{.fuse_convolutions = {.statistics = true, .epilogue = true}}.text() == "--fuse-convolutions statistics,epilogue");
   for (int bits = 0; bits < 128; ++bits) {
@@ -55,7 +55,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
                          "--schedule", "naive", "--topology=links.json", "--link", "1GB/s,2us", "--threads-per-device", "2", "--bucket-bytes=64", "--deadline", "7",
                          "--recompute-bytes", "0", "--memory-limit=3GiB", "--input-threads=3", "--job-token-file=/run/token", "--interface", "eth1",
                          "--connect-deadline", "9", "--regime", "async", "--staleness=7", "--sync-group", "4",
-                         "--direct-convolutions", "--tf32", "--fastest-kernels", "--row-major-images", "--fuse-convolutions", "prologue,statistics"});
+                         "--winograd", "--tf32", "--fastest-kernels", "--row-major-images", "--fuse-convolutions", "prologue,statistics"});
   CHECK(d.replicas == 8);
   CHECK(d.devices.size() == 2);
   CHECK(d.seed == 18446744073u);
@@ -64,7 +64,7 @@ TEST_CASE("every flag is taken, apart from its value or joined to it") {
   CHECK(d.topology == "links.json");
   CHECK(d.link == "1GB/s,2us");
   CHECK(d.threads_per_device == 2);
-  CHECK(d.kernel_choice == KernelChoice{.winograd = false, .tf32 = true, .fastest = true, .row_major_images = true, .fuse_convolutions = {.statistics = true, .prologue = true}});
+  CHECK(d.kernel_choice == KernelChoice{.winograd = true, .tf32 = true, .fastest = true, .row_major_images = true, .fuse_convolutions = {.statistics = true, .prologue = true}});
   CHECK(d.bucket_bytes == 64);
   CHECK(d.recompute_bytes == 0);
   CHECK(d.memory_limit == std::int64_t{3} << 30);

@@ -156,7 +156,7 @@ TEST_CASE("processes that allow the libraries of GPUs other arithmetic are told 
       std::chrono::seconds{40});
   INFO(test::describe(results));
   for (const auto& result : results)
-    CHECK_THAT(result.text, Catch::Contains("differ in --direct-convolutions, --tf32, --fastest-kernels, --row-major-images and --fuse-convolutions: process 1 (pid ") &&
+    CHECK_THAT(result.text, Catch::Contains("differ in --winograd, --tf32, --fastest-kernels, --row-major-images and --fuse-convolutions: process 1 (pid ") &&
                                 Catch::Contains(") has --tf32, process 0 (pid ") && Catch::Contains(") has none of them"));
 }
 

@@ -11,19 +11,19 @@ namespace replicator {
 
 // Each changes bits, so all processes of a job must allow the same. Winograd's algorithm is CPUs'; fusion is of graphs, whoever runs them; the others are GPUs'.
 struct KernelChoice {
-  bool winograd = true;           // convolutions of float32 with windows of 3x3 may add transformed factors, where that is faster
+  bool winograd = false;          // convolutions of float32 with windows of 3x3 may add transformed factors, where that is faster
   bool tf32 = false;              // products and convolutions of float32 may drop all but 10 bits of the factors' fractions
   bool fastest = false;           // whichever algorithm the library thinks fastest, also such whose bits differ from run to run
   bool row_major_images = false;  // convolutions in NCHW, not in NHWC: to compare their speed
   ConvolutionFusions fuse_convolutions = {};
 
-  // The flags that ask for it, "--tf32 --fastest-kernels"; "none of them" for what it is by default.
+  // The flags that ask for it, "--tf32 --fastest-kernels"; "none of them".
   std::string text() const {
     std::string flags;
     const auto add = [&](bool given, const std::string& flag) {
       if (given) flags += (flags.empty() ? "" : " ") + flag;
     };
-    add(!winograd, "--direct-convolutions");
+    add(winograd, "--winograd");
     add(tf32, "--tf32");
     add(fastest, "--fastest-kernels");
     add(row_major_images, "--row-major-images");
@@ -33,7 +33,7 @@ struct KernelChoice {
   // What text() gave.
   static KernelChoice from(const std::string& text) {
     const auto given = [&](const char* flag) { return text.find(flag) != std::string::npos; };
-    KernelChoice choice{!given("--direct-convolutions"), given("--tf32"), given("--fastest-kernels"), given("--row-major-images")};
+    KernelChoice choice{given("--winograd"), given("--tf32"), given("--fastest-kernels"), given("--row-major-images")};
     if (const auto at = text.find(fusions); at != std::string::npos)
       choice.fuse_convolutions = ConvolutionFusions::parse("--fuse-convolutions", std::string_view{text}.substr(at + fusions.size()));
     return choice;

@@ -47,7 +47,7 @@ inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
           {"--logical-devices", std::to_string(deployment.logical_devices), {}},
           {"--seed", std::to_string(deployment.seed), {}},
           {"--threads-per-device", std::to_string(deployment.threads_per_device), {}},
-          {"--direct-convolutions, --tf32, --fastest-kernels, --row-major-images and --fuse-convolutions", deployment.kernel_choice.text(), {}},
+          {"--winograd, --tf32, --fastest-kernels, --row-major-images and --fuse-convolutions", deployment.kernel_choice.text(), {}},
           {"--bucket-bytes", std::to_string(deployment.bucket_bytes), {}},
           {"--transport", deployment.transport, {}},
           {"--schedule", deployment.schedule, {}},
