@@ -188,7 +188,8 @@ TEST_CASE("a tensor of another replica's graph") {
   CHECK_THAT(
       found.message,
       Catch::Contains(" at " + found.line +
-                      ": a tensor of another replica's graph was used; every step_fn must use only its own arguments"));
+                      ": a tensor of another replica's graph was used, or of an earlier trace; every step_fn must use only its own arguments, "
+                      "and ask for its variables by name"));
 }
 
 TEST_CASE("a tensor taken for one of another type") {

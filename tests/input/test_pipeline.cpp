@@ -9,6 +9,7 @@
 #include <replicator/data/generator.hpp>
 #include <replicator/data/prefetch.hpp>
 #include <replicator/data/take.hpp>
+#include <replicator/replicate/input_source.hpp>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -184,6 +185,15 @@ TEST_CASE("elements of different shapes cannot be batched") {
   auto input =
       data::from_generator([](std::int64_t position) { return Array<float>{Shape{position + 1}}; }) | data::batch(2);
   CHECK_THROWS_WITH(input.next(), Contains("element 1") && Contains("[2]"));
+}
+
+TEST_CASE("an element without memory is refused by a batch and by a step") {
+  const auto empty = [](std::int64_t) { return Array<float>{}; };
+  auto batches = data::from_generator(empty) | data::batch(2);
+  CHECK_THROWS_WITH(batches.next(), Contains("array without memory"));
+  replicator::detail::RangeSource source{data::from_generator([one = scalar(1)](std::int64_t) mutable { return std::move(one); })};
+  CHECK(source.next());
+  CHECK_THROWS_WITH(source.next(), Contains("made without a shape (`rp::Array<float>{}`) or moved from"));
 }
 
 TEST_CASE("counts that make no sense are refused") {

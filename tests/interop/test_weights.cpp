@@ -67,6 +67,28 @@ TEST_CASE("saved weights are those that are loaded, without the optimizer's vari
     }
 }
 
+TEST_CASE("variables whose names have a slash are saved and loaded as others are, and what an optimizer remembers of them is not") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/w.safetensors";
+  const auto network = [](Replicator& repl) {
+    return repl.replicate([](const InputContext&) { return std::vector<Array<float>>(9, Array<float>{{2}, {1, 2}}); },
+                          [](ReplicaContext& replica, Tensor<float> x) {
+                            const auto loss = sum(x * replica.variable<float>("encoder/w", {2}, Initializer::ones()).read());
+                            nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, loss);
+                            return loss;
+                          });
+  };
+  Replicator repl{on_devices(1, 1)}, other{on_devices(1, 1)};
+  auto step = network(repl), same = network(other);
+  for (auto it : step.steps(3)) (void)it;
+  save_weights(repl, path);
+  const auto file = io::read_safetensors(path);
+  REQUIRE(file.tensors.size() == 1);
+  load_weights(other, path);
+  CHECK(other.value("encoder/w").as<float>()[1] == repl.value("encoder/w").as<float>()[1]);
+  CHECK(other.value("encoder/w").as<float>()[1] < 0.5f);
+}
+
 TEST_CASE("a file without counters of batches loads, as those of old versions of PyTorch") {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/w";

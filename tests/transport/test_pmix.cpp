@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -49,11 +50,35 @@ TEST_CASE("a process under mpirun meets the others", "[.child]") {
             << std::flush;
 }
 
-TEST_CASE("processes that mpirun starts find each other through PMIx") {
-  if (std::system("command -v mpirun > /dev/null 2>&1") != 0) {
-    WARN("skipped: mpirun (openmpi-bin) is not installed");
-    return;
+// Nor this.
+TEST_CASE("a process under mpirun beside one that never comes", "[.alone]") {
+  try {
+    (void)find_environment({.job_token_file = {}, .interface = {}, .connect_deadline = std::chrono::seconds{4}});
+  } catch (const CommunicationError& error) {
+    std::cout << error.what() << std::endl;
   }
+}
+
+namespace {
+bool has_mpirun() {
+  if (std::system("command -v mpirun > /dev/null 2>&1") == 0) return true;
+  WARN("skipped: mpirun (openmpi-bin) is not installed");
+  return false;
+}
+}  // namespace
+
+TEST_CASE("who waits for a process of mpirun that never comes says so, and stops at the deadline") {
+  if (!has_mpirun()) return;
+  int status = 0;
+  const auto text = output_of("timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 1 '" + own_program() + "' '[.alone]' : -n 1 sleep 6", status);
+  INFO(text);
+  CHECK(status != 124);
+  const std::string waits = "rank 0 waits for the other 1 process(es) that the launcher (PMIx) started to make a Replicator, too";
+  CHECK_THAT(text, Contains("replicator: " + waits + "\n") && Contains(waits + ", and they have not within 4 s (--connect-deadline)"));
+}
+
+TEST_CASE("processes that mpirun starts find each other through PMIx") {
+  if (!has_mpirun()) return;
   int status = 0;
   const auto text = output_of(
       "timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 3 '" + own_program() + "' '[.child]'",

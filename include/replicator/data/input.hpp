@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 #include <replicator/core/array.hpp>
+#include <replicator/core/error.hpp>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -42,6 +43,13 @@ using element_of = std::iter_value_t<decltype(first_of(std::declval<R&>()))>;
 
 template <class R>
 inline constexpr bool gives_elements = false;
+
+// Throws DataError for an array that was made without a shape or moved from.
+template <class A>
+void require_memory(const A& array) {
+  if (!array.data() && array.shape().elements() > 0)
+    throw DataError{"the input gave an array without memory: it was made without a shape (`rp::Array<float>{}`) or moved from"};
+}
 
 // The element there. What can be read once only may be moved from; what could be read again is left as it is.
 template <std::input_iterator I>

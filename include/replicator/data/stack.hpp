@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 #include <replicator/core/array.hpp>
+#include <replicator/data/input.hpp>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -39,6 +40,7 @@ Array<T> stack(const std::vector<V>& elements, const Get& get) {
     if (from.shape() != shape)
       throw DataError{"batch: element 0 of the batch has shape " + shape.text() + ", element " + std::to_string(i) +
                       " has " + from.shape().text() + "; only equal shapes can be batched"};
+    require_memory(from);
     if (count > 0) std::memcpy(to, from.data(), static_cast<std::size_t>(count) * sizeof(T));
   }
   return result;

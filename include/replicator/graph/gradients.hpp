@@ -112,6 +112,8 @@ class Differentiation {
 // on the way has no gradient rule.
 inline std::vector<AnyTensor> gradients(AnyTensor y, std::span<const AnyTensor> xs,
                                         Location where = Location{std::source_location::current()}) {
+  for (const auto& x : xs)
+    if (!x.in(y.graph())) Graph::refuse_foreign("the gradient at " + where.text());
   detail::Differentiation differentiation{y, xs, where};
   std::vector<AnyTensor> result;
   for (const auto& x : xs) result.push_back(differentiation.of(x));

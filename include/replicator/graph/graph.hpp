@@ -31,7 +31,7 @@ struct AssignedValue {
   std::vector<AnyTensor> expand(const ExpansionContext& at) const;  // the value
 };
 
-class Graph {
+class Graph : public GraphAnchor {
  public:
   explicit Graph(int replica = 0, int replicas = 1, int logical_devices = 1)
       : replica_{replica}, replicas_{replicas}, logical_devices_{logical_devices} {}
@@ -53,6 +53,7 @@ class Graph {
   // that is no leaf, else 0; one without marks gets the graph's.
   // Never inlined: g++ 12 would warn, wrongly, that alternatives the node does not hold are not initialised.
   [[gnu::noinline]] std::uint32_t add(Node node) {
+    if (traced() && traced() != this) refuse_foreign(std::string{node.kind()} + " at " + node.where.text());
     for (const auto& output : node.outputs)
       if (output.shape.too_large()) throw BuildError{std::string{node.kind()} + " at " + node.where.text() + ": " + output.shape.too_large_text()};
     if (node.device < 0) node.device = device_for(node);
@@ -61,6 +62,17 @@ class Graph {
     return static_cast<std::uint32_t>(nodes_.size() - 1);
   }
   AnyTensor tensor(std::uint32_t node, std::uint32_t output = 0) { return {*this, Value{node, output}}; }
+
+  // The graph that a step function builds on this thread, while it does: no other may grow. Held by a ScopedValue.
+  static const Graph*& traced() {
+    thread_local const Graph* graph = nullptr;
+    return graph;
+  }
+  // `what`: what a tensor of another graph was given to, and where.
+  [[noreturn]] static void refuse_foreign(const std::string& what) {
+    throw BuildError{what + ": a tensor of another replica's graph was used, or of an earlier trace; every step_fn must use only its own arguments, and ask "
+                            "for its variables by name"};
+  }
 
   // What the step returns, flattened.
   std::vector<Value>& results() { return results_; }
@@ -204,6 +216,13 @@ class Graph {
   Substitute substitute_ = nullptr;
 };
 
+inline GraphHandle::GraphHandle(Graph& graph) : place_{graph.place()} {}
+inline Graph& GraphHandle::operator*() const {
+  if (!place_->anchor)
+    throw BuildError{"a tensor or a variable was used that was kept from an earlier trace of a step_fn, whose graph is gone: make tensors anew in every "
+                     "trace, and ask for variables by name"};
+  return static_cast<Graph&>(*place_->anchor);
+}
 inline const TensorType& AnyTensor::type() const { return graph_->type(value_); }
 
 // What a gradient rule sees. `upstream[o]` is empty where output o does not reach the differentiated value.
@@ -245,11 +264,9 @@ inline std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span
   types.reserve(inputs.size());
   values.reserve(inputs.size());
   for (const auto& input : inputs) {
-    if (&input.graph() != &graph)
-      throw BuildError{std::string{operation.name()} + " at " + where.text() +
-                       ": a tensor of another replica's graph was used; every step_fn must use only its own arguments"};
-    types.push_back(input.type());
+    if (!input.in(graph)) Graph::refuse_foreign(std::string{operation.name()} + " at " + where.text());
     values.push_back(input.value());
+    types.push_back(input.type());
   }
   std::vector<TensorType> outputs;
   try {

@@ -5,10 +5,9 @@
 #include <cstdint>
 
 #include <replicator/core/shape.hpp>
+#include <replicator/graph/graph_handle.hpp>
 
 namespace replicator {
-
-class Graph;
 
 // Output `output` of node `node` of a graph.
 struct Value {
@@ -23,17 +22,19 @@ struct Value {
 class AnyTensor {
  public:
   AnyTensor() = default;
-  AnyTensor(Graph& graph, Value value) : graph_{&graph}, value_{value} {}
+  AnyTensor(Graph& graph, Value value) : graph_{graph}, value_{value} {}
 
-  explicit operator bool() const { return graph_ != nullptr; }
+  explicit operator bool() const { return static_cast<bool>(graph_); }
+  // Throws BuildError where the graph is gone: the tensor was kept from an earlier trace.
   Graph& graph() const { return *graph_; }
+  bool in(const GraphHandle& graph) const { return graph_ == graph; }
   Value value() const { return value_; }
   const TensorType& type() const;  // graph.hpp
   const Shape& shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
 
  private:
-  Graph* graph_ = nullptr;
+  GraphHandle graph_;
   Value value_;
 };
 

@@ -103,7 +103,7 @@ class Host {
   // Whether each process can have a replica, and the regime its flags, is known before any is waited for. Throws BuildError.
   static transport::ProcessEnvironment environment(const Deployment& deployment) {
     require_async_possible(deployment);
-    const auto found = transport::find_environment({deployment.job_token_file, deployment.interface});
+    const auto found = transport::find_environment({deployment.job_token_file, deployment.interface, deployment.connect_deadline});
     if (deployment.replicas < found.world_size)
       throw BuildError{"the job has " + std::to_string(found.world_size) + " processes, but there are only " + std::to_string(deployment.replicas) +
                        " replica(s), and every process needs one: raise --replicas or start fewer processes"};

@@ -56,7 +56,9 @@ class RangeSource final : public InputSource {
     if (!at_) at_.emplace(begin(range_));
     else ++*at_;
     if (*at_ == end(range_)) return std::nullopt;
-    return components(data::detail::element_at(*at_));
+    auto element = components(data::detail::element_at(*at_));
+    for (const auto& component : element) data::detail::require_memory(component);
+    return element;
   }
   bool seek(std::int64_t position) override {
     if constexpr (data::Seekable<Range>) {

@@ -16,12 +16,13 @@ namespace replicator {
 template <Element T>
 class Variable {
  public:
-  Variable(Graph& graph, std::uint32_t index) : graph_{&graph}, index_{index} {}
+  Variable(Graph& graph, std::uint32_t index) : graph_{graph}, index_{index} {}
 
   Tensor<T> read(std::source_location where = std::source_location::current()) const { return Tensor<T>{graph_->read(index_, where)}; }
   operator Tensor<T>() const { return Tensor<T>{graph_->read(index_, declaration().where)}; }  // NOLINT: implicit on purpose
   // Throws BuildError where the shape differs. A mirrored variable must be given a value that is the same on all replicas.
   void assign(Tensor<T> value, std::source_location where = std::source_location::current()) const {
+    if (!value.any().in(graph_)) Graph::refuse_foreign("the assignment to \"" + name() + "\" at " + Location{where}.text());
     graph_->assign(index_, value.any().value(), where);
   }
   const std::string& name() const { return declaration().name; }
@@ -32,7 +33,7 @@ class Variable {
  private:
   const VariableDeclaration& declaration() const { return graph_->variables()[index_]; }
 
-  Graph* graph_;
+  GraphHandle graph_;
   std::uint32_t index_;
 };
 

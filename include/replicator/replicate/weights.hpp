@@ -29,11 +29,17 @@ namespace detail {
 // What the names of a scope begin with.
 inline std::string scope_start(const std::string& scope) { return scope.empty() ? scope : scope + "."; }
 
-// The network's own variables below a scope, named without it; those of optimizers have a slash in their names.
+// The network's own variables below a scope, named without it; what an optimizer remembers of a variable w is named w/momentum, say.
 inline std::vector<std::string> weight_names(const Replicator& repl, const std::string& start) {
+  const auto all = repl.variables();
+  const std::set<std::string_view> known{all.begin(), all.end()};
+  const auto remembered = [&](const std::string& name) {
+    const auto slash = name.rfind('/');
+    return slash != std::string::npos && known.contains(std::string_view{name}.substr(0, slash));
+  };
   std::vector<std::string> names;
-  for (const auto& name : repl.variables())
-    if (name.starts_with(start) && name.find('/') == std::string::npos) names.push_back(name.substr(start.size()));
+  for (const auto& name : all)
+    if (name.starts_with(start) && !remembered(name)) names.push_back(name.substr(start.size()));
   return names;
 }
 
@@ -48,8 +54,8 @@ inline void add_names(std::string& text, const std::vector<std::string>& names, 
 }  // namespace detail
 
 // Sets every variable, on all replicas, to the tensor of its name in a safetensors file, as PyTorch and torchvision save a
-// state_dict (rp::models have torchvision's names and layouts: convolutions are [out, in, height, width]). Variables of optimizers,
-// whose names have a slash, are left alone, and so is a *.num_batches_tracked that the file lacks: PyTorch before 0.4.1 saved none.
+// state_dict (rp::models have torchvision's names and layouts: convolutions are [out, in, height, width]). Variables of optimizers
+// (w/momentum beside w) are left alone, and so is a *.num_batches_tracked that the file lacks: PyTorch before 0.4.1 saved none.
 // Called after replicate(), which declares the variables; in a job of several processes by each with the same file.
 // Throws DataError, before anything is set, for a file that cannot be read, and one that lists all names that are missing,
 // unexpected, or of another type.

@@ -4,14 +4,20 @@
 
 #include <pmix.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
 #include <replicator/core/error.hpp>
 #include <replicator/transport/rendezvous.hpp>
 #include <replicator/transport/tcp.hpp>
-#include <string>
 
 namespace replicator::transport {
 
@@ -58,15 +64,22 @@ class PmixSession {
     check_pmix(PMIx_Put(PMIX_GLOBAL, key, &value), "publishing the address of process 0");
     check_pmix(PMIx_Commit(), "publishing the address of process 0");
   }
-  // Waits for all processes; what they published is known afterwards.
-  void fence() const {
-    pmix_info_t collect{};
-    std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
-    collect.value.type = PMIX_BOOL;
-    collect.value.data.flag = true;
-    pmix_proc_t all = self_;
-    all.rank = PMIX_RANK_WILDCARD;
-    check_pmix(PMIx_Fence(&all, 1, &collect, 1), "waiting for the other processes");
+  // Waits for all processes; what they published is known afterwards. Throws CommunicationError where they have not all come within `deadline`;
+  // the launcher does not say who has not.
+  void fence(std::chrono::milliseconds deadline) const {
+    constexpr std::chrono::milliseconds late{3000};
+    auto fence = std::make_shared<Fence>(self_);
+    auto kept = std::make_unique<std::shared_ptr<Fence>>(fence);  // by the launcher, until it calls back
+    check_pmix(PMIx_Fence_nb(&fence->all, 1, &fence->collect, 1, &Fence::finished, kept.get()), "waiting for the other processes");
+    kept.release();
+    const std::string whom = "rank " + std::to_string(rank()) + " waits for the other " + std::to_string(size() - 1) +
+                             " process(es) that the launcher (PMIx) started to make a Replicator, too";
+    if (late < deadline && !fence->wait(late)) std::fprintf(stderr, "replicator: %s\n", whom.c_str());
+    if (!fence->wait(deadline > late ? deadline - late : deadline))
+      throw CommunicationError{whom + ", and they have not within " + std::to_string(deadline.count() / 1000) +
+                                   " s (--connect-deadline): is one of them another program, or stopped before it?",
+                               -1};
+    check_pmix(*fence->status, "waiting for the other processes");
   }
   std::string published(std::uint32_t rank, const char* key) const {
     const auto value = get(rank, key, "asking for the address of process 0");
@@ -74,6 +87,30 @@ class PmixSession {
   }
 
  private:
+  struct Fence {
+    explicit Fence(const pmix_proc_t& self) : all{self} {
+      all.rank = PMIX_RANK_WILDCARD;
+      std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
+      collect.value.type = PMIX_BOOL;
+      collect.value.data.flag = true;
+    }
+    static void finished(pmix_status_t status, void* kept) {
+      const std::unique_ptr<std::shared_ptr<Fence>> fence{static_cast<std::shared_ptr<Fence>*>(kept)};
+      const std::lock_guard lock{(*fence)->mutex};
+      (*fence)->status = status;
+      (*fence)->changed.notify_all();
+    }
+    bool wait(std::chrono::milliseconds time) {
+      std::unique_lock lock{mutex};
+      return changed.wait_for(lock, time, [&] { return status.has_value(); });
+    }
+
+    pmix_proc_t all;
+    pmix_info_t collect{};
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<pmix_status_t> status;
+  };
   struct Release {
     void operator()(pmix_value_t* value) const {
       if (value->type == PMIX_STRING) std::free(value->data.string);
@@ -94,8 +131,8 @@ class PmixSession {
 }  // namespace detail
 
 // The launcher says who this process is; process 0 listens on a free port and publishes where. Waits for all
-// processes of the job. Throws CommunicationError.
-inline ProcessEnvironment environment_from_pmix(const std::string& interface = {}) {
+// processes of the job, at most for `deadline`. Throws CommunicationError.
+inline ProcessEnvironment environment_from_pmix(const std::string& interface = {}, std::chrono::milliseconds deadline = std::chrono::seconds{60}) {
   constexpr const char* key = "replicator.address";
   const detail::PmixSession session;
   ProcessEnvironment result;
@@ -110,7 +147,7 @@ inline ProcessEnvironment environment_from_pmix(const std::string& interface = {
         detail::listen_on(0, detail::listening_address(interface, local ? addresses : "")));
     session.publish(key, std::to_string(detail::port_of(result.listener->get())) + ":" + addresses);
   }
-  session.fence();
+  session.fence(deadline);
   const auto text = session.published(0, key);
   const auto colon = text.find(':');
   result.master_port = static_cast<std::uint16_t>(

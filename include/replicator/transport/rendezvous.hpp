@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,13 +21,14 @@ namespace replicator::transport {
 struct RendezvousOptions {
   std::string job_token_file;  // empty: the variable REPLICATOR_JOB_TOKEN, if set
   std::string interface;       // empty: the variable REPLICATOR_INTERFACE, if set
+  std::chrono::milliseconds connect_deadline = std::chrono::seconds{60};  // for a launcher that waits for the other processes
 };
 
 // A way to be started, such as PMIx. `join` may wait for the other processes.
 struct Launcher {
   const char* name;
   bool (*present)();
-  ProcessEnvironment (*join)(const std::string& interface);
+  ProcessEnvironment (*join)(const std::string& interface, std::chrono::milliseconds deadline);
 };
 
 // Filled by the header that knows the launcher (pmix.hpp) when it is part of the program.
@@ -99,10 +101,10 @@ inline ProcessEnvironment environment_from_variables() {
 
 namespace detail {
 
-inline ProcessEnvironment environment_of_launch(const std::string& interface) {
+inline ProcessEnvironment environment_of_launch(const std::string& interface, std::chrono::milliseconds deadline) {
   if (variable("WORLD_SIZE") || variable("RANK")) return environment_from_variables();
   if (const Launcher* launcher = launcher_slot.load(); launcher != nullptr && launcher->present())
-    return launcher->join(interface);
+    return launcher->join(interface, deadline);
   if (started_by_srun() && (!started_by_pmix() || pmix_is_slurms())) return environment_from_slurm(interface);
   if (launcher_slot.load() == nullptr && started_by_pmix())
     throw BuildError{
@@ -122,7 +124,7 @@ inline ProcessEnvironment find_environment(const RendezvousOptions& options = {}
   const auto interface =
       options.interface.empty() ? detail::variable("REPLICATOR_INTERFACE").value_or("") : options.interface;
   auto token = find_job_token(options.job_token_file);
-  auto result = detail::environment_of_launch(interface);
+  auto result = detail::environment_of_launch(interface, options.connect_deadline);
   result.job_token = std::move(token);
   result.interface = interface;
   return result;

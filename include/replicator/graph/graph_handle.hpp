@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tensors and variables hold of their graph: it may be gone before they are.
+#pragma once
+
+#include <deque>
+#include <mutex>
+#include <utility>
+
+namespace replicator {
+
+class Graph;
+class GraphHandle;
+
+// The part of a graph that handles find it by. They follow it when it is moved; a copy has handles of its own.
+class GraphAnchor {
+ public:
+  GraphAnchor() = default;
+  GraphAnchor(const GraphAnchor&) {}
+  GraphAnchor(GraphAnchor&& other) noexcept { take(other); }
+  GraphAnchor& operator=(const GraphAnchor&) { return *this; }
+  GraphAnchor& operator=(GraphAnchor&& other) noexcept {
+    if (this != &other) leave(), take(other);
+    return *this;
+  }
+  ~GraphAnchor() { leave(); }
+
+ private:
+  friend class GraphHandle;
+
+  // Never freed, so that a handle on a graph that is gone finds nothing here, and not other memory.
+  struct Place {
+    GraphAnchor* anchor = nullptr;
+  };
+  Place* place() {
+    if (!place_) place_ = new_place(), place_->anchor = this;
+    return place_;
+  }
+  static Place* new_place() {
+    static std::mutex mutex;
+    static auto& places = *new std::deque<Place>;
+    const std::lock_guard lock{mutex};
+    return &places.emplace_back();
+  }
+  void leave() {
+    if (place_) place_->anchor = nullptr;
+  }
+  void take(GraphAnchor& other) {
+    place_ = std::exchange(other.place_, nullptr);
+    if (place_) place_->anchor = this;
+  }
+
+  Place* place_ = nullptr;  // made with the first handle
+};
+
+class GraphHandle {
+ public:
+  GraphHandle() = default;
+  GraphHandle(Graph& graph);  // NOLINT: implicit on purpose; graph.hpp
+
+  explicit operator bool() const { return place_ != nullptr; }
+  // Throws BuildError where the graph is gone.
+  Graph& operator*() const;  // graph.hpp
+  Graph* operator->() const { return &**this; }
+  friend bool operator==(const GraphHandle&, const GraphHandle&) = default;
+
+ private:
+  GraphAnchor::Place* place_ = nullptr;
+};
+
+}  // namespace replicator
