@@ -10,6 +10,7 @@
 
 #include <replicator/replicator.hpp>
 
+#include "support/not_negative.hpp"
 #include "support/picture_folders.hpp"
 #include "support/precision.hpp"
 #include "support/program.hpp"
@@ -59,20 +60,20 @@ void add_flags(CLI::App& app, Options& o) {
       "without it, a synthetic set is written and used");
   app.add_option("--synthetic-dir", o.synthetic_dir, "Where the synthetic set is written")->capture_default_str();
   app.add_option("--validate-every", o.validate_every, "Validate after every so many steps; 0: only at the end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(examples::not_negative)
       ->capture_default_str();
   app.add_option("--optimizer", o.optimizer, "What updates the weights")
       ->check(CLI::IsMember({"sgd", "adamw", "lars", "lamb"}))
       ->capture_default_str();
   app.add_option("--learning-rate", o.learning_rate, "Peak of the rate, which rises linearly and falls along a cosine")
-      ->check(CLI::NonNegativeNumber)
+      ->check(examples::not_negative)
       ->capture_default_str();
   app.add_option("--warmup-steps", o.warmup_steps, "Steps in which the rate rises; default: a tenth of all");
   app.add_option("--momentum", o.momentum, "Momentum of SGD (Nesterov's) and LARS; 0 for none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(examples::not_negative)
       ->capture_default_str();
   app.add_option("--weight-decay", o.weight_decay, "Weight decay, not of batch norm and biases")
-      ->check(CLI::NonNegativeNumber)
+      ->check(examples::not_negative)
       ->capture_default_str();
   app.add_option("--label-smoothing", o.label_smoothing, "Part of each target that is spread over all classes")
       ->check(CLI::Range(0.0, 1.0))

@@ -20,6 +20,7 @@
 #include <replicator/models/sngan.hpp>
 #include <replicator/replicator.hpp>
 
+#include "support/not_negative.hpp"
 #include "support/picture_folders.hpp"
 #include "support/precision.hpp"
 #include "support/program.hpp"
@@ -63,9 +64,9 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--global-batch", o.global_batch, "Pictures in a step, over all replicas")->check(positive)->capture_default_str();
   app.add_option("--steps", o.steps, "Steps of the generator")->check(positive)->capture_default_str();
   app.add_option("--n-dis", o.n_dis, "Steps of the discriminator for each")->check(positive)->capture_default_str();
-  app.add_option("--learning-rate", o.learning_rate, "Of both, for Adam with beta1 = 0 and beta2 = 0.9")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--learning-rate", o.learning_rate, "Of both, for Adam with beta1 = 0 and beta2 = 0.9")->check(examples::not_negative)->capture_default_str();
   app.add_option("--penalty", o.penalty, "Weight of the squared slope of the discriminator at real pictures (Mescheder et al., 2018)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(examples::not_negative)
       ->capture_default_str();
   app.add_option("--average-decay", o.average_decay, "Of the moving average of the generator, which draws the samples; 0.999 and more for runs of many thousand steps")
       ->check(CLI::Range(0.0, 0.9999999))
@@ -76,12 +77,12 @@ void add_flags(CLI::App& app, Options& o) {
                  "Folder with train/<class>/*.jpg and val/<class>/*.jpg, or with <class>/*.jpg; without it, a synthetic set is written and used");
   app.add_option("--synthetic-dir", o.synthetic_dir, "Where the synthetic set is written")->capture_default_str();
   app.add_option("--samples", o.samples, "Folder for grids of samples, a row for each class, always of the same latents")->capture_default_str();
-  app.add_option("--sample-every", o.sample_every, "Draw one after every so many steps; 0: only at the end")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--sample-every", o.sample_every, "Draw one after every so many steps; 0: only at the end")->check(examples::not_negative)->capture_default_str();
   app.add_option("--sample-columns", o.sample_columns, "Samples of a class in a grid")->check(positive)->capture_default_str();
   app.add_option("--classifier", o.classifier,
                  "Weights of a ResNet that resnet50 was trained to on the same data and wrote by --save: samples are judged by its features");
   app.add_option("--classifier-depth", o.classifier_depth, "Its layers")->check(CLI::IsMember({18, 34, 50, 101, 152}))->capture_default_str();
-  app.add_option("--score-every", o.score_every, "Judge after every so many steps; 0: only at the end")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--score-every", o.score_every, "Judge after every so many steps; 0: only at the end")->check(examples::not_negative)->capture_default_str();
   app.add_option("--score-pictures", o.score_pictures, "How many samples are judged, by as many real pictures")->check(positive)->capture_default_str();
   app.add_option("--tensorboard", o.tensorboard, "Folder for what TensorBoard shows");
   app.add_option("--save", o.save, "Where the moving average of the generator is written at the end, as safetensors");

@@ -16,6 +16,7 @@
 #include <replicator/core/read_text.hpp>
 #include <replicator/replicator.hpp>
 
+#include "support/not_negative.hpp"
 #include "support/program.hpp"
 
 namespace rp = replicator;
@@ -49,13 +50,13 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--global-batch", o.global_batch, "Windows of text in a step, over all replicas")->check(positive)->capture_default_str();
   app.add_option("--steps", o.steps, "Steps to train")->check(positive)->capture_default_str();
   app.add_option("--learning-rate", o.learning_rate, "Peak of AdamW's rate, which rises in a tenth of the steps and falls along a cosine")
-      ->check(CLI::NonNegativeNumber)
+      ->check(examples::not_negative)
       ->capture_default_str();
   app.add_option("--validate-every", o.validate_every, "Validate after every so many steps; 0: only at the end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(examples::not_negative)
       ->capture_default_str();
   app.add_option("--tensorboard", o.tensorboard, "Folder for the curves of this run");
-  app.add_option("--write", o.write, "Letters to write at the end")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--write", o.write, "Letters to write at the end")->check(examples::not_negative)->capture_default_str();
   app.add_option("--temperature", o.temperature, "Below 1 it writes what is likely, above 1 what is not")->check(CLI::PositiveNumber)->capture_default_str();
 }
 

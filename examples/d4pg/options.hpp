@@ -10,6 +10,8 @@
 
 #include <replicator/rl/tasks.hpp>
 
+#include "../support/not_negative.hpp"
+
 namespace d4pg {
 
 struct Options {
@@ -68,10 +70,10 @@ inline void add_flags(CLI::App& app, Options& o) {
       ->check(positive)
       ->capture_default_str();
   app.add_option("--hidden", o.hidden, "Features of the hidden layers")->check(positive)->delimiter(',')->capture_default_str();
-  app.add_option("--learning-rate", o.learning_rate, "Of both networks, for Adam")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--learning-rate", o.learning_rate, "Of both networks, for Adam")->check(examples::not_negative)->capture_default_str();
   app.add_option("--priority", o.priority, "Exponent of the error by which transitions are drawn; 0: all alike")->check(share)->capture_default_str();
   app.add_option("--noise", o.noise, "Standard deviation of what is added to actions, which reach from -1 to 1")
-      ->check(CLI::NonNegativeNumber)
+      ->check(examples::not_negative)
       ->capture_default_str();
   app.add_flag("--ornstein-uhlenbeck", o.ornstein_uhlenbeck, "Noise that follows itself, and changes by --noise in a step; else it is new in each");
   app.add_option("--evaluate-every", o.evaluate_every, "Steps of the learner from one evaluation, without noise, to the next; 0: none")

@@ -46,6 +46,13 @@ TEST_CASE("a folder that does not look like one of images is refused with the la
   refused(folder.path(), "\"dog\" has no JPEG files");
 }
 
+TEST_CASE("a picture that is a link to nowhere is refused, not left out") {
+  const TemporaryFolder folder;
+  folder.write("cat/1.jpg");
+  std::filesystem::create_symlink(folder.path() + "/absent.jpg", folder.path() + "/cat/2.jpg");
+  CHECK_THROWS_WITH(data::image_folder(folder.path()), Contains("/cat/2.jpg is no file: a link that leads nowhere"));
+}
+
 TEST_CASE("index stages choose images by position") {
   const TemporaryFolder folder;
   for (int i = 0; i < 7; ++i) folder.write("a/" + std::to_string(i) + ".jpg");

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include <replicator/core/philox.hpp>
 #include <replicator/data/generator.hpp>
@@ -86,6 +88,23 @@ double said(const std::string& text, const std::string& use) {
 }
 
 }  // namespace
+
+TEST_CASE("variables that no device can hold are refused before they take any memory") {
+  const auto message_of = [](Deployment deployment, std::int64_t features) {
+    try {
+      Replicator repl{std::move(deployment)};
+      (void)repl.replicate([](const InputContext&) { return std::vector<Array<float>>(2, Array<float>{{1, 16}}); },
+                           [&](ReplicaContext& replica, Tensor<float> x) { return mean(nn::linear(replica, x, "fc", {.features = features})); });
+    } catch (const Error& error) {
+      return std::string{error.what()};
+    }
+    return std::string{};
+  };
+  CHECK_THAT(message_of({.memory_limit = 1 << 20}, 1 << 20), Contains("the step needs 68.0 MiB of memory on cpu:0, but --memory-limit allows 1.00 MiB") &&
+                                                                 Contains("64.0 MiB: fc.weight declared at test_memory.cpp:"));
+  CHECK_THAT(message_of({}, std::int64_t{1} << 38), Contains(" of memory on cpu:0, but ") && Contains(" is all that is there") && Contains("fc.weight"));
+  CHECK_THAT(message_of({.memory_limit = std::int64_t{1} << 62}, std::int64_t{1} << 40), Contains("fc.weight") && Contains(", which has no memory for it"));
+}
 
 TEST_CASE("batch norm and ReLU computed again save the ReLU's output of every block but the last, and no bit changes") {
   const auto all = train(test::on_devices(1, 1), never, plain), less = train(test::on_devices(1, 1), 0, plain);

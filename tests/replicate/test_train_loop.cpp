@@ -197,6 +197,7 @@ TEST_CASE("an input that ends before ends the loop, after a last validation") {
   CHECK(TrainLoop{repl, {.steps = 100, .validate = validate, .validated = {{"v"}}, .out = out.file()}}.run(step) == 0);
   CHECK(step.steps_done() == 3);
   CHECK(validations == 1);
+  CHECK_THAT(out.text(), Contains("the input ended after 3 of 100 steps\n"));
 }
 
 TEST_CASE("options of a training loop that cannot be are refused with what to do") {

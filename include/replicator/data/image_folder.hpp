@@ -70,8 +70,10 @@ class ImageFolder {
     std::vector<std::pair<std::string, std::string>> found;  // folder, file
     for (const auto& entry :
          fs::recursive_directory_iterator{root + "/" + name, fs::directory_options::follow_directory_symlink})
-      if (is_jpeg(entry.path().filename().native()) && entry.is_regular_file())
+      if (is_jpeg(entry.path().filename().native()) && !entry.is_directory()) {
+        if (!entry.is_regular_file()) throw DataError{entry.path().native() + " is no file: a link that leads nowhere, or a device"};
         found.emplace_back(entry.path().parent_path().native(), entry.path().filename().native());
+      }
     std::sort(found.begin(), found.end());
     std::vector<std::string> files;
     for (const auto& [folder, file] : found) files.push_back((folder + "/" + file).substr(root.size() + 1));
@@ -102,8 +104,8 @@ class ImageFolder {
 };
 
 // Scans `root` at once: its sub-folders are the classes (sorted by name), their .jpg and .jpeg files (upper case too,
-// sorted, folders below included) the images. Throws DataError when the folder is missing, has no sub-folders, or one
-// of them has no JPEG files.
+// sorted, folders below included) the images. Throws DataError when the folder is missing, has no sub-folders, one
+// of them has no JPEG files, or what is named so is no file.
 inline ImageFolder image_folder(const std::string& root) { return ImageFolder{root}; }
 
 }  // namespace replicator::data

@@ -68,6 +68,8 @@ inline Rate linear_warmup(Rate rate, std::int64_t steps) {
 
 // `rate`, multiplied by `factor` after every `every` steps.
 inline Rate step_decay(double rate, double factor, std::int64_t every) {
+  detail::require_not_negative("step_decay", "rate", rate);
+  detail::require_not_negative("step_decay", "factor", factor);
   detail::require_steps("step_decay", every, 1);
   return [=](Symbol step) {
     const Symbol times = floor(step / static_cast<double>(every));
@@ -78,6 +80,8 @@ inline Rate step_decay(double rate, double factor, std::int64_t every) {
 // Rises linearly to `peak` in `warmup` steps, then falls along half a cosine to `final` at step `total`, and stays
 // there. Source: Loshchilov and Hutter, "SGDR", 2017; Goyal et al., "Accurate, large minibatch SGD", 2017.
 inline Rate warmup_cosine(double peak, std::int64_t warmup, std::int64_t total, double final = 0) {
+  detail::require_not_negative("warmup_cosine", "peak", peak);
+  detail::require_not_negative("warmup_cosine", "final", final);
   detail::require_steps("warmup_cosine (warmup)", warmup, 0);
   detail::require_steps("warmup_cosine (total)", total, warmup + 1);
   return [=](Symbol step) {

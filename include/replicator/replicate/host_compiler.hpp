@@ -42,6 +42,7 @@ class HostCompiler {
     step->ordinal = ordinal;
     step->seed = seed_of(ordinal);
     step->resolution = resolve(traced, resolve_options());
+    require_room_for_variables(step->resolution, deployment_);
     checkpoints.declare(variables, step->resolution, ordinal);
     compare_steps(building_, step->resolution, variables);
     lower_classes(*step);

@@ -3,8 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
 #include <string>
+#include <string_view>
 
+#include <replicator/collectives/resolve.hpp>
 #include <replicator/core/device_support.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/runtime/memory_plan.hpp>
@@ -25,6 +30,18 @@ inline MemoryLimit memory_limit(const Deployment& deployment, std::size_t device
   std::size_t sharing = 0;
   for (const auto& other : deployment.devices) sharing += other.kind == name.kind && (support.runs_on_host() || other.index == name.index);
   return {all / sharing, text_of_bytes(all / sharing) + (sharing > 1 ? " is its share of what is there" : " is all that is there")};
+}
+
+// Throws BuildError where a step's variables alone need more than that on a device, each once: before they take any.
+inline void require_room_for_variables(const Resolution& resolution, const Deployment& deployment) {
+  std::map<std::int32_t, MemoryPlan> plans;  // by logical device
+  std::set<std::string_view> counted;
+  for (const auto& one : resolution.classes)
+    for (const auto& variable : one.graph.variables())
+      if (counted.insert(variable.name).second)
+        plans[variable.device].add(
+            {variable.type.bytes(), MemoryUse::variables, variable.name + " declared at " + variable.where.text() + ", " + variable.type.text()});
+  for (const auto& [device, plan] : plans) require_room(plan, deployment.devices[0].text(), memory_limit(deployment, 0));
 }
 
 }  // namespace replicator

@@ -69,7 +69,7 @@ class TrainLoop {
   }
 
   // Shows how far it is, validates, keeps checkpoints as --checkpoint and --every ask and one more at the end. Returns what main may
-  // return: 0 when all steps are done, 128 + the signal where one stopped it after a whole step and its checkpoint.
+  // return: 0 when all steps are done, or the input has ended, which is said, 128 + the signal where one stopped it after a whole step and its checkpoint.
   // Throws what Step::step throws; CheckError where a figure is not finite: no checkpoint is written then.
   template <class... A>
   int run(Step<A...>& step) {
@@ -152,6 +152,7 @@ class TrainLoop {
   }
   int end(std::int64_t done) {
     if (speaks() && repl_.stop_signal() != 0) std::fputc('\n', stderr);  // ends the line of the progress
+    else if (done < o_.steps) progress_->say("the input ended after " + std::to_string(done) + " of " + std::to_string(o_.steps) + " steps");
     return end_training(repl_, done, o_.steps);
   }
 

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@
 #include <replicator/cpu/draw.hpp>
 #include <replicator/graph/variable.hpp>
 #include <replicator/runtime/host_memory.hpp>
+#include <replicator/runtime/memory_plan.hpp>
 #include <replicator/runtime/variable_memory.hpp>
 #include <replicator/runtime/variable_value.hpp>
 
@@ -89,7 +91,12 @@ class VariableStore {
     if (found == entries_.end()) {
       const int copies = variable.kind == VariableKind::mirrored ? devices_ : replicas_;
       std::deque<VariableValue> values;
-      while (static_cast<int>(values.size()) < copies) values.emplace_back(variable.name, first_value(variable, values));
+      try {
+        while (static_cast<int>(values.size()) < copies) values.emplace_back(variable.name, first_value(variable, values));
+      } catch (const std::bad_alloc&) {
+        throw DeviceError{"the variable \"" + variable.name + "\" " + variable.type.text() + " (declared at " + variable.where.text() + ") takes " +
+                          text_of_bytes(variable.type.bytes()) + " in each of " + std::to_string(copies) + " place(s) of this process, which has no memory for it"};
+      }
       entries_.emplace(variable.name, Entry{variable, std::move(values)});
       return;
     }
