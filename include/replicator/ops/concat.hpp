@@ -73,6 +73,11 @@ Tensor<T> concat(std::initializer_list<Tensor<T>> parts, std::int64_t axis,
   return concat(std::span<const Tensor<T>>{parts.begin(), parts.size()}, axis, where);
 }
 
+template <Element T>
+Tensor<T> concat(const std::vector<Tensor<T>>& parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
+  return concat(std::span<const Tensor<T>>{parts}, axis, where);
+}
+
 // The tensors, all of one shape, one after the other along a new axis before `axis` of them (-1: after the last).
 template <Element T>
 Tensor<T> stack(std::span<const Tensor<T>> parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
@@ -84,11 +89,15 @@ Tensor<T> stack(std::span<const Tensor<T>> parts, std::int64_t axis, std::source
                        ": all must have one shape; rp::concat puts together what differs along an axis"};
     rows.push_back(expand_dims(part, axis, where));
   }
-  return concat(std::span<const Tensor<T>>{rows}, axis, where);
+  return concat(rows, axis, where);
 }
 template <Element T>
 Tensor<T> stack(std::initializer_list<Tensor<T>> parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
   return stack(std::span<const Tensor<T>>{parts.begin(), parts.size()}, axis, where);
+}
+template <Element T>
+Tensor<T> stack(const std::vector<Tensor<T>>& parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
+  return stack(std::span<const Tensor<T>>{parts}, axis, where);
 }
 
 }  // namespace replicator

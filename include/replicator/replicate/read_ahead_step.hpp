@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 
 #include <replicator/graph/dot.hpp>
 #include <replicator/replicate/host.hpp>
+#include <replicator/replicate/input_watch.hpp>
 #include <replicator/replicate/kept_steps.hpp>
 #include <replicator/replicate/replica_context.hpp>
 #include <replicator/replicate/shape_numbers.hpp>
@@ -25,7 +27,7 @@ class ReadAheadStep final : public StepDriver {
  public:
   // `host` outlives this.
   ReadAheadStep(Host& host, int ordinal, Resumption from, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
-      : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs)}, trace_{std::move(trace)}, current_(inputs_.size()),
+      : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs)}, watch_{host.deployment().late}, trace_{std::move(trace)}, current_(inputs_.size()),
         next_(inputs_.size()), shape_numbers_(inputs_.size()), upcoming_(inputs_.size()),
         key_(static_cast<std::size_t>(host_.deployment().replicas)), done_{from_.done}, finished_{from_.finished} {
     const bool any = host_.building().run([&] {
@@ -67,6 +69,9 @@ class ReadAheadStep final : public StepDriver {
   }
 
  private:
+  std::optional<std::vector<AnyArray>> next(std::size_t r, std::uint64_t element) {
+    return watch_.during(host_.placement().begin() + static_cast<int>(r), element, [&] { return inputs_[r]->next(); });
+  }
   // Inputs that cannot seek are read in turn: they may share a source.
   void go_to(std::int64_t position) {
     std::vector<std::size_t> replayed;
@@ -85,7 +90,7 @@ class ReadAheadStep final : public StepDriver {
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
       const auto recorded = inputs_[r]->recorded_from();
       if (recorded) done_ = *recorded;
-      auto element = inputs_[r]->next();
+      auto element = next(r, done_);
       if (!element && recorded) {
         finished_ = true;
         return false;
@@ -117,7 +122,7 @@ class ReadAheadStep final : public StepDriver {
     if (input_error_) return;
     const auto began = trace_input_ ? trace_clock() : 0;
     try {
-      auto element = inputs_[r]->next();
+      auto element = next(r, done_ + 1);
       upcoming_[r] = element ? upcoming_with(shape_numbers_[r](*element)) : no_upcoming;
       if (element) next_[r] = std::move(*element);
     } catch (...) {
@@ -165,6 +170,7 @@ class ReadAheadStep final : public StepDriver {
   int ordinal_;
   Resumption from_;
   std::vector<std::unique_ptr<InputSource>> inputs_;
+  InputWatch watch_;
   Trace trace_;
   std::vector<std::vector<AnyArray>> current_, next_;
   std::vector<ShapeNumbers> shape_numbers_;  // by replica of this host
