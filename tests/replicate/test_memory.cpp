@@ -15,6 +15,7 @@
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/runtime/memory_plan.hpp>
 
+#include "../support/cases.hpp"
 #include "deployments.hpp"
 
 namespace test_memory {
@@ -103,7 +104,8 @@ TEST_CASE("variables that no device can hold are refused before they take any me
   CHECK_THAT(message_of({.memory_limit = 1 << 20}, 1 << 20), Contains("the step needs 68.0 MiB of memory on cpu:0, but --memory-limit allows 1.00 MiB") &&
                                                                  Contains("64.0 MiB: fc.weight declared at test_memory.cpp:"));
   CHECK_THAT(message_of({}, std::int64_t{1} << 38), Contains(" of memory on cpu:0, but ") && Contains(" is all that is there") && Contains("fc.weight"));
-  CHECK_THAT(message_of({.memory_limit = std::int64_t{1} << 62}, std::int64_t{1} << 40), Contains("fc.weight") && Contains(", which has no memory for it"));
+  if (!test::few_cases())  // AddressSanitizer ends the program instead of telling it
+    CHECK_THAT(message_of({.memory_limit = std::int64_t{1} << 62}, std::int64_t{1} << 40), Contains("fc.weight") && Contains(", which has no memory for it"));
 }
 
 TEST_CASE("batch norm and ReLU computed again save the ReLU's output of every block but the last, and no bit changes") {

@@ -53,7 +53,7 @@ class Graph : public GraphAnchor {
   // that is no leaf, else 0; one without marks gets the graph's.
   // Never inlined: g++ 12 would warn, wrongly, that alternatives the node does not hold are not initialised.
   [[gnu::noinline]] std::uint32_t add(Node node) {
-    if (traced() && traced() != this) refuse_foreign(std::string{node.kind()} + " at " + node.where.text());
+    if (complete()) refuse_foreign(std::string{node.kind()} + " at " + node.where.text());
     for (const auto& output : node.outputs)
       if (output.shape.too_large()) throw BuildError{std::string{node.kind()} + " at " + node.where.text() + ": " + output.shape.too_large_text()};
     if (node.device < 0) node.device = device_for(node);
@@ -63,11 +63,6 @@ class Graph : public GraphAnchor {
   }
   AnyTensor tensor(std::uint32_t node, std::uint32_t output = 0) { return {*this, Value{node, output}}; }
 
-  // The graph that a step function builds on this thread, while it does: no other may grow. Held by a ScopedValue.
-  static const Graph*& traced() {
-    thread_local const Graph* graph = nullptr;
-    return graph;
-  }
   // `what`: what a tensor of another graph was given to, and where.
   [[noreturn]] static void refuse_foreign(const std::string& what) {
     throw BuildError{what + ": a tensor of another replica's graph was used, or of an earlier trace; every step_fn must use only its own arguments, and ask "

@@ -11,7 +11,7 @@ namespace replicator {
 class Graph;
 class GraphHandle;
 
-// The part of a graph that handles find it by. They follow it when it is moved; a copy has handles of its own.
+// The part of a graph that handles find it by. They follow it when it is moved; a copy has handles of its own, and may grow.
 class GraphAnchor {
  public:
   GraphAnchor() = default;
@@ -23,6 +23,10 @@ class GraphAnchor {
     return *this;
   }
   ~GraphAnchor() { leave(); }
+
+  // A step function has built it: what its handles are used for from now on is a mistake.
+  void set_complete() { complete_ = true; }
+  bool complete() const { return complete_; }
 
  private:
   friend class GraphHandle;
@@ -45,11 +49,13 @@ class GraphAnchor {
     if (place_) place_->anchor = nullptr;
   }
   void take(GraphAnchor& other) {
+    complete_ = other.complete_;
     place_ = std::exchange(other.place_, nullptr);
     if (place_) place_->anchor = this;
   }
 
   Place* place_ = nullptr;  // made with the first handle
+  bool complete_ = false;
 };
 
 class GraphHandle {

@@ -33,7 +33,7 @@ struct Deployment {
   std::optional<std::int64_t> staleness = {};  // asynchronous: by so many updates of others the values of a gradient may be old; none: any
   int sync_group = 1;                     // asynchronous: replicas in a row that are synchronous with each other
   int threads_per_device = 1;             // OpenMP threads of a device's kernels; another number may change bits
-  KernelChoice kernel_choice = {};          // what the libraries of kernels may do for speed: each changes bits
+  KernelChoice kernel_choice = {};        // what the libraries of kernels may do for speed: each changes bits
   std::int64_t bucket_bytes = 4 << 20;    // small all_reduces are merged up to this size
   std::int64_t recompute_bytes = 64 << 10;  // activations at least this big are computed again for the backward pass where that is cheap
   std::int64_t memory_limit = 0;          // bytes that a step may need on each device; 0: what the device has

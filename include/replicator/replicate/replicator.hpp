@@ -119,13 +119,13 @@ class Replicator {
         const int ordinal = engine_->next_ordinal(options.checkpointed);
         Trace trace = [step_fn = std::move(step_fn)](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
           Graph& graph = context.graph();
-          const ScopedValue<const Graph*> traced{Graph::traced(), &graph};
           if constexpr (std::is_void_v<Plain>) Types::call(step_fn, context, x);
           else
             for (const auto& tensor : detail::StepResult<Plain>::tensors(Types::call(step_fn, context, x))) {
               if (!tensor.in(graph)) Graph::refuse_foreign("replica " + std::to_string(graph.replica()) + ": what step_fn returns");
               graph.results().push_back(tensor.value());
             }
+          graph.set_complete();
         };
         return make_step<Plain>(ordinal, options, make_inputs<Range>(std::move(begin), ordinal), std::move(trace));
       }

@@ -70,7 +70,9 @@ class PmixSession {
     constexpr std::chrono::milliseconds late{3000};
     auto fence = std::make_shared<Fence>(self_);
     auto kept = std::make_unique<std::shared_ptr<Fence>>(fence);  // by the launcher, until it calls back
-    check_pmix(PMIx_Fence_nb(&fence->all, 1, &fence->collect, 1, &Fence::finished, kept.get()), "waiting for the other processes");
+    const auto begun = PMIx_Fence_nb(&fence->all, 1, &fence->collect, 1, &Fence::finished, kept.get());
+    if (begun == PMIX_OPERATION_SUCCEEDED) return;  // at once: it does not call back
+    check_pmix(begun, "waiting for the other processes");
     kept.release();
     const std::string whom = "rank " + std::to_string(rank()) + " waits for the other " + std::to_string(size() - 1) +
                              " process(es) that the launcher (PMIx) started to make a Replicator, too";
