@@ -6,14 +6,17 @@
 #include <cstdlib>
 #include <string>
 
+#include <CLI/CLI.hpp>
+
 namespace examples {
 
-// For CLI::Option::check: empty, or what is wrong. CLI::NonNegativeNumber lets "nan" and "inf" pass.
-inline std::string not_negative(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  const bool number = !text.empty() && *end == '\0';
-  return number && std::isfinite(value) && value >= 0 ? "" : "\"" + text + "\" is no number from 0 on";
-}
+// As CLI::NonNegativeNumber, which lets "nan" pass and writes its upper bound with 300 digits.
+inline const CLI::Validator not_negative{[](const std::string& text) {
+                                           char* end = nullptr;
+                                           const double value = std::strtod(text.c_str(), &end);
+                                           const bool number = !text.empty() && *end == '\0';
+                                           return number && std::isfinite(value) && value >= 0 ? std::string{} : "\"" + text + "\" is no number from 0 on";
+                                         },
+                                         "NONNEGATIVE"};
 
 }  // namespace examples

@@ -38,9 +38,7 @@ inline void require_room_for_variables(const Resolution& resolution, const Deplo
   std::set<std::string_view> counted;
   for (const auto& one : resolution.classes)
     for (const auto& variable : one.graph.variables())
-      if (counted.insert(variable.name).second)
-        plans[variable.device].add(
-            {variable.type.bytes(), MemoryUse::variables, variable.name + " declared at " + variable.where.text() + ", " + variable.type.text()});
+      if (counted.insert(variable.name).second) plans[variable.device].add(owner_of(variable));
   for (const auto& [device, plan] : plans) require_room(plan, deployment.devices[0].text(), memory_limit(deployment, 0));
 }
 

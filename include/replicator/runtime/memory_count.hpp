@@ -28,9 +28,9 @@ class MemoryCount {
       if (variable.device != device) continue;
       const bool mirrored = variable.kind == VariableKind::mirrored;
       if (mirrored && !mirrored_.insert(variable.name).second) continue;
-      plan_.add({variable.type.bytes(), MemoryUse::variables,
-                 prefix(mirrored ? -1 : replica) + variable.name + " declared at " + variable.where.text() + ", " +
-                     variable.type.text()});
+      auto owner = owner_of(variable);
+      owner.text.insert(0, prefix(mirrored ? -1 : replica));
+      plan_.add(std::move(owner));
     }
     for (const auto& node : source.nodes())
       if (const auto* input = node.get<Input>(); input && device == 0 && input->source == Input::Source::element)

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <replicator/core/error.hpp>
+#include <replicator/graph/variable.hpp>
 
 namespace replicator {
 
@@ -51,6 +52,10 @@ struct MemoryOwner {
   MemoryUse use = MemoryUse::values;
   std::string text;  // replica0/convolution#12 at train.cpp:31, float32[16, 64, 56, 56]
 };
+
+inline MemoryOwner owner_of(const VariableDeclaration& variable) {
+  return {variable.type.bytes(), MemoryUse::variables, variable.name + " declared at " + variable.where.text() + ", " + variable.type.text()};
+}
 
 // Values count where they are most, at instruction `peak`; all else lives as long as the program.
 struct MemoryPlan {

@@ -16,6 +16,8 @@
 #include <string>
 
 #include <replicator/core/error.hpp>
+#include <replicator/transport/acquaintance.hpp>
+#include <replicator/transport/job_options.hpp>
 #include <replicator/transport/rendezvous.hpp>
 #include <replicator/transport/tcp.hpp>
 
@@ -67,7 +69,7 @@ class PmixSession {
   // Waits for all processes; what they published is known afterwards. Throws CommunicationError where they have not all come within `deadline`;
   // the launcher does not say who has not.
   void fence(std::chrono::milliseconds deadline) const {
-    constexpr std::chrono::milliseconds late{3000};
+    const auto late = JobOptions{}.report_after;
     auto fence = std::make_shared<Fence>(self_);
     auto kept = std::make_unique<std::shared_ptr<Fence>>(fence);  // by the launcher, until it calls back
     const auto begun = PMIx_Fence_nb(&fence->all, 1, &fence->collect, 1, &Fence::finished, kept.get());
@@ -78,8 +80,8 @@ class PmixSession {
                              " process(es) that the launcher (PMIx) started to make a Replicator, too";
     if (late < deadline && !fence->wait(late)) std::fprintf(stderr, "replicator: %s\n", whom.c_str());
     if (!fence->wait(deadline > late ? deadline - late : deadline))
-      throw CommunicationError{whom + ", and they have not within " + std::to_string(deadline.count() / 1000) +
-                                   " s (--connect-deadline): is one of them another program, or stopped before it?",
+      throw CommunicationError{whom + ", and they have not within " + seconds_text(deadline) +
+                                   " (--connect-deadline): is one of them another program, or stopped before it?",
                                -1};
     check_pmix(*fence->status, "waiting for the other processes");
   }
