@@ -10,6 +10,7 @@
 #include <replicator/nn/optimizer.hpp>
 #include <replicator/ops/concat.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/index.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
@@ -140,6 +141,44 @@ TEST_CASE("a loss that no variable has a part in") {
   CHECK(found.message == "replica 1: the loss minimised at " + found.line + " does not depend on any of the 1 variables that are to be trained "
                          "(\"fc.weight\" is one): compute it from what the layers return, and not behind a rp::stop_gradient; "
                          "where a replica has nothing to add, take 0 times such a loss");
+}
+
+TEST_CASE("a loss behind an argmax or a comparison, which hand no gradient on") {
+  auto found = mistake([](T x, T, Where& at) {
+    ReplicaContext replica{x.graph()};
+    const auto w = replica.variable<float>("fc.weight", {2}, Initializer::zeros());
+    const auto scores = x * w.read();
+    at = Where::current(), (void)nn::variable_gradients(mean(cast<float>(argmax(scores))), {w}, at);
+  });
+  CHECK_THAT(found.message, Catch::StartsWith("replica 1: the loss minimised at " + found.line +
+                                              " has no gradient for any of the 1 variables that are to be trained (\"fc.weight\" is one): it ends at ") &&
+                                Catch::Contains(" at " + found.line + ", whose derivative is 0 wherever there is one") &&
+                                Catch::EndsWith("minimise what that was computed from"));
+  found = mistake([](T x, T, Where& at) {
+    ReplicaContext replica{x.graph()};
+    const auto w = replica.variable<float>("fc.weight", {2}, Initializer::zeros());
+    const auto y = x * w.read();
+    at = Where::current(), (void)nn::variable_gradients(mean(map([](auto a) { return select(a > 0, 1.0f, 0.0f); }, y)), {w}, at);
+  });
+  CHECK_THAT(found.message, Catch::Contains("has no gradient for any of the 1 variables") && Catch::Contains("map#"));
+}
+
+TEST_CASE("one variable that the gradient comes to is enough: the others' are zeros") {
+  Graph graph{1, 2};
+  ReplicaContext replica{graph};
+  const auto w = replica.variable<float>("w", {2}, Initializer::zeros()), v = replica.variable<float>("v", {3}, Initializer::zeros());
+  const auto loss = sum(w.read()) + mean(cast<float>(argmax(v.read())));
+  const auto found = nn::variable_gradients(loss, {w, v});
+  CHECK(found[0].shape() == Shape{2});
+  CHECK(found[1].shape() == Shape{3});
+}
+
+TEST_CASE("a variable without a name") {
+  const auto found = mistake([](T x, T, Where& at) {
+    ReplicaContext replica{x.graph()};
+    at = Where::current(), (void)replica.variable<float>("", {2}, Initializer::zeros());
+  });
+  CHECK(found.message == "the variable at " + found.line + " was given \"\" as its name: checkpoints and messages need one");
 }
 
 TEST_CASE("a slice, a transposition, a concatenation that cannot be") {

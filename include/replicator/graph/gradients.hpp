@@ -4,7 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,12 +55,21 @@ class Differentiation {
       if (reaches_[i] && !adjoints_[i].empty() && !graph_.node(i).inputs.empty()) visit(i);
   }
 
+  // Of x's type: zeros where none arrived.
   AnyTensor of(AnyTensor x) {
-    if (x.value().node < end_)
-      if (const auto& outputs = adjoints_[x.value().node]; !outputs.empty() && outputs[x.value().output]) return outputs[x.value().output];
+    if (arrived(x)) return *arrived(x);
     const LogicalDeviceScope there{graph_, graph_.node(x.value()).device};
     return fill(graph_, x.type(), 0, where_);
   }
+
+  // Null where y depends on x not at all, or through operations alone that hand no gradient on: comparisons, argmax, casts to integers.
+  const AnyTensor* arrived(AnyTensor x) const {
+    if (x.value().node >= end_) return nullptr;
+    const auto& outputs = adjoints_[x.value().node];
+    return !outputs.empty() && outputs[x.value().output] ? &outputs[x.value().output] : nullptr;
+  }
+  // The node nearest to the xs that handed no gradient on, where there is one.
+  std::optional<std::uint32_t> nearest_end() const { return nearest_end_; }
 
  private:
   void accumulate(Value value, AnyTensor gradient) {
@@ -82,8 +93,10 @@ class Differentiation {
       gradients = {placeholder_gradient(Placeholder{*placeholder}, inputs[0], outputs[0], adjoints_[index][0], where)};
     else if (const auto* compute = graph_.node(index).get<Compute>())
       gradients = of_compute(AnyOperation{compute->operation}, inputs, outputs, adjoints_[index], where);
+    bool handed_on = false;
     for (std::size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i] && reaches_[values[i].node]) accumulate(values[i], gradients[i]);
+      if (gradients[i] && reaches_[values[i].node]) accumulate(values[i], gradients[i]), handed_on = true;
+    if (!handed_on) nearest_end_ = index;
   }
 
   std::vector<AnyTensor> of_compute(const AnyOperation& operation, std::span<const AnyTensor> inputs, std::span<const AnyTensor> outputs,
@@ -103,6 +116,7 @@ class Differentiation {
   Location where_;
   std::vector<bool> reaches_;                     // node depends on an x
   std::vector<std::vector<AnyTensor>> adjoints_;  // by node and output; empty where nothing arrived
+  std::optional<std::uint32_t> nearest_end_;
 };
 
 }  // namespace detail

@@ -78,6 +78,8 @@ class Graph : public GraphAnchor {
   std::uint32_t declare(VariableDeclaration declaration) {
     const auto found = variable_index_.find(declaration.name);
     if (found == variable_index_.end()) {
+      if (declaration.name.empty())
+        throw BuildError{"the variable at " + declaration.where.text() + " was given \"\" as its name: checkpoints and messages need one"};
       if (declaration.type.shape.too_large())
         throw BuildError{"the variable \"" + declaration.name + "\" at " + declaration.where.text() + ": " + declaration.type.shape.too_large_text()};
       if (declaration.type.shape.elements() > 0)  // else its fan may have been zero, and nothing is drawn

@@ -15,6 +15,7 @@
 
 #include <replicator/collectives/placeholders.hpp>
 #include <replicator/graph/gradients.hpp>
+#include <replicator/graph/node_text.hpp>
 #include <replicator/nn/update.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/replicate/replica_context.hpp>
@@ -71,26 +72,40 @@ class ValuesRead {
 
 }  // namespace detail
 
+namespace detail {
+
+// Why no gradient of the loss has come to a variable; `first` is one of them.
+inline std::string no_gradient_text(const Graph& graph, std::optional<std::uint32_t> nearest_end, std::size_t variables, const std::string& first) {
+  const auto them = " any of the " + std::to_string(variables) + " variables that are to be trained (\"" + first + "\" is one)";
+  if (nearest_end)
+    return "has no gradient for" + them + ": it ends at " + located_text(graph, *nearest_end) +
+           ", whose derivative is 0 wherever there is one, as that of comparisons, argmax and casts to integers: minimise what that was computed from";
+  return "does not depend on" + them +
+         ": compute it from what the layers return, and not behind a rp::stop_gradient; where a replica has nothing to add, take 0 times such a loss";
+}
+
+}  // namespace detail
+
 // The gradients of this replica's loss, one for each variable. A variable that was assigned in the step counts as the value
-// that the loss read, the last one of several. Throws BuildError unless the loss is one number that depends on some of them.
+// that the loss read, the last one of several. Throws BuildError unless the loss is one number that has a gradient for some of them.
 template <FloatingElement T>
 std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Variable<T>>& variables,
                                           std::source_location where = std::source_location::current()) {
   Graph& graph = loss.graph();
-  if (loss.shape().elements() != 1)
-    throw BuildError{"replica " + std::to_string(graph.replica()) + ": the loss minimised at " +
-                     Location{where}.text() + " must be one number, found " + loss.any().type().text() +
-                     ": take its rp::mean"};
+  const auto refuse = [&](const std::string& why) {
+    throw BuildError{"replica " + std::to_string(graph.replica()) + ": the loss minimised at " + Location{where}.text() + " " + why};
+  };
+  if (loss.shape().elements() != 1) refuse("must be one number, found " + loss.any().type().text() + ": take its rp::mean");
   const detail::ValuesRead read{loss};
-  std::vector<Tensor<T>> values;
-  for (const auto& variable : variables) values.emplace_back(read.of(variable.index(), variable.read(where)));
-  const std::vector<AnyTensor> any{values.begin(), values.end()};
-  if (!any.empty() && !replicator::detail::dependent_nodes(loss, any).back())
-    throw BuildError{"replica " + std::to_string(graph.replica()) + ": the loss minimised at " + Location{where}.text() +
-                     " does not depend on any of the " + std::to_string(any.size()) + " variables that are to be trained (\"" + variables[0].name() +
-                     "\" is one): compute it from what the layers return, and not behind a rp::stop_gradient; where a replica has nothing to add, take "
-                     "0 times such a loss"};
-  return gradients(loss, values, where);
+  std::vector<AnyTensor> values;
+  for (const auto& variable : variables) values.push_back(read.of(variable.index(), variable.read(where)));
+  replicator::detail::Differentiation differentiation{loss, values, where};
+  bool any = values.empty();
+  for (const auto& value : values) any = any || differentiation.arrived(value);
+  if (!any) refuse(detail::no_gradient_text(graph, differentiation.nearest_end(), variables.size(), variables[0].name()));
+  std::vector<Tensor<T>> result;
+  for (const auto& value : values) result.emplace_back(differentiation.of(value));
+  return result;
 }
 
 // What gradients are while they move between replicas.
