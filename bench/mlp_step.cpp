@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times whole training steps of a small actor-critic: two layers of 256 after 8 observations, heads of 4 actions and a value; forward,
 // backward, all-reduce, Adam. A step is so short that what is around the kernels counts.
-//   mlp_step [--batch 256] [--steps 1000] and the flags of a deployment
-// Prints the median microseconds of a step and the last loss. bench/run runs it beside PyTorch.
+//   mlp_step [--batch 256] [--steps 1000] [--turns yes] and the flags of a deployment
+// Prints the median microseconds of a step and the last loss. --turns: turns.hpp. bench/run runs it beside PyTorch.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,6 +12,8 @@
 #include <vector>
 
 #include <replicator/replicator.hpp>
+
+#include "turns.hpp"
 namespace rp = replicator;
 
 namespace {
@@ -21,6 +23,7 @@ constexpr std::int64_t observations = 8, hidden = 256, actions = 4;
 struct Options {
   std::int64_t batch = 256;  // over all replicas
   int steps = 1000;
+  bool turns = false;
 };
 
 Options parse(const std::vector<std::string>& arguments) {
@@ -29,6 +32,7 @@ Options parse(const std::vector<std::string>& arguments) {
     const int value = std::atoi(arguments[i + 1].c_str());
     if (arguments[i] == "--batch") options.batch = value;
     else if (arguments[i] == "--steps" && value > 0) options.steps = value;
+    else if (arguments[i] == "--turns" && arguments[i + 1] == "yes") options.turns = true;
     else throw rp::BuildError{"mlp_step knows no flag " + arguments[i] + " " + arguments[i + 1]};
   }
   return options;
@@ -69,15 +73,17 @@ void run(int argc, char** argv) {
   };
   auto train = repl.replicate(input_fn, step_fn);
   using Clock = std::chrono::steady_clock;
-  std::vector<double> times;
-  float last = 0;
-  for (int step = -options.steps / 10 - 1; step < options.steps; ++step) {
-    const auto begin = Clock::now();
-    last = rp::mean(std::get<0>(train.step()));
-    if (step >= 0) times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
-  }
-  std::sort(times.begin(), times.end());
-  if (repl.process() == 0) std::printf("%.1f us/step, loss %.4f\n", times[times.size() / 2], static_cast<double>(last));
+  bench::take_turns(options.turns, [&] {
+    std::vector<double> times;
+    float last = 0;
+    for (int step = -options.steps / 10 - 1; step < options.steps; ++step) {
+      const auto begin = Clock::now();
+      last = rp::mean(std::get<0>(train.step()));
+      if (step >= 0) times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+    }
+    std::sort(times.begin(), times.end());
+    if (repl.process() == 0) std::printf("%.1f us/step, loss %.4f\n", times[times.size() / 2], static_cast<double>(last));
+  });
 }
 
 }  // namespace

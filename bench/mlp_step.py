@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same training step as bench/mlp_step.cpp in PyTorch, tuned: fused Adam.
 
-With --compile, forward and backward are compiled by torch.compile (which needs a C++ compiler). Prints the median microseconds of a step
+With --turns it measures in turns with its rivals (turns.py). With --compile, forward and backward are compiled by torch.compile (which needs a C++ compiler). Prints the median microseconds of a step
 and the last loss."""
 import argparse
 import time
@@ -10,6 +10,8 @@ import time
 import torch
 from torch import nn
 from torch.nn import functional
+
+from turns import take_turns
 
 
 class ActorCritic(nn.Module):
@@ -29,6 +31,7 @@ def main():
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--turns", choices=["yes"])
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
@@ -50,18 +53,22 @@ def main():
 
     if options.compile:
         loss_of = torch.compile(loss_of)
-    times = []
-    for step in range(-options.steps // 10 - 1, options.steps):
-        begin = time.perf_counter()
-        loss = loss_of(seen, done, returns)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        last = loss.item()
-        if step >= 0:
-            times.append(time.perf_counter() - begin)
-    times.sort()
-    print(f"{1e6 * times[len(times) // 2]:.1f} us/step, loss {last:.4f}")
+
+    def measure():
+        times = []
+        for step in range(-options.steps // 10 - 1, options.steps):
+            begin = time.perf_counter()
+            loss = loss_of(seen, done, returns)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            last = loss.item()
+            if step >= 0:
+                times.append(time.perf_counter() - begin)
+        times.sort()
+        print(f"{1e6 * times[len(times) // 2]:.1f} us/step, loss {last:.4f}")
+
+    take_turns(options.turns, measure)
 
 
 main()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training step of ResNet-50 v1.5 costs at least with oneDNN: all its convolutions, and with its batch norms (ReLU fused where one
 // follows), forward and backward, in the layouts that oneDNN likes best, on pages that stay mapped, and nothing else.
-//   onednn_limit [--batch 16] [--image-size 224] [--precision float32] [--threads 1] [--devices 1] [--steps 5] [--winograd yes]
-// --devices: so many threads do the same at once, each with a batch of its own. Prints images/s of all, medians.
+//   onednn_limit [--batch 16] [--image-size 224] [--precision float32] [--threads 1] [--devices 1] [--steps 5] [--winograd yes] [--turns yes]
+// --devices: so many threads do the same at once, each with a batch of its own. --turns: turns.hpp. Prints images/s of all, medians.
 #include <algorithm>
 #include <array>
 #include <barrier>
@@ -19,6 +19,7 @@
 #include <replicator/cpu/onednn_convolution.hpp>
 
 #include "resnet_layers.hpp"
+#include "turns.hpp"
 
 namespace rp = replicator;
 namespace dnn = replicator::cpu::onednn;
@@ -31,6 +32,7 @@ struct Options {
   rp::DType dtype = rp::DType::float32;
   int threads = 1, devices = 1, steps = 5;
   rp::KernelChoice choice;
+  bool turns = false;
 };
 
 // Zero-filled, as large as the largest that was asked for.
@@ -184,24 +186,53 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Seconds of a pass over all layers, by all devices together.
-struct Seconds {
-  std::vector<double> convolutions, with_norm;
+// So many threads with all layers each.
+class Devices {
+ public:
+  explicit Devices(const Options& options) : together_{options.devices + 1} {
+    for (int device = 0; device < options.devices; ++device) threads_.emplace_back([this, &options] { work(options); });
+  }
+  ~Devices() {
+    ended_ = true;
+    together_.arrive_and_wait();
+    for (auto& thread : threads_) thread.join();
+  }
+
+  // Seconds of a pass over all layers, by all devices together.
+  double pass(bool with_norm) {
+    with_norm_ = with_norm;
+    together_.arrive_and_wait();
+    const auto begin = std::chrono::steady_clock::now();
+    together_.arrive_and_wait();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+ private:
+  void work(const Options& options) {
+    const dnn::OpenMpThreads guard{options.threads};
+    std::vector<std::unique_ptr<LayerKernels>> layers;
+    for (const auto& layer : bench::resnet50_layers(options.image_size)) layers.push_back(std::make_unique<LayerKernels>(layer, options));
+    for (;;) {
+      together_.arrive_and_wait();
+      if (ended_) return;
+      for (const auto& layer : layers) layer->run(with_norm_);
+      together_.arrive_and_wait();
+    }
+  }
+
+  std::barrier<> together_;
+  bool ended_ = false, with_norm_ = false;
+  std::vector<std::thread> threads_;
 };
 
-void run_device(const Options& options, std::barrier<>& together, Seconds& seconds) {
-  const dnn::OpenMpThreads guard{options.threads};
-  std::vector<std::unique_ptr<LayerKernels>> layers;
-  for (const auto& layer : bench::resnet50_layers(options.image_size)) layers.push_back(std::make_unique<LayerKernels>(layer, options));
-  for (int step = -1; step < options.steps; ++step)
-    for (const bool with_norm : {false, true}) {
-      together.arrive_and_wait();
-      const auto begin = std::chrono::steady_clock::now();
-      for (const auto& layer : layers) layer->run(with_norm);
-      together.arrive_and_wait();
-      const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      if (step >= 0) (with_norm ? seconds.with_norm : seconds.convolutions).push_back(passed);
-    }
+void measure(Devices& devices, const Options& options) {
+  std::vector<double> convolutions, with_norm;
+  for (int step = 0; step < options.steps; ++step) {
+    convolutions.push_back(devices.pass(false));
+    with_norm.push_back(devices.pass(true));
+  }
+  const auto images = static_cast<double>(options.batch * options.devices);
+  std::printf("convolutions %.2f images/s, with batch norm %.2f images/s\n", images / median(convolutions), images / median(with_norm));
 }
 
 Options parse(int argc, char** argv) {
@@ -215,6 +246,7 @@ Options parse(int argc, char** argv) {
     else if (flag == "--devices" && value > 0) options.devices = value;
     else if (flag == "--steps" && value > 0) options.steps = value;
     else if (flag == "--winograd" && word == "yes") options.choice.winograd = true;
+    else if (flag == "--turns" && word == "yes") options.turns = true;
     else if (flag == "--precision" && word == "bfloat16") options.dtype = rp::DType::bfloat16;
     else if (flag == "--precision" && word == "float32") options.dtype = rp::DType::float32;
     else throw rp::BuildError{"onednn_limit knows no flag " + flag + " " + word};
@@ -226,14 +258,9 @@ Options parse(int argc, char** argv) {
 
 int main(int argc, char** argv) try {
   const Options options = parse(argc, argv);
-  std::barrier<> together{options.devices};
-  std::vector<Seconds> seconds(static_cast<std::size_t>(options.devices));
-  std::vector<std::thread> devices;
-  for (auto& own : seconds) devices.emplace_back([&] { run_device(options, together, own); });
-  for (auto& device : devices) device.join();
-  const auto images = static_cast<double>(options.batch * options.devices);
-  std::printf("convolutions %.2f images/s, with batch norm %.2f images/s\n", images / median(seconds[0].convolutions),
-              images / median(seconds[0].with_norm));
+  Devices devices{options};
+  devices.pass(true);
+  bench::take_turns(options.turns, [&] { measure(devices, options); });
 } catch (const rp::Error& error) {
   std::fprintf(stderr, "onednn_limit: %s\n", error.what());
   return 1;

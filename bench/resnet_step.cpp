@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times whole training steps of a ResNet on random pictures (no decoding): forward, backward, all-reduce, SGD with momentum.
-//   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] [--precision float32] [--mode train] and the flags of a deployment
-// --mode evaluate: forward alone, by the running statistics. --steps 0: plans, and runs none. Prints the median seconds of a step, images/s, and how
+//   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] [--precision float32] [--mode train] [--turns yes] and the flags of a
+//   deployment
+// --mode evaluate: forward alone, by the running statistics. --steps 0: plans, and runs none. --turns: turns.hpp. Prints the median seconds of a step, images/s, and how
 // long tracing, initial values, resolving and planning took; then the memory of the plan, what was resident before planning, and the most that was.
 // bench/run runs it beside PyTorch and others.
 #include <algorithm>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include <replicator/replicator.hpp>
+
+#include "turns.hpp"
 namespace rp = replicator;
 
 namespace {
@@ -23,7 +26,7 @@ struct Options {
   std::int64_t batch = 16;  // over all replicas
   int steps = 8;
   rp::DType products = rp::DType::float32;
-  bool training = true;
+  bool training = true, turns = false;
 };
 
 Options parse(const std::vector<std::string>& arguments) {
@@ -37,6 +40,7 @@ Options parse(const std::vector<std::string>& arguments) {
     else if (arguments[i] == "--precision" && arguments[i + 1] == "bfloat16") options.products = rp::DType::bfloat16;
     else if (arguments[i] == "--precision" && arguments[i + 1] == "float32") options.products = rp::DType::float32;
     else if (arguments[i] == "--mode" && (arguments[i + 1] == "train" || arguments[i + 1] == "evaluate")) options.training = arguments[i + 1] == "train";
+    else if (arguments[i] == "--turns" && arguments[i + 1] == "yes") options.turns = true;
     else throw rp::BuildError{"resnet_step knows no flag " + arguments[i] + " " + arguments[i + 1]};
   }
   return options;
@@ -84,19 +88,21 @@ void run(int argc, char** argv) {
   const double planned = seconds_since(asked);
   if (options.steps == 0 && repl.process() == 0) std::printf("planned in %.2f s\n", planned);
   if (options.steps == 0) return;
-  std::vector<double> seconds;
   train.step();
-  for (int i = 0; i < options.steps; ++i) {
-    const auto begin = Clock::now();
-    train.step();
-    seconds.push_back(seconds_since(begin));
-  }
-  std::sort(seconds.begin(), seconds.end());
-  const double median = seconds[seconds.size() / 2];
-  if (repl.process() != 0) return;
-  std::printf("%.4f s/step %.2f images/s, planned in %.2f s\n", median, static_cast<double>(options.batch) / median, planned);
-  std::printf("plan: %s\n", line_of(train.explain(), "memory ").c_str());
-  std::printf("resident: %.0f MiB before planning, at most %.0f MiB\n", before, resident("VmHWM"));
+  bench::take_turns(options.turns, [&] {
+    std::vector<double> seconds;
+    for (int i = 0; i < options.steps; ++i) {
+      const auto begin = Clock::now();
+      train.step();
+      seconds.push_back(seconds_since(begin));
+    }
+    std::sort(seconds.begin(), seconds.end());
+    const double median = seconds[seconds.size() / 2];
+    if (repl.process() != 0) return;
+    std::printf("%.4f s/step %.2f images/s, planned in %.2f s\n", median, static_cast<double>(options.batch) / median, planned);
+    std::printf("plan: %s\n", line_of(train.explain(), "memory ").c_str());
+    std::printf("resident: %.0f MiB before planning, at most %.0f MiB\n", before, resident("VmHWM"));
+  });
 }
 
 }  // namespace

@@ -4,14 +4,16 @@
 
 bench/run sets the allocator so that pages stay mapped. --bfloat16 computes under autocast; --compile compiles forward and backward, on a
 GPU (--device cuda) as CUDA graphs. In one of several processes (WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT) it is a replica of
-DistributedDataParallel over Gloo, and --batch is that of all of them. Prints the median seconds of a step and images/s; then what was
-resident before the model was made, and the most that was."""
+DistributedDataParallel over Gloo, and --batch is that of all of them. With --turns it measures in turns with its rivals (turns.py). Prints
+the median seconds of a step and images/s; then what was resident before the model was made, and the most that was."""
 import argparse
 import os
 import time
 
 import torch
 from torch import nn
+
+from turns import take_turns
 
 
 class Bottleneck(nn.Module):
@@ -69,6 +71,7 @@ def main():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--turns", choices=["yes"])
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
@@ -92,22 +95,28 @@ def main():
 
     if options.compile:
         loss_of = torch.compile(loss_of, mode="reduce-overhead" if options.device == "cuda" else None)
-    seconds = []
     first = 3 if options.device == "cuda" or options.compile or processes > 1 else 1  # steps that choose algorithms, compile and capture
-    for _ in range(options.steps + first):
+
+    def step():
         begin = time.perf_counter()
         loss = loss_of(images, labels)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
         loss.item()
-        seconds.append(time.perf_counter() - begin)
-    seconds = sorted(seconds[first:])
-    median = seconds[len(seconds) // 2]
+        return time.perf_counter() - begin
+
+    def measure():
+        seconds = sorted(step() for _ in range(options.steps))
+        median = seconds[len(seconds) // 2]
+        print(f"{median:.4f} s/step {options.batch / median:.2f} images/s")
+        print(f"resident: {before:.0f} MiB before the model, at most {resident('VmHWM'):.0f} MiB")
+
+    for _ in range(first):
+        step()
+    take_turns(options.turns, measure)
     if processes > 1:
         torch.distributed.destroy_process_group()
-    print(f"{median:.4f} s/step {options.batch / median:.2f} images/s")
-    print(f"resident: {before:.0f} MiB before the model, at most {resident('VmHWM'):.0f} MiB")
 
 
 main()

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As turns.hpp, for the rivals that are written in Python."""
+import sys
+
+
+def take_turns(turns, measure):
+    if not turns:
+        measure()
+        return
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        measure()
+        print("ready", flush=True)
