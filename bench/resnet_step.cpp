@@ -2,8 +2,9 @@
 // Times whole training steps of a ResNet on random pictures (no decoding): forward, backward, all-reduce, SGD with momentum.
 //   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] [--precision float32] [--mode train] [--turns yes] and the flags of a
 //   deployment
-// --mode evaluate: forward alone, by the running statistics. --steps 0: plans, and runs none. --turns: turns.hpp. Prints the median seconds of a step, images/s, and how
-// long tracing, initial values, resolving and planning took; then the memory of the plan, what was resident before planning, and the most that was.
+// --mode evaluate: forward alone, by the running statistics. --steps 0: plans, and runs none. --turns: turns.hpp. Prints the median seconds of
+// a step, images/s, and how long tracing, initial values, resolving and planning took; then the memory of the plan, what was resident before
+// planning, and the most that was.
 // bench/run runs it beside PyTorch and others.
 #include <algorithm>
 #include <chrono>

@@ -173,6 +173,18 @@ TEST_CASE("one variable that the gradient comes to is enough: the others' are ze
   CHECK(found[1].shape() == Shape{3});
 }
 
+TEST_CASE("a variable of another replica's graph has no gradient here") {
+  Graph other{0, 2};
+  ReplicaContext there{other};
+  const auto theirs = there.variable<float>("w", {2}, Initializer::zeros());
+  const auto found = mistake([&](T x, T, Where& at) {
+    ReplicaContext replica{x.graph()};
+    const auto w = replica.variable<float>("w", {2}, Initializer::zeros());
+    at = Where::current(), (void)nn::variable_gradients(mean(x * w.read()), {theirs}, at);
+  });
+  CHECK_THAT(found.message, Catch::Contains("the gradient at " + found.line));
+}
+
 TEST_CASE("a variable without a name") {
   const auto found = mistake([](T x, T, Where& at) {
     ReplicaContext replica{x.graph()};

@@ -27,8 +27,10 @@ inline bool ends_gradients(const Node& node) {
 }
 
 // Which of the nodes up to y's depend on an x. What lies before an end of gradients is not looked at, so it needs no gradient rules either.
-inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor> xs) {
-  const Graph& graph = y.graph();
+inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor> xs, Location where) {
+  Graph& graph = y.graph();
+  for (const auto& x : xs)
+    if (!x.in(graph)) Graph::refuse_foreign("the gradient at " + where.text());
   const std::uint32_t end = y.value().node + 1;
   std::vector<bool> depends(end);
   for (const auto& x : xs)
@@ -43,7 +45,7 @@ inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor>
 class Differentiation {
  public:
   Differentiation(AnyTensor y, std::span<const AnyTensor> xs, Location where)
-      : graph_{y.graph()}, end_{y.value().node + 1}, where_{where}, reaches_{dependent_nodes(y, xs)}, adjoints_(end_) {
+      : graph_{y.graph()}, end_{y.value().node + 1}, where_{where}, reaches_{dependent_nodes(y, xs, where)}, adjoints_(end_) {
     const LogicalDeviceScope there{graph_, graph_.node(y.value()).device};
     NodeMarks marks = graph_.marks();
     for (std::uint32_t i = 0; i < end_; ++i)
@@ -57,7 +59,7 @@ class Differentiation {
 
   // Of x's type: zeros where none arrived.
   AnyTensor of(AnyTensor x) {
-    if (arrived(x)) return *arrived(x);
+    if (const auto* found = arrived(x)) return *found;
     const LogicalDeviceScope there{graph_, graph_.node(x.value()).device};
     return fill(graph_, x.type(), 0, where_);
   }
@@ -126,8 +128,6 @@ class Differentiation {
 // on the way has no gradient rule.
 inline std::vector<AnyTensor> gradients(AnyTensor y, std::span<const AnyTensor> xs,
                                         Location where = Location{std::source_location::current()}) {
-  for (const auto& x : xs)
-    if (!x.in(y.graph())) Graph::refuse_foreign("the gradient at " + where.text());
   detail::Differentiation differentiation{y, xs, where};
   std::vector<AnyTensor> result;
   for (const auto& x : xs) result.push_back(differentiation.of(x));

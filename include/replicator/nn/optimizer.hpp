@@ -70,10 +70,6 @@ class ValuesRead {
   std::vector<bool> assigned_since_;        // by variable: behind the loss
 };
 
-}  // namespace detail
-
-namespace detail {
-
 // Why no gradient of the loss has come to a variable; `first` is one of them.
 inline std::string no_gradient_text(const Graph& graph, std::optional<std::uint32_t> nearest_end, std::size_t variables, const std::string& first) {
   const auto them = " any of the " + std::to_string(variables) + " variables that are to be trained (\"" + first + "\" is one)";
