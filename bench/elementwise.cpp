@@ -11,6 +11,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/cpu/map.hpp>
 #include <replicator/cpu/reduce.hpp>
+#include <replicator/graph/make_executable.hpp>
 #include <replicator/graph/map_gradient.hpp>
 
 using namespace replicator;
@@ -62,8 +63,7 @@ class Prepared {
       : operation_{op} {
     const auto outputs = op.infer_shape(inputs);
     const KernelRequest request{operation_, inputs, outputs, offered, 1};
-    const Kernel* kernel = kernels<Op>::slot[0][1].load();
-    executable_ = kernel->make(request);
+    executable_ = make_executable(DeviceKind::cpu, request);
     scratch_.resize(executable_->scratch_bytes + 64);
     for (const auto* p : in) in_.push_back(static_cast<const std::byte*>(p));
     for (auto* p : out) out_.push_back(static_cast<std::byte*>(p));
