@@ -3,6 +3,8 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <fstream>
+#include <iterator>
 #include <list>
 #include <ranges>
 #include <replicator/data/batch.hpp>
@@ -16,6 +18,9 @@
 #include <thread>
 #include <tuple>
 #include <vector>
+
+#include "../support/told.hpp"
+#include "temporary_folder.hpp"
 
 namespace test_pipeline {
 
@@ -179,6 +184,34 @@ TEST_CASE("a prefetching input can be destroyed at any time") {
     auto input = counting() | data::take(round % 7) | data::prefetch(1 + round % 3);
     for (int i = 0; i < round % 5; ++i) (void)input.next();
   }
+}
+
+TEST_CASE("the end of a prefetching input whose source is long in giving its element says what it waits for") {
+  const std::string line = "replicator: the end of a prefetch(), or its seek, waits for the element that its source is at\n";
+  const TemporaryFolder folder;
+  const auto wait_until = [](const auto& holds) {
+    for (int i = 0; i < 20000 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  };
+  const auto told_of_end = [&](std::chrono::milliseconds late, const auto& make_second) {
+    std::atomic<bool> at_second = false;
+    const auto source = [&](std::int64_t position) {
+      if (position == 1) at_second = true, make_second();
+      return scalar(position);
+    };
+    return test::told(folder, [&] {
+      auto input = data::from_generator(source) | data::detail::PrefetchStage{.depth = 2, .late = late};
+      (void)input.next();
+      wait_until([&] { return at_second.load(); });
+    });
+  };
+  const auto until_told = [&] {
+    wait_until([&] {
+      std::ifstream file{folder.path() + "/stderr"};
+      return std::string{std::istreambuf_iterator<char>{file}, {}} == line;
+    });
+  };
+  CHECK(told_of_end(std::chrono::milliseconds{20}, until_told) == line);
+  CHECK(told_of_end(std::chrono::minutes{1}, [] {}).empty());
 }
 
 TEST_CASE("elements of different shapes cannot be batched") {

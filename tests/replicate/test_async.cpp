@@ -256,34 +256,66 @@ TEST_CASE("a group in the middle of a step is whole until the step's end, and wh
     double seconds = 0;
     const auto text = test::told(folder, [&] { seconds = seconds_of_ending(repl, std::make_shared<Gate>(), fails ? 1.0f : 1e9f); });
     CHECK(seconds < 4);
-    if (fails) CHECK_THAT(text, Catch::Contains("replicator: a replica that went on after the program's last step failed: replica 2, step 1: check at "));
+    if (fails) CHECK_THAT(text, Catch::Contains("replicator: at the end of a step object: replica 2, step 1: check at "));
     else CHECK(text.empty());
   }
+}
+
+// What stderr has of train(gate, opens_at_end): the gate opens when stderr has the line, which is looked for from the call of opens_at_end() on.
+template <class Train>
+std::string told_until_open(const std::string& line, Train train) {
+  const TemporaryFolder folder;
+  const auto has_line = [&] {
+    std::ifstream file{folder.path() + "/stderr"};
+    return std::string{std::istreambuf_iterator<char>{file}, {}}.find(line) != std::string::npos;
+  };
+  return test::told(folder, [&] {
+    const auto gate = std::make_shared<Gate>();
+    std::thread opener;
+    train(gate, [&] {
+      opener = std::thread{[&has_line, gate] {
+        for (int i = 0; i < 20000 && !has_line(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+        gate->open = true;
+      }};
+    });
+    opener.join();
+  });
 }
 
 TEST_CASE("an end that waits for a replica in the middle of a step says for which") {
   auto deployment = asynchronous(2, 2);
   deployment.late = std::chrono::milliseconds{20};
   const auto line = "replicator: the program makes no further step, and waits for the end of one of replica 1 (at step 1)\n";
-  const TemporaryFolder folder;
-  const auto has_line = [&] {
-    std::ifstream file{folder.path() + "/stderr"};
-    return std::string{std::istreambuf_iterator<char>{file}, {}}.find(line) != std::string::npos;
-  };
-  const auto text = test::told(folder, [&] {
-    const auto gate = std::make_shared<Gate>();
-    std::thread opener;
-    {
-      Replicator repl{deployment};
-      auto train = repl.replicate(ones, with_straggler(gate));
-      const auto end = std::chrono::steady_clock::now() + std::chrono::minutes{1};
-      while (gate->waited == 0 && std::chrono::steady_clock::now() < end) train.step();
-      opener = std::thread{[&has_line, gate] {
-        for (int i = 0; i < 20000 && !has_line(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
-        gate->open = true;
-      }};
-    }
-    opener.join();
+  const auto text = told_until_open(line, [&](const std::shared_ptr<Gate>& gate, const auto& opens_at_end) {
+    Replicator repl{deployment};
+    auto train = repl.replicate(ones, with_straggler(gate));
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes{1};
+    while (gate->waited == 0 && std::chrono::steady_clock::now() < end) train.step();
+    opens_at_end();
+  });
+  CHECK_THAT(text, Catch::Contains(line));
+}
+
+TEST_CASE("an end that waits for a replica of a group that has failed says for which, and of the error") {
+  auto deployment = asynchronous(2, 2, {}, 2);
+  deployment.late = std::chrono::milliseconds{20};
+  const auto line = "waits for the end of one of the group of replicas 0 to 1 (at step 1), after an error: replica 0, step 1: check at ";
+  const auto text = told_until_open(line, [&](const std::shared_ptr<Gate>& gate, const auto& opens_at_end) {
+    Replicator repl{deployment};
+    auto train = repl.replicate(
+        [](const InputContext&) { return data::from_generator([](std::int64_t position) { return Array<float>{{}, {static_cast<float>(position)}}; }); },
+        [&](ReplicaContext& replica, Tensor<float> x) {
+          if (replica.id() == 0)
+            x = host_callback(x, [gate](const Observation& at) {
+              for (int i = 0; at.step > 0 && i < 20000 && gate->waited == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+            });
+          const auto fits = check(x < (replica.id() == 0 ? 1.0f : 1e9f), "it is too large");
+          with_straggler(gate)(replica, x);
+          return fits;
+        });
+    train.step();
+    CHECK_THAT(error_of([&] { train.step(); }), Catch::Contains("it is too large"));
+    opens_at_end();
   });
   CHECK_THAT(text, Catch::Contains(line));
 }

@@ -89,13 +89,17 @@ class SharedFlag {
   SharedFlag& operator=(const SharedFlag&) = delete;
   ~SharedFlag() { ::munmap(flag_, sizeof *flag_); }
   void raise() const { *flag_ = true; }
+  void await() const { await(*flag_); }
   Tensor<float> await(Tensor<float> x) const {
     return host_callback(x, [flag = flag_](const Observation& at) {
-      for (int i = 0; at.step > 0 && i < 30000 && !*flag; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      if (at.step > 0) await(*flag);
     });
   }
 
  private:
+  static void await(const std::atomic<bool>& flag) {
+    for (int i = 0; i < 30000 && !flag; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
   std::atomic<bool>* flag_;
 };
 
@@ -299,6 +303,32 @@ TEST_CASE("two steps lose no update of a variable that each has at another proce
     CHECK(result.exit_code == 0);
     CHECK(result.text == results[0].text);
   }
+}
+
+TEST_CASE("who waits for a replica that waits for its input is told so, whatever others do meanwhile") {
+  const SharedFlag go_on;
+  const auto results = test::run_as_job(2, [&](int process) {
+    auto deployment = asynchronous(2, 1);
+    deployment.late = std::chrono::milliseconds{200};
+    Replicator repl{deployment};
+    const auto held_up = [&](const InputContext& ctx) {
+      return data::from_generator([&go_on, held = ctx.replica() == 0](std::int64_t position) {
+        if (held && position == 2) go_on.await();
+        return Array<float>{{}, {1}};
+      });
+    };
+    auto train = repl.replicate(held_up, [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); });
+    for (int step = 0; step < 4; ++step) train.step();
+    if (process == 0) repl.value("b");
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{1};
+    while (process == 1 && std::chrono::steady_clock::now() < end) train.step();
+    go_on.raise();
+    return std::string{"passed"};
+  });
+  INFO(test::describe(results));
+  CHECK_THAT(results[0].text, Catch::Contains("replicator: waiting for a step of replica 0 (at step 1)"));
+  CHECK_THAT(results[0].text, Catch::Contains("replicator: the input of replica 0 has not given element 2 for more than 200 ms"));
+  for (const auto& result : results) CHECK_THAT(result.text, Catch::EndsWith("passed"));
 }
 
 TEST_CASE("a step without updates is made once by each replica of every process for each call, of what was set") {
@@ -576,6 +606,31 @@ TEST_CASE("a process that leaves a step without updates, which others go on with
   CHECK_THAT(results[0].text, Catch::EndsWith("call 4 of this step needs a step of replica 1 (on process 1), which has made 3 and makes no other: its process "
                                               "has gone on. Make as many calls on every process"));
   for (const auto& result : results) CHECK(result.exit_code == 0);
+}
+
+TEST_CASE("steps that processes leave in opposite orders, so that each waits for the other, are an error on all, soon") {
+  for (const int processes : {2, 3}) {
+    const auto results = test::run_as_job(processes, [&](int process) {
+      Replicator repl{asynchronous(processes, 1)};
+      const auto found = error_of([&] {
+        const auto replicate = [&] { return repl.replicate(ones(-1), [](ReplicaContext& replica, Tensor<float> x) { descend(replica, plain(), x); }); };
+        std::optional one{replicate()}, other{replicate()};
+        one->step();
+        (process == 1 ? other : one).reset();
+        one.reset();
+        other.reset();
+        repl.value("b");
+      });
+      const auto again = error_of([&] { repl.digest(); });
+      return again == found ? found : "digest() answers otherwise";
+    });
+    INFO(test::describe(results));
+    for (const auto& result : results) {
+      CHECK_THAT(result.text, Catch::Contains("waits at the end of step ") && Catch::Contains("process 1"));
+      CHECK_THAT(result.text, Catch::EndsWith(": steps must be destroyed in the same order on every process"));
+      CHECK(result.exit_code == 0);
+    }
+  }
 }
 
 TEST_CASE("groups that would span processes, and a bound that all processes together cannot keep, are refused by all") {

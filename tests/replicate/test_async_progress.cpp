@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -340,16 +341,17 @@ TEST_CASE("a replica's next element is read before its step is made, and is of t
   inputs.push_back(std::make_unique<Source>(std::vector{number(1), number(2)}));
   inputs.push_back(std::make_unique<Source>(std::vector{number(11)}));
   inputs.push_back(std::make_unique<Source>(std::vector{Array<float>{{2}, {0, 0}}.any()}));
+  InputWatch watch{std::chrono::milliseconds{0}};
   AsyncElements elements{4, std::move(inputs), {{number(0)}, {number(10)}, {number(20)}}};
   const auto value = [&](int replica) { return elements.of(replica, 1)[0][0].as<float>()[0]; };
   CHECK(elements.of(4, 2).size() == 2);
-  CHECK(elements.read_next(4, 2, 0));
+  CHECK(elements.read_next(4, 2, 0, watch));
   CHECK(value(4) == 0);
   elements.advance(4, 2);
   CHECK(value(4) == 1);
   CHECK(value(5) == 11);
-  CHECK_FALSE(elements.read_next(4, 2, 1));  // that of replica 5 has ended
-  CHECK_THAT(test::error_of([&] { elements.read_next(6, 1, 7); }),
+  CHECK_FALSE(elements.read_next(4, 2, 1, watch));  // that of replica 5 has ended
+  CHECK_THAT(test::error_of([&] { elements.read_next(6, 1, 7, watch); }),
              Catch::StartsWith("component 0 of element 8 of replica 6 is float32[2], that of the elements before is float32[]: with --regime async"));
 }
 

@@ -246,17 +246,31 @@ TEST_CASE("a process that is alive but does not come is late, by name") {
   check_survivors(results, 1, "is late: it has not come to the exchange \"step\" within 0.7 s");
 }
 
-TEST_CASE("who has finished waits for others that are alive without end, and says so") {
+// Three processes come to what `wait` waits for, the one in the middle when the others have told that they wait.
+std::vector<ProcessResult> run_with_one_late(void (*wait)(Job&)) {
   auto options = quick_options();
   options.late = std::chrono::milliseconds{300};
-  const auto results = run_job(
+  return run_job(
       3,
-      [](Job& job) -> std::string {
+      [wait](Job& job) -> std::string {
         if (job.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{1200});
-        job.leave();
+        wait(job);
         return "passed";
       },
       options);
+}
+
+TEST_CASE("who waits at an exchange says so, and process 0 for whom") {
+  const auto results = run_with_one_late([](Job& job) { job.barrier("step"); });
+  INFO(describe(results));
+  CHECK(contains(results[0].text, "replicator: process 0 (pid "));
+  CHECK(contains(results[0].text, " waits at the exchange \"step\" for process 1 (pid "));
+  CHECK(contains(results[2].text, " waits at the exchange \"step\" for others\npassed"));
+  CHECK(results[1].text == "passed");
+}
+
+TEST_CASE("who has finished waits for others that are alive without end, and says so") {
+  const auto results = run_with_one_late([](Job& job) { job.leave(); });
   INFO(describe(results));
   CHECK(contains(results[0].text, "replicator: process 0 (pid "));
   CHECK(contains(results[0].text, " has finished, and waits for process 1 (pid "));

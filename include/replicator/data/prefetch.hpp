@@ -2,9 +2,11 @@
 // Makes elements ahead of their use, on a thread of its own.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -22,6 +24,7 @@ namespace detail {
 
 struct PrefetchStage {
   int depth;
+  std::chrono::milliseconds late{10000};  // for the source's element, at the end of the input
 };
 
 template <class S>
@@ -29,7 +32,7 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
  public:
   using Value = typename S::value_type;
 
-  Prefetched(S source, int depth) : state_{std::make_unique<State>(std::move(source), depth)} {}
+  Prefetched(S source, const PrefetchStage& stage) : state_{std::make_unique<State>(std::move(source), stage)} {}
 
   // An exception of the source takes the place of its element: the input goes on behind it.
   std::optional<Value> next() {
@@ -37,6 +40,7 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
     std::unique_lock lock{state.mutex};
     if (!state.thread.joinable()) {
       state.stop = false;
+      state.producing = true;
       state.thread = std::thread{[&state] { state.produce(); }};
     }
     state.changed.wait(lock, [&] { return !state.ready.empty(); });
@@ -71,19 +75,30 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
   };
 
   struct State {
-    State(S stream, int slots) : source{std::move(stream)}, depth{static_cast<std::size_t>(slots)} {}
+    State(S stream, const PrefetchStage& stage) : source{std::move(stream)}, depth{static_cast<std::size_t>(stage.depth)}, late{stage.late} {}
     ~State() { halt(); }
 
     void halt() {
+      if (!thread.joinable()) return;
       {
-        const std::lock_guard lock{mutex};
+        std::unique_lock lock{mutex};
         stop = true;
+        changed.notify_all();
+        if (!changed.wait_for(lock, late, [&] { return !producing; }))
+          std::fputs("replicator: the end of a prefetch(), or its seek, waits for the element that its source is at\n", stderr);
       }
-      changed.notify_all();
-      if (thread.joinable()) thread.join();
+      thread.join();
     }
 
     void produce() {
+      make_elements();
+      {
+        const std::lock_guard lock{mutex};
+        producing = false;
+      }
+      changed.notify_all();
+    }
+    void make_elements() {
       for (bool going = true; going;) {
         {
           std::unique_lock lock{mutex};
@@ -107,10 +122,12 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
 
     S source;
     std::size_t depth;
+    std::chrono::milliseconds late;
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<Slot> ready;
     bool stop = false;
+    bool producing = false;
     std::thread thread;
   };
 
@@ -121,17 +138,18 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
 template <class S>
 auto operator|(S&& source, const PrefetchStage& stage) {
   auto stream = as_stream(std::forward<S>(source));
-  return Prefetched<decltype(stream)>{std::move(stream), stage.depth};
+  return Prefetched<decltype(stream)>{std::move(stream), stage};
 }
 
 }  // namespace detail
 
 // Keeps up to `depth` elements ready, made by one thread (which decode_jpeg spreads over the worker pool). The thread
-// starts with the first element asked for. Destroying the input at any time waits for the element in the making.
+// starts with the first element asked for. Destroying the input at any time waits for the element in the making, however long the source is at it; after
+// 10 s stderr is told.
 // Throws BuildError when depth < 1.
 inline detail::PrefetchStage prefetch(int depth) {
   if (depth < 1) throw BuildError{"prefetch(" + std::to_string(depth) + "): at least one element must be kept ready"};
-  return {depth};
+  return {.depth = depth};
 }
 
 }  // namespace replicator::data

@@ -13,6 +13,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/replicate/input_source.hpp>
+#include <replicator/replicate/input_watch.hpp>
 
 namespace replicator {
 
@@ -28,11 +29,11 @@ class AsyncElements {
   std::span<const std::vector<AnyArray>> of(int replica, int count) const {
     return std::span{current_}.subspan(local(replica), static_cast<std::size_t>(count));
   }
-  // Reads the elements behind those of step `number`. False where the input of one of the replicas has ended. Throws what an input throws, and BuildError for
-  // an element of other shapes.
-  bool read_next(int replica, int count, std::uint64_t number) {
+  // Reads the elements behind those of step `number`, watched by the calling thread's. False where the input of one of the replicas has ended. Throws what an
+  // input throws, and BuildError for an element of other shapes.
+  bool read_next(int replica, int count, std::uint64_t number, InputWatch& watch) {
     bool more = true;
-    for (int r = replica; r < replica + count; ++r) more = read_next(r, number) && more;
+    for (int r = replica; r < replica + count; ++r) more = read_next(r, number, watch) && more;
     return more;
   }
   // Those that were read last are the replicas' from now on.
@@ -42,9 +43,9 @@ class AsyncElements {
 
  private:
   std::size_t local(int replica) const { return static_cast<std::size_t>(replica - first_); }
-  bool read_next(int replica, std::uint64_t number) {
+  bool read_next(int replica, std::uint64_t number, InputWatch& watch) {
     const auto r = local(replica);
-    auto element = inputs_[r]->next();
+    auto element = watch.during(replica, number + 1, [&] { return inputs_[r]->next(); });
     if (!element) return false;
     for (std::size_t i = 0; i < element->size(); ++i)
       if (const auto &type = (*element)[i].type(), &first = current_[r][i].type(); type != first)

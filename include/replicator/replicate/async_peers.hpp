@@ -13,6 +13,7 @@
 
 #include <replicator/collectives/host_transport.hpp>
 #include <replicator/replicate/async_programs.hpp>
+#include <replicator/replicate/at_work.hpp>
 #include <replicator/replicate/host.hpp>
 #include <replicator/replicate/shard_client.hpp>
 #include <replicator/replicate/shard_server.hpp>
@@ -22,8 +23,8 @@ namespace replicator {
 class AsyncPeers {
  public:
   // Every process of the job calls it. All outlive this.
-  AsyncPeers(Host& host, AsyncPrograms& programs, StopAgreement& stop)
-      : host_{host}, programs_{programs}, stop_{stop}, ranks_{programs.placement()} {
+  AsyncPeers(Host& host, AsyncPrograms& programs, StopAgreement& stop, const AtWork& at_work, int ordinal)
+      : host_{host}, programs_{programs}, stop_{stop}, at_work_{at_work}, ordinal_{ordinal}, ranks_{programs.placement()} {
     auto messengers = collectives::connect_messengers(host.deployment().transport, host.job(), ranks_.process_of_rank());
     for_server_ = std::move(messengers.back());
     messengers.pop_back();
@@ -71,12 +72,14 @@ class AsyncPeers {
   }
   // Another step has made newer values: part() leaves them.
   void leave_variables() { takes_last_ = false; }
+  // The process makes no further step.
+  bool has_left(int process) const { return server_->has_finished(process); }
   // At the end, when the devices of this process make no further step: waits for those of the others, takes the last values, and tells that nothing
-  // more will be asked. Throws CommunicationError when the job is aborted.
+  // more will be asked. Throws CommunicationError when the job is aborted, and where another process waits for this one at the end of another step.
   void part() {
     agree_on_stop();
     for (const auto& client : clients_) client->tell_all(ShardCall::Kind::finished);
-    server_->await_all_finished(host_.deployment().late);
+    server_->await_all_finished(host_.deployment().late, [this](int process) { require_same_order(process); });
     if (takes_last_) fetch_all();
     for (const auto& client : clients_) client->tell_all(ShardCall::Kind::leave);
   }
@@ -84,6 +87,15 @@ class AsyncPeers {
   void stop_serving() { server_.reset(); }
 
  private:
+  void require_same_order(int process) const {
+    const auto left = at_work_.left_by(process);
+    if (!left) return;
+    const auto& job = host_.job();
+    throw CommunicationError{job.describe(process) + " waits at the end of step " + std::to_string(*left) + " of the Replicator for " +
+                                 job.describe(job.rank()) + ", which waits for it at the end of step " + std::to_string(ordinal_) +
+                                 ": steps must be destroyed in the same order on every process",
+                             process};
+  }
   void ask_value(std::size_t shard, std::size_t variable, std::span<std::byte> into) const {
     client(0).value(programs_.shards()[shard]->owner, shard, variable, into);
   }
@@ -96,6 +108,8 @@ class AsyncPeers {
   Host& host_;
   AsyncPrograms& programs_;
   StopAgreement& stop_;
+  const AtWork& at_work_;
+  int ordinal_;
   ShardRanks ranks_;
   std::vector<std::unique_ptr<ShardClient>> clients_;  // by device
   std::unique_ptr<transport::Messenger> for_server_;   // until it serves

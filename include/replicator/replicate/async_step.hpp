@@ -18,6 +18,7 @@
 #include <replicator/replicate/async_report.hpp>
 #include <replicator/replicate/async_workers.hpp>
 #include <replicator/replicate/at_work.hpp>
+#include <replicator/replicate/input_watch.hpp>
 #include <replicator/replicate/replica_context.hpp>
 
 namespace replicator {
@@ -26,7 +27,7 @@ class AsyncStep final : public StepDriver, private Works {
  public:
   // `host`, `stop` and `at_work` outlive this; all other steps rest.
   AsyncStep(Host& host, StopAgreement& stop, AtWork& at_work, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
-      : host_{host}, stop_{stop}, at_work_{at_work} {
+      : host_{host}, stop_{stop}, at_work_{at_work}, ordinal_{ordinal} {
     std::vector<std::vector<AnyArray>> first;
     programs_ = host_.building().run([&] {
       first = first_elements(inputs);
@@ -34,7 +35,7 @@ class AsyncStep final : public StepDriver, private Works {
       return std::make_unique<AsyncPrograms>(host_, traced_, ordinal);
     });
     host_.failure().told([&] {
-      if (host_.job().size() > 1) peers_ = std::make_unique<AsyncPeers>(host_, *programs_, stop_);
+      if (host_.job().size() > 1) peers_ = std::make_unique<AsyncPeers>(host_, *programs_, stop_, at_work_, ordinal_);
       workers_ = std::make_unique<AsyncWorkers>(
           host_.deployment(), *programs_, peers_.get(), [this](const std::exception_ptr& error) { release(error); },
           AsyncElements{host_.placement().begin(), std::move(inputs), std::move(first)});
@@ -42,13 +43,14 @@ class AsyncStep final : public StepDriver, private Works {
     at_work_.add(*this);
   }
   ~AsyncStep() override {
+    const bool unwinds = workers_ && workers_->leave_by_error();
     if (!at_work_.remove(*this) && peers_) peers_->leave_variables();
     try {
-      if (peers_) at_work_.pause();
+      if (peers_ && !unwinds) at_work_.pause();
     } catch (...) {  // the host keeps it
     }
     if (workers_ && host_.failure()) workers_->error_was_thrown();
-    workers_.reset();  // all processes part
+    if (workers_) end_workers(unwinds);
     try {
       stop_.end_meeting();
     } catch (const CommunicationError&) {  // what follows finds it, too
@@ -85,12 +87,19 @@ class AsyncStep final : public StepDriver, private Works {
   }
 
  private:
+  // All processes part. Where that fails this one has not taken the last values of variables, and answers so.
+  void end_workers(bool unwinds) {
+    const auto error = workers_->end();
+    if (error && peers_ && !unwinds && !host_.failure()) host_.failure().keep(error);
+    workers_.reset();
+  }
   std::vector<std::vector<AnyArray>> first_elements(const std::vector<std::unique_ptr<InputSource>>& inputs) const {
+    InputWatch watch{host_.deployment().late};
     std::vector<std::vector<AnyArray>> first;
     for (const auto& input : inputs) {
-      auto element = input->next();
-      if (!element)
-        throw DataError{"the input of replica " + std::to_string(host_.placement().begin() + static_cast<int>(first.size())) + " is empty: give it at least one element"};
+      const int replica = host_.placement().begin() + static_cast<int>(first.size());
+      auto element = watch.during(replica, 0, [&] { return input->next(); });
+      if (!element) throw DataError{"the input of replica " + std::to_string(replica) + " is empty: give it at least one element"};
       first.push_back(std::move(*element));
     }
     return first;
@@ -137,6 +146,8 @@ class AsyncStep final : public StepDriver, private Works {
     told([&] { found = peers_->fetch(variable, seen); });
     return found ? &seen : nullptr;
   }
+  int ordinal() const override { return ordinal_; }
+  bool is_left_by(int process) const override { return peers_ && peers_->has_left(process); }
   // To the other processes of the job.
   void release(const std::exception_ptr& error) {
     try {
@@ -161,6 +172,7 @@ class AsyncStep final : public StepDriver, private Works {
   Host& host_;
   StopAgreement& stop_;
   AtWork& at_work_;
+  int ordinal_;  // among those of the Replicator
   std::vector<Graph> traced_;
   std::unique_ptr<AsyncPrograms> programs_;
   std::map<std::string, AnyArray> seen_;  // by name: what the program was last shown of variables that others update

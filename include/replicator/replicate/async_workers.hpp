@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -23,6 +24,8 @@
 #include <replicator/replicate/async_peers.hpp>
 #include <replicator/replicate/async_programs.hpp>
 #include <replicator/replicate/async_progress.hpp>
+#include <replicator/replicate/failure.hpp>
+#include <replicator/replicate/input_watch.hpp>
 #include <replicator/runtime/execute.hpp>
 
 namespace replicator {
@@ -37,16 +40,34 @@ class AsyncWorkers final : private ShardListener {
       : deployment_{deployment}, programs_{programs}, peers_{peers}, release_{std::move(release)}, elements_{std::move(elements)},
         progress_{programs.placement().processes_of_groups(), programs.placement().process(), !programs.shards().empty()},
         meetings_(programs.groups().size()) {
+    for (int device = 0; device < programs_.placement().devices(); ++device) watches_.push_back(std::make_unique<InputWatch>(deployment_.late));
+    serving_.assign(watches_.size(), true);
     if (peers_) peers_->serve(*this);
-    for (int device = 0; device < programs_.placement().devices(); ++device) threads_.emplace_back([this, device] { serve(device); });
+    for (int device = 0; device < programs_.placement().devices(); ++device)
+      threads_.emplace_back([this, device] {
+        serve(device);
+        end_serving(device);
+      });
   }
   AsyncWorkers(const AsyncWorkers&) = delete;
   AsyncWorkers& operator=(const AsyncWorkers&) = delete;
-  // What has begun is brought to its end. Where it fails, and no call is left to throw that, stderr has it.
-  ~AsyncWorkers() {
+  ~AsyncWorkers() { end(); }
+
+  // Where the program unwinds an exception: nobody may wait for this process. True in that case.
+  bool leave_by_error() {
+    if (!peers_ || std::uncaught_exceptions() <= exceptions_at_start_) return false;
+    const std::lock_guard lock{mutex_};
+    if (!error_) thrown_ = true;
+    keep(std::make_exception_ptr(BuildError{"the program left its steps by an error of its own"}));
+    return true;
+  }
+  // What has begun is brought to its end, that of the other processes too. Returns what failed; where no call has thrown it, stderr has it.
+  std::exception_ptr end() {
+    if (threads_.empty()) return error_;
     stop();
     if (peers_) part();
     if (error_ && !thrown_) tell_error();
+    return error_;
   }
 
   // One step more, of all together. This and rest() throw the first error of a replica, and CommunicationError where the deadline passes and
@@ -55,7 +76,8 @@ class AsyncWorkers final : private ShardListener {
     std::unique_lock lock{mutex_};
     progress_.call(meetings);
     changed_.notify_all();
-    wait(lock, [this] { return progress_.enough() || progress_.missing(); });
+    wait(
+        lock, [this] { return progress_.enough() || progress_.missing(); }, [this] { return progress_.completed(); }, [this] { return progress_.at_work(); });
     if (const auto group = progress_.missing()) fail_call(*group);
   }
   // Whether the calling thread is a device's, in the midst of a step.
@@ -65,7 +87,9 @@ class AsyncWorkers final : private ShardListener {
   // Until no replica is in a step.
   void rest() {
     std::unique_lock lock{mutex_};
-    wait(lock, [this] { return progress_.busy().empty(); });
+    wait(
+        lock, [this] { return progress_.busy().empty(); }, [this] { return progress_.steps_of(programs_.placement().process()); },
+        [this] { return progress_.busy(); });
   }
   // At rest, and not to be called before all processes have met once more: the others wait for no step from here.
   void pause(std::uint64_t meetings) const {
@@ -108,6 +132,7 @@ class AsyncWorkers final : private ShardListener {
     std::size_t back = 0;     // members but the leader that have done the latest of them
     bool more = true;         // all members had an element for another one
   };
+  InputWatch& watch_of(const AsyncMember& member) const { return *watches_[static_cast<std::size_t>(member.device)]; }
   Meeting& meeting_of(const AsyncGroup& group) { return meetings_[static_cast<std::size_t>(group.index - programs_.placement().first_group())]; }
 
   // --- the threads of devices ------------------------------------------------------------------------------------------------
@@ -117,6 +142,13 @@ class AsyncWorkers final : private ShardListener {
       for (std::size_t m = 1; m < group->members.size(); ++m)
         if (group->members[m].device == device) return follow(*group, group->members[m]);
     lead(device);
+  }
+  void end_serving(int device) {
+    {
+      const std::lock_guard lock{mutex_};
+      serving_[static_cast<std::size_t>(device)] = false;
+    }
+    changed_.notify_all();
   }
   void lead(int device) {
     std::unique_lock lock{mutex_};
@@ -163,7 +195,7 @@ class AsyncWorkers final : private ShardListener {
       if (error_ || meeting.begun == done) return;
       bool more = true;
       unlocked(lock, [&] {
-        more = elements_.read_next(member.first, member.count, done);
+        more = elements_.read_next(member.first, member.count, done, watch_of(member));
         compute(group, member, done);
       });
       meeting.more = meeting.more && more;
@@ -188,7 +220,7 @@ class AsyncWorkers final : private ShardListener {
   // The leader's, of the whole group. False where the input of one of its replicas has ended.
   bool make_step(AsyncGroup& group, std::uint64_t number) {
     auto& leader = group.members[0];
-    const bool more = elements_.read_next(leader.first, leader.count, number);
+    const bool more = elements_.read_next(leader.first, leader.count, number, watch_of(leader));
     auto& shards = programs_.shards();
     for (std::size_t s = 0; s < shards.size(); ++s) read(s, group, leader.device);
     begin_members(group, more);
@@ -287,11 +319,11 @@ class AsyncWorkers final : private ShardListener {
   }
 
   // --- the calling thread ----------------------------------------------------------------------------------------------------
-  // Every step that is done begins the deadline anew. It is a quarter longer here: who waits at a shard knows better for whom.
-  template <class Predicate>
-  void wait(std::unique_lock<std::mutex>& lock, Predicate done) {
+  // Every step that steps() counts begins the deadline anew. It is a quarter longer here: who waits at a shard knows better for whom. awaited(): the groups.
+  template <class Predicate, class Steps, class Awaited>
+  void wait(std::unique_lock<std::mutex>& lock, Predicate done, Steps steps, Awaited awaited) {
     auto began = Clock::now();
-    auto seen = progress_.completed();
+    auto seen = steps();
     bool told = deployment_.late.count() == 0;
     while (!error_ && !done()) {
       const std::chrono::nanoseconds deadline = deployment_.deadline;
@@ -300,10 +332,10 @@ class AsyncWorkers final : private ShardListener {
       if (until == Clock::time_point::max()) changed_.wait(lock);
       else changed_.wait_until(lock, until);
       const auto now = Clock::now();
-      if (std::exchange(seen, progress_.completed()) != progress_.completed()) began = now;
+      if (const auto before = std::exchange(seen, steps()); seen != before) began = now;
       else if (now < until || error_ || done()) continue;
-      else if (now >= end) keep(std::make_exception_ptr(late_error()));
-      else if (!std::exchange(told, true)) std::fprintf(stderr, "replicator: waiting for a step of %s\n", text(progress_.at_work()).c_str());
+      else if (now >= end) keep(std::make_exception_ptr(late_error(awaited())));
+      else if (!std::exchange(told, true)) std::fprintf(stderr, "replicator: waiting for a step of %s\n", text(awaited()).c_str());
     }
     if (error_) throw_error();
   }
@@ -324,18 +356,28 @@ class AsyncWorkers final : private ShardListener {
       std::unique_lock lock{mutex_};
       stop_ = true;
       changed_.notify_all();
-      const auto at_rest = [this] { return error_ || progress_.busy().empty(); };
-      if (deployment_.late.count() > 0 && !changed_.wait_for(lock, deployment_.late, at_rest))
-        std::fprintf(stderr, "replicator: the program makes no further step, and waits for the end of one of %s\n", text(progress_.busy()).c_str());
+      const auto at_rest = [this] { return std::find(serving_.begin(), serving_.end(), true) == serving_.end(); };
+      if (deployment_.late.count() > 0 && !changed_.wait_for(lock, deployment_.late, at_rest)) tell_wait();
     }
     for (auto& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  // Locked, when no further step is begun.
+  std::vector<int> groups_in_step() const {
+    std::vector<int> groups;
+    for (const auto& group : programs_.groups()) {
+      const auto follows = [this](const AsyncMember& member) { return serving_[static_cast<std::size_t>(member.device)]; };
+      if (progress_.is_busy(group->index) || std::any_of(group->members.begin() + 1, group->members.end(), follows)) groups.push_back(group->index);
+    }
+    return groups;
+  }
+  // Locked. A replica that waits for its input, or for what a host_callback waits for, has no deadline, and who catches the error has not seen it yet.
+  void tell_wait() const {
+    const auto error = error_ ? ", after an error: " + text_of(error_) : "";
+    std::fprintf(stderr, "replicator: the program makes no further step, and waits for the end of one of %s%s\n", text(groups_in_step()).c_str(), error.c_str());
   }
   // From the other processes, which may have steps to make yet.
   void part() {
-    if (std::uncaught_exceptions() > exceptions_at_start_) {
-      thrown_ = true;
-      fail(std::make_exception_ptr(BuildError{"the program left its steps by an error of its own"}));
-    }
     try {
       if (!failed()) peers_->part();
     } catch (const CommunicationError&) {
@@ -347,23 +389,15 @@ class AsyncWorkers final : private ShardListener {
     const std::lock_guard lock{mutex_};
     return error_ != nullptr;
   }
-  void tell_error() const {
-    try {
-      std::rethrow_exception(error_);
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "replicator: a replica that went on after the program's last step failed: %s\n", error.what());
-    } catch (...) {
-      std::fprintf(stderr, "replicator: a replica that went on after the program's last step failed: an exception that is no std::exception\n");
-    }
-  }
+  void tell_error() const { std::fprintf(stderr, "replicator: at the end of a step object: %s\n", text_of(error_).c_str()); }
   std::string text(const std::vector<int>& groups) const {
     std::string text;
     for (const int group : groups)
       text += (text.empty() ? "" : ", ") + programs_.placement().text(group) + " (at step " + std::to_string(progress_.steps(group)) + ")";
     return text.empty() ? "no replica: none is at work" : text;
   }
-  CommunicationError late_error() const {
-    return {"no step was done until the deadline; at work: " + text(progress_.at_work()) +
+  CommunicationError late_error(const std::vector<int>& awaited) const {
+    return {"no step was done until the deadline; at work: " + text(awaited) +
                 ". Who is at work is stopped or slow: look there, or allow more time with --deadline",
             -1};
   }
@@ -374,6 +408,7 @@ class AsyncWorkers final : private ShardListener {
   std::function<void(const std::exception_ptr&)> release_;
   int exceptions_at_start_ = std::uncaught_exceptions();
   AsyncElements elements_;  // each replica's the thread's of its device
+  std::vector<std::unique_ptr<InputWatch>> watches_;  // by device
   mutable std::mutex mutex_;  // of all that follows
   std::condition_variable changed_;
   AsyncProgress progress_;
@@ -381,6 +416,7 @@ class AsyncWorkers final : private ShardListener {
   std::exception_ptr error_;
   bool thrown_ = false;
   bool stop_ = false;
+  std::vector<bool> serving_;  // by device: its thread is at its work
   std::vector<std::thread> threads_;
 };
 

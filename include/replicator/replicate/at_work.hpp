@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ class Works {
   virtual void meet(bool latest, const char* why) = 0;
   // At rest: where the newest value of the variable is; null where it is the one in the store.
   virtual const AnyArray* newest(const std::string& variable) = 0;
+  // Another process makes no further step of it, and waits until none does.
+  virtual bool is_left_by(int process) const = 0;
+  virtual int ordinal() const = 0;  // among those of the Replicator
 
  protected:
   ~Works() = default;
@@ -50,6 +54,11 @@ class AtWork {
     rest_together("another step is called");
     latest_ = &step;
     return true;
+  }
+  // The ordinal of a step that this process has not left, and another one has.
+  std::optional<int> left_by(int process) const {
+    const auto found = std::find_if(steps_.begin(), steps_.end(), [process](const auto* step) { return step->is_left_by(process); });
+    return found == steps_.end() ? std::nullopt : std::optional{(*found)->ordinal()};
   }
   // All processes are about to meet.
   void pause() const {

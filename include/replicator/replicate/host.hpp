@@ -129,6 +129,7 @@ class Host {
   const VariableStore& variables() const { return variables_; }
   const std::shared_ptr<Replay>& replay() const { return replay_; }  // null where all replicas run
   Failure& failure() { return failure_; }
+  const Failure& failure() const { return failure_; }
   // By which steps are made: from asking for their input to compile().
   JointWork& building() { return building_; }
   HostCompiler& compiler() { return compiler_; }

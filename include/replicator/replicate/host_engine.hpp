@@ -57,15 +57,22 @@ class HostEngine final : public Engine {
   const VariableDeclaration& declaration(const std::string& name) const override { return host_.variables().declaration(name); }
   const AnyArray& value(const std::string& name, int local_replica) const override {
     const auto* newest = at_work_.newest(name);
+    require_newest_known();
     return newest ? *newest : host_.variables().value(name, local_replica);
   }
   void set(const std::string& name, const AnyArray& value) override {
     host_.require_outside_step("set()");
     at_work_.change();
+    require_newest_known();
     host_.variables().set(name, value);
   }
 
  private:
+  // What other processes have updated was not brought here where something failed.
+  void require_newest_known() const {
+    if (deployment().regime == Regime::asynchronous && processes() > 1) host_.failure().answer();
+  }
+
   Host host_;
   // Of the asynchronous regime.
   StopAgreement stop_{host_.job(), {deployment().deadline, deployment().late}};

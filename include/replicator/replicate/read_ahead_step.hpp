@@ -83,7 +83,7 @@ class ReadAheadStep final : public StepDriver {
                    static_cast<long long>(position));
     for (std::int64_t i = 0; i < position; ++i)
       for (const auto r : replayed)
-        if (!inputs_[r]->next()) throw no_element(r);
+        if (!next(r, static_cast<std::uint64_t>(i))) throw no_element(r);
   }
   // False where there is none: a replay of a step of which nothing was recorded.
   bool read_first() {

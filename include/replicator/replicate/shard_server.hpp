@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -62,14 +63,23 @@ class ShardServer {
   ~ShardServer() { thread_.join(); }
 
   // Until no group of the job makes a further step, however long: its processes are alive, or the job is aborted. After `late` a line on stderr
-  // says so.
-  void await_all_finished(std::chrono::milliseconds late) {
+  // names those that are awaited. Each of them is looked at now and then; what `look` throws ends the wait.
+  void await_all_finished(std::chrono::milliseconds late, const std::function<void(int process)>& look) {
+    const auto tell_at = late.count() > 0 ? Clock::now() + late : Clock::time_point::max();
+    bool told = false;
     std::unique_lock lock{mutex_};
-    const auto ready = [this] { return failed_ || finished_ == ranks_.processes(); };
-    if (late.count() > 0 && !changed_.wait_for(lock, late, ready))
-      std::fprintf(stderr, "replicator: %s has made its steps, and waits for the other processes, alive, to make theirs\n",
-                   job_.describe(job_.rank()).c_str());
-    changed_.wait(lock, ready);
+    while (!changed_.wait_for(lock, std::chrono::milliseconds{100}, [this] { return failed_ || unfinished().empty(); })) {
+      const auto awaited = unfinished();
+      lock.unlock();
+      for (const int process : awaited) look(process);
+      if (Clock::now() >= tell_at && !std::exchange(told, true)) tell_awaited(awaited);
+      lock.lock();
+    }
+  }
+  // Its groups make no further step.
+  bool has_finished(int process) const {
+    const std::lock_guard lock{mutex_};
+    return finished_.contains(process);
   }
 
  private:
@@ -270,9 +280,21 @@ class ShardServer {
     listener_.hear_left(process);
     {
       const std::lock_guard lock{mutex_};
-      ++finished_;
+      finished_.insert(process);
     }
     changed_.notify_all();
+  }
+  // Locked.
+  std::vector<int> unfinished() const {
+    std::vector<int> processes;
+    for (int p = 0; p < ranks_.processes(); ++p)
+      if (!finished_.contains(p)) processes.push_back(p);
+    return processes;
+  }
+  void tell_awaited(const std::vector<int>& processes) const {
+    std::string text;
+    for (const int process : processes) text += (text.empty() ? "" : ", ") + job_.describe(process);
+    std::fprintf(stderr, "replicator: %s has made its steps, and waits for %s, alive, to make theirs\n", job_.describe(job_.rank()).c_str(), text.c_str());
   }
 
   const transport::Job& job_;
@@ -281,9 +303,9 @@ class ShardServer {
   StopAgreement& stop_;
   ShardListener& listener_;
   std::vector<std::unique_ptr<Client>> clients_;
-  std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
-  int finished_ = 0;  // processes
+  std::set<int> finished_;  // processes
   bool failed_ = false;
   std::unique_ptr<transport::Messenger> messenger_;  // behind the memory that it is given
   std::thread thread_;

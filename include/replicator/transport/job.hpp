@@ -137,7 +137,12 @@ class Job {
   };
 
   bool is_hub() const noexcept { return rank_ == 0; }
-  std::string not_departed() const;  // with the lock
+  // Until `done`; after `late` stderr has text(), made with the lock.
+  template <class Predicate, class Text>
+  void wait_and_tell(Lock& lock, Predicate done, Text text);
+  // With the lock: the processes for which awaited(peer). Process 0 alone knows who.
+  template <class Predicate>
+  std::string those(Predicate awaited) const;
   void wake_thread();
   void run();
   void pause(Lock& lock);

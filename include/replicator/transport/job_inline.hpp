@@ -69,7 +69,9 @@ inline std::vector<detail::Bytes> Job::exchange(std::span<const std::byte> mine,
   else
     peers_[0].link.push(detail::FrameWriter{detail::FrameKind::gather}.text(what).blob(blob).finish());
   wake_thread();
-  changed_.wait(lock, [&] { return gathered_.contains(number) || aborted(); });
+  wait_and_tell(lock, [&] { return gathered_.contains(number) || aborted(); }, [&] {
+    return describe(rank_) + " waits at the exchange \"" + std::string{what} + "\" for " + those([](const Peer& peer) { return !peer.present; });
+  });
   const auto found = gathered_.find(number);
   if (found == gathered_.end()) check();
   auto result = std::move(found->second);
@@ -144,22 +146,29 @@ inline void Job::leave() {
   }
   wake_thread();
   const auto parted = [&] { return farewell_ || aborted(); };
-  if (options_.late.count() > 0 && !changed_.wait_for(lock, options_.late, parted)) {
-    const auto text = "replicator: " + describe(rank_) + " has finished, and waits for " + not_departed() + ", alive, to finish too\n";
-    lock.unlock();  // heartbeats need it, however long stderr takes
-    std::fputs(text.c_str(), stderr);
-    lock.lock();
-  }
-  changed_.wait(lock, parted);
+  wait_and_tell(lock, parted, [&] {
+    return describe(rank_) + " has finished, and waits for " + those([](const Peer& peer) { return !peer.departed; }) + ", alive, to finish too";
+  });
   if (!farewell_) check();
 }
 
-// Process 0 alone knows who.
-inline std::string Job::not_departed() const {
+template <class Predicate, class Text>
+void Job::wait_and_tell(Lock& lock, Predicate done, Text text) {
+  if (options_.late.count() > 0 && !changed_.wait_for(lock, options_.late, done)) {
+    const auto line = "replicator: " + text() + "\n";
+    lock.unlock();  // heartbeats need it, however long stderr takes
+    std::fputs(line.c_str(), stderr);
+    lock.lock();
+  }
+  changed_.wait(lock, done);
+}
+
+template <class Predicate>
+std::string Job::those(Predicate awaited) const {
   if (!is_hub()) return "others";
   std::string text;
   for (int process = 0; process < size(); ++process)
-    if (!peers_[static_cast<std::size_t>(process)].departed) text += (text.empty() ? "" : ", ") + describe(process);
+    if (awaited(peers_[static_cast<std::size_t>(process)])) text += (text.empty() ? "" : ", ") + describe(process);
   return text;
 }
 
