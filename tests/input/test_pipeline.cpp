@@ -3,8 +3,6 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <list>
 #include <ranges>
 #include <replicator/data/batch.hpp>
@@ -189,9 +187,6 @@ TEST_CASE("a prefetching input can be destroyed at any time") {
 TEST_CASE("the end of a prefetching input whose source is long in giving its element says what it waits for") {
   const std::string line = "replicator: the end of a prefetch(), or its seek, waits for the element that its source is at\n";
   const TemporaryFolder folder;
-  const auto wait_until = [](const auto& holds) {
-    for (int i = 0; i < 20000 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
-  };
   const auto told_of_end = [&](std::chrono::milliseconds late, const auto& make_second) {
     std::atomic<bool> at_second = false;
     const auto source = [&](std::int64_t position) {
@@ -201,16 +196,10 @@ TEST_CASE("the end of a prefetching input whose source is long in giving its ele
     return test::told(folder, [&] {
       auto input = data::from_generator(source) | data::detail::PrefetchStage{.depth = 2, .late = late};
       (void)input.next();
-      wait_until([&] { return at_second.load(); });
+      for (int i = 0; i < 20000 && !at_second; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
     });
   };
-  const auto until_told = [&] {
-    wait_until([&] {
-      std::ifstream file{folder.path() + "/stderr"};
-      return std::string{std::istreambuf_iterator<char>{file}, {}} == line;
-    });
-  };
-  CHECK(told_of_end(std::chrono::milliseconds{20}, until_told) == line);
+  CHECK(told_of_end(std::chrono::milliseconds{20}, [&] { test::await_told(folder, line); }) == line);
   CHECK(told_of_end(std::chrono::minutes{1}, [] {}).empty());
 }
 

@@ -5,8 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -265,16 +263,12 @@ TEST_CASE("a group in the middle of a step is whole until the step's end, and wh
 template <class Train>
 std::string told_until_open(const std::string& line, Train train) {
   const TemporaryFolder folder;
-  const auto has_line = [&] {
-    std::ifstream file{folder.path() + "/stderr"};
-    return std::string{std::istreambuf_iterator<char>{file}, {}}.find(line) != std::string::npos;
-  };
   return test::told(folder, [&] {
     const auto gate = std::make_shared<Gate>();
     std::thread opener;
     train(gate, [&] {
-      opener = std::thread{[&has_line, gate] {
-        for (int i = 0; i < 20000 && !has_line(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      opener = std::thread{[&, gate] {
+        test::await_told(folder, line);
         gate->open = true;
       }};
     });

@@ -5,32 +5,39 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstddef>
+#include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <string>
-#include <vector>
-
-#include <replicator/io/file.hpp>
+#include <thread>
 
 #include "../input/temporary_folder.hpp"
 
 namespace replicator::test {
 
+inline std::string told_file(const TemporaryFolder& folder) { return folder.path() + "/stderr"; }
+inline std::string told_so_far(const TemporaryFolder& folder) {
+  std::ifstream file{told_file(folder), std::ios::binary};
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+// While told() is at its f: until that has written the text, for 20 s at most.
+inline void await_told(const TemporaryFolder& folder, const std::string& text) {
+  for (int i = 0; i < 20000 && told_so_far(folder).find(text) == std::string::npos; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+}
+
 // Of f, by a file in the folder.
 template <class F>
 std::string told(const TemporaryFolder& folder, F f) {
-  const auto file = folder.path() + "/stderr";
   std::fflush(stderr);
-  const int kept = ::dup(STDERR_FILENO), to = ::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+  const int kept = ::dup(STDERR_FILENO), to = ::open(told_file(folder).c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
   ::dup2(to, STDERR_FILENO);
   ::close(to);
   f();
   std::fflush(stderr);
   ::dup2(kept, STDERR_FILENO);
   ::close(kept);
-  std::vector<std::byte> bytes;
-  io::read_file(file, bytes);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  return told_so_far(folder);
 }
 
 }  // namespace replicator::test
