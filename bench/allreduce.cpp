@@ -10,8 +10,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <replicator/collectives/cost.hpp>
-#include <replicator/collectives/run.hpp>
+#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/run/run.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <sched.h>
 #include <thread>

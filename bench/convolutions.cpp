@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/core/device_support.hpp>
-#include <replicator/core/kernel_choice.hpp>
 #include <replicator/cpu/environment.hpp>
+#include <replicator/devices/device_support.hpp>
+#include <replicator/devices/kernel_choice.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/make_executable.hpp>
 #include <replicator/replicate/device_name.hpp>

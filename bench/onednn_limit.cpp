@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/core/pages.hpp>
-#include <replicator/cpu/onednn_convolution.hpp>
+#include <replicator/cpu/onednn/onednn_convolution.hpp>
+#include <replicator/devices/pages.hpp>
 
 #include "resnet_layers.hpp"
 #include "turns.hpp"

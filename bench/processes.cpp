@@ -13,9 +13,9 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
-#include <replicator/collectives/cost.hpp>
-#include <replicator/collectives/host_transport.hpp>
-#include <replicator/collectives/world.hpp>
+#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/connect/host_transport.hpp>
+#include <replicator/world/world.hpp>
 #include <span>
 #include <string>
 #include <vector>

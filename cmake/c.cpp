@@ -10,7 +10,7 @@
 #include <exception>
 #include <memory>
 #include <new>
-#include <replicator/collectives/world.hpp>
+#include <replicator/world/world.hpp>
 #include <string>
 
 using replicator::BuildError;

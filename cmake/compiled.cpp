@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one file of replicator::compiled.
-#include <replicator/everything.hpp>
+#include <replicator/assembly/everything.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/models/resnet.hpp>
 #include <replicator/nn/nn.hpp>

@@ -11,8 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <replicator/collectives/world.hpp>
 #include <replicator/core/philox.hpp>
+#include <replicator/world/world.hpp>
 #include <vector>
 
 namespace rc = replicator::collectives;

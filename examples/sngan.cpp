@@ -12,8 +12,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include <replicator/io/picture_grid.hpp>
-#include <replicator/io/png.hpp>
+#include <replicator/io/pictures/picture_grid.hpp>
+#include <replicator/io/pictures/png.hpp>
 #include <replicator/io/tensorboard.hpp>
 #include <replicator/metrics/frechet_distance.hpp>
 #include <replicator/metrics/inception_score.hpp>

@@ -13,7 +13,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include <replicator/core/read_text.hpp>
+#include <replicator/io/read_text.hpp>
 #include <replicator/replicator.hpp>
 
 #include "support/not_negative.hpp"

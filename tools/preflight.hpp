@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/measure_topology.hpp>
-#include <replicator/core/json.hpp>
-#include <replicator/replicate/program_identity.hpp>
-#include <replicator/replicate/topology_file.hpp>
-#include <replicator/transport/clock_offset.hpp>
-#include <replicator/transport/host_identity.hpp>
-#include <replicator/transport/job.hpp>
+#include <replicator/collectives/connect/measure_topology.hpp>
+#include <replicator/engine/program_identity.hpp>
+#include <replicator/engine/topology_file.hpp>
+#include <replicator/io/json/json_writer.hpp>
+#include <replicator/job/clock_offset.hpp>
+#include <replicator/job/host_identity.hpp>
+#include <replicator/job/job.hpp>
 
 namespace replicator::tools {
 

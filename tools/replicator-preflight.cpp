@@ -7,7 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include <replicator/collectives/linked_parts.hpp>
+#include <replicator/collectives/connect/linked_parts.hpp>
 #include <replicator/core/error.hpp>
 
 #include "preflight.hpp"

@@ -16,9 +16,9 @@
 #include <nlohmann/json.hpp>
 
 #include <replicator/collectives/parse_link.hpp>
-#include <replicator/core/json.hpp>
-#include <replicator/core/read_text.hpp>
 #include <replicator/io/file.hpp>
+#include <replicator/io/json/json_writer.hpp>
+#include <replicator/io/read_text.hpp>
 
 #include "simulated_step.hpp"
 #include "traced_run.hpp"

@@ -16,8 +16,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <replicator/collectives/cost.hpp>
-#include <replicator/collectives/simulate.hpp>
+#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/simulate/simulate.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/shape.hpp>
 

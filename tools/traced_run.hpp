@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <replicator/collectives/schedule_json.hpp>
-#include <replicator/runtime/jitter.hpp>
+#include <replicator/runtime/see/jitter.hpp>
 
 #include "simulated_step.hpp"
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
-#include <replicator/collectives/check.hpp>
-#include <replicator/collectives/direct.hpp>
-#include <replicator/collectives/run.hpp>
-#include <replicator/collectives/simulate.hpp>
+#include <replicator/collectives/algorithms/direct.hpp>
+#include <replicator/collectives/check/check.hpp>
+#include <replicator/collectives/run/run.hpp>
+#include <replicator/collectives/simulate/simulate.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <thread>

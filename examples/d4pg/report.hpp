@@ -10,9 +10,9 @@
 #include <vector>
 
 #include <replicator/io/file.hpp>
-#include <replicator/io/line_plot.hpp>
-#include <replicator/io/picture_grid.hpp>
-#include <replicator/io/png.hpp>
+#include <replicator/io/pictures/line_plot.hpp>
+#include <replicator/io/pictures/picture_grid.hpp>
+#include <replicator/io/pictures/png.hpp>
 #include <replicator/io/tensorboard.hpp>
 #include <replicator/rl/actors.hpp>
 #include <replicator/rl/offscreen.hpp>

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <string>
 
-#include <replicator/data/synthetic.hpp>
+#include <replicator/data/pictures/synthetic.hpp>
 
 namespace example {
 

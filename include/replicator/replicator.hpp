@@ -4,24 +4,20 @@
 
 #include <replicator/version.hpp>
 
-#include <replicator/collectives/exchange.hpp>
-#include <replicator/collectives/map_over_replicas.hpp>
-#include <replicator/collectives/nests.hpp>
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/batch.hpp>
-#include <replicator/data/cifar.hpp>
 #include <replicator/data/deal.hpp>
-#include <replicator/data/example.hpp>
+#include <replicator/data/files/cifar.hpp>
+#include <replicator/data/files/example.hpp>
+#include <replicator/data/files/idx.hpp>
+#include <replicator/data/files/image_folder.hpp>
+#include <replicator/data/files/npy.hpp>
+#include <replicator/data/files/table.hpp>
+#include <replicator/data/files/tar.hpp>
+#include <replicator/data/files/tfrecord.hpp>
 #include <replicator/data/generator.hpp>
-#include <replicator/data/idx.hpp>
-#include <replicator/data/image_folder.hpp>
 #include <replicator/data/index.hpp>
-#include <replicator/data/npy.hpp>
 #include <replicator/data/prefetch.hpp>
-#include <replicator/data/table.hpp>
 #include <replicator/data/take.hpp>
-#include <replicator/data/tar.hpp>
-#include <replicator/data/tfrecord.hpp>
 #include <replicator/data/transform.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/io/dlpack.hpp>
@@ -35,6 +31,10 @@
 #include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/replicate/train_loop.hpp>
 #include <replicator/replicate/weights.hpp>
+#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/map_over_replicas.hpp>
+#include <replicator/resolve/nests.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 // The optional parts that this build has: their folders are on the include path only then. Kernels, transports and the
 // engine are compiled here, unless an object of the program holds them already (the CMake target replicator::compiled).
@@ -44,5 +44,5 @@
 #if __has_include(<replicator/with/compiled.hpp>)
 #include <replicator/with/compiled.hpp>
 #else
-#include <replicator/everything.hpp>
+#include <replicator/assembly/everything.hpp>
 #endif

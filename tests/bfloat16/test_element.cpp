@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <replicator/core/philox.hpp>
-#include <replicator/cpu/convert.hpp>
+#include <replicator/cpu/loops/convert.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>

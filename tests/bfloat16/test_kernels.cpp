@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <replicator/cpu/kernels.hpp>
-#include <replicator/cpu/onednn_convolution.hpp>
-#include <replicator/cpu/onednn_matmul.hpp>
+#include <replicator/cpu/onednn/onednn_convolution.hpp>
+#include <replicator/cpu/onednn/onednn_matmul.hpp>
 #include <replicator/ops/upsample.hpp>
 
 #include "../support/convolution.hpp"

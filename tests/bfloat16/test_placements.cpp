@@ -6,11 +6,11 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/collectives/tree.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../replicate/deployments.hpp"
 

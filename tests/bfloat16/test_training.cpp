@@ -17,15 +17,15 @@
 #include <replicator/nn/conv2d.hpp>
 #include <replicator/nn/layer_norm.hpp>
 #include <replicator/nn/linear.hpp>
-#include <replicator/nn/optimizer.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/optimizer.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/convolution_transpose.hpp>
-#include <replicator/ops/loss.hpp>
+#include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/ops/mixed_precision.hpp>
+#include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/pooling.hpp>
 #include <replicator/ops/random.hpp>
-#include <replicator/ops/reshape.hpp>
 #include <replicator/replicate/replicator.hpp>
 
 #include "../replicate/deployments.hpp"

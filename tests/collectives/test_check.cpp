@@ -5,9 +5,9 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <replicator/collectives/check.hpp>
-#include <replicator/collectives/cost.hpp>
-#include <replicator/collectives/lower.hpp>
+#include <replicator/collectives/check/check.hpp>
+#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/run/lower.hpp>
 #include <replicator/core/philox.hpp>
 #include <string>
 #include <tuple>

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/check.hpp>
-#include <replicator/collectives/cost.hpp>
-#include <replicator/collectives/lower.hpp>
-#include <replicator/collectives/run.hpp>
+#include <replicator/collectives/check/check.hpp>
+#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/run/lower.hpp>
+#include <replicator/collectives/run/run.hpp>
 
 #include "../support/cases.hpp"
 #include "ranks.hpp"

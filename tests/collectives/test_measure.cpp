@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
-#include <replicator/collectives/measure_topology.hpp>
+#include <replicator/collectives/connect/measure_topology.hpp>
 #include <set>
 #include <string>
 #include <thread>

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <replicator/collectives/cost.hpp>
-#include <replicator/collectives/simulate.hpp>
+#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/simulate/simulate.hpp>
 #include <string>
 #include <vector>
 

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <replicator/collectives/raw_runner.hpp>
-#include <replicator/collectives/run.hpp>
+#include <replicator/collectives/run/run.hpp>
+#include <replicator/world/raw_runner.hpp>
 #include <string>
 #include <vector>
 

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <replicator/collectives/cost.hpp>
-#include <replicator/collectives/run.hpp>
+#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/run/run.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <string>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <replicator/collectives/cost.hpp>
-#include <replicator/collectives/lower.hpp>
-#include <replicator/collectives/simulate.hpp>
+#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/run/lower.hpp>
+#include <replicator/collectives/simulate/simulate.hpp>
 #include <string>
 #include <vector>
 

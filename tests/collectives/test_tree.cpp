@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-#include <replicator/collectives/local_fold.hpp>
+#include <replicator/collectives/run/local_fold.hpp>
 #include <set>
 #include <string>
 #include <vector>

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <replicator/collectives/world.hpp>
 #include <replicator/core/philox.hpp>
+#include <replicator/world/world.hpp>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include <replicator/collectives/map_over_replicas.hpp>
+#include <replicator/resolve/map_over_replicas.hpp>
 
 void step(replicator::Graph& graph) {
   replicator::map_reduce(graph, std::vector<std::function<float()>>{}, replicator::Reduction::sum);

@@ -11,7 +11,7 @@
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/philox.hpp>
-#include <replicator/cpu/convert.hpp>
+#include <replicator/cpu/loops/convert.hpp>
 #include <replicator/graph/map.hpp>
 
 namespace replicator::test {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <replicator/core/philox.hpp>
-#include <replicator/cpu/bfloat16_loops.hpp>
-#include <replicator/cpu/convert.hpp>
+#include <replicator/cpu/loops/bfloat16_loops.hpp>
+#include <replicator/cpu/loops/convert.hpp>
 
 namespace test_bfloat16_loops {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include <replicator/cpu/loop_nest.hpp>
+#include <replicator/cpu/loops/loop_nest.hpp>
 
 #include "elementwise_cases.hpp"
 

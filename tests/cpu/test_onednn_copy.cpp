@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <replicator/cpu/copy.hpp>
-#include <replicator/cpu/onednn_copy.hpp>
+#include <replicator/cpu/onednn/onednn_copy.hpp>
 
 #include "copy_cases.hpp"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <replicator/core/philox.hpp>
-#include <replicator/cpu/tiles.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
 
 namespace test_vector_math {
 

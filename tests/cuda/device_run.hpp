@@ -16,8 +16,8 @@
 #include <vector>
 
 #include <replicator/core/array.hpp>
-#include <replicator/core/device_support.hpp>
 #include <replicator/core/philox.hpp>
+#include <replicator/devices/device_support.hpp>
 #include <replicator/graph/operation.hpp>
 #include <replicator/runtime/queue.hpp>
 

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/graph/optimise.hpp>
+#include <replicator/graph/passes/optimise.hpp>
 #include <replicator/replicator.hpp>
 
 namespace test_cuda_coverage {

@@ -18,7 +18,7 @@
 #include <replicator/cpu/upsample.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/make_executable.hpp>
-#include <replicator/ops/convolution_in_parts.hpp>
+#include <replicator/ops/fusion/convolution_in_parts.hpp>
 #include <replicator/ops/matmul.hpp>
 
 namespace test_cuda_layers {
@@ -209,7 +209,7 @@ TEST_CASE("pooling by the library agrees with our kernels, twice with the same b
     check_pooling(MaxPool{c.options}, random_values({DType::float32, c.x}, 1), but_for_signs_of_zeros);
 }
 
-// NVIDIA's reference does not say so. Where this fails maxima have to stay ours, as their gradients do: see cuda/cudnn_pooling.cuh.
+// NVIDIA's reference does not say so. Where this fails maxima have to stay ours, as their gradients do: see cuda/libraries/cudnn_pooling.cuh.
 TEST_CASE("by the library, too, the maximum of nothing but -infinity is -infinity") {
   if (!gpu_is_here()) return;
   if (!has_library<MaxPool>()) return;

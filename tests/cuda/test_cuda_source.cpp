@@ -8,9 +8,9 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/cuda/expression_source.hpp>
-#include <replicator/cuda/nvrtc.hpp>
-#include <replicator/graph/optimise.hpp>
+#include <replicator/cuda/expressions/expression_source.hpp>
+#include <replicator/cuda/libraries/nvrtc.hpp>
+#include <replicator/graph/passes/optimise.hpp>
 #include <replicator/replicator.hpp>
 
 #include "expressions.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <replicator/cuda/device.cuh>
-#include <replicator/cuda/parts.cuh>
+#include <replicator/cuda/expressions/parts.cuh>
 #include <replicator/graph/map.hpp>
 #include <replicator/ops/convolution.hpp>
 #include <replicator/ops/matmul.hpp>

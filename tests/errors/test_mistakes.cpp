@@ -7,18 +7,18 @@
 #include <string>
 
 #include <replicator/graph/gradients.hpp>
-#include <replicator/nn/optimizer.hpp>
-#include <replicator/ops/concat.hpp>
+#include <replicator/nn/optimizers/optimizer.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/matmul.hpp>
+#include <replicator/ops/movement/concat.hpp>
+#include <replicator/ops/movement/reshape.hpp>
+#include <replicator/ops/movement/slice.hpp>
+#include <replicator/ops/movement/transpose.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/ops/reshape.hpp>
-#include <replicator/ops/slice.hpp>
 #include <replicator/ops/stop_gradient.hpp>
-#include <replicator/ops/transpose.hpp>
-#include <replicator/replicate/replica_context.hpp>
+#include <replicator/resolve/replica_context.hpp>
 
 namespace test_mistakes {
 

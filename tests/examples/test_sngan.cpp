@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include <replicator/data/synthetic.hpp>
+#include <replicator/data/pictures/synthetic.hpp>
 #include <replicator/io/safetensors.hpp>
 
 #include "../input/temporary_folder.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A newcomer and somebody in place of process 0 who says what he likes. First byte: with a job token or without.
-// covers: transport/arrival.hpp transport/acquaintance.hpp transport/proof.hpp
+// covers: job/arrival.hpp job/acquaintance.hpp job/proof.hpp
 #include "strangers.hpp"
 
 namespace replicator::fuzz {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints whose check sums are right: what their metadata may say.
-// covers: replicate/checkpoint.hpp
-#include <replicator/replicate/checkpoint.hpp>
+// covers: engine/state/checkpoint.hpp
+#include <replicator/engine/state/checkpoint.hpp>
 
 #include "metadata.hpp"
 

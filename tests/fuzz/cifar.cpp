@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/cifar.hpp
+// covers: data/files/cifar.hpp
 #include <algorithm>
-#include <replicator/data/cifar.hpp>
+#include <replicator/data/files/cifar.hpp>
 
 #include "target.hpp"
 

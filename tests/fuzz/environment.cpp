@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What launchers and users write into variables: RANK, WORLD_SIZE, ..., one a line in this order; as those of srun, too.
-// covers: transport/rendezvous.hpp transport/process_environment.hpp transport/slurm.hpp transport/socket_address.hpp
+// covers: job/rendezvous.hpp job/process_environment.hpp job/slurm.hpp job/wire/socket_address.hpp
 #include <array>
-#include <replicator/transport/rendezvous.hpp>
-#include <replicator/transport/slurm.hpp>
-#include <replicator/transport/tcp.hpp>
+#include <replicator/job/rendezvous.hpp>
+#include <replicator/job/slurm.hpp>
+#include <replicator/job/wire/tcp.hpp>
 
 #include "target.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protobuf message tf.train.Example.
-// covers: data/example.hpp
-#include <replicator/data/example.hpp>
+// covers: data/files/example.hpp
+#include <replicator/data/files/example.hpp>
 
 #include "target.hpp"
 

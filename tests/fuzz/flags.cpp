@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Command lines of a Deployment: one argument a line.
 // covers: replicate/deployment_flags.hpp replicate/deployment.hpp replicate/record_options.hpp core/parse.hpp
-// covers: core/nearest_word.hpp collectives/all_reduces.hpp
-#include <replicator/collectives/all_reduces.hpp>
+// covers: core/nearest_word.hpp collectives/algorithms/all_reduces.hpp
+#include <replicator/collectives/algorithms/all_reduces.hpp>
 #include <replicator/replicate/deployment.hpp>
 
 #include "target.hpp"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes of a connection: frames, in pieces, and the fields of those that begin a job.
-// covers: transport/link.hpp transport/frame.hpp transport/introduction.hpp transport/acquaintance.hpp
+// covers: job/wire/link.hpp job/wire/frame.hpp job/introduction.hpp job/acquaintance.hpp
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include <replicator/transport/acquaintance.hpp>
+#include <replicator/job/acquaintance.hpp>
 
 #include "target.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/idx.hpp data/stored_rows.hpp io/stored.hpp
-#include <replicator/data/idx.hpp>
+// covers: data/files/idx.hpp data/files/stored_rows.hpp io/stored.hpp
+#include <replicator/data/files/idx.hpp>
 
 #include "rows.hpp"
 #include "target.hpp"

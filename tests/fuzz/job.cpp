@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job that has begun, and a process in it gone wrong. First byte: whether it is process 0.
-// covers: transport/job_thread.hpp transport/job_inline.hpp transport/link.hpp transport/frame.hpp
-#include <replicator/transport/job.hpp>
+// covers: job/job_thread.hpp job/job_inline.hpp job/wire/link.hpp job/wire/frame.hpp
+#include <replicator/job/job.hpp>
 
 #include "strangers.hpp"
 

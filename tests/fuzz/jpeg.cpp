@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/jpeg.hpp data/crop.hpp data/resample.hpp
+// covers: data/pictures/jpeg.hpp data/pictures/crop.hpp data/pictures/resample.hpp
 // links: turbojpeg
-#include <replicator/data/crop.hpp>
-#include <replicator/data/jpeg.hpp>
+#include <replicator/data/pictures/crop.hpp>
+#include <replicator/data/pictures/jpeg.hpp>
 
 #include "target.hpp"
 

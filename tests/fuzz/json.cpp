@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cursor under all headers of JSON, beside a library that reads all of JSON: what the cursor takes for an object of strings,
 // numbers and lists of whole numbers must be one, of the same values.
-// covers: io/json_cursor.hpp io/text_cursor.hpp
+// covers: io/json/json_reader.hpp io/text_cursor.hpp
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <replicator/io/json_cursor.hpp>
+#include <replicator/io/json/json_reader.hpp>
 
 #include "target.hpp"
 

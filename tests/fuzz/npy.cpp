@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/npy.hpp data/stored_rows.hpp io/stored.hpp io/text_cursor.hpp
-#include <replicator/data/npy.hpp>
+// covers: data/files/npy.hpp data/files/stored_rows.hpp io/stored.hpp io/text_cursor.hpp
+#include <replicator/data/files/npy.hpp>
 
 #include "rows.hpp"
 #include "target.hpp"

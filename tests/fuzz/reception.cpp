@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Process 0 and newcomers that say what they like. First byte: with a job token or without, one newcomer or two.
-// covers: transport/reception.hpp transport/newcomers.hpp transport/proof.hpp transport/introduction.hpp
+// covers: job/reception.hpp job/newcomers.hpp job/proof.hpp job/introduction.hpp
 #include "strangers.hpp"
 
 namespace replicator::fuzz {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: replicate/recording.hpp
-#include <replicator/replicate/recording.hpp>
+// covers: engine/replay/recording.hpp
+#include <replicator/engine/replay/recording.hpp>
 
 #include "metadata.hpp"
 

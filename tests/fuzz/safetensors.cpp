@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of weights, whole, and their headers alone.
-// covers: io/safetensors.hpp io/safetensors_header.hpp io/json_cursor.hpp io/text_cursor.hpp
+// covers: io/safetensors.hpp io/safetensors_header.hpp io/json/json_reader.hpp io/text_cursor.hpp
 #include <replicator/io/safetensors.hpp>
 
 #include "safetensors_file.hpp"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <map>
-#include <replicator/core/json.hpp>
+#include <replicator/io/json/json_writer.hpp>
 #include <replicator/io/safetensors_header.hpp>
 #include <string>
 #include <utility>

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <replicator/transport/meeting.hpp>
+#include <replicator/job/meeting.hpp>
 #include <string>
 #include <string_view>
 #include <thread>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Archives of pictures and labels.
-// covers: data/tar.hpp data/tar_header.hpp
+// covers: data/files/tar.hpp data/files/tar_header.hpp
 #include <cstdio>
-#include <replicator/data/tar.hpp>
+#include <replicator/data/files/tar.hpp>
 
 #include "target.hpp"
 

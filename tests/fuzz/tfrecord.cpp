@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/tfrecord.hpp io/record.hpp
+// covers: data/files/tfrecord.hpp io/record.hpp
 #include <algorithm>
-#include <replicator/data/tfrecord.hpp>
+#include <replicator/data/files/tfrecord.hpp>
 
 #include "target.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: replicate/topology_file.hpp collectives/topology.hpp io/json_cursor.hpp
-#include <replicator/replicate/topology_file.hpp>
+// covers: engine/topology_file.hpp collectives/topology.hpp io/json/json_reader.hpp
+#include <replicator/engine/topology_file.hpp>
 
 #include "target.hpp"
 

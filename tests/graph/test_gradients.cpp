@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/ops/stop_gradient.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../support/differences.hpp"
 #include "../support/together.hpp"

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/exchange.hpp>
-#include <replicator/collectives/map_over_replicas.hpp>
 #include <replicator/cpu/movement.hpp>
 #include <replicator/graph/digest.hpp>
+#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/map_over_replicas.hpp>
 
 #include "../support/together.hpp"
 

@@ -11,20 +11,20 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/cpu/map.hpp>
 #include <replicator/cpu/pooling.hpp>
 #include <replicator/cpu/reduce.hpp>
 #include <replicator/graph/digest.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/graph/node_text.hpp>
-#include <replicator/graph/optimise.hpp>
+#include <replicator/graph/passes/optimise.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/mixed_precision.hpp>
+#include <replicator/ops/movement/transpose.hpp>
 #include <replicator/ops/pooling.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/ops/transpose.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../support/evaluate.hpp"
 

@@ -6,15 +6,15 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/graph/gradients.hpp>
-#include <replicator/graph/optimise.hpp>
+#include <replicator/graph/passes/optimise.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
+#include <replicator/ops/movement/transpose.hpp>
 #include <replicator/ops/normalisation.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/ops/transpose.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../support/evaluate.hpp"
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/map_over_replicas.hpp>
-#include <replicator/collectives/nests.hpp>
 #include <replicator/cpu/movement.hpp>
+#include <replicator/resolve/map_over_replicas.hpp>
+#include <replicator/resolve/nests.hpp>
 
 #include "../support/cases.hpp"
 #include "../support/together.hpp"

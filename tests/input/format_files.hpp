@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <replicator/core/crc32c.hpp>
+#include <replicator/io/crc32c.hpp>
 
 namespace replicator::test {
 

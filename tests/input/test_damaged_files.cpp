@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include <replicator/data/cifar.hpp>
-#include <replicator/data/example.hpp>
-#include <replicator/data/idx.hpp>
-#include <replicator/data/npy.hpp>
-#include <replicator/data/tar.hpp>
-#include <replicator/data/tfrecord.hpp>
+#include <replicator/data/files/cifar.hpp>
+#include <replicator/data/files/example.hpp>
+#include <replicator/data/files/idx.hpp>
+#include <replicator/data/files/npy.hpp>
+#include <replicator/data/files/tar.hpp>
+#include <replicator/data/files/tfrecord.hpp>
+#include <replicator/engine/replay/recording.hpp>
 #include <replicator/io/safetensors.hpp>
-#include <replicator/replicate/recording.hpp>
 
 #include "format_files.hpp"
 #include "temporary_folder.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <replicator/data/image_folder.hpp>
+#include <replicator/data/files/image_folder.hpp>
 #include <replicator/data/take.hpp>
 #include <string>
 #include <vector>

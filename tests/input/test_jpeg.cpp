@@ -5,9 +5,9 @@
 #include <memory>
 #include <ranges>
 #include <replicator/data/batch.hpp>
-#include <replicator/data/decode_jpeg.hpp>
+#include <replicator/data/files/tar.hpp>
+#include <replicator/data/pictures/decode_jpeg.hpp>
 #include <replicator/data/prefetch.hpp>
-#include <replicator/data/tar.hpp>
 #include <replicator/data/take.hpp>
 #include <string>
 #include <thread>

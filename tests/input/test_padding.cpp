@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 #include <replicator/data/batch.hpp>
+#include <replicator/data/files/table.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/prefetch.hpp>
-#include <replicator/data/table.hpp>
 #include <replicator/data/take.hpp>
 #include <replicator/data/transform.hpp>
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <cstdint>
-#include <replicator/data/crop.hpp>
-#include <replicator/data/resample.hpp>
+#include <replicator/data/pictures/crop.hpp>
+#include <replicator/data/pictures/resample.hpp>
 #include <vector>
 
 namespace test_resample {

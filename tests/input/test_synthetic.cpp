@@ -4,8 +4,8 @@
 #include <exception>
 #include <filesystem>
 #include <replicator/data/batch.hpp>
-#include <replicator/data/decode_jpeg.hpp>
-#include <replicator/data/synthetic.hpp>
+#include <replicator/data/pictures/decode_jpeg.hpp>
+#include <replicator/data/pictures/synthetic.hpp>
 #include <set>
 #include <string>
 #include <thread>

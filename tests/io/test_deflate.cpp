@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/io/deflate.hpp>
+#include <replicator/io/pictures/deflate.hpp>
 
 #include "zlib.hpp"
 

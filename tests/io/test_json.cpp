@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <rapidcheck.h>
 
-#include <replicator/core/json.hpp>
+#include <replicator/io/json/json_writer.hpp>
 
 #include "../input/temporary_folder.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include <replicator/io/line_plot.hpp>
+#include <replicator/io/pictures/line_plot.hpp>
 
 namespace test_line_plot {
 

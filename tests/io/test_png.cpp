@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <replicator/io/picture_grid.hpp>
-#include <replicator/io/png.hpp>
+#include <replicator/io/pictures/picture_grid.hpp>
+#include <replicator/io/pictures/png.hpp>
 #include <span>
 #include <string>
 #include <vector>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <replicator/data/tfrecord.hpp>
+#include <replicator/data/files/tfrecord.hpp>
 #include <replicator/io/tensorboard.hpp>
 
 #include "../input/temporary_folder.hpp"

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include <replicator/graph/optimise.hpp>
+#include <replicator/graph/passes/optimise.hpp>
 #include <replicator/models/resnet.hpp>
-#include <replicator/nn/sgd.hpp>
-#include <replicator/ops/loss.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
+#include <replicator/ops/losses/loss.hpp>
 
 namespace test_resnet {
 

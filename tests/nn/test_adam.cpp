@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include <replicator/nn/adam.hpp>
+#include <replicator/nn/optimizers/adam.hpp>
 
 #include "updates.hpp"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include <replicator/graph/optimise.hpp>
+#include <replicator/graph/passes/optimise.hpp>
 #include <replicator/nn/group_norm.hpp>
 #include <replicator/nn/layer_norm.hpp>
 

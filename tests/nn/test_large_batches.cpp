@@ -10,15 +10,15 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/nn/accumulate.hpp>
-#include <replicator/nn/adam.hpp>
-#include <replicator/nn/clip.hpp>
-#include <replicator/nn/lamb.hpp>
-#include <replicator/nn/lars.hpp>
-#include <replicator/nn/moving_average.hpp>
-#include <replicator/nn/rmsprop.hpp>
-#include <replicator/nn/sharded.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/accumulate.hpp>
+#include <replicator/nn/optimizers/adam.hpp>
+#include <replicator/nn/optimizers/clip.hpp>
+#include <replicator/nn/optimizers/lamb.hpp>
+#include <replicator/nn/optimizers/lars.hpp>
+#include <replicator/nn/optimizers/moving_average.hpp>
+#include <replicator/nn/optimizers/rmsprop.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
+#include <replicator/nn/optimizers/sharded.hpp>
 #include <replicator/ops/matmul.hpp>
 
 #include "updates.hpp"

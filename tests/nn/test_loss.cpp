@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include <replicator/graph/optimise.hpp>
-#include <replicator/ops/loss.hpp>
-#include <replicator/ops/reshape.hpp>
+#include <replicator/graph/passes/optimise.hpp>
+#include <replicator/ops/losses/loss.hpp>
+#include <replicator/ops/movement/reshape.hpp>
 
 #include "../support/differences.hpp"
 #include "../support/errors.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include <replicator/cpu/gather.hpp>
-#include <replicator/graph/optimise.hpp>
+#include <replicator/graph/passes/optimise.hpp>
 #include <replicator/nn/batch_norm.hpp>
 #include <replicator/nn/conditional_batch_norm.hpp>
 #include <replicator/nn/group_norm.hpp>

@@ -5,8 +5,8 @@
 
 #include <replicator/nn/initialisers.hpp>
 #include <replicator/nn/linear.hpp>
-#include <replicator/nn/sgd.hpp>
-#include <replicator/ops/loss.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
+#include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/stop_gradient.hpp>
 
 #include "../support/evaluate.hpp"

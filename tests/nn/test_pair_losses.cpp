@@ -2,11 +2,11 @@
 // Losses of two tensors: regression, binary cross-entropy, divergences, hinges.
 #include <catch2/catch.hpp>
 
-#include <replicator/graph/optimise.hpp>
-#include <replicator/ops/divergence.hpp>
-#include <replicator/ops/hinge_loss.hpp>
-#include <replicator/ops/regression_loss.hpp>
-#include <replicator/ops/sigmoid_cross_entropy.hpp>
+#include <replicator/graph/passes/optimise.hpp>
+#include <replicator/ops/losses/divergence.hpp>
+#include <replicator/ops/losses/hinge_loss.hpp>
+#include <replicator/ops/losses/regression_loss.hpp>
+#include <replicator/ops/losses/sigmoid_cross_entropy.hpp>
 
 #include "../support/differences.hpp"
 #include "../support/shapes.hpp"

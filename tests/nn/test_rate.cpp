@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include <replicator/nn/rate.hpp>
+#include <replicator/nn/optimizers/rate.hpp>
 
 #include "../support/evaluate.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include <replicator/graph/optimise.hpp>
+#include <replicator/graph/passes/optimise.hpp>
 #include <replicator/nn/conv2d.hpp>
 #include <replicator/nn/conv_transpose2d.hpp>
 #include <replicator/nn/embedding.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include <replicator/nn/optimizer.hpp>
-#include <replicator/nn/target.hpp>
+#include <replicator/nn/optimizers/optimizer.hpp>
+#include <replicator/nn/optimizers/target.hpp>
 #include <replicator/ops/reduce.hpp>
 
 #include "../support/evaluate.hpp"

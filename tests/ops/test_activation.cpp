@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <replicator/cpu/map.hpp>
-#include <replicator/graph/optimise.hpp>
+#include <replicator/graph/passes/optimise.hpp>
 #include <replicator/ops/activation.hpp>
 
 #include "../support/differences.hpp"

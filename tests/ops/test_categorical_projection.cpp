@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include <replicator/ops/categorical_projection.hpp>
+#include <replicator/ops/losses/categorical_projection.hpp>
 
 #include "../support/evaluate.hpp"
 

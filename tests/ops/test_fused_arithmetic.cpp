@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/resolve.hpp>
 #include <replicator/cpu/copy.hpp>
 #include <replicator/cpu/fused_convolution.hpp>
 #include <replicator/graph/node_text.hpp>
-#include <replicator/graph/optimise.hpp>
-#include <replicator/ops/fuse_convolutions.hpp>
+#include <replicator/graph/passes/optimise.hpp>
+#include <replicator/ops/fusion/fuse_convolutions.hpp>
 #include <replicator/replicator.hpp>
+#include <replicator/resolve/resolve.hpp>
 
 #include "../support/convolution.hpp"
 #include "../support/resnet_step.hpp"

@@ -9,8 +9,8 @@
 
 #include <replicator/cpu/copy.hpp>
 #include <replicator/cpu/fused_convolution.hpp>
-#include <replicator/graph/optimise.hpp>
-#include <replicator/ops/fuse_statistics.hpp>
+#include <replicator/graph/passes/optimise.hpp>
+#include <replicator/ops/fusion/fuse_statistics.hpp>
 #include <replicator/replicator.hpp>
 
 #include "../support/convolution.hpp"

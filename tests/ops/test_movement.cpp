@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include <replicator/cpu/movement.hpp>
-#include <replicator/ops/broadcast_to.hpp>
+#include <replicator/ops/movement/broadcast_to.hpp>
 #include <replicator/ops/stop_gradient.hpp>
 
 #include "../support/differences.hpp"

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include <replicator/cpu/onednn_convolution.hpp>
-#include <replicator/cpu/tiles.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/onednn/onednn_convolution.hpp>
 #include <replicator/graph/make_executable.hpp>
 
 #include "../support/convolution.hpp"

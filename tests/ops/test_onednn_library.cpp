@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string>
 
-#include <replicator/cpu/onednn.hpp>
-#include <replicator/replicate/program_identity.hpp>
+#include <replicator/cpu/onednn/onednn.hpp>
+#include <replicator/engine/program_identity.hpp>
 
 #include "../support/programs.hpp"
 

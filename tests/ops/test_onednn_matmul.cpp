@@ -3,7 +3,7 @@
 #include <rapidcheck.h>
 
 #include <replicator/cpu/matmul.hpp>
-#include <replicator/cpu/onednn_matmul.hpp>
+#include <replicator/cpu/onednn/onednn_matmul.hpp>
 
 #include "../support/matmul.hpp"
 

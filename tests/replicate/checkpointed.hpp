@@ -9,17 +9,17 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/data/batch.hpp>
+#include <replicator/data/files/table.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/index.hpp>
 #include <replicator/data/prefetch.hpp>
-#include <replicator/data/table.hpp>
 #include <replicator/data/transform.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/ops/ops.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "run_random.hpp"
 

@@ -26,20 +26,20 @@
 
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/core/attributes.hpp>
-#include <replicator/core/device_support.hpp>
 #include <replicator/core/hash.hpp>
 #include <replicator/core/philox.hpp>
-#include <replicator/core/tool_ranges.hpp>
+#include <replicator/devices/device_support.hpp>
+#include <replicator/devices/tool_ranges.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
-#include <replicator/ops/concat.hpp>
 #include <replicator/ops/gather.hpp>
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/matmul.hpp>
+#include <replicator/ops/movement/concat.hpp>
+#include <replicator/ops/movement/slice.hpp>
+#include <replicator/ops/movement/transpose.hpp>
 #include <replicator/ops/random.hpp>
-#include <replicator/ops/slice.hpp>
-#include <replicator/ops/transpose.hpp>
 
 #include "wrapped.hpp"
 

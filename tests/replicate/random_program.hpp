@@ -10,17 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/exchange.hpp>
-#include <replicator/collectives/map_over_replicas.hpp>
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
+#include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/ops/reshape.hpp>
-#include <replicator/replicate/replica_context.hpp>
+#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/map_over_replicas.hpp>
+#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::test {
 

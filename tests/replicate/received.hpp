@@ -8,10 +8,10 @@
 #include <memory>
 #include <vector>
 
-#include <replicator/collectives/cost.hpp>
-#include <replicator/collectives/run.hpp>
-#include <replicator/core/device_support.hpp>
+#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/run/run.hpp>
 #include <replicator/core/philox.hpp>
+#include <replicator/devices/device_support.hpp>
 #include <replicator/runtime/queue.hpp>
 
 #include "../collectives/ranks.hpp"

@@ -6,9 +6,9 @@
 #include <string>
 
 #include <replicator/data/generator.hpp>
+#include <replicator/engine/replay/recording.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/gather.hpp>
-#include <replicator/replicate/recording.hpp>
 #include <replicator/replicate/replicator.hpp>
 
 #include "../input/temporary_folder.hpp"

@@ -14,17 +14,17 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
-#include <replicator/collectives/resolve_async.hpp>
+#include <replicator/async/resolve_async.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/prefetch.hpp>
-#include <replicator/nn/adam.hpp>
 #include <replicator/nn/batch_norm.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/adam.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../input/temporary_folder.hpp"
 #include "deployments.hpp"

@@ -23,18 +23,18 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
+#include <replicator/async/async_peers.hpp>
 #include <replicator/data/generator.hpp>
-#include <replicator/nn/adam.hpp>
-#include <replicator/nn/sgd.hpp>
-#include <replicator/ops/broadcast_to.hpp>
+#include <replicator/nn/optimizers/adam.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/movement/broadcast_to.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/replicate/async_peers.hpp>
-#include <replicator/replicate/replica_context.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
+#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/replica_context.hpp>
 #include <replicator/with/ucx.hpp>
 
 #include "../support/programs.hpp"

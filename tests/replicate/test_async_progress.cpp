@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/replicate/async_elements.hpp>
-#include <replicator/replicate/async_progress.hpp>
+#include <replicator/async/async_elements.hpp>
+#include <replicator/async/async_progress.hpp>
 
 #include "../support/errors.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <replicator/replicate/async_results.hpp>
+#include <replicator/async/async_results.hpp>
 
 namespace test_async_results {
 

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/run.hpp>
+#include <replicator/collectives/run/run.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/replicator.hpp>
 #include <replicator/runtime/execute.hpp>
-#include <replicator/runtime/planner.hpp>
+#include <replicator/runtime/plan/planner.hpp>
 #include <replicator/runtime/staged_collective.hpp>
 #include <replicator/transport/in_process.hpp>
 

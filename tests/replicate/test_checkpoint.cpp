@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <replicator/data/take.hpp>
-#include <replicator/replicate/checkpoint.hpp>
+#include <replicator/engine/state/checkpoint.hpp>
 
 #include "../input/temporary_folder.hpp"
 #include "../support/cases.hpp"

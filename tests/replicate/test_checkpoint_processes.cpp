@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include <replicator/replicate/checkpoint.hpp>
+#include <replicator/engine/state/checkpoint.hpp>
 
 #include "../input/temporary_folder.hpp"
 #include "../support/programs.hpp"

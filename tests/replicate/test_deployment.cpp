@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include <replicator/replicate/require_valid.hpp>
+#include <replicator/engine/require_valid.hpp>
 
 #include "deployments.hpp"
 

@@ -9,8 +9,8 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/collectives/cost.hpp>
-#include <replicator/collectives/run.hpp>
+#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/run/run.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/replicator.hpp>
 #include <replicator/runtime/queue.hpp>

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/replicate/checkpoint.hpp>
+#include <replicator/engine/state/checkpoint.hpp>
 #include <replicator/replicate/train_loop.hpp>
 
 #include "../input/temporary_folder.hpp"

@@ -11,10 +11,10 @@
 #include <type_traits>
 #include <vector>
 
-#include <replicator/collectives/exchange.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/exchange.hpp>
 
 #include "deployments.hpp"
 

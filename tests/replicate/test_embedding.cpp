@@ -7,7 +7,7 @@
 
 #include <replicator/data/generator.hpp>
 #include <replicator/nn/embedding.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
 

@@ -8,13 +8,13 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/collectives/exchange.hpp>
-#include <replicator/collectives/map_over_replicas.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/map_over_replicas.hpp>
 #include <replicator/with/ucx.hpp>
 
 #include "../support/programs.hpp"

@@ -6,12 +6,12 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/collectives/exchange.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/exchange.hpp>
 
 #include "deployments.hpp"
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include <replicator/replicate/input_watch.hpp>
+#include <replicator/engine/input_watch.hpp>
 #include <replicator/replicator.hpp>
 
 #include "../support/told.hpp"

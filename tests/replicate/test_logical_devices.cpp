@@ -17,10 +17,10 @@
 #include <vector>
 
 #include <replicator/data/generator.hpp>
-#include <replicator/graph/optimise.hpp>
+#include <replicator/graph/passes/optimise.hpp>
 #include <replicator/models/resnet.hpp>
-#include <replicator/nn/sgd.hpp>
-#include <replicator/ops/loss.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
+#include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/replicate/replicator.hpp>
 

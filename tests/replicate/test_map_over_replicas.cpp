@@ -9,12 +9,12 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/collectives/map_over_replicas.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/map_over_replicas.hpp>
 
 #include "deployments.hpp"
 

@@ -15,7 +15,7 @@
 
 #include <replicator/nn/nn.hpp>
 #include <replicator/replicator.hpp>
-#include <replicator/runtime/update_launches.hpp>
+#include <replicator/runtime/plan/update_launches.hpp>
 
 #include "deployments.hpp"
 #include "pretend_device.hpp"

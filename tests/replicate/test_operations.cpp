@@ -10,7 +10,7 @@
 #include <replicator/nn/conv_transpose2d.hpp>
 #include <replicator/nn/embedding.hpp>
 #include <replicator/nn/linear.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/cumulative_sum.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/ops/top_k.hpp>

@@ -15,13 +15,13 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
-#include <replicator/core/kernel_library.hpp>
 #include <replicator/data/generator.hpp>
+#include <replicator/devices/kernel_library.hpp>
+#include <replicator/engine/topology_file.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/replicate/topology_file.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../support/programs.hpp"
 #include "deployments.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <tuple>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "recordings.hpp"
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <tuple>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/ops/random.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "recordings.hpp"
 #include "run_random.hpp"

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include <replicator/core/philox.hpp>
-#include <replicator/replicate/topology_file.hpp>
+#include <replicator/engine/topology_file.hpp>
 #include <replicator/replicator.hpp>
 
 #include "deployments.hpp"

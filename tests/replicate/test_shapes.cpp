@@ -11,17 +11,17 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/core/hash.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/generator.hpp>
+#include <replicator/engine/kept_steps.hpp>
+#include <replicator/engine/shape_numbers.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/replicate/kept_steps.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/replicate/shape_numbers.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../input/temporary_folder.hpp"
 #include "../support/programs.hpp"

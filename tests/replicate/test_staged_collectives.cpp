@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/run.hpp>
+#include <replicator/collectives/run/run.hpp>
 #include <replicator/runtime/staged_collective.hpp>
 
 #include "../collectives/ranks.hpp"

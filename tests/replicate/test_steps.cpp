@@ -7,13 +7,13 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "deployments.hpp"
 

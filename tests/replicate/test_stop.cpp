@@ -8,11 +8,11 @@
 
 #include <string>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../support/programs.hpp"
 #include "deployments.hpp"

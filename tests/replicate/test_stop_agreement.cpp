@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/replicate/stop_agreement.hpp>
+#include <replicator/async/stop_agreement.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
 
 #include "../support/programs.hpp"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <replicator/replicate/find_topology.hpp>
+#include <replicator/engine/find_topology.hpp>
 #include <string>
 #include <vector>
 

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
+#include <replicator/data/files/tfrecord.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/data/take.hpp>
-#include <replicator/data/tfrecord.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/replicate/train_loop.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../input/temporary_folder.hpp"
 #include "deployments.hpp"

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
-#include <replicator/collectives/resolve.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/replicate/replica_context.hpp>
+#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/replica_context.hpp>
+#include <replicator/resolve/resolve.hpp>
 
 #include "../support/errors.hpp"
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/resolve_async.hpp>
-#include <replicator/nn/adam.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/async/resolve_async.hpp>
+#include <replicator/nn/optimizers/adam.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/observe.hpp>
 
 #include "graphs.hpp"

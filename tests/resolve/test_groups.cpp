@@ -4,7 +4,7 @@
 
 #include <source_location>
 
-#include <replicator/collectives/exchange.hpp>
+#include <replicator/resolve/exchange.hpp>
 
 #include "graphs.hpp"
 

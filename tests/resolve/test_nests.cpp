@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/nests.hpp>
 #include <replicator/graph/gradients.hpp>
+#include <replicator/resolve/nests.hpp>
 
 #include "graphs.hpp"
 

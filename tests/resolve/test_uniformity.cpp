@@ -3,8 +3,8 @@
 
 #include <source_location>
 
+#include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/random.hpp>
-#include <replicator/ops/reshape.hpp>
 
 #include "graphs.hpp"
 

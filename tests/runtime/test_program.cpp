@@ -10,20 +10,20 @@
 #include <thread>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
-#include <replicator/collectives/run.hpp>
+#include <replicator/collectives/run/run.hpp>
 #include <replicator/cpu/copy.hpp>
 #include <replicator/cpu/device.hpp>
 #include <replicator/cpu/map.hpp>
 #include <replicator/cpu/reduce.hpp>
-#include <replicator/nn/adam.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/adam.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/replicate/replica_context.hpp>
+#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/replica_context.hpp>
 #include <replicator/runtime/execute.hpp>
-#include <replicator/runtime/planner.hpp>
-#include <replicator/runtime/trace.hpp>
+#include <replicator/runtime/plan/planner.hpp>
+#include <replicator/runtime/see/trace.hpp>
 #include <replicator/transport/in_process.hpp>
 
 namespace test_program {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <replicator/runtime/shard.hpp>
+#include <replicator/async/variable_shard.hpp>
 
 namespace test_shard {
 

@@ -6,7 +6,7 @@
 
 #include <rapidcheck.h>
 
-#include <replicator/runtime/staleness.hpp>
+#include <replicator/async/staleness.hpp>
 
 namespace test_staleness {
 

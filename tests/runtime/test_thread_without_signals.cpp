@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <replicator/core/thread_without_signals.hpp>
+#include <replicator/devices/thread_without_signals.hpp>
 #include <stdexcept>
 
 namespace test_thread_without_signals {

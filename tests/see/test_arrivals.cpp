@@ -6,11 +6,11 @@
 #include <thread>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/runtime/arrivals.hpp>
+#include <replicator/resolve/placeholders.hpp>
+#include <replicator/runtime/see/straggler_report.hpp>
 
 #include "../replicate/deployments.hpp"
 #include "../support/programs.hpp"

@@ -7,16 +7,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include <replicator/collectives/cost.hpp>
+#include <replicator/collectives/choose/cost.hpp>
 #include <replicator/core/layout_text.hpp>
 #include <replicator/data/generator.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/convolution.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/runtime/explain.hpp>
+#include <replicator/runtime/see/explain.hpp>
 
 #include "../replicate/deployments.hpp"
 

@@ -15,12 +15,12 @@
 #include <thread>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/replicate/report_on_signal.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../replicate/deployments.hpp"
 #include "../support/programs.hpp"

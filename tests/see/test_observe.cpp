@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/graph/gradients.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../replicate/deployments.hpp"
 

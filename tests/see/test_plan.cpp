@@ -16,20 +16,20 @@
 
 #include <nlohmann/json.hpp>
 
-#include <replicator/collectives/owner_computes.hpp>
-#include <replicator/collectives/placeholders.hpp>
-#include <replicator/collectives/resolution_dot.hpp>
+#include <replicator/collectives/algorithms/owner_computes.hpp>
 #include <replicator/collectives/schedule_json.hpp>
-#include <replicator/core/json.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/graph/layout_copy.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/io/json/json_writer.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/convolution.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
+#include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/ops/reshape.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/resolution_dot.hpp>
 
 #include "../replicate/pretend_device.hpp"
 #include "../resolve/graphs.hpp"

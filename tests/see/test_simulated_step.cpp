@@ -8,12 +8,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/generator.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../../tools/simulated_step.hpp"
 #include "../../tools/traced_run.hpp"

@@ -16,16 +16,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/models/resnet.hpp>
 #include <replicator/nn/linear.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
-#include <replicator/ops/loss.hpp>
+#include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "../replicate/deployments.hpp"
 #include "../support/programs.hpp"

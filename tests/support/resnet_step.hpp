@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <vector>
 
-#include <replicator/collectives/resolve.hpp>
 #include <replicator/models/resnet.hpp>
-#include <replicator/nn/sgd.hpp>
-#include <replicator/ops/loss.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
+#include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/mixed_precision.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/resolve/resolve.hpp>
 
 namespace replicator::test {
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/agreement.hpp>
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/graph/gradients.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
+#include <replicator/resolve/agreement.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 #include "differences.hpp"
 #include "evaluate.hpp"

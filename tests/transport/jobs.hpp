@@ -5,7 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <replicator/transport/job.hpp>
+#include <replicator/job/job.hpp>
 #include <string>
 #include <vector>
 

@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <replicator/transport/introduction.hpp>
-#include <replicator/transport/link.hpp>
-#include <replicator/transport/tcp.hpp>
+#include <replicator/job/introduction.hpp>
+#include <replicator/job/wire/link.hpp>
+#include <replicator/job/wire/tcp.hpp>
 #include <span>
 #include <string>
 #include <utility>

@@ -12,7 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <replicator/transport/elastic_job.hpp>
+#include <replicator/job/elastic/elastic_job.hpp>
 #include <span>
 #include <string>
 #include <thread>

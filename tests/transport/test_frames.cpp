@@ -6,8 +6,8 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstring>
-#include <replicator/transport/acquaintance.hpp>
-#include <replicator/transport/hmac.hpp>
+#include <replicator/job/acquaintance.hpp>
+#include <replicator/job/hmac.hpp>
 #include <string>
 #include <vector>
 

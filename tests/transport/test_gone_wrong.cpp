@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <functional>
-#include <replicator/replicate/placement.hpp>
+#include <replicator/engine/placement.hpp>
 #include <string>
 #include <thread>
 #include <vector>

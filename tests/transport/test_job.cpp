@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include <replicator/transport/exchange_in_pieces.hpp>
+#include <replicator/job/exchange_in_pieces.hpp>
 
 #include "jobs.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <replicator/transport/hmac.hpp>
+#include <replicator/job/hmac.hpp>
 #include <set>
 #include <string>
 #include <thread>

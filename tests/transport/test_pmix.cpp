@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
-#include <replicator/transport/job.hpp>
-#include <replicator/transport/pmix.hpp>
+#include <replicator/job/job.hpp>
+#include <replicator/job/pmix.hpp>
 #include <span>
 #include <string>
 

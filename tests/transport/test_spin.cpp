@@ -3,7 +3,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <replicator/core/usable_cores.hpp>
+#include <replicator/devices/usable_cores.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/shared_memory.hpp>
 #include <replicator/transport/spin.hpp>

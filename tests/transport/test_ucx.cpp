@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdio>
-#include <replicator/transport/socket_address.hpp>
+#include <replicator/job/wire/socket_address.hpp>
 #include <replicator/transport/ucx.hpp>
 #include <string>
 #include <thread>

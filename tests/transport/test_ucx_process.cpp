@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdio>
-#include <replicator/collectives/ucx_transport.hpp>
+#include <replicator/collectives/connect/ucx_transport.hpp>
 #include <string>
 
 #include "../support/processes.hpp"

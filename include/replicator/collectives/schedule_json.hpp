@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include <replicator/collectives/schedule.hpp>
-#include <replicator/core/json.hpp>
+#include <replicator/io/json/json_writer.hpp>
 
 namespace replicator::collectives {
 

@@ -13,9 +13,9 @@
 #include <optional>
 #include <vector>
 
+#include <replicator/cpu/loops/parallel.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
 #include <replicator/cpu/map.hpp>
-#include <replicator/cpu/parallel.hpp>
-#include <replicator/cpu/tiles.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>

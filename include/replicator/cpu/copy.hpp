@@ -11,10 +11,10 @@
 #include <vector>
 
 #include <replicator/core/layout.hpp>
-#include <replicator/cpu/copy_loops.hpp>
-#include <replicator/cpu/parallel.hpp>
-#include <replicator/cpu/rectangle_copy.hpp>
-#include <replicator/cpu/tiles.hpp>
+#include <replicator/cpu/loops/copy_loops.hpp>
+#include <replicator/cpu/loops/parallel.hpp>
+#include <replicator/cpu/loops/rectangle_copy.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/operation.hpp>

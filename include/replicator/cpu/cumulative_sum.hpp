@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <memory>
 
-#include <replicator/cpu/add_rows.hpp>
 #include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/index.hpp>
-#include <replicator/cpu/parallel.hpp>
+#include <replicator/cpu/loops/add_rows.hpp>
+#include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/ops/cumulative_sum.hpp>
 
 namespace replicator::cpu {

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <string>
 
-#include <replicator/core/device_support.hpp>
-#include <replicator/core/pages.hpp>
+#include <replicator/devices/device_support.hpp>
+#include <replicator/devices/pages.hpp>
 
 namespace replicator::cpu {
 

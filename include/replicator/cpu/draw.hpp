@@ -10,9 +10,9 @@
 #include <cstring>
 #include <span>
 
-#include <replicator/cpu/philox_tile.hpp>
-#include <replicator/cpu/tiles.hpp>
-#include <replicator/cpu/vector_math.hpp>
+#include <replicator/cpu/loops/philox_tile.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/vector_math.hpp>
 
 namespace replicator::cpu {
 

@@ -5,7 +5,7 @@
 #include <replicator/cpu/convolution.hpp>
 #include <replicator/cpu/map.hpp>
 #include <replicator/cpu/reduce.hpp>
-#include <replicator/ops/convolution_in_parts.hpp>
+#include <replicator/ops/fusion/convolution_in_parts.hpp>
 
 namespace replicator::cpu {
 

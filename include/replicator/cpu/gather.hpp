@@ -10,10 +10,10 @@
 #include <string>
 #include <utility>
 
-#include <replicator/cpu/add_rows.hpp>
 #include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/index.hpp>
-#include <replicator/cpu/parallel.hpp>
+#include <replicator/cpu/loops/add_rows.hpp>
+#include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/ops/gather.hpp>
 
 namespace replicator::cpu {

@@ -15,8 +15,8 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/layout.hpp>
-#include <replicator/cpu/convert.hpp>
-#include <replicator/cpu/parallel.hpp>
+#include <replicator/cpu/loops/convert.hpp>
+#include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/graph/kernel.hpp>
 
 namespace replicator::cpu {

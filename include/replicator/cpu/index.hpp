@@ -7,8 +7,8 @@
 #include <memory>
 
 #include <replicator/graph/kernel.hpp>
-#include <replicator/ops/around_axis.hpp>
 #include <replicator/ops/index.hpp>
+#include <replicator/ops/movement/around_axis.hpp>
 
 namespace replicator::cpu {
 

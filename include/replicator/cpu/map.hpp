@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <replicator/core/layout.hpp>
-#include <replicator/cpu/parallel.hpp>
-#include <replicator/cpu/tile_program.hpp>
+#include <replicator/cpu/loops/parallel.hpp>
+#include <replicator/cpu/loops/tile_program.hpp>
 #include <replicator/graph/domain_layout.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>

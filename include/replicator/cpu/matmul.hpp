@@ -8,7 +8,7 @@
 #include <memory>
 
 #include <replicator/cpu/in_float32.hpp>
-#include <replicator/cpu/parallel.hpp>
+#include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/matmul.hpp>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <replicator/graph/kernel.hpp>
-#include <replicator/ops/strided_copy.hpp>
+#include <replicator/ops/movement/strided_copy.hpp>
 
 namespace replicator::cpu {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include <replicator/core/device_support.hpp>
+#include <replicator/devices/device_support.hpp>
 #include <replicator/graph/operation.hpp>
 #include <replicator/ops/observe.hpp>
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include <replicator/cpu/image_layout.hpp>
-#include <replicator/cpu/parallel.hpp>
-#include <replicator/cpu/pooling_loops.hpp>
-#include <replicator/cpu/pooling_rows.hpp>
+#include <replicator/cpu/loops/parallel.hpp>
+#include <replicator/cpu/loops/pooling_loops.hpp>
+#include <replicator/cpu/loops/pooling_rows.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/pooling.hpp>
 

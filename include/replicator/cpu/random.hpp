@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <memory>
 
-#include <replicator/cpu/philox_tile.hpp>
-#include <replicator/cpu/tiles.hpp>
-#include <replicator/cpu/vector_math.hpp>
+#include <replicator/cpu/loops/philox_tile.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/vector_math.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/random.hpp>
 

@@ -17,12 +17,12 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/cpu/accumulate.hpp>
+#include <replicator/cpu/loops/accumulate.hpp>
+#include <replicator/cpu/loops/parallel.hpp>
+#include <replicator/cpu/loops/reduction_plan.hpp>
+#include <replicator/cpu/loops/reduction_worker.hpp>
+#include <replicator/cpu/loops/tile_program.hpp>
 #include <replicator/cpu/map.hpp>
-#include <replicator/cpu/parallel.hpp>
-#include <replicator/cpu/reduction_plan.hpp>
-#include <replicator/cpu/reduction_worker.hpp>
-#include <replicator/cpu/tile_program.hpp>
 
 namespace replicator::cpu {
 

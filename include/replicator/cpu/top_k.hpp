@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include <replicator/cpu/index.hpp>
-#include <replicator/cpu/parallel.hpp>
+#include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/ops/top_k.hpp>
 
 namespace replicator::cpu {

@@ -14,8 +14,8 @@
 
 #include <replicator/cpu/image_layout.hpp>
 #include <replicator/cpu/in_float32.hpp>
-#include <replicator/cpu/parallel.hpp>
-#include <replicator/cpu/tiles.hpp>
+#include <replicator/cpu/loops/parallel.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/upsample.hpp>
 

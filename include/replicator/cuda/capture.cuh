@@ -4,10 +4,10 @@
 
 #include <cuda_runtime.h>
 
-#include <replicator/core/device_support.hpp>
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/hangs.cuh>
 #include <replicator/cuda/launch.cuh>
+#include <replicator/devices/device_support.hpp>
 
 namespace replicator::cuda {
 

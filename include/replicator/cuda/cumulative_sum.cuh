@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <memory>
 
-#include <replicator/cuda/arithmetic.cuh>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/expressions/arithmetic.cuh>
 #include <replicator/cuda/launch.cuh>
 #include <replicator/graph/kernel.hpp>
-#include <replicator/ops/around_axis.hpp>
 #include <replicator/ops/cumulative_sum.hpp>
+#include <replicator/ops/movement/around_axis.hpp>
 
 namespace replicator::cuda {
 

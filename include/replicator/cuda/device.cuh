@@ -8,7 +8,6 @@
 #include <cstring>
 #include <string>
 
-#include <replicator/core/device_support.hpp>
 #include <replicator/cuda/capture.cuh>
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/fold.cuh>
@@ -16,6 +15,7 @@
 #include <replicator/cuda/launch.cuh>
 #include <replicator/cuda/peers.cuh>
 #include <replicator/cuda/staging.cuh>
+#include <replicator/devices/device_support.hpp>
 
 namespace replicator::cuda {
 

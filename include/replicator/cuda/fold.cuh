@@ -7,8 +7,8 @@
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/reduction.hpp>
-#include <replicator/cuda/arithmetic.cuh>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/expressions/arithmetic.cuh>
 #include <replicator/cuda/launch.cuh>
 
 namespace replicator::cuda {

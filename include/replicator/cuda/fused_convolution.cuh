@@ -3,9 +3,9 @@
 #pragma once
 
 #include <replicator/cuda/convolution.cuh>
-#include <replicator/cuda/map.cuh>
-#include <replicator/cuda/reduce.cuh>
-#include <replicator/ops/convolution_in_parts.hpp>
+#include <replicator/cuda/expressions/map.cuh>
+#include <replicator/cuda/expressions/reduce.cuh>
+#include <replicator/ops/fusion/convolution_in_parts.hpp>
 
 namespace replicator::cuda {
 

@@ -5,17 +5,17 @@
 #include <replicator/cuda/convolution.cuh>
 #include <replicator/cuda/cumulative_sum.cuh>
 #include <replicator/cuda/device.cuh>
+#include <replicator/cuda/expressions/map.cuh>
+#include <replicator/cuda/expressions/reduce.cuh>
+#include <replicator/cuda/expressions/thrust_map.cuh>
 #include <replicator/cuda/fused_convolution.cuh>
 #include <replicator/cuda/gather.cuh>
 #include <replicator/cuda/index.cuh>
-#include <replicator/cuda/map.cuh>
 #include <replicator/cuda/matmul.cuh>
 #include <replicator/cuda/movement.cuh>
 #include <replicator/cuda/pooling.cuh>
 #include <replicator/cuda/random.cuh>
-#include <replicator/cuda/reduce.cuh>
 #include <replicator/cuda/scatter_add.cuh>
-#include <replicator/cuda/thrust_map.cuh>
 #include <replicator/cuda/top_k.cuh>
 #include <replicator/cuda/upsample.cuh>
 #if __has_include(<replicator/with/cublaslt.cuh>)
@@ -28,5 +28,5 @@
 #include <replicator/with/nvrtc.cuh>
 #endif
 #if __has_include(<nvtx3/nvToolsExt.h>)
-#include <replicator/cuda/nvtx.hpp>
+#include <replicator/cuda/libraries/nvtx.hpp>
 #endif

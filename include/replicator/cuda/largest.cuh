@@ -10,10 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <replicator/cuda/arithmetic.cuh>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/expressions/arithmetic.cuh>
 #include <replicator/cuda/launch.cuh>
-#include <replicator/ops/around_axis.hpp>
+#include <replicator/ops/movement/around_axis.hpp>
 
 namespace replicator::cuda {
 

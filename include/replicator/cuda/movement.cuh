@@ -15,7 +15,7 @@
 #include <replicator/cuda/words.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/layout_copy.hpp>
-#include <replicator/ops/strided_copy.hpp>
+#include <replicator/ops/movement/strided_copy.hpp>
 
 namespace replicator::cuda {
 

@@ -8,12 +8,12 @@
 #include <cstdint>
 #include <string>
 
-#include <replicator/core/device_support.hpp>
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/reduction.hpp>
-#include <replicator/cuda/arithmetic.cuh>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/expressions/arithmetic.cuh>
 #include <replicator/cuda/launch.cuh>
+#include <replicator/devices/device_support.hpp>
 
 namespace replicator::cuda {
 

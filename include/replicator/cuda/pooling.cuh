@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling on GPUs, an element of the result for each thread: without cuDNN, of gradients of maxima, and of what cudnn_pooling.cuh does not take.
-// Windows are walked in the order of cpu/pooling_loops.hpp: its bits.
+// Windows are walked in the order of cpu/loops/pooling_loops.hpp: its bits.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
-#include <replicator/cuda/arithmetic.cuh>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/expressions/arithmetic.cuh>
 #include <replicator/cuda/image_layout.cuh>
 #include <replicator/cuda/launch.cuh>
 #include <replicator/graph/kernel.hpp>

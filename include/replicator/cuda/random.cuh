@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <memory>
 
-#include <replicator/cuda/arithmetic.cuh>
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/expressions/arithmetic.cuh>
 #include <replicator/cuda/launch.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/random.hpp>

@@ -9,7 +9,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <replicator/core/usable_cores.hpp>
+#include <replicator/devices/usable_cores.hpp>
 #include <thread>
 #include <vector>
 

@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include <replicator/core/device_kind.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/hash.hpp>
-#include <replicator/core/kernel_choice.hpp>
 #include <replicator/core/layout.hpp>
 #include <replicator/core/shape.hpp>
+#include <replicator/devices/device_kind.hpp>
+#include <replicator/devices/kernel_choice.hpp>
 
 namespace replicator {
 

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <replicator/core/crc32c.hpp>
+#include <replicator/io/crc32c.hpp>
 #include <span>
 #include <vector>
 

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <replicator/core/json.hpp>
 #include <replicator/core/shape.hpp>
-#include <replicator/io/json_cursor.hpp>
+#include <replicator/io/json/json_reader.hpp>
+#include <replicator/io/json/json_writer.hpp>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -17,8 +17,8 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/io/file.hpp>
-#include <replicator/io/png.hpp>
-#include <replicator/io/protobuf.hpp>
+#include <replicator/io/pictures/png.hpp>
+#include <replicator/io/protobuf/protobuf_writer.hpp>
 #include <replicator/io/record.hpp>
 #include <span>
 #include <string>

@@ -13,8 +13,8 @@
 #include <replicator/nn/layer_norm.hpp>
 #include <replicator/nn/linear.hpp>
 #include <replicator/ops/activation.hpp>
-#include <replicator/ops/concat.hpp>
-#include <replicator/ops/reshape.hpp>
+#include <replicator/ops/movement/concat.hpp>
+#include <replicator/ops/movement/reshape.hpp>
 
 namespace replicator::models {
 

@@ -9,7 +9,7 @@
 #include <replicator/core/number_text.hpp>
 #include <replicator/nn/cross_replica_moments.hpp>
 #include <replicator/ops/normalisation.hpp>
-#include <replicator/replicate/replica_context.hpp>
+#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::nn {
 

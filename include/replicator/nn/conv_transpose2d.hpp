@@ -10,7 +10,7 @@
 #include <replicator/nn/initialisers.hpp>
 #include <replicator/nn/spectral_norm.hpp>
 #include <replicator/ops/convolution_transpose.hpp>
-#include <replicator/replicate/replica_context.hpp>
+#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::nn {
 

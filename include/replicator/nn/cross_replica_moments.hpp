@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include <replicator/collectives/placeholders.hpp>
 #include <replicator/ops/normalisation.hpp>
+#include <replicator/resolve/placeholders.hpp>
 
 namespace replicator::nn {
 

@@ -9,7 +9,7 @@
 
 #include <replicator/nn/spectral_norm.hpp>
 #include <replicator/ops/gather.hpp>
-#include <replicator/replicate/replica_context.hpp>
+#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::nn {
 

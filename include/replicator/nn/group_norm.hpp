@@ -7,10 +7,10 @@
 #include <string>
 #include <string_view>
 
-#include <replicator/ops/broadcast_to.hpp>
+#include <replicator/ops/movement/broadcast_to.hpp>
+#include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/normalisation.hpp>
-#include <replicator/ops/reshape.hpp>
-#include <replicator/replicate/replica_context.hpp>
+#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::nn {
 

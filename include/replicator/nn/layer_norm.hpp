@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include <replicator/ops/normalisation.hpp>
-#include <replicator/replicate/replica_context.hpp>
+#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::nn {
 

@@ -11,7 +11,7 @@
 #include <replicator/nn/spectral_norm.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/matmul.hpp>
-#include <replicator/replicate/replica_context.hpp>
+#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::nn {
 

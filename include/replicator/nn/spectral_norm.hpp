@@ -10,10 +10,10 @@
 #include <utility>
 
 #include <replicator/ops/elementwise.hpp>
+#include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/ops/reshape.hpp>
 #include <replicator/ops/stop_gradient.hpp>
-#include <replicator/replicate/replica_context.hpp>
+#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::nn {
 

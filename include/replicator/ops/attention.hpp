@@ -10,10 +10,10 @@
 
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/index.hpp>
-#include <replicator/ops/loss.hpp>
+#include <replicator/ops/losses/loss.hpp>
 #include <replicator/ops/matmul.hpp>
+#include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/random.hpp>
-#include <replicator/ops/reshape.hpp>
 
 namespace replicator {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include <replicator/ops/convolution.hpp>
-#include <replicator/ops/reshape.hpp>
+#include <replicator/ops/movement/reshape.hpp>
 
 namespace replicator {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <replicator/graph/tensor.hpp>
-#include <replicator/ops/axis.hpp>
+#include <replicator/ops/movement/axis.hpp>
 
 namespace replicator {
 

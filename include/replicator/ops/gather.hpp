@@ -19,8 +19,8 @@
 #include <vector>
 
 #include <replicator/graph/tensor.hpp>
-#include <replicator/ops/axis.hpp>
-#include <replicator/ops/transpose.hpp>
+#include <replicator/ops/movement/axis.hpp>
+#include <replicator/ops/movement/transpose.hpp>
 
 namespace replicator {
 

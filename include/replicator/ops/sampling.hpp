@@ -6,11 +6,11 @@
 #include <source_location>
 #include <string>
 
-#include <replicator/ops/axis.hpp>
 #include <replicator/ops/index.hpp>
-#include <replicator/ops/loss.hpp>
+#include <replicator/ops/losses/loss.hpp>
+#include <replicator/ops/movement/axis.hpp>
+#include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/random.hpp>
-#include <replicator/ops/reshape.hpp>
 #include <replicator/ops/stop_gradient.hpp>
 
 namespace replicator {

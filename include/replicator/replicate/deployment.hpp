@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <replicator/core/error.hpp>
-#include <replicator/core/kernel_choice.hpp>
+#include <replicator/devices/kernel_choice.hpp>
 #include <replicator/replicate/checkpoint_options.hpp>
 #include <replicator/replicate/deployment_flags.hpp>
 #include <replicator/replicate/device_name.hpp>
@@ -26,7 +26,7 @@ struct Deployment {
   int logical_devices = 1;                           // of a replica, for replica.logical_device(i): see devices_per_replica
   std::uint64_t seed = 0;
   std::string transport = "auto";         // between processes: shared_memory on one machine, else ucx; or one by name
-  std::string schedule = "auto";          // of all_reduces between devices, see collectives/all_reduces.hpp
+  std::string schedule = "auto";          // of all_reduces between devices, see collectives/algorithms/all_reduces.hpp
   std::string topology = {};              // a file of figures by which schedules are chosen, measured where it does not exist; empty: none
   std::string link = {};                  // the links between processes in words, "12.5GB/s,2us", in place of such a file; empty: not said
   Regime regime = Regime::synchronous;    // when the gradients of replicas meet

@@ -14,14 +14,14 @@
 #include <string_view>
 #include <vector>
 
-#include <replicator/core/convolution_fusions.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/nearest_word.hpp>
 #include <replicator/core/parse.hpp>
+#include <replicator/devices/convolution_fusions.hpp>
 #include <replicator/replicate/device_name.hpp>
 #include <replicator/replicate/record_options.hpp>
 #include <replicator/replicate/regime.hpp>
-#include <replicator/runtime/trace_ring.hpp>
+#include <replicator/runtime/see/trace_ring.hpp>
 
 namespace replicator::detail {
 

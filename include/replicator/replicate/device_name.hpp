@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include <replicator/core/device_kind.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/parse.hpp>
+#include <replicator/devices/device_kind.hpp>
 
 namespace replicator {
 

@@ -52,7 +52,7 @@ class Engine {
 
 using MakeEngine = std::unique_ptr<Engine> (*)(Deployment);
 
-// Filled by replicate/host_engine.hpp, in whichever file of the program includes it.
+// Filled by assembly/host_engine.hpp, in whichever file of the program includes it.
 inline constinit std::atomic<MakeEngine> engine_slot{nullptr};
 
 inline std::unique_ptr<Engine> make_engine(Deployment deployment) {

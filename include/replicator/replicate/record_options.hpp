@@ -9,7 +9,7 @@
 
 #include <replicator/core/error.hpp>
 #include <replicator/core/parse.hpp>
-#include <replicator/runtime/trace_ring.hpp>
+#include <replicator/runtime/see/trace_ring.hpp>
 
 namespace replicator {
 

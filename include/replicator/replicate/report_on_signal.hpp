@@ -17,7 +17,7 @@
 #include <utility>
 
 #include <replicator/core/error.hpp>
-#include <replicator/core/thread_without_signals.hpp>
+#include <replicator/devices/thread_without_signals.hpp>
 
 namespace replicator {
 

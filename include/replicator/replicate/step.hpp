@@ -15,8 +15,8 @@
 
 #include <replicator/replicate/engine.hpp>
 #include <replicator/replicate/per_replica.hpp>
-#include <replicator/replicate/replica_context.hpp>
 #include <replicator/replicate/step_driver.hpp>
+#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator {
 

@@ -9,7 +9,7 @@
 
 #include <replicator/core/array.hpp>
 #include <replicator/graph/value.hpp>
-#include <replicator/runtime/machine_figures.hpp>
+#include <replicator/runtime/see/machine_figures.hpp>
 
 namespace replicator {
 

@@ -12,7 +12,7 @@
 
 #include <replicator/core/attributes.hpp>
 #include <replicator/core/hash.hpp>
-#include <replicator/core/kernel_choice.hpp>
+#include <replicator/devices/kernel_choice.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/make_executable.hpp>
 

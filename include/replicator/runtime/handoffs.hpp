@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <replicator/core/array.hpp>
-#include <replicator/core/device_support.hpp>
+#include <replicator/devices/device_support.hpp>
 #include <replicator/graph/node_text.hpp>
 #include <replicator/runtime/host_memory.hpp>
 #include <replicator/runtime/lowering.hpp>

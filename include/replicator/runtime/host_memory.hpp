@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <replicator/core/array.hpp>
-#include <replicator/core/device_support.hpp>
+#include <replicator/devices/device_support.hpp>
 
 namespace replicator {
 

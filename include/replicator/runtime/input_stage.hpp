@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <replicator/core/array.hpp>
-#include <replicator/core/device_support.hpp>
+#include <replicator/devices/device_support.hpp>
 #include <replicator/runtime/host_memory.hpp>
 #include <replicator/runtime/queue.hpp>
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/resolve.hpp>
+#include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/executable_cache.hpp>
 
 namespace replicator {

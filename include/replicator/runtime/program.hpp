@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include <replicator/collectives/communicator.hpp>
+#include <replicator/collectives/run/communicator.hpp>
 #include <replicator/core/array.hpp>
-#include <replicator/core/tool_ranges.hpp>
+#include <replicator/devices/tool_ranges.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/node.hpp>
 #include <replicator/runtime/arena.hpp>

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <replicator/collectives/reduction.hpp>
-#include <replicator/core/device_support.hpp>
+#include <replicator/devices/device_support.hpp>
 
 namespace replicator {
 

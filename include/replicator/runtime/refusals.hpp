@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include <replicator/core/device_support.hpp>
+#include <replicator/devices/device_support.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/runtime/host_memory.hpp>
 #include <replicator/runtime/queue.hpp>

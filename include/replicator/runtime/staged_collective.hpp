@@ -20,10 +20,10 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/communicator.hpp>
-#include <replicator/collectives/device_failure.hpp>
-#include <replicator/core/device_support.hpp>
+#include <replicator/collectives/run/communicator.hpp>
+#include <replicator/collectives/run/device_failure.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/devices/device_support.hpp>
 #include <replicator/runtime/arena.hpp>
 #include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/host_memory.hpp>

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <span>
 
-#include <replicator/core/device_support.hpp>
+#include <replicator/devices/device_support.hpp>
 #include <replicator/runtime/host_memory.hpp>
 
 namespace replicator {

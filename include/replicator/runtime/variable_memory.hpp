@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <replicator/core/device_kind.hpp>
-#include <replicator/core/device_support.hpp>
+#include <replicator/devices/device_kind.hpp>
+#include <replicator/devices/device_support.hpp>
 #include <replicator/runtime/arena.hpp>
 #include <replicator/runtime/queue.hpp>
 

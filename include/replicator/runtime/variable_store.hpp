@@ -21,8 +21,8 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/hash.hpp>
 #include <replicator/core/nearest_word.hpp>
-#include <replicator/core/pages.hpp>
 #include <replicator/cpu/draw.hpp>
+#include <replicator/devices/pages.hpp>
 #include <replicator/graph/variable.hpp>
 #include <replicator/runtime/host_memory.hpp>
 #include <replicator/runtime/memory_plan.hpp>

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/core/device_support.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/philox.hpp>
+#include <replicator/devices/device_support.hpp>
 
 namespace replicator::transport {
 

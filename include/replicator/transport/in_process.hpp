@@ -11,7 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <replicator/core/error.hpp>
-#include <replicator/core/pages.hpp>
+#include <replicator/devices/pages.hpp>
 #include <replicator/transport/spin.hpp>
 #include <replicator/transport/transport.hpp>
 #include <string>

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/core/device_support.hpp>
+#include <replicator/devices/device_support.hpp>
 #include <replicator/transport/check_peers.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/transport.hpp>

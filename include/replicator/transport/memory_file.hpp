@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <replicator/core/error.hpp>
-#include <replicator/transport/file_descriptor.hpp>
+#include <replicator/io/file_descriptor.hpp>
 #include <string>
 #include <utility>
 

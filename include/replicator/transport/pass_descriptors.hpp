@@ -14,8 +14,8 @@
 #include <cstdint>
 #include <cstring>
 #include <replicator/core/error.hpp>
-#include <replicator/transport/file_descriptor.hpp>
-#include <replicator/transport/job.hpp>
+#include <replicator/io/file_descriptor.hpp>
+#include <replicator/job/job.hpp>
 #include <span>
 #include <string>
 #include <utility>

@@ -9,8 +9,8 @@
 #include <functional>
 #include <memory>
 #include <replicator/core/error.hpp>
+#include <replicator/job/job.hpp>
 #include <replicator/transport/doorbell.hpp>
-#include <replicator/transport/job.hpp>
 #include <replicator/transport/mailbox.hpp>
 #include <replicator/transport/shared_pool.hpp>
 #include <replicator/transport/spin.hpp>

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <replicator/core/usable_cores.hpp>
+#include <replicator/devices/usable_cores.hpp>
 #include <replicator/transport/transport.hpp>
 
 namespace replicator::transport {

@@ -9,8 +9,8 @@
 #include <functional>
 #include <span>
 
-#include <replicator/core/device_support.hpp>
 #include <replicator/core/error.hpp>
+#include <replicator/devices/device_support.hpp>
 
 namespace replicator::transport {
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <replicator/transport/frame.hpp>
+#include <replicator/job/wire/frame.hpp>
 #include <replicator/transport/ucx_status.hpp>
 #include <string>
 #include <system_error>

@@ -9,10 +9,10 @@
 #include <map>
 #include <string>
 
-#include <replicator/cuda/cudnn_convolution.cuh>
-#include <replicator/cuda/cudnn_fused_convolution.cuh>
+#include <replicator/cuda/libraries/cudnn_convolution.cuh>
+#include <replicator/cuda/libraries/cudnn_fused_convolution.cuh>
 #include <replicator/graph/make_executable.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/runtime/lowering.hpp>
 
 #include "../../support/resnet_step.hpp"

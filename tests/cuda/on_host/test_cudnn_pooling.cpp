@@ -8,9 +8,9 @@
 #include <utility>
 
 #include <replicator/cpu/pooling.hpp>
-#include <replicator/cuda/cudnn_pooling.cuh>
+#include <replicator/cuda/libraries/cudnn_pooling.cuh>
 #include <replicator/graph/make_executable.hpp>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/replicator.hpp>
 
 namespace {

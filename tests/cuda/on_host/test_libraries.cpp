@@ -7,9 +7,9 @@
 
 #include <thrust/transform.h>
 
-#include <replicator/cuda/cublaslt_matmul.cuh>
-#include <replicator/cuda/cudnn_convolution.cuh>
-#include <replicator/nn/sgd.hpp>
+#include <replicator/cuda/libraries/cublaslt_matmul.cuh>
+#include <replicator/cuda/libraries/cudnn_convolution.cuh>
+#include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/runtime/lowering.hpp>
 
 #include "../../support/resnet_step.hpp"

@@ -8,7 +8,7 @@
 
 namespace replicator::cuda {
 
-// cuda/operands.hpp makes these words.
+// cuda/expressions/operands.hpp makes these words.
 struct Divider {
   unsigned multiplier, shift;
   long long divisor;

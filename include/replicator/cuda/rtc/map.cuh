@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The body of elementwise kernels, whoever evaluates the expression: the interpreter's ScalarProgram, or a Program that was
-// generated (cuda/expression_source.hpp).
+// generated (cuda/expressions/expression_source.hpp).
 #pragma once
 
 #include <replicator/cuda/rtc/threads.cuh>

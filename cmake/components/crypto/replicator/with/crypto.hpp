@@ -2,4 +2,4 @@
 // On the include path only of targets that link replicator::crypto: replicator.hpp looks for it.
 #pragma once
 
-#include <replicator/transport/hmac.hpp>
+#include <replicator/job/hmac.hpp>

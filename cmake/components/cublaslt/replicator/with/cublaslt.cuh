@@ -2,4 +2,4 @@
 // On the include path only of targets that link replicator::cublaslt: cuda/kernels.cuh looks for it.
 #pragma once
 
-#include <replicator/cuda/cublaslt_matmul.cuh>
+#include <replicator/cuda/libraries/cublaslt_matmul.cuh>

@@ -2,6 +2,6 @@
 // On the include path only of targets that link replicator::cudnn: cuda/kernels.cuh looks for it.
 #pragma once
 
-#include <replicator/cuda/cudnn_convolution.cuh>
-#include <replicator/cuda/cudnn_fused_convolution.cuh>
-#include <replicator/cuda/cudnn_pooling.cuh>
+#include <replicator/cuda/libraries/cudnn_convolution.cuh>
+#include <replicator/cuda/libraries/cudnn_fused_convolution.cuh>
+#include <replicator/cuda/libraries/cudnn_pooling.cuh>

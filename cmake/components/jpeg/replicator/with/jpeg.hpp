@@ -2,5 +2,5 @@
 // On the include path only of targets that link replicator::jpeg: replicator.hpp looks for it.
 #pragma once
 
-#include <replicator/data/decode_jpeg.hpp>
-#include <replicator/data/synthetic.hpp>
+#include <replicator/data/pictures/decode_jpeg.hpp>
+#include <replicator/data/pictures/synthetic.hpp>

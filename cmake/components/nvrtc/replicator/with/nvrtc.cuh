@@ -2,5 +2,5 @@
 // On the include path only of targets that link replicator::nvrtc: cuda/kernels.cuh looks for it.
 #pragma once
 
-#include <replicator/cuda/compiled_map.cuh>
-#include <replicator/cuda/compiled_reduce.cuh>
+#include <replicator/cuda/expressions/compiled_map.cuh>
+#include <replicator/cuda/expressions/compiled_reduce.cuh>

@@ -2,4 +2,4 @@
 // On the include path only of targets that link replicator::pmix: replicator.hpp looks for it.
 #pragma once
 
-#include <replicator/transport/pmix.hpp>
+#include <replicator/job/pmix.hpp>

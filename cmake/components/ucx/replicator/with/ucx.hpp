@@ -2,4 +2,4 @@
 // On the include path only of targets that link replicator::ucx: replicator.hpp looks for it.
 #pragma once
 
-#include <replicator/collectives/ucx_transport.hpp>
+#include <replicator/collectives/connect/ucx_transport.hpp>

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The values of variables that the devices of a process compute from in the asynchronous regime.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <replicator/engine/joint_work.hpp>
+#include <replicator/job/part.hpp>
+#include <replicator/runtime/variable_store.hpp>
+
+namespace replicator {
+
+// A device's own are copy d + 1 of the VariableStore; copy 0 is what they are copied from, where this process has the newest.
+class AsyncCopies {
+ public:
+  // `shards`: the variables of each; `read`: those that steps of this process read. A part of `building`. `variables` outlives this.
+  AsyncCopies(JointWork& building, VariableStore& variables, int devices, const std::vector<std::vector<std::string>>& shards, std::set<std::string> read)
+      : variables_{variables}, devices_{devices} {
+    const auto by_job = read_by_job(building, shards, read);
+    std::size_t at = 0;
+    for (const auto& shard : shards) {
+      std::vector<std::string> names;
+      for (const auto& name : shard) {
+        read.erase(name);
+        if (by_job[at++] != std::byte{0}) names.push_back(name);
+      }
+      add(names);
+    }
+    add({read.begin(), read.end()});
+  }
+
+  // The shard's variables that steps of some process read.
+  const std::vector<std::string>& names(std::size_t shard) const { return names_[shard]; }
+  // Makes the device's own values of them what they are now.
+  void pull(std::size_t shard, int device) const { copy(copies_[shard][static_cast<std::size_t>(device)]); }
+  // The same of all variables that no shard has, for all devices.
+  void pull_unchanging() const {
+    for (const auto& device : copies_.back()) copy(device);
+  }
+  // Where the device has its own, in the order of names(shard).
+  std::vector<std::span<std::byte>> values_at(std::size_t shard, int device) const {
+    std::vector<std::span<std::byte>> values;
+    for (const auto& each : copies_[shard][static_cast<std::size_t>(device)]) values.push_back({each.to, each.bytes});
+    return values;
+  }
+
+ private:
+  struct Copy {
+    const std::byte* from;
+    std::byte* to;
+    std::size_t bytes;
+  };
+  static void copy(const std::vector<Copy>& copies) {
+    for (const auto& each : copies)
+      if (each.bytes > 0) std::memcpy(each.to, each.from, each.bytes);
+  }
+  // Of each variable of the shards: whether a process reads it.
+  static std::vector<std::byte> read_by_job(JointWork& building, const std::vector<std::vector<std::string>>& shards, const std::set<std::string>& mine) {
+    std::vector<std::byte> read;
+    for (const auto& shard : shards)
+      for (const auto& name : shard) read.push_back(std::byte{mine.contains(name)});
+    static constexpr const char* what = "the exchange of the variables that steps read";
+    const auto all = building.exchange(read);
+    for (std::size_t p = 0; p < all.size(); ++p) {
+      transport::require_part(all[p].size() == read.size(), static_cast<int>(p), all[p].size(), what);
+      for (std::size_t i = 0; i < read.size(); ++i) read[i] |= all[p][i];
+    }
+    return read;
+  }
+  void add(const std::vector<std::string>& names) {
+    auto& by_device = copies_.emplace_back();
+    for (int device = 0; device < devices_; ++device) {
+      auto& list = by_device.emplace_back();
+      for (const auto& name : names)
+        list.push_back({variables_.data(name, 0), variables_.data(name, device + 1), variables_.declaration(name).type.bytes()});
+    }
+    names_.push_back(names);
+  }
+
+  VariableStore& variables_;
+  int devices_;
+  std::vector<std::vector<std::string>> names_;         // by shard; last those of variables without one
+  std::vector<std::vector<std::vector<Copy>>> copies_;  // the same, by device
+};
+
+}  // namespace replicator

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a host drives a step in the asynchronous regime.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/async/async_peers.hpp>
+#include <replicator/async/async_programs.hpp>
+#include <replicator/async/async_report.hpp>
+#include <replicator/async/async_workers.hpp>
+#include <replicator/async/at_work.hpp>
+#include <replicator/engine/input_watch.hpp>
+#include <replicator/graph/dot.hpp>
+#include <replicator/resolve/replica_context.hpp>
+
+namespace replicator {
+
+class AsyncStep final : public StepDriver, private Works {
+ public:
+  // `host`, `stop` and `at_work` outlive this; all other steps rest.
+  AsyncStep(Host& host, StopAgreement& stop, AtWork& at_work, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
+      : host_{host}, stop_{stop}, at_work_{at_work}, ordinal_{ordinal} {
+    std::vector<std::vector<AnyArray>> first;
+    programs_ = host_.building().run([&] {
+      first = first_elements(inputs);
+      trace_all(first, trace);
+      return std::make_unique<AsyncPrograms>(host_, traced_, ordinal);
+    });
+    host_.failure().told([&] {
+      if (host_.job().size() > 1) peers_ = std::make_unique<AsyncPeers>(host_, *programs_, stop_, at_work_, ordinal_);
+      workers_ = std::make_unique<AsyncWorkers>(
+          host_.deployment(), *programs_, peers_.get(), [this](const std::exception_ptr& error) { release(error); },
+          AsyncElements{host_.placement().begin(), std::move(inputs), std::move(first)});
+    });
+    at_work_.add(*this);
+  }
+  ~AsyncStep() override {
+    const bool unwinds = workers_ && workers_->leave_by_error();
+    if (!at_work_.remove(*this) && peers_) peers_->leave_variables();
+    try {
+      if (peers_ && !unwinds) at_work_.pause();
+    } catch (...) {  // the host keeps it
+    }
+    if (workers_ && host_.failure()) workers_->error_was_thrown();
+    if (workers_) end_workers(unwinds);
+    try {
+      stop_.end_meeting();
+    } catch (const CommunicationError&) {  // what follows finds it, too
+    }
+  }
+
+  StepResults run() override {
+    require_outside_step();
+    if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
+    host_.failure().answer();
+    told([this] {
+      if (at_work_.begin(*this)) programs_->copies().pull_unchanging();
+      workers_->step(stop_.meetings());
+      end_call();
+    });
+    ++done_;
+    finished_ = workers_->ended();
+    StepResults results;
+    results.values = workers_->results();
+    for (std::size_t k = 0; k < results.values.size(); ++k)
+      results.first.push_back(programs_->results().travels(k) ? 0 : host_.placement().begin());
+    results.all_have_next = !finished_;
+    return results;
+  }
+  bool finished() const override { return finished_; }
+  std::uint64_t steps_done() const override { return done_; }
+  std::uint64_t steps_resumed() const override { return 0; }
+  int stop_signal() override { return stop_.signal(); }
+  std::string explain(const ExplainOptions& options) override { return explain_async(*programs_, host_.deployment(), workers_->steps(), options); }
+  std::string dot() override { return replicator::dot(traced_); }
+  std::string resolved_dot() override { return replicator::dot(programs_->whole()); }
+  std::string plan_json() override {
+    throw BuildError{"plan_json() was asked for with --regime async: plans tell of devices at the same step; explain() tells of this regime"};
+  }
+
+ private:
+  // All processes part. Where that fails this one has not taken the last values of variables, and answers so.
+  void end_workers(bool unwinds) {
+    const auto error = workers_->end();
+    if (error && peers_ && !unwinds && !host_.failure()) host_.failure().keep(error);
+    workers_.reset();
+  }
+  std::vector<std::vector<AnyArray>> first_elements(const std::vector<std::unique_ptr<InputSource>>& inputs) const {
+    InputWatch watch{host_.deployment().late};
+    std::vector<std::vector<AnyArray>> first;
+    for (const auto& input : inputs) {
+      const int replica = host_.placement().begin() + static_cast<int>(first.size());
+      auto element = watch.during(replica, 0, [&] { return input->next(); });
+      if (!element) throw DataError{"the input of replica " + std::to_string(replica) + " is empty: give it at least one element"};
+      first.push_back(std::move(*element));
+    }
+    return first;
+  }
+  void trace_all(const std::vector<std::vector<AnyArray>>& elements, const Trace& trace) {
+    traced_.reserve(elements.size());
+    for (std::size_t r = 0; r < elements.size(); ++r) {
+      auto& graph = traced_.emplace_back(host_.placement().begin() + static_cast<int>(r), host_.deployment().replicas);
+      std::vector<AnyTensor> tensors;
+      for (std::uint32_t i = 0; i < elements[r].size(); ++i)
+        tensors.push_back(graph.tensor(graph.add({Input{Input::Source::element, i}, {}, {elements[r][i].type()}, {}, "input" + std::to_string(i)})));
+      ReplicaContext context{graph};
+      trace(context, tensors);
+    }
+  }
+  void require_outside_step() const {
+    if (workers_->within_step())
+      throw BuildError{"a function of the Replicator or of a step was called from within a step, by a host_callback say, and would wait for it: call it "
+                       "when step() has returned"};
+  }
+  void end_call() {
+    if (stop_.is_due()) {
+      workers_->rest();
+      peers_->agree_on_stop();
+    }
+    stop_.end_call();
+  }
+  // After an error some may be at work for a while: so nobody is shown variables any more.
+  void rest() override {
+    require_outside_step();
+    host_.failure().answer();
+    told([this] { workers_->rest(); });
+  }
+  void pause() override {
+    told([this] { workers_->pause(stop_.meetings()); });
+  }
+  void meet(bool latest, const char* why) override {
+    if (peers_) told([&] { peers_->meet(latest, why); });
+  }
+  const AnyArray* newest(const std::string& variable) override {
+    if (!peers_) return nullptr;
+    bool found = false;
+    auto& seen = seen_[variable];
+    told([&] { found = peers_->fetch(variable, seen); });
+    return found ? &seen : nullptr;
+  }
+  int ordinal() const override { return ordinal_; }
+  bool is_left_by(int process) const override { return peers_ && peers_->has_left(process); }
+  // To the other processes of the job.
+  void release(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommunicationError& failure) {
+      if (!host_.job().aborted()) host_.job().abort(failure.what(), failure.culprit());
+    } catch (...) {
+      host_.failure().release(error);
+    }
+  }
+  // What it throws is the answer from then on.
+  template <class Work>
+  void told(Work work) {
+    try {
+      work();
+    } catch (...) {
+      host_.failure().keep(std::current_exception());
+      throw;
+    }
+  }
+
+  Host& host_;
+  StopAgreement& stop_;
+  AtWork& at_work_;
+  int ordinal_;  // among those of the Replicator
+  std::vector<Graph> traced_;
+  std::unique_ptr<AsyncPrograms> programs_;
+  std::map<std::string, AnyArray> seen_;  // by name: what the program was last shown of variables that others update
+  std::unique_ptr<AsyncPeers> peers_;  // null where the job has one process
+  std::unique_ptr<AsyncWorkers> workers_;  // the last: its threads use the rest
+  std::uint64_t done_ = 0;
+  bool finished_ = false;
+};
+
+}  // namespace replicator

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resolution in the asynchronous regime: the step of a replica is cut at the collectives of `minimize`. What comes before them every
+// replica does at its own pace; what they give to variables is a graph of its own, for each shard of the variables, and done once for each
+// gradient that arrives. One pure function, as resolve.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/rewrite.hpp>
+#include <replicator/resolve/resolve.hpp>
+
+namespace replicator {
+
+// Variables that are always updated together, and by one graph.
+struct ShardGraph {
+  // Assigns them. In place of the gradients' collectives, by ordinal, it has Input::Source::arrival.
+  Graph update;
+  std::vector<std::string> variables;
+  std::int64_t bytes = 0;  // of these
+};
+
+struct AsyncResolution {
+  Resolution whole;  // as in the synchronous regime: what it refuses, is refused
+  // By replica: its step without updates. Its results are the step's, then what the collectives give, by ordinal.
+  std::vector<Graph> steps;
+  std::size_t results = 0;          // of the step
+  std::vector<ShardGraph> shards;   // none where the step asks for no gradient's mean: it may then assign nothing mirrored
+};
+
+namespace detail {
+
+inline bool assigns_mirrored(const Graph& graph, const Node& node) {
+  const auto* assign = node.get<Assign>();
+  return assign && graph.variables()[assign->variable].kind == VariableKind::mirrored;
+}
+
+// What replicas do together at one moment of a step has no moment in this regime.
+inline void require_resolvable_apart(const Graph& graph) {
+  for (const auto& node : graph.nodes()) {
+    const auto* placeholder = node.get<Placeholder>();
+    if (!placeholder) continue;
+    const std::string who = describe_placeholder(node);
+    if (!placeholder->of_minimize)
+      throw BuildError{who + " cannot be resolved with --regime async: replicas are at different steps there, and only the means of gradients that "
+                             "minimize asks for do without a moment at which all meet: leave it out, or run with --regime sync"};
+    if (placeholder->kind != CollectiveKind::all_reduce || placeholder->reduction != Reduction::mean)
+      throw BuildError{who + " cannot be resolved with --regime async: it is the way of an optimizer whose replicas meet with a part each, or with "
+                             "gradients on a bfloat16 wire. Variables are in shards there anyway: take the optimizer without, or run with "
+                             "--regime sync"};
+  }
+}
+inline void require_gradients(const Graph& graph, bool any) {
+  if (any) return;
+  for (const auto& node : graph.nodes())
+    if (assigns_mirrored(graph, node))
+      throw BuildError{"\"" + graph.variables()[node.get<Assign>()->variable].name + "\" is mirrored, and assigned at " + node.where.text() +
+                       " by a step without minimize: with --regime async such a step has no updates by which its replicas could be counted. Assign "
+                       "it in the step that minimises, make it replica_local, or run with --regime sync"};
+}
+
+inline Graph without_updates(const Graph& traced) {
+  Rewriter rewriter{traced};
+  for (std::uint32_t i = 0; i < traced.nodes().size(); ++i)
+    if (!assigns_mirrored(traced, traced.node(i))) rewriter.copy(i);
+  std::vector<Value> means;
+  for (const auto node : placeholders_of(traced)) means.push_back(rewriter({node, 0}));
+  Graph result = std::move(rewriter).finish();
+  result.results().insert(result.results().end(), means.begin(), means.end());
+  return result;
+}
+
+// The nodes that an assignment needs; collectives are where the search ends.
+inline std::vector<bool> needed_by(const Graph& graph, const std::vector<std::uint32_t>& assignments) {
+  std::vector<bool> needed(graph.nodes().size());
+  for (const auto assignment : assignments) needed[assignment] = true;
+  for (std::size_t i = needed.size(); i-- > 0;) {
+    const auto& node = graph.node(static_cast<std::uint32_t>(i));
+    if (!needed[i] || node.get<Placeholder>()) continue;
+    for (const auto input : node.inputs) needed[input.node] = true;
+  }
+  return needed;
+}
+
+// What only looks at a value has looked at it in the replica's step.
+inline bool only_looks(const Node& node) {
+  const auto* compute = node.get<Compute>();
+  return compute && compute->operation.effect() && node.inputs.size() == 1 && node.outputs.size() == 1;
+}
+
+inline Graph update_graph(const Graph& traced, const std::vector<std::uint32_t>& assignments) {
+  Rewriter rewriter{traced};
+  const auto needed = needed_by(traced, assignments);
+  for (std::uint32_t i = 0; i < traced.nodes().size(); ++i) {
+    if (!needed[i]) continue;
+    const auto& node = traced.node(i);
+    if (const auto* placeholder = node.get<Placeholder>())
+      rewriter.replace(i, rewriter.to().add({Input{Input::Source::arrival, placeholder->ordinal}, {}, node.outputs, node.where, node.label,
+                                             node.device}));
+    else if (only_looks(node)) rewriter.replace(i, {rewriter(node.inputs[0])});
+    else rewriter.copy(i);
+  }
+  return std::move(rewriter.to());
+}
+
+// Assignments of mirrored variables. Those of two variables belong together where one reads what the other writes.
+class AssignmentSets {
+ public:
+  explicit AssignmentSets(const Graph& graph) : graph_{graph}, root_(graph.variables().size()) {
+    std::iota(root_.begin(), root_.end(), std::uint32_t{0});
+    for (std::uint32_t i = 0; i < graph.nodes().size(); ++i)
+      if (assigns_mirrored(graph, graph.node(i))) assigned_[variable_of(i)].push_back(i);
+    for (const auto& [variable, assignments] : assigned_) join_with_read(variable, assignments);
+  }
+
+  // Each in program order; those with most bytes first.
+  std::vector<std::vector<std::uint32_t>> sets() const {
+    std::map<std::uint32_t, std::vector<std::uint32_t>> by_root;
+    for (const auto& [variable, assignments] : assigned_) {
+      auto& set = by_root[root(variable)];
+      set.insert(set.end(), assignments.begin(), assignments.end());
+    }
+    std::vector<std::vector<std::uint32_t>> result;
+    for (auto& [first, set] : by_root) {
+      std::sort(set.begin(), set.end());
+      result.push_back(std::move(set));
+    }
+    std::stable_sort(result.begin(), result.end(), [this](const auto& a, const auto& b) { return bytes(a) > bytes(b); });
+    return result;
+  }
+  std::set<std::string> names(const std::vector<std::uint32_t>& assignments) const {
+    std::set<std::string> result;
+    for (const auto i : assignments) result.insert(graph_.variables()[variable_of(i)].name);
+    return result;
+  }
+  std::int64_t bytes(const std::vector<std::uint32_t>& assignments) const {
+    std::set<std::uint32_t> variables;
+    for (const auto i : assignments) variables.insert(variable_of(i));
+    std::int64_t sum = 0;
+    for (const auto variable : variables) sum += static_cast<std::int64_t>(graph_.variables()[variable].type.bytes());
+    return sum;
+  }
+
+ private:
+  std::uint32_t variable_of(std::uint32_t node) const { return graph_.node(node).get<Assign>()->variable; }
+  std::uint32_t root(std::uint32_t variable) const {
+    while (root_[variable] != variable) variable = root_[variable];
+    return variable;
+  }
+  void join_with_read(std::uint32_t variable, const std::vector<std::uint32_t>& assignments) {
+    const auto needed = needed_by(graph_, assignments);
+    for (std::uint32_t i = 0; i < needed.size(); ++i) {
+      const auto* read = needed[i] ? graph_.node(i).get<Read>() : nullptr;
+      if (!read || !assigned_.contains(read->variable)) continue;
+      const auto a = root(variable), b = root(read->variable);
+      root_[std::max(a, b)] = std::min(a, b);
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<std::uint32_t> root_;  // by variable
+  std::map<std::uint32_t, std::vector<std::uint32_t>> assigned_;
+};
+
+// At most so many shards, of sizes as equal as sets allow: each set, the largest first, goes to the smallest shard.
+inline std::vector<ShardGraph> make_shards(const Graph& traced, int most) {
+  const AssignmentSets all{traced};
+  std::vector<std::vector<std::uint32_t>> shards;
+  for (const auto& set : all.sets()) {
+    if (shards.size() < static_cast<std::size_t>(most)) {
+      shards.push_back(set);
+      continue;
+    }
+    auto& smallest = *std::min_element(shards.begin(), shards.end(), [&](const auto& a, const auto& b) { return all.bytes(a) < all.bytes(b); });
+    smallest.insert(smallest.end(), set.begin(), set.end());
+  }
+  std::vector<ShardGraph> result;
+  for (auto& shard : shards) {
+    std::sort(shard.begin(), shard.end());
+    const auto names = all.names(shard);
+    result.push_back({update_graph(traced, shard), {names.begin(), names.end()}, all.bytes(shard)});
+  }
+  return result;
+}
+
+}  // namespace detail
+
+// `traced`: the graphs of all replicas. `shards`: how many there may be. Throws BuildError for what resolve refuses, and for every
+// collective that is no mean of a gradient asked for by minimize, with its line.
+inline AsyncResolution resolve_async(std::span<const Graph> traced, int shards, const ResolveOptions& options = {}) {
+  AsyncResolution result;
+  if (traced.empty()) return result;
+  result.whole = resolve(traced, options);
+  for (const auto& graph : traced) detail::require_resolvable_apart(graph);
+  result.results = traced[0].results().size();
+  const bool updates = !result.whole.collectives.empty();
+  for (const auto& graph : traced) {
+    detail::require_gradients(graph, updates);
+    result.steps.push_back(detail::without_updates(graph));
+  }
+  if (updates) result.shards = detail::make_shards(traced[0], shards);
+  return result;
+}
+
+}  // namespace replicator

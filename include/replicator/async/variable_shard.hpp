@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Variables that many read and many update, each in one piece.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <replicator/async/staleness.hpp>
+#include <replicator/core/error.hpp>
+
+namespace replicator {
+
+// Keeps updates apart from each other and from readers: a reader finds all of an update or nothing of it. It waits for whoever is at work here,
+// and for those whom a bound of staleness holds back.
+class Shard {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Why a reader waits.
+  struct Held {
+    int holder = -1;        // the reader that holds it up; -1: several do
+    bool by_bound = false;  // because of the staleness of what that one computes from
+  };
+  struct Waiting {
+    std::chrono::nanoseconds deadline{};  // zero: without end
+    std::chrono::nanoseconds late{};      // zero: nothing is told
+    std::function<void(int reader, const Held&)> tell_late{};
+    std::function<void(int reader, const Held&)> fail{};  // at the deadline: throws
+  };
+
+  Shard(int readers, std::optional<std::int64_t> bound, Waiting waiting) : staleness_{readers, bound}, waiting_{std::move(waiting)} {}
+  Shard(const Shard&) = delete;
+  Shard& operator=(const Shard&) = delete;
+
+  // copy() reads the variables. Throws the error of an abort. Reader -1 only looks: it will make no update.
+  void read(int reader, const std::function<void()>& copy) {
+    {
+      std::unique_lock lock{mutex_};
+      wait(lock, reader, [&]() -> std::optional<Held> {
+        if (writer_ < 0) return std::nullopt;
+        return Held{writer_, false};
+      });
+      if (reader >= 0) staleness_.read(reader);
+      ++readers_;
+    }
+    const Finally leave{[&] { --readers_; }, *this};
+    copy();
+  }
+  // apply(n) makes the update, the n-th from 0, of a reader. Throws CommunicationError where it has not read since its last one: other
+  // processes say what they like.
+  void update(int reader, const std::function<void(std::int64_t)>& apply) { make_update(reader, apply, true); }
+  // The same for a caller who acts for several readers and must not stand still for one: false, and nothing is done, where the bound of
+  // staleness holds the reader up.
+  bool try_update(int reader, const std::function<void(std::int64_t)>& apply) { return make_update(reader, apply, false); }
+  // Where the bound holds the reader up: throws what is thrown at the deadline.
+  void fail_held(int reader) {
+    std::unique_lock lock{mutex_};
+    const auto holder = staleness_.held_by(reader);
+    lock.unlock();
+    if (holder) waiting_.fail(reader, {*holder, true});
+  }
+
+  // Whoever waits, or is about to, throws this. The first one counts.
+  void abort(std::exception_ptr error) {
+    {
+      const std::lock_guard lock{mutex_};
+      if (!error_) error_ = std::move(error);
+    }
+    changed_.notify_all();
+  }
+  Staleness staleness() const {
+    const std::lock_guard lock{mutex_};
+    return staleness_;
+  }
+
+ private:
+  struct Finally {
+    std::function<void()> change;
+    Shard& shard;
+    Finally(std::function<void()> what, Shard& owner) : change{std::move(what)}, shard{owner} {}
+    Finally(const Finally&) = delete;
+    Finally& operator=(const Finally&) = delete;
+    ~Finally() {
+      {
+        const std::lock_guard lock{shard.mutex_};
+        change();
+      }
+      shard.changed_.notify_all();
+    }
+  };
+
+  bool make_update(int reader, const std::function<void(std::int64_t)>& apply, bool await_others) {
+    std::int64_t number = 0;
+    {
+      std::unique_lock lock{mutex_};
+      if (!staleness_.has_read(reader))
+        throw CommunicationError{"an update by reader " + std::to_string(reader) + " of a shard has come, which has not read it since its last one", -1};
+      bool held = false;  // by the bound
+      wait(lock, reader, [&]() -> std::optional<Held> {
+        held = false;
+        if (writer_ >= 0 || readers_ > 0) return Held{writer_, false};
+        if (const auto holder = staleness_.held_by(reader)) {
+          if (await_others) return Held{*holder, true};
+          held = true;
+        }
+        return std::nullopt;
+      });
+      if (held) return false;
+      number = staleness_.updates();
+      staleness_.update(reader);
+      writer_ = reader;
+    }
+    const Finally leave{[&] { writer_ = -1; }, *this};
+    apply(number);
+    return true;
+  }
+  // Until nothing holds the reader up.
+  template <class Predicate>
+  void wait(std::unique_lock<std::mutex>& lock, int reader, Predicate held) {
+    const auto began = Clock::now();
+    const auto after = [&](std::chrono::nanoseconds time) { return time.count() > 0 ? began + time : Clock::time_point::max(); };
+    const auto end = after(waiting_.deadline);
+    auto late = after(waiting_.late);
+    for (;;) {
+      if (error_) std::rethrow_exception(error_);
+      const auto now = held();
+      if (!now) return;
+      const auto until = std::min(end, late);
+      if (until == Clock::time_point::max()) changed_.wait(lock);
+      else changed_.wait_until(lock, until);
+      const auto time = Clock::now();
+      if (time < until || error_ || !held()) continue;
+      if (time >= end) waiting_.fail(reader, *now);
+      late = Clock::time_point::max();
+      waiting_.tell_late(reader, *now);
+    }
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Staleness staleness_;
+  Waiting waiting_;
+  int readers_ = 0;  // that copy
+  int writer_ = -1;  // the reader that updates
+  std::exception_ptr error_;
+};
+
+}  // namespace replicator

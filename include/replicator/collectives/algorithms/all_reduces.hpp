@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The all-reduces by their names, as --schedule takes them.
+#pragma once
+
+#include <array>
+#include <replicator/collectives/algorithms/binary_tree.hpp>
+#include <replicator/collectives/algorithms/direct.hpp>
+#include <replicator/collectives/algorithms/halving_doubling.hpp>
+#include <replicator/collectives/algorithms/hierarchical.hpp>
+#include <replicator/collectives/algorithms/naive.hpp>
+#include <replicator/collectives/algorithms/owner_computes.hpp>
+#include <replicator/collectives/algorithms/ring.hpp>
+#include <replicator/collectives/topology.hpp>
+#include <replicator/core/parse.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace replicator::collectives {
+
+// Which all-reduce to take: by its name, or "auto" for what the bytes and ranks suggest, or the times predicted on a topology.
+struct AllReducePreference {
+  std::string name = "auto";
+  std::vector<int> dimensions = {};  // of "hierarchical", innermost first; none: all ranks in one
+  Topology topology = {};            // what connects the ranks: "auto" then goes by predicted times; no dimensions: unknown
+
+  // "hierarchical:4x2"
+  std::string text() const {
+    std::string result = name;
+    for (const int d : dimensions) result += (result == name ? ":" : "x") + std::to_string(d);
+    return result;
+  }
+};
+
+inline constexpr std::array<std::string_view, 7> all_reduce_names{
+    "owner_computes", "direct", "ring", "halving_doubling", "binary_tree", "naive", "hierarchical"};
+
+// Reads "auto", one of all_reduce_names, or "hierarchical:4x2" with dimensions; "hierarchical" alone takes `dimensions`.
+// Throws BuildError for other words.
+inline AllReducePreference parse_all_reduce(std::string_view text, const std::vector<int>& dimensions) {
+  const auto bad = [&] {
+    std::string names;
+    for (const std::string_view name : all_reduce_names) names += ", " + std::string{name};
+    return BuildError{"--schedule is \"" + std::string{text} + "\": choose auto" + names +
+                      ", or hierarchical:4x2 for 4 devices on each of 2 hosts"};
+  };
+  const auto colon = text.find(':');
+  AllReducePreference result{.name = std::string{text.substr(0, colon)}};
+  bool known = result.name == "auto";
+  for (const std::string_view name : all_reduce_names) known = known || result.name == name;
+  if (!known || (colon != std::string_view::npos && result.name != "hierarchical")) throw bad();
+  if (colon == std::string_view::npos) {
+    if (result.name == "hierarchical") result.dimensions = dimensions;
+    return result;
+  }
+  for (std::string_view rest = text.substr(colon + 1);;) {
+    const auto size = rest.substr(0, rest.find('x'));
+    const auto dimension = whole_number<int>(size, 1);
+    if (!dimension) throw bad();
+    result.dimensions.push_back(*dimension);
+    if (size.size() == rest.size()) return result;
+    rest.remove_prefix(size.size() + 1);
+  }
+}
+
+// Throws BuildError for "auto" and unknown names, and where the dimensions do not fit.
+inline Schedule all_reduce_by_name(const AllReducePreference& wanted, const ReplicaBlocks& blocks) {
+  if (wanted.name == "owner_computes") return owner_computes(blocks);
+  if (wanted.name == "direct") return direct(blocks);
+  if (wanted.name == "ring") return ring(blocks);
+  if (wanted.name == "halving_doubling") return halving_doubling(blocks);
+  if (wanted.name == "binary_tree") return binary_tree(blocks);
+  if (wanted.name == "naive") return naive(blocks);
+  if (wanted.name == "hierarchical")
+    return hierarchical(blocks, wanted.dimensions.empty() ? std::vector<int>{blocks.ranks()} : wanted.dimensions);
+  throw BuildError{"there is no all_reduce by the name \"" + wanted.name + "\""};
+}
+
+}  // namespace replicator::collectives

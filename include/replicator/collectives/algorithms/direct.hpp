@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduce of few bytes: every rank reads the partials of all others and evaluates T itself.
+//
+//   R = 3, D = 2            0: [0,2) = p(0) (its own partial)         1: reads [0,2) from rank 0
+//                           0: reads [2,3) from rank 1                1: out = [0,2) + [2,3)
+//                           0: out = [0,2) + [2,3)
+//
+// Steps: 1. Bytes in and out per rank of n bytes: n times the partials of the others, n (D - 1) where R/D is a power of
+// two. Every rank does the additions of all: for small n the latency is all that counts.
+// Source: the "flat" all-reduce of Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in
+// MPICH", IJHPCA 2005, section 4 (all-gather, then reduce).
+#pragma once
+
+#include <cstddef>
+#include <replicator/collectives/algorithms/crossing_tree.hpp>
+#include <vector>
+
+namespace replicator::collectives {
+
+// Deterministic; one chunk, one channel. Inside each group.
+inline Schedule direct(const ReplicaBlocks& blocks, const Groups& in = {}) {
+  Schedule schedule = detail::empty_schedule("direct", Kind::all_reduce, blocks, 1, 1, in);
+  const Groups& groups = schedule.groups;
+  for (int group = 0; group < groups.count(); ++group) {
+    const CrossingTree tree{blocks, groups, group};
+    for (const int rank : ranks_of(blocks, groups, group)) {
+      const std::vector<int> owner(tree.vertices().size(), rank);
+      const Operand result{Buffer::output, rank, 0, index_on(blocks, groups, group, rank), 1};
+      detail::append_tree(schedule, tree, owner, 0, 0, result);
+    }
+  }
+  return schedule;
+}
+
+}  // namespace replicator::collectives

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduce as one would write it first: everyone sends all to rank 0, which adds and sends the result back. It is here
+// to be measured against.
+//
+//   D = 3      1 ----> 0 <---- 2       0: T over all partials       1 <---- 0 ----> 2
+//
+// Steps: 2. Bytes of n bytes: n (D - 1) into rank 0 where R/D is a power of two, and n (D - 1) out of it; n in and out
+// elsewhere. The time grows with the number of ranks.
+// Source: the baseline of Gibiansky, "Bringing HPC techniques to deep learning", baidu-allreduce, 2017.
+#pragma once
+
+#include <replicator/collectives/algorithms/crossing_tree.hpp>
+#include <vector>
+
+namespace replicator::collectives {
+
+// Deterministic; one chunk, one channel.
+inline Schedule naive(const ReplicaBlocks& blocks) {
+  Schedule schedule = detail::empty_schedule("naive", Kind::all_reduce, blocks, 1, 1);
+  const CrossingTree tree{blocks};
+  const std::vector<int> owner(tree.vertices().size(), 0);
+  const detail::Placed root = detail::append_tree(schedule, tree, owner, 0, 0, {Buffer::output, 0, 0, 0, 1});
+  for (int rank = 1; rank < blocks.ranks(); ++rank) {
+    const Operand dst{Buffer::output, rank, 0, 0, 1};
+    detail::append(schedule, rank, 0, {Action::copy, dst, root.where, {}, -1, {}, false}, {root});
+  }
+  return schedule;
+}
+
+}  // namespace replicator::collectives

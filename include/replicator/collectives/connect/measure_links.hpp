@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Latency and bandwidth between pairs of ranks, measured through the very communicators that a job uses.
+//
+//   round 0: [0 3] [1 2]      round 1: [0 2] [1 3]      round 2: [0 1] [2 3]      4 ranks: everybody meets everybody
+//
+// The pairs of a round swap blocks at the same time, by an all_gather inside each pair: a small one for the latency, a
+// large one for the bandwidth. So n ranks need n - 1 rounds, whichever links they have.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <replicator/collectives/algorithms/all_gather.hpp>
+#include <replicator/collectives/reduction.hpp>
+#include <replicator/collectives/run/communicator.hpp>
+#include <replicator/collectives/topology.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace replicator::collectives {
+
+// Rounds of pairs in which each of an even number of ranks meets every other one once: the circle method.
+inline std::vector<Groups> tournament(int ranks) {
+  if (ranks < 2 || ranks % 2 != 0) throw BuildError{"a tournament of " + std::to_string(ranks) + " ranks was asked for: an even number can be paired"};
+  std::vector<Groups> rounds;
+  for (int round = 0; round + 1 < ranks; ++round) {
+    const auto seat = [&](int i) { return i == 0 ? 0 : 1 + (i - 1 + round) % (ranks - 1); };
+    std::vector<std::vector<int>> pairs;
+    for (int i = 0; i < ranks / 2; ++i) pairs.push_back({std::min(seat(i), seat(ranks - 1 - i)), std::max(seat(i), seat(ranks - 1 - i))});
+    rounds.emplace_back(std::move(pairs));
+  }
+  return rounds;
+}
+
+struct MeasureOptions {
+  std::chrono::microseconds budget{1000000};  // for all rounds together, roughly
+  std::chrono::milliseconds deadline{20000};  // for every wait on a partner
+};
+
+namespace detail {
+
+// A swap of `bytes` inside each pair, timed.
+class Swap {
+ public:
+  Swap(Communicator& communicator, const Groups& pairs, std::int64_t bytes, std::uint32_t id, std::chrono::milliseconds deadline)
+      : deadline_{deadline}, mine_{communicator.rank() == pairs.members(pairs.group_of(communicator.rank()))[0] ? 0u : 1u},
+        bytes_{static_cast<std::size_t>(bytes)} {
+    const int partner = pairs.members(pairs.group_of(communicator.rank()))[1 - mine_];
+    const CollectiveSpec spec{Kind::all_gather, DType::uint8, Reduction::sum, bytes, 0, false,
+                              "the measurement of links, with rank " + std::to_string(partner), id, pairs};
+    collective_ = communicator.prepare(spec, all_gather(communicator.blocks(), pairs));
+  }
+  // Microseconds. The partner is told `word`, and its word is in theirs().
+  double run(double word = 0) {
+    const auto began = transport::Clock::now();
+    std::memcpy(collective_->input(0), &word, sizeof word);
+    collective_->start();
+    collective_->wait(began + deadline_);
+    const std::chrono::duration<double, std::micro> took = transport::Clock::now() - began;
+    std::memcpy(&theirs_, collective_->output() + (1 - mine_) * bytes_, sizeof theirs_);
+    return took.count();
+  }
+  double theirs() const { return theirs_; }
+
+ private:
+  std::chrono::milliseconds deadline_;
+  std::size_t mine_;
+  std::size_t bytes_;
+  double theirs_ = 0;
+  std::unique_ptr<Collective> collective_;
+};
+
+// The value below which a part of them lies.
+inline double quantile(std::vector<double> values, double part) {
+  const auto there = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size()));
+  std::nth_element(values.begin(), there, values.end());
+  return *there;
+}
+inline double middle_of(std::vector<double> values) { return quantile(std::move(values), 0.5); }
+
+inline std::vector<double> times_of(Swap& swap, int runs) {
+  std::vector<double> times;
+  for (int i = 0; i < runs; ++i) times.push_back(swap.run());
+  return times;
+}
+
+// Of few bytes: a quarter of the runs was faster. Connections are made by the first ones, and later ones may wait for a busy
+// processor. Mailboxes wait for all ranks, not for the partner alone: everybody runs them equally often.
+inline double latency_of(Swap& swap) {
+  times_of(swap, 4);
+  return quantile(times_of(swap, 16), 0.25);
+}
+
+// The median of as many runs as fit into the time; both partners agree how many.
+inline double median_within(Swap& swap, double microseconds) {
+  const double first = swap.run();
+  swap.run(first);
+  return middle_of(times_of(swap, std::clamp(static_cast<int>(microseconds / std::max(first, swap.theirs())), 3, 15)));
+}
+
+}  // namespace detail
+
+// How many bytes of float32 sums, or copies, a core makes in a microsecond, of blocks of 1 MiB: the median of five.
+inline double measure_reduction() {
+  constexpr std::size_t bytes = 1 << 20;
+  const std::vector<float> left(bytes / sizeof(float), 1), right(left);
+  std::vector<float> sum(left.size());
+  std::vector<double> times;
+  for (int i = 0; i < 6; ++i) {
+    const auto began = transport::Clock::now();
+    combine(DType::float32, Reduction::sum, reinterpret_cast<std::byte*>(sum.data()), reinterpret_cast<const std::byte*>(left.data()),
+            reinterpret_cast<const std::byte*>(right.data()), static_cast<std::int64_t>(sum.size()));
+    const std::chrono::duration<double, std::micro> took = transport::Clock::now() - began;
+    if (i > 0) times.push_back(std::max(took.count(), 1.0));
+  }
+  return static_cast<double>(bytes) / detail::middle_of(std::move(times));
+}
+
+// Collective: every rank of a communicator with one replica for each calls it with the same rounds, which are all pairs, and
+// options. For each round what connects this rank and its partner. `reduced`: what measure_reduction says; the copy of
+// the own block is no time of the link. Ranks from `counted` on only make the number even: with them few bytes are swapped,
+// and nobody else's link is used. Throws CommunicationError that names the rank that did not come before the deadline.
+inline std::vector<Link> measure_links(Communicator& communicator, std::span<const Groups> rounds, double reduced, int counted,
+                                       const MeasureOptions& options = {}) {
+  constexpr std::int64_t small = 64;
+  const std::int64_t large = rounds.size() <= 16 ? 1 << 20 : 1 << 18;
+  const double each = static_cast<double>(options.budget.count()) / static_cast<double>(rounds.size());
+  // All prepared beforehand, and alive until the end: a partner may still be reading.
+  std::vector<std::unique_ptr<detail::Swap>> few, many;
+  for (const Groups& pairs : rounds) {
+    const auto id = static_cast<std::uint32_t>(2 * few.size());
+    few.push_back(std::make_unique<detail::Swap>(communicator, pairs, small, id, options.deadline));
+    many.push_back(std::make_unique<detail::Swap>(communicator, pairs, large, id + 1, options.deadline));
+  }
+  std::vector<Link> links;
+  for (std::size_t round = 0; round < rounds.size(); ++round) {
+    const double latency = detail::latency_of(*few[round]);
+    const auto& pair = rounds[round].members(rounds[round].group_of(communicator.rank()));
+    if (pair[1] >= counted) {
+      links.push_back({latency, Link{}.bytes_per_microsecond});
+      continue;
+    }
+    const double time = detail::median_within(*many[round], each);
+    const double moving = std::max(time - latency - static_cast<double>(large) / reduced, time / 2);
+    links.push_back({latency, static_cast<double>(large) / moving});
+  }
+  return links;
+}
+
+}  // namespace replicator::collectives

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes UCX part of the program: `--transport ucx`, and `auto` between machines.
+#pragma once
+
+#include <replicator/collectives/connect/host_transport.hpp>
+#include <replicator/transport/ucx.hpp>
+#include <replicator/transport/ucx_process.hpp>
+
+namespace replicator::collectives::detail {
+
+inline const bool ucx_registered = [] {
+  ucx_slot.store(&host_transport_of<transport::Ucx>);
+  transport::detail::restrain_ucx();
+  return true;
+}();
+
+}  // namespace replicator::collectives::detail

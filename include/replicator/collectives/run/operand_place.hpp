@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where an operand of a prepared schedule lies: in the region of its rank, or in a buffer of the caller's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <replicator/collectives/run/caller_buffers.hpp>
+#include <replicator/collectives/run/region_layout.hpp>
+#include <replicator/collectives/schedule.hpp>
+
+namespace replicator::collectives::detail {
+
+struct Place {
+  Buffer buffer;
+  int rank;
+  std::size_t region;  // its offset there
+  std::size_t from;    // bytes from the beginning of its block
+  std::int64_t first;  // element of the block
+  std::int64_t block;  // of all blocks of the caller's buffer
+
+  Place() : Place{Buffer::scratch, 0, 0, 0, 0, 0} {}
+  Place(Buffer in, int of_rank, std::size_t at, std::size_t bytes, std::int64_t element, std::int64_t of_block)
+      : buffer{in}, rank{of_rank}, region{at}, from{bytes}, first{element}, block{of_block} {}
+  // `input_blocks`: of each input.
+  Place(const Layout& layout, int input_blocks, const Operand& operand, int piece)
+      : Place{operand.buffer,
+              operand.rank,
+              layout.locate(operand, piece).offset,
+              layout.bytes(layout.first(operand, piece)),
+              layout.first(operand, piece),
+              layout.block(operand) + (operand.buffer == Buffer::input ? std::int64_t{operand.index} * input_blocks : 0)} {}
+
+  // From the beginning of the caller's buffer.
+  std::size_t inside(const CallerBuffers& buffers) const { return static_cast<std::size_t>(block) * buffers.stride + from; }
+  // Of this rank's own, whose region is given.
+  std::byte* target(const CallerBuffers& buffers, std::byte* own) const {
+    return buffer == Buffer::output && buffers.output ? buffers.output + inside(buffers) : own + region;
+  }
+  const std::byte* source(const CallerBuffers& buffers, std::byte* own) const {
+    return buffer == Buffer::input && buffers.input ? buffers.input + inside(buffers) : target(buffers, own);
+  }
+};
+
+}  // namespace replicator::collectives::detail

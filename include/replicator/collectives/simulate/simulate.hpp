@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time that schedules take on a described topology, by discrete events in virtual time: the third reader of a Schedule,
+// beside the proof of `check` and the run by a Communicator. docs/simulate.md says what is modelled and what is not.
+#pragma once
+
+#include <cstddef>
+#include <replicator/collectives/simulate/simulator.hpp>
+#include <string>
+#include <vector>
+
+namespace replicator::collectives {
+
+// Every rank works through its actions; `actions` has one list for each rank, or one for all. The same arguments give the
+// same result, bit by bit. Throws BuildError where topology, schedules and actions differ in their ranks, where an action
+// names no collective, or a rank would wait for ever.
+inline Simulation simulate(const std::vector<SimulatedCollective>& collectives, const std::vector<std::vector<SimulatedAction>>& actions,
+                           const Topology& topology, const SimulationOptions& options = {}) {
+  topology.require();
+  const int ranks = topology.ranks();
+  for (const SimulatedCollective& each : collectives) {
+    if (each.schedule->ranks() != ranks)
+      throw BuildError{"the schedule \"" + each.schedule->name + "\" for " + std::to_string(each.schedule->ranks()) +
+                       " ranks was to be simulated on a topology of \"" + topology.text() +
+                       "\": name the devices of a host, then the hosts; their product must be all ranks"};
+    if (each.pieces < 1) throw BuildError{"a collective was to be simulated in " + std::to_string(each.pieces) + " pieces: 1 is the least"};
+  }
+  if (actions.size() != 1 && actions.size() != static_cast<std::size_t>(ranks))
+    throw BuildError{std::to_string(actions.size()) + " lists of actions were given for " + std::to_string(ranks) +
+                     " simulated ranks: give one for each, or one for all"};
+  for (const auto& list : actions)
+    for (const SimulatedAction& action : list)
+      if (action.kind != SimulatedAction::Kind::compute &&
+          (action.collective < 0 || static_cast<std::size_t>(action.collective) >= collectives.size()))
+        throw BuildError{"a simulated rank starts or waits for collective " + std::to_string(action.collective) + ", of " +
+                         std::to_string(collectives.size())};
+  for (const double jitter : {options.jitter, options.device_jitter})
+    if (!(jitter >= 0)) throw BuildError{"the jitter of a simulation is " + std::to_string(jitter) + ": say 0.05 for 5 %"};
+  return detail::Simulator{collectives, actions, topology, options}.run();
+}
+
+// One collective alone, that all ranks start at 0.
+inline Simulation simulate(const Schedule& schedule, const CollectiveSpec& spec, const Topology& topology, int pieces = 1,
+                           const SimulationOptions& options = {}) {
+  using Kind = SimulatedAction::Kind;
+  return simulate({{&schedule, spec, pieces}}, {{{Kind::start, 0, 0}, {Kind::wait, 0, 0}}}, topology, options);
+}
+
+}  // namespace replicator::collectives

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Primitive loops of reductions: lanes that accumulate rows, and the tree that folds the lanes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <replicator/core/dtype.hpp>
+#include <replicator/cpu/loops/lanes.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/graph/map.hpp>
+
+namespace replicator::cpu {
+
+// The loops of one kind of reduction on one element type.
+struct AccumulateLoops {
+  // lanes[j] = lanes[j] (+) rows[r * width + j] for every row r in turn
+  void (*accumulate)(void* lanes, const void* rows, std::int64_t width, std::int64_t count) = nullptr;
+  // The same, of rows that are stored as bfloat16; null where they have to be widened.
+  void (*accumulate_stored)(void* lanes, const void* rows, std::int64_t width, std::int64_t count) = nullptr;
+  // lanes[j] for j < width = a balanced tree over lanes[j + p width], p < parts; parts is a power of two
+  void (*fold)(void* lanes, std::int64_t width, std::int64_t parts) = nullptr;
+  void (*clear)(void* lanes, std::int64_t count) = nullptr;  // to the identity
+};
+
+namespace detail {
+
+// A NaN among the elements gives NaN, whatever the order.
+template <ReduceKind kind, class T>
+[[gnu::always_inline]] inline T combine(T a, T b) {
+  if constexpr (kind == ReduceKind::sum) return plus(a, b);
+  else if constexpr (kind == ReduceKind::min) return vector_math::choose((b < a) | (b != b), b, a);
+  else return vector_math::choose((a < b) | (b != b), b, a);
+}
+
+// Of a sum: minus zero, which leaves every number as it is.
+template <ReduceKind kind, class T>
+constexpr T identity() {
+  using Limits = std::numeric_limits<T>;
+  if constexpr (kind == ReduceKind::sum) return std::is_floating_point_v<T> ? -T(0) : T(0);
+  else if constexpr (kind == ReduceKind::min) return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  else return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+}
+
+template <ReduceKind kind, class T>
+[[gnu::always_inline]] inline void accumulate_loop(void* to, const void* from, std::int64_t width, std::int64_t count) {
+  T* lanes = static_cast<T*>(to);
+  const T* x = static_cast<const T*>(from);
+  constexpr std::int64_t usual = 64;
+  if (width == usual)  // four rows at a time: fewer trips of the lanes through memory, the same order
+    for (; count >= 4; count -= 4, x += 4 * usual) {
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < usual; ++j)
+        lanes[j] = combine<kind>(
+            combine<kind>(combine<kind>(combine<kind>(lanes[j], x[j]), x[usual + j]), x[2 * usual + j]), x[3 * usual + j]);
+    }
+  for (; count > 0; --count, x += width) {
+    std::int64_t i = 0;
+    for (; i + tile_group <= width; i += tile_group) {
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < tile_group; ++j) lanes[i + j] = combine<kind>(lanes[i + j], x[i + j]);
+    }
+    for (; i < width; ++i) lanes[i] = combine<kind>(lanes[i], x[i]);
+  }
+}
+
+template <ReduceKind kind, class T>
+[[gnu::always_inline]] inline void fold_loop(void* to, std::int64_t width, std::int64_t parts) {
+  T* lanes = static_cast<T*>(to);
+  for (parts /= 2; parts > 0; parts /= 2) accumulate_loop<kind, T>(lanes, lanes + parts * width, parts * width, 1);
+}
+
+template <ReduceKind kind, class T>
+void clear_loop(void* to, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) static_cast<T*>(to)[i] = identity<kind, T>();
+}
+
+template <ReduceKind kind, class T>
+void accumulate_baseline(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+  accumulate_loop<kind, T>(lanes, rows, width, count);
+}
+template <ReduceKind kind, class T>
+[[gnu::target("avx2")]] void accumulate_avx2(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+  accumulate_loop<kind, T>(lanes, rows, width, count);
+}
+template <ReduceKind kind, class T>
+[[gnu::target("avx512f")]] void accumulate_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+  accumulate_loop<kind, T>(lanes, rows, width, count);
+}
+// lane += x. Of two NaN the lane's stays, however the loop is compiled: in C++ a compiler may exchange the operands.
+[[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(FloatLanes& lanes, const FloatLanes& x) { asm("vaddps %1, %0, %0" : "+v"(lanes) : "v"(x)); }
+[[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(float& lane, float x) { asm("vaddss %1, %0, %0" : "+v"(lane) : "v"(x)); }
+
+// The usual 64 lanes stay in four registers for all rows; the order of additions is that of the loop.
+template <class Stored>
+[[gnu::target("avx512f"), gnu::always_inline]] inline void sum_64_lanes(std::byte* lanes, const std::byte* x, std::int64_t count) {
+  constexpr std::size_t group = tile_group * sizeof(Stored), floats = tile_group * sizeof(float);
+  // Four names, for an array would lie in memory.
+  FloatLanes a = load_lanes(lanes, float{}), b = load_lanes(lanes + floats, float{});
+  FloatLanes c = load_lanes(lanes + 2 * floats, float{}), d = load_lanes(lanes + 3 * floats, float{});
+  for (; count > 0; --count, x += 4 * group) {
+    add_to(a, load_lanes(x, Stored{})), add_to(b, load_lanes(x + group, Stored{}));
+    add_to(c, load_lanes(x + 2 * group, Stored{})), add_to(d, load_lanes(x + 3 * group, Stored{}));
+  }
+  store_lanes(lanes, a, float{}), store_lanes(lanes + floats, b, float{});
+  store_lanes(lanes + 2 * floats, c, float{}), store_lanes(lanes + 3 * floats, d, float{});
+}
+[[gnu::target("avx512f")]] inline void sum_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+  if (width != 64) return accumulate_avx512<ReduceKind::sum, float>(lanes, rows, width, count);
+  sum_64_lanes<float>(static_cast<std::byte*>(lanes), static_cast<const std::byte*>(rows), count);
+}
+// Of rows that are stored as bfloat16.
+[[gnu::target("avx512f")]] inline void sum_stored_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
+  const auto* x = static_cast<const std::byte*>(rows);
+  if (width == 64) return sum_64_lanes<bfloat16>(static_cast<std::byte*>(lanes), x, count);
+  for (; count > 0; --count) {
+    auto* lane = static_cast<std::byte*>(lanes);
+    std::int64_t left = width;
+    for (; left >= tile_group; left -= tile_group, lane += tile_group * sizeof(float), x += tile_group * sizeof(bfloat16)) {
+      FloatLanes sum = load_lanes(lane, float{});
+      add_to(sum, load_lanes(x, bfloat16{}));
+      store_lanes(lane, sum, float{});
+    }
+    for (; left > 0; --left, lane += sizeof(float), x += sizeof(bfloat16))
+      add_to(*reinterpret_cast<float*>(lane), *reinterpret_cast<const bfloat16*>(x));
+  }
+}
+template <ReduceKind kind, class T>
+void fold_baseline(void* lanes, std::int64_t width, std::int64_t parts) {
+  fold_loop<kind, T>(lanes, width, parts);
+}
+
+template <ReduceKind kind, class T>
+AccumulateLoops accumulate_loops_of(InstructionLevel level) {
+  AccumulateLoops loops{&accumulate_baseline<kind, T>, nullptr, &fold_baseline<kind, T>, &clear_loop<kind, T>};
+  if constexpr (std::is_same_v<T, float>) {
+    if (level == InstructionLevel::avx512 && kind == ReduceKind::sum) loops.accumulate_stored = &sum_stored_avx512;
+    if (level == InstructionLevel::avx512) loops.accumulate = kind == ReduceKind::sum ? &sum_avx512 : &accumulate_avx512<kind, T>;
+  }
+  if constexpr (std::is_floating_point_v<T>) {
+    if (level != InstructionLevel::baseline && loops.accumulate == &accumulate_baseline<kind, T>)
+      loops.accumulate = &accumulate_avx2<kind, T>;
+  }
+  return loops;
+}
+template <class T>
+AccumulateLoops accumulate_loops_of(ReduceKind kind, InstructionLevel level) {
+  switch (kind) {
+    case ReduceKind::sum: return accumulate_loops_of<ReduceKind::sum, T>(level);
+    case ReduceKind::min: return accumulate_loops_of<ReduceKind::min, T>(level);
+    case ReduceKind::max: break;
+  }
+  return accumulate_loops_of<ReduceKind::max, T>(level);
+}
+
+}  // namespace detail
+
+inline AccumulateLoops accumulate_loops(DType compute, ReduceKind kind, InstructionLevel level) {
+  switch (compute) {
+    case DType::float32: return detail::accumulate_loops_of<float>(kind, level);
+    case DType::float64: return detail::accumulate_loops_of<double>(kind, level);
+    case DType::int32: return detail::accumulate_loops_of<std::int32_t>(kind, level);
+    default: return detail::accumulate_loops_of<std::int64_t>(kind, level);
+  }
+}
+
+}  // namespace replicator::cpu

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adds row to row, for kernels that no expression describes.
+#pragma once
+
+#include <cstdint>
+
+#include <replicator/cpu/loops/tiles.hpp>
+
+namespace replicator::cpu {
+
+// y[i] = a[i] + b[i] for `count` elements; y may be a or b, but not overlap them otherwise.
+template <class T>
+void add_rows(T* y, const T* a, const T* b, std::int64_t count) {
+  for (; count >= tile_group; count -= tile_group, y += tile_group, a += tile_group, b += tile_group) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < tile_group; ++i) y[i] = detail::plus(a[i], b[i]);
+  }
+  for (std::int64_t i = 0; i < count; ++i) y[i] = detail::plus(a[i], b[i]);
+}
+
+}  // namespace replicator::cpu

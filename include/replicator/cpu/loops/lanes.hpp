@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A group of tile_group elements as one vector of AVX-512, from and to float and bfloat16 in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <replicator/core/dtype.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
+
+namespace replicator::cpu::detail {
+
+using FloatLanes = float __attribute__((vector_size(64)));
+using WordLanes = std::uint32_t __attribute__((vector_size(64)));
+using HalfLanes = std::uint16_t __attribute__((vector_size(32)));
+static_assert(sizeof(FloatLanes) == tile_group * sizeof(float) && sizeof(HalfLanes) == tile_group * sizeof(bfloat16));
+
+// bfloat16_value of a group at once: compilers take half as wide vectors and three times the instructions where elements of two sizes meet.
+// (A change of width has another built-in function in each of them.)
+[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_lanes(const std::byte* from, bfloat16) {
+  HalfLanes half;
+  WordLanes bits;
+  std::memcpy(&half, from, sizeof half);
+  asm("vpmovzxwd %1, %0" : "=v"(bits) : "v"(half));
+  return reinterpret_cast<FloatLanes>(bits << 16);
+}
+[[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_lanes(const std::byte* from, float) {
+  FloatLanes lanes;
+  std::memcpy(&lanes, from, sizeof lanes);
+  return lanes;
+}
+// bfloat16_bits of a group.
+[[gnu::target("avx512f"), gnu::always_inline]] inline void store_lanes(std::byte* to, FloatLanes lanes, bfloat16) {
+  const auto bits = reinterpret_cast<WordLanes>(lanes);
+  const auto is_nan = reinterpret_cast<WordLanes>((bits & 0x7fffffff) > 0x7f800000);
+  const WordLanes rounded = bits + 0x7fff + (bits >> 16 & 1);
+  const WordLanes chosen = ((bits | 0x400000) & is_nan) | (rounded & ~is_nan);
+  HalfLanes half;
+  asm("vpmovdw %1, %0" : "=v"(half) : "v"(chosen >> 16));
+  std::memcpy(to, &half, sizeof half);
+}
+// How bfloat16_bits are found where the processor has an instruction for it.
+struct RoundedByInstruction {
+  std::uint16_t bits;
+};
+// The same bits. The instruction takes subnormal numbers for zeros, so it is not given any: they are rare.
+[[gnu::target("avx512f"), gnu::always_inline]] inline void store_lanes(std::byte* to, FloatLanes lanes, RoundedByInstruction) {
+  std::uint32_t subnormal;
+  asm("vfpclassps $0x20, %1, %%k1\n\tkmovw %%k1, %0" : "=r"(subnormal) : "v"(lanes) : "k1");
+  if (__builtin_expect(subnormal != 0, 0)) return store_lanes(to, lanes, bfloat16{});
+  HalfLanes half;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(half) : "v"(lanes));
+  std::memcpy(to, &half, sizeof half);
+}
+inline bool rounds_by_instruction() {
+  static const bool does = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512dq");
+  return does;
+}
+[[gnu::target("avx512f"), gnu::always_inline]] inline void store_lanes(std::byte* to, FloatLanes lanes, float) { std::memcpy(to, &lanes, sizeof lanes); }
+
+}  // namespace replicator::cpu::detail

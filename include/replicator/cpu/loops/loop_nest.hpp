@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tensor's elements as a nest of loops in the order in which they are stored, and smaller operands seen along it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <replicator/core/layout.hpp>
+#include <replicator/core/shape.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
+
+namespace replicator::cpu {
+
+// One loop over a dense tensor as stored: `step` is by how much one turn advances the index of `axis`.
+struct StorageLoop {
+  std::int64_t extent = 1;
+  std::size_t axis = 0;
+  std::int64_t step = 1;
+};
+
+// Outermost first; without loops of one turn. The layout must be dense.
+inline std::vector<StorageLoop> storage_loops(const Shape& shape, const Layout& layout) {
+  std::vector<StorageLoop> loops;
+  std::array<std::int64_t, Shape::max_rank> block{};
+  block.fill(1);
+  if (!layout.plain)
+    for (std::uint8_t b = 0; b < layout.blocks; ++b) block[layout.axis[b]] *= layout.size[b];
+  for (std::size_t axis = 0; axis < shape.rank(); ++axis) loops.push_back({shape[axis] / block[axis], axis, block[axis]});
+  if (!layout.plain) {
+    std::stable_sort(loops.begin(), loops.end(),
+                     [&](const auto& a, const auto& b) { return layout.strides[a.axis] > layout.strides[b.axis]; });
+    for (std::uint8_t b = 0; b < layout.blocks; ++b) {
+      block[layout.axis[b]] /= layout.size[b];
+      loops.push_back({layout.size[b], layout.axis[b], block[layout.axis[b]]});
+    }
+  }
+  std::erase_if(loops, [](const auto& loop) { return loop.extent == 1; });
+  return loops;
+}
+
+// One loop of an operand: `stride` elements per turn, 0 where it is broadcast.
+struct OperandLoop {
+  std::int64_t extent = 1;
+  std::int64_t stride = 0;
+};
+
+// A plain tensor broadcast to `domain` (NumPy), seen along the loops of the domain; neighbours that are one are merged.
+inline std::vector<OperandLoop> operand_loops(const std::vector<StorageLoop>& loops, const Shape& domain, const Shape& operand) {
+  const auto strides = operand.strides();
+  const std::size_t missing = domain.rank() - operand.rank();
+  std::vector<OperandLoop> result;
+  for (const auto& loop : loops) {
+    std::int64_t stride = 0;
+    if (loop.axis >= missing && operand[loop.axis - missing] != 1) stride = strides[loop.axis - missing] * loop.step;
+    if (!result.empty() && result.back().stride == stride * loop.extent)
+      result.back() = {result.back().extent * loop.extent, stride};
+    else
+      result.push_back({loop.extent, stride});
+  }
+  if (result.empty()) result.push_back({1, 0});
+  return result;
+}
+
+// True where the operand's memory is in the order of the domain's, element for element.
+inline bool is_linear(const std::vector<OperandLoop>& loops) {
+  return loops.size() == 1 && (loops[0].stride == 1 || loops[0].extent == 1);
+}
+
+// Presents a broadcast operand to tile loops, a stretch of the domain at a time. What repeats every 16 elements (a
+// channel's constant, the 16 channels of a block) is presented as one group; other patterns are written out.
+class BroadcastOperand {
+ public:
+  // `element`: bytes of one.
+  BroadcastOperand(std::vector<OperandLoop> loops, std::size_t element) : loops_{std::move(loops)}, element_{element} {
+    run_ = loops_.back().extent;
+    const bool repeats = loops_.back().stride != 0 && loops_.size() > 1 && loops_[loops_.size() - 2].stride == 0;
+    period_ = loops_.back().stride == 0 ? 1 : run_;
+    stretch_ = repeats ? run_ * loops_[loops_.size() - 2].extent : run_;
+  }
+
+  // Elements over which only one period of the operand is read: tiles should end at its multiples.
+  std::int64_t stretch() const { return stretch_; }
+
+  // The stretch that was presented last; one per thread and operand.
+  struct State {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    TileOperand operand;
+  };
+
+  // Elements [position, position + count) of the domain, in whole groups: in `buffer`, or where they lie in the operand.
+  TileOperand present(const std::byte* operand, std::byte* buffer, std::int64_t position, std::int64_t count, State& state) const {
+    if (position >= state.begin && position + count <= state.end) return state.operand;
+    const auto group = static_cast<std::int64_t>(tile_group * element_);
+    const std::int64_t inside = position % stretch_;
+    const std::int64_t phase = inside % period_;
+    const std::byte* base = operand + static_cast<std::size_t>(offset_of(position - inside)) * element_;
+    const bool unit = loops_.back().stride == 1;
+    state.end = 0;
+    if (inside + count <= stretch_ && tile_group % period_ == 0) {
+      state = {position - inside, position - inside + stretch_, {base, 0}};
+      if (phase != 0) state.begin = state.end = 0;  // another tile may begin elsewhere in the period
+      if (!unit || period_ != tile_group || phase != 0) {
+        fill_stretch(base, buffer, inside, tile_group);
+        state.operand.data = buffer;
+      }
+      return state.operand;
+    }
+    if (unit && phase + count <= period_ && count % tile_group == 0) return {base + static_cast<std::size_t>(phase) * element_, group};
+    fill(operand, buffer, position, count);
+    return {buffer, group};
+  }
+
+ private:
+  // Where the element at `position` of the domain lies in the operand.
+  std::int64_t offset_of(std::int64_t position) const {
+    std::int64_t offset = 0;
+    for (std::size_t i = loops_.size(); i-- > 0;) {
+      offset += position % loops_[i].extent * loops_[i].stride;
+      position /= loops_[i].extent;
+    }
+    return offset;
+  }
+
+  void fill(const std::byte* operand, std::byte* buffer, std::int64_t position, std::int64_t count) const {
+    // One division per loop for the first stretch; from one stretch to the next the loops around it count on.
+    const std::size_t around = loops_.size() - (stretch_ == run_ ? 1 : 2);
+    std::array<std::int64_t, Shape::max_rank + Layout::max_blocks> index{};
+    std::int64_t inside = position % stretch_;
+    std::int64_t offset = offset_of(position - inside);
+    for (std::int64_t i = static_cast<std::int64_t>(around) - 1, rest = position / stretch_; i >= 0; --i) {
+      index[static_cast<std::size_t>(i)] = rest % loops_[static_cast<std::size_t>(i)].extent;
+      rest /= loops_[static_cast<std::size_t>(i)].extent;
+    }
+    while (true) {
+      const std::int64_t n = std::min(count, stretch_ - inside);
+      fill_stretch(operand + offset * static_cast<std::int64_t>(element_), buffer, inside, n);
+      if ((count -= n) == 0) return;
+      buffer += static_cast<std::size_t>(n) * element_;
+      inside = 0;
+      for (std::size_t i = around; i-- > 0;) {
+        offset += loops_[i].stride;
+        if (++index[i] < loops_[i].extent) break;
+        offset -= loops_[i].stride * loops_[i].extent;
+        index[i] = 0;
+      }
+    }
+  }
+  void fill_stretch(const std::byte* from, std::byte* to, std::int64_t inside, std::int64_t n) const {
+    if (element_ == 4) copy_stretch<std::uint32_t>(from, to, inside, n);
+    else if (element_ == 2) copy_stretch<std::uint16_t>(from, to, inside, n);
+    else if (element_ == 8) copy_stretch<std::uint64_t>(from, to, inside, n);
+    else copy_stretch<std::uint8_t>(from, to, inside, n);
+  }
+  template <class T>
+  void copy_stretch(const std::byte* from_bytes, std::byte* to_bytes, std::int64_t inside, std::int64_t n) const {
+    const T* from = reinterpret_cast<const T*>(from_bytes);
+    T* to = reinterpret_cast<T*>(to_bytes);
+    const std::int64_t stride = loops_.back().stride;
+    if (stride == 0) return fill_constant(to, *from, n);
+    // The first period, then what is there doubles.
+    std::int64_t done = std::min(n, period_);
+    const std::int64_t phase = inside % period_;
+    for (std::int64_t i = 0; i < done; ++i) to[i] = from[(phase + i < period_ ? phase + i : phase + i - period_) * stride];
+    while (done < n) {
+      const std::int64_t more = std::min(done, n - done);
+      std::memcpy(to + done, to, static_cast<std::size_t>(more) * sizeof(T));
+      done += more;
+    }
+  }
+
+  template <class T>
+  static void fill_constant(T* to, T value, std::int64_t n) {
+    constexpr std::int64_t group = 16;  // a constant count vectorises
+    for (; n >= group; n -= group, to += group)
+      for (std::int64_t i = 0; i < group; ++i) to[i] = value;
+    for (; n > 0; --n) *to++ = value;
+  }
+
+  std::vector<OperandLoop> loops_;
+  std::size_t element_;
+  std::int64_t run_ = 1;      // turns of the innermost loop
+  std::int64_t period_ = 1;   // after so many elements the operand repeats within a stretch
+  std::int64_t stretch_ = 1;
+};
+
+}  // namespace replicator::cpu

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rectangles of words moved through registers, transposed or as they are: vectors come in row by row, and passes of shuffles make their
+// columns rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include <replicator/cpu/loops/tiles.hpp>
+
+namespace replicator::cpu {
+
+// Words of 4 bytes, at most `side` rows and columns of them. Row r of the source begins `row_at[r]` bytes behind `from`, row q of the result
+// `result_at[q]` bytes behind `to`; a transposed row of the result is a column of the source. Both tables have `side` entries.
+struct Rectangle {
+  static constexpr int side = 16;
+  const std::int64_t *row_at, *result_at;
+  int rows, columns;  // of the source
+};
+
+// Where the two halves of a word are not neighbours in the source (bfloat16 in pairs), its rows are of halves, and those of their partners
+// begin `other_half` bytes further; 0 where words are whole.
+using RectangleMove = void (*)(const std::byte* from, std::byte* to, const Rectangle& rectangle, std::int64_t other_half);
+
+namespace detail {
+
+using Words4 = std::uint32_t __attribute__((vector_size(16)));
+using Words8 = std::uint32_t __attribute__((vector_size(32)));
+using Words16 = std::uint32_t __attribute__((vector_size(64)));
+
+// Exchanges the upper right of each square of 2 x `distance` words with its lower left, in two rows that are `distance` apart (a power of
+// two): which of the words of both comes to lie at i of the upper row or of the lower one.
+template <int lanes, int distance, bool lower>
+struct ExchangedWord {
+  constexpr int operator()(int i) const { return lower ? (i & distance ? lanes + i : i + distance) : (i & distance ? lanes + i - distance : i); }
+};
+// (Without a pack of indices: nvcc's front end drops its dots.)
+template <int distance, bool lower>
+[[gnu::always_inline]] inline void exchanged(Words4& out, const Words4& a, const Words4& b) {
+  constexpr ExchangedWord<4, distance, lower> at;
+  out = __builtin_shufflevector(a, b, at(0), at(1), at(2), at(3));
+}
+template <int distance, bool lower>
+[[gnu::always_inline]] inline void exchanged(Words8& out, const Words8& a, const Words8& b) {
+  constexpr ExchangedWord<8, distance, lower> at;
+  out = __builtin_shufflevector(a, b, at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
+}
+template <int distance, bool lower>
+[[gnu::always_inline]] inline void exchanged(Words16& out, const Words16& a, const Words16& b) {
+  constexpr ExchangedWord<16, distance, lower> at;
+  out = __builtin_shufflevector(a, b, at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15));
+}
+
+template <int distance, class Words>
+[[gnu::always_inline]] inline void exchange(Words& upper, Words& lower) {
+  Words rows[2];
+  exchanged<distance, false>(rows[0], upper, lower);
+  exchanged<distance, true>(rows[1], upper, lower);
+  upper = rows[0];
+  lower = rows[1];
+}
+template <int distance, class Words, std::size_t... i>
+[[gnu::always_inline]] inline void exchange_all(Words* rows, std::index_sequence<i...>) {
+  ((i & distance ? void() : exchange<distance>(rows[i], rows[i + distance])), ...);
+}
+// As many rows as there are words in one.
+template <class Words, std::size_t... i>
+[[gnu::always_inline]] inline void transpose(Words* rows, std::index_sequence<i...> lanes) {
+  exchange_all<1>(rows, lanes);
+  exchange_all<2>(rows, lanes);
+  if constexpr (sizeof...(i) > 4) exchange_all<4>(rows, lanes);
+  if constexpr (sizeof...(i) > 8) exchange_all<8>(rows, lanes);
+}
+
+// Word by word, from row `first_row` and column `first_column` on.
+template <bool transposed>
+void move_words(const std::byte* from, std::byte* to, const Rectangle& a, std::int64_t other_half, int first_row = 0, int first_column = 0) {
+  for (int r = first_row; r < a.rows; ++r)
+    for (int c = first_column; c < a.columns; ++c) {
+      std::byte* const word = transposed ? to + a.result_at[c] + 4 * r : to + a.result_at[r] + 4 * c;
+      if (other_half == 0) {
+        std::memcpy(word, from + a.row_at[r] + 4 * c, 4);
+      } else {
+        std::memcpy(word, from + a.row_at[r] + 2 * c, 2);
+        std::memcpy(word + 2, from + a.row_at[r] + other_half + 2 * c, 2);
+      }
+    }
+}
+inline void move_straight(const std::byte* from, std::byte* to, const Rectangle& a, std::int64_t other_half) {
+  if (other_half != 0) return move_words<false>(from, to, a, other_half);
+  for (int r = 0; r < a.rows; ++r) std::memcpy(to + a.result_at[r], from + a.row_at[r], static_cast<std::size_t>(a.columns) * 4);
+}
+
+// Squares of as many rows as a vector has words, and word by word what is left.
+template <class Words, std::size_t... i>
+[[gnu::always_inline]] inline void transpose_squares(const std::byte* from, std::byte* to, const Rectangle& a, std::index_sequence<i...> lanes) {
+  constexpr int side = sizeof...(i);
+  const int whole_rows = a.rows / side * side, whole_columns = a.columns / side * side;
+  for (int r = 0; r < whole_rows; r += side)
+    for (int c = 0; c < whole_columns; c += side) {
+      Words rows[side];
+      (std::memcpy(&rows[i], from + a.row_at[r + static_cast<int>(i)] + 4 * c, sizeof(Words)), ...);
+      transpose(rows, lanes);
+      (std::memcpy(to + a.result_at[c + static_cast<int>(i)] + 4 * r, &rows[i], sizeof(Words)), ...);
+    }
+  move_words<true>(from, to, {a.row_at, a.result_at, whole_rows, a.columns}, 0, 0, whole_columns);
+  move_words<true>(from, to, a, 0, whole_rows, 0);
+}
+inline void transpose_baseline(const std::byte* from, std::byte* to, const Rectangle& a, std::int64_t other_half) {
+  if (other_half != 0) move_words<true>(from, to, a, other_half);
+  else transpose_squares<Words4>(from, to, a, std::make_index_sequence<4>{});
+}
+[[gnu::flatten, gnu::target("avx2")]] inline void transpose_avx2(const std::byte* from, std::byte* to, const Rectangle& a, std::int64_t other_half) {
+  if (other_half != 0) move_words<true>(from, to, a, other_half);
+  else transpose_squares<Words8>(from, to, a, std::make_index_sequence<8>{});
+}
+
+// The words of a mask's bits from and to memory, which may end behind them; others are zero.
+[[gnu::target("avx512f"), gnu::always_inline]] inline void load_words(Words16& words, const std::byte* from, std::uint16_t mask) {
+  asm("vmovdqu32 %1, %0%{%2%}%{z%}" : "=v"(words) : "m"(*reinterpret_cast<const std::byte(*)[64]>(from)), "Yk"(mask));
+}
+[[gnu::target("avx512f"), gnu::always_inline]] inline void load_halves(Words16& words, const std::byte* from, std::uint16_t mask) {
+  asm("vpmovzxwd %1, %0%{%2%}%{z%}" : "=v"(words) : "m"(*reinterpret_cast<const std::byte(*)[32]>(from)), "Yk"(mask));
+}
+[[gnu::target("avx512f"), gnu::always_inline]] inline void store_words(std::byte* to, const Words16& words, std::uint16_t mask) {
+  asm("vmovdqu32 %1, %0%{%2%}" : "+m"(*reinterpret_cast<std::byte(*)[64]>(to)) : "v"(words), "Yk"(mask));
+}
+// Of words whose upper halves lie `other_half` further.
+[[gnu::target("avx512f"), gnu::always_inline]] inline void load_pairs(Words16& words, const std::byte* from, std::int64_t other_half, std::uint16_t mask) {
+  Words16 upper;
+  load_halves(words, from, mask);
+  load_halves(upper, from + other_half, mask);
+  words |= upper << 16;
+}
+
+template <bool transposed, std::size_t... i>
+[[gnu::target("avx512f"), gnu::always_inline]] inline void move_lanes(const std::byte* from, std::byte* to, const Rectangle& a,
+                                                                      std::int64_t other_half, std::index_sequence<i...>) {
+  const auto first = [](int words) __attribute__((always_inline)) { return static_cast<std::uint16_t>((1u << words) - 1); };
+  const int result_rows = transposed ? a.columns : a.rows, result_words = transposed ? a.rows : a.columns;
+  const std::uint16_t loaded = first(a.columns), stored = first(result_words);
+  Words16 rows[sizeof...(i)]{};
+  if (other_half == 0) ((static_cast<int>(i) < a.rows ? load_words(rows[i], from + a.row_at[i], loaded) : void()), ...);
+  else ((static_cast<int>(i) < a.rows ? load_pairs(rows[i], from + a.row_at[i], other_half, loaded) : void()), ...);
+  if constexpr (transposed) transpose(rows, std::index_sequence<i...>{});
+  if (result_words == Rectangle::side) ((static_cast<int>(i) < result_rows ? void(std::memcpy(to + a.result_at[i], &rows[i], sizeof rows[i])) : void()), ...);
+  else ((static_cast<int>(i) < result_rows ? store_words(to + a.result_at[i], rows[i], stored) : void()), ...);
+}
+template <bool transposed>
+[[gnu::target("avx512f")]] void move_avx512(const std::byte* from, std::byte* to, const Rectangle& a, std::int64_t other_half) {
+  move_lanes<transposed>(from, to, a, other_half, std::make_index_sequence<Rectangle::side>{});
+}
+
+}  // namespace detail
+
+// The same bits at every level.
+inline RectangleMove rectangle_move(bool transposed, InstructionLevel level) {
+  if (level == InstructionLevel::avx512) return transposed ? &detail::move_avx512<true> : &detail::move_avx512<false>;
+  if (!transposed) return &detail::move_straight;
+  return level == InstructionLevel::avx2 ? &detail::transpose_avx2 : &detail::transpose_baseline;
+}
+
+}  // namespace replicator::cpu

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The domain of a reduction as loops, each reduced or kept.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <replicator/cpu/loops/loop_nest.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
+
+namespace replicator::cpu {
+
+// `levels` of outer loops around units of `rows` (one block at most) by `width` kept elements.
+struct ReductionNest {
+  static constexpr std::int64_t block = 4096;
+  struct Level {
+    bool reduced = false;
+    std::int64_t extent = 1;
+    std::int64_t step = 1;   // kept elements inside one turn
+    std::int64_t turns = 1;  // elements of the domain inside one turn (a full one)
+  };
+  std::vector<Level> levels;  // outermost first
+  std::int64_t rows = 1;      // of the innermost reduced loop
+  std::int64_t width = 1;     // kept elements inside it
+  std::int64_t parts = 1;     // lanes of each kept element, a power of two
+  std::int64_t kept = 1;      // elements of an output
+
+  // `loops` of the domain in storage order, of which those over `axes` are reduced.
+  ReductionNest(const std::vector<StorageLoop>& loops, const std::vector<std::int64_t>& axes) {
+    for (const auto& loop : loops) add(std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(loop.axis)) != axes.end(), loop.extent);
+    width = pop(false);
+    rows = pop(true);
+    if (rows > block) levels.push_back({true, (rows + block - 1) / block});
+    measure();
+    choose_parts();
+  }
+
+  std::int64_t lanes() const { return width * parts; }
+  // Turns of the outermost loop, and the elements of the domain inside one of them.
+  std::int64_t outer_turns() const { return levels.empty() ? 1 : levels[0].extent; }
+  std::int64_t outer_elements() const { return levels.empty() ? rows * width : levels[0].turns; }
+
+ private:
+  // Neighbours of one sort are one loop.
+  void add(bool reduced, std::int64_t extent) {
+    if (!levels.empty() && levels.back().reduced == reduced) levels.back().extent *= extent;
+    else levels.push_back({reduced, extent});
+  }
+  // Takes the innermost level away where it is of that sort: its extent, else 1.
+  std::int64_t pop(bool reduced) {
+    if (levels.empty() || levels.back().reduced != reduced) return 1;
+    const std::int64_t extent = levels.back().extent;
+    levels.pop_back();
+    return extent;
+  }
+  void measure() {
+    std::int64_t step = width;
+    std::int64_t turns = width * std::min(rows, block);
+    for (std::size_t l = levels.size(); l-- > 0;) {
+      levels[l].step = step;
+      levels[l].turns = turns;
+      turns = l + 1 == levels.size() && rows > block ? rows * width : turns * levels[l].extent;
+      if (!levels[l].reduced) step *= levels[l].extent;
+    }
+    kept = step;
+  }
+  // About 64 lanes, in whole groups of 16, but no more than a short row can fill.
+  void choose_parts() {
+    if (width == 0 || width >= 64) return;
+    std::int64_t group = 1;
+    while (width * group % tile_group != 0) group *= 2;
+    while (lanes() < 64 || parts % group != 0) parts *= 2;
+    while (parts > 1 && parts * 2 > rows) parts /= 2;
+  }
+};
+
+}  // namespace replicator::cpu

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// An expression as what tile loops do: two operations where one loop does a pair, and how often each value is used.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <replicator/core/dtype.hpp>
+#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/graph/expression.hpp>
+
+namespace replicator::cpu {
+
+struct TileTerm {
+  TileOp op;
+  std::uint16_t operand[3];  // numbers of terms; of an input: its number
+  std::uint64_t bits;        // of a constant
+  int uses = 0;              // by terms and outputs; 0 where nothing needs it
+};
+
+namespace detail {
+
+constexpr TileOp plain(ScalarOp op) { return static_cast<TileOp>(op); }
+
+inline bool is_zero(const TileTerm& term) { return term.op == plain(ScalarOp::constant) && term.bits == 0; }
+
+inline bool is_square_of_difference(const std::vector<TileTerm>& terms, const TileTerm& term) {
+  const TileTerm& inner = terms[term.operand[0]];
+  return term.operand[0] == term.operand[1] && inner.op == plain(ScalarOp::subtract) && inner.uses == 2;
+}
+
+// One loop for `term` and the operand that only it uses, where there is such a pair.
+inline void merge_pair(std::vector<TileTerm>& terms, TileTerm& term) {
+  const auto only = [&](int o, ScalarOp op) { return terms[term.operand[o]].op == plain(op) && terms[term.operand[o]].uses == 1; };
+  const auto merge = [&](TileOp pair, int o) {
+    const TileTerm& inner = terms[term.operand[o]];
+    const std::uint16_t other = term.operand[1 - o];
+    term.op = pair;
+    term.operand[2] = other;
+    term.operand[0] = inner.operand[0];
+    term.operand[1] = inner.operand[1];
+  };
+  using enum ScalarOp;
+  if (term.op == plain(rectify) && only(0, add)) return merge(TileOp::add_then_rectify, 0);
+  if (term.op == plain(multiply) && is_square_of_difference(terms, term)) return merge(TileOp::subtract_then_square, 0);
+  if (term.op == plain(select) && only(0, less_equal) && is_zero(terms[term.operand[1]]) && is_zero(terms[terms[term.operand[0]].operand[1]])) {
+    term.op = TileOp::rectify_by;
+    term.operand[0] = terms[term.operand[0]].operand[0];
+    term.operand[1] = term.operand[2];
+    return;
+  }
+  if (term.op != plain(add) && term.op != plain(subtract) && term.op != plain(multiply)) return;
+  const bool first = term.op == plain(subtract);
+  for (int o = 0; o < 2; ++o) {
+    if (term.op == plain(add) && only(o, multiply)) return merge(TileOp::multiply_then_add, o);
+    if (term.op == plain(add) && only(o, add)) return merge(TileOp::add_then_add, o);
+    if (first && only(o, multiply)) return merge(o == 0 ? TileOp::multiply_then_subtract : TileOp::subtract_product, o);
+    if (term.op == plain(multiply) && only(o, subtract)) return merge(TileOp::subtract_then_multiply, o);
+    if (term.op == plain(multiply) && only(o, multiply)) return merge(TileOp::multiply_then_multiply, o);
+    if (term.op == plain(multiply) && only(o, less)) return merge(TileOp::less_then_multiply, o);
+  }
+}
+
+// Counts the uses by the outputs and by what they need.
+inline void count_uses(const Expression& expression, std::vector<TileTerm>& terms) {
+  for (auto& term : terms) term.uses = 0;
+  for (const auto output : expression.outputs) ++terms[output].uses;
+  for (std::size_t i = terms.size(); i-- > 0;)
+    if (terms[i].uses > 0)
+      for (int o = 0; o < operands_of(terms[i].op); ++o) ++terms[terms[i].operand[o]].uses;
+}
+
+}  // namespace detail
+
+// A term for each instruction of the expression; pairs where it computes float32, for which alone there are loops of pairs.
+inline std::vector<TileTerm> tile_terms(const Expression& expression) {
+  std::vector<TileTerm> terms;
+  for (const auto& i : expression.code) {
+    terms.push_back({static_cast<TileOp>(i.op), {i.a, i.b, i.c}, i.bits});
+    for (int o = 0; o < operands_of(i.op); ++o) ++terms[terms.back().operand[o]].uses;
+  }
+  for (const auto output : expression.outputs) ++terms[output].uses;
+  if (expression.compute == DType::float32)
+    for (auto& term : terms) detail::merge_pair(terms, term);
+  detail::count_uses(expression, terms);
+  return terms;
+}
+
+}  // namespace replicator::cpu

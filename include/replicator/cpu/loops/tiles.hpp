@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// Primitive loops over tiles: one per scalar operation, element type and instruction level. Every loop runs over whole
+// groups of 16 elements, so each element takes the same vector instructions wherever it lies.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include <replicator/core/dtype.hpp>
+#include <replicator/cpu/loops/vector_math.hpp>
+#include <replicator/graph/expression.hpp>
+#include <replicator/graph/map.hpp>
+
+namespace replicator::cpu {
+
+// Elements that a loop takes at a time; the counts given to it are multiples.
+inline constexpr std::int64_t tile_group = 16;
+
+// What the loops may use; part of what must be equal between hosts for equal bits.
+enum class InstructionLevel : std::uint8_t { baseline, avx2, avx512 };
+
+constexpr std::string_view name_of(InstructionLevel level) {
+  constexpr std::string_view names[] = {"x86-64", "avx2", "avx512"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+// The best level of this machine.
+inline InstructionLevel instruction_level() {
+  static const InstructionLevel level = __builtin_cpu_supports("avx512f")                                  ? InstructionLevel::avx512
+                                        : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? InstructionLevel::avx2
+                                                                                                           : InstructionLevel::baseline;
+  return level;
+}
+
+// The scalar operations, and pairs of them that one loop does with both roundings: same bits, one pass less.
+enum class TileOp : std::uint8_t {
+  first_pair = static_cast<std::uint8_t>(ScalarOp::multiply_add) + 1,
+  multiply_then_add = first_pair,  // a * b + c
+  multiply_then_subtract,          // a * b - c
+  subtract_product,                // c - a * b
+  subtract_then_multiply,          // (a - b) * c
+  add_then_add,                    // (a + b) + c
+  multiply_then_multiply,          // (a * b) * c
+  less_then_multiply,              // (a < b) * c
+  add_then_rectify,                // rectify(a + b)
+  subtract_then_square,            // (a - b) * (a - b)
+  rectify_by,                      // a <= 0 ? 0 : b
+  count
+};
+inline constexpr std::size_t tile_ops = static_cast<std::size_t>(TileOp::count);
+
+constexpr int operands_of(TileOp op) {
+  if (op >= TileOp::first_pair) return op >= TileOp::add_then_rectify ? 2 : 3;
+  return operands_of(static_cast<ScalarOp>(op));
+}
+
+// Where a loop finds an operand: the next group of 16 elements is `step` bytes further; 0 where all groups are the same.
+struct TileOperand {
+  const std::byte* data = nullptr;
+  std::int64_t step = 0;
+};
+
+// `n` elements, a multiple of 16. `out` is contiguous and may be exactly one of the operands.
+using TileLoop = void (*)(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n);
+
+namespace detail {
+
+constexpr bool needs_floating(ScalarOp op) {
+  return op == ScalarOp::square_root || (op >= ScalarOp::exponential && op <= ScalarOp::cosine);
+}
+
+// Integers wrap around.
+template <class T, class F>
+[[gnu::always_inline]] inline T wrapping(T a, T b, F f) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
+  } else {
+    return f(a, b);
+  }
+}
+template <class T>
+[[gnu::always_inline]] inline T plus(T a, T b) {
+  return wrapping(a, b, [](auto x, auto y) __attribute__((always_inline)) { return x + y; });
+}
+template <class T>
+[[gnu::always_inline]] inline T minus(T a, T b) {
+  return wrapping(a, b, [](auto x, auto y) __attribute__((always_inline)) { return x - y; });
+}
+template <class T>
+[[gnu::always_inline]] inline T times(T a, T b) {
+  return wrapping(a, b, [](auto x, auto y) __attribute__((always_inline)) { return x * y; });
+}
+
+// Truncates; by zero gives 0, the lowest by -1 wraps.
+template <class T>
+inline T integer_quotient(T a, T b) {
+  if (b == 0) return 0;
+  return b == -1 ? minus(T(0), a) : static_cast<T>(a / b);
+}
+// Negative exponents give 0 but for the bases 1 and -1.
+template <class T>
+inline T integer_power(T base, T exponent) {
+  if (exponent < 0) return base == 1 ? T(1) : base == -1 ? (exponent & 1 ? T(-1) : T(1)) : T(0);
+  T result = 1;
+  for (T e = exponent; e > 0; e >>= 1, base = times(base, base))
+    if (e & 1) result = times(result, base);
+  return result;
+}
+
+template <ScalarOp op, class T>
+[[gnu::always_inline]] inline T apply_unary(T a) {
+  namespace vm = vector_math;
+  if constexpr (op == ScalarOp::negate) {
+    if constexpr (std::is_integral_v<T>) return minus(T(0), a);
+    else return -a;
+  } else if constexpr (op == ScalarOp::absolute) {
+    if constexpr (std::is_integral_v<T>) return a < 0 ? minus(T(0), a) : a;
+    else return vm::magnitude(a);
+  } else if constexpr (op == ScalarOp::sign) {
+    return vm::choose(a > 0, T(1), T(0)) - vm::choose(a < 0, T(1), T(0));
+  } else if constexpr (op == ScalarOp::floor) {
+    if constexpr (std::is_integral_v<T>) return a;
+    else return vm::floor(a);
+  } else if constexpr (op == ScalarOp::rectify) {
+    return a <= 0 ? T(0) : a;
+  } else if constexpr (op == ScalarOp::logical_not) {
+    return a == 0 ? T(1) : T(0);
+  } else if constexpr (op == ScalarOp::exponential) {
+    return vm::exp(a);
+  } else if constexpr (op == ScalarOp::logarithm) {
+    return vm::log(a);
+  } else if constexpr (op == ScalarOp::hyperbolic_tangent) {
+    return vm::tanh(a);
+  } else if constexpr (op == ScalarOp::sine) {
+    return vm::sin(a);
+  } else {
+    static_assert(op == ScalarOp::cosine);
+    return vm::cos(a);
+  }
+}
+
+template <ScalarOp op, class T>
+[[gnu::always_inline]] inline T apply_binary(T a, T b) {
+  if constexpr (op == ScalarOp::add) return plus(a, b);
+  else if constexpr (op == ScalarOp::subtract) return minus(a, b);
+  else if constexpr (op == ScalarOp::multiply) return times(a, b);
+  else if constexpr (op == ScalarOp::divide && std::is_integral_v<T>) return integer_quotient(a, b);
+  else if constexpr (op == ScalarOp::divide) return a / b;
+  else if constexpr (op == ScalarOp::minimum) return b < a ? b : a;
+  else if constexpr (op == ScalarOp::maximum) return a < b ? b : a;
+  else if constexpr (op == ScalarOp::power && std::is_integral_v<T>) return integer_power(a, b);
+  else if constexpr (op == ScalarOp::power) return vector_math::pow(a, b);
+  else if constexpr (op == ScalarOp::less) return a < b ? T(1) : T(0);
+  else if constexpr (op == ScalarOp::less_equal) return a <= b ? T(1) : T(0);
+  else if constexpr (op == ScalarOp::equal) return a == b ? T(1) : T(0);
+  else if constexpr (op == ScalarOp::logical_and) return ((a != 0) & (b != 0)) ? T(1) : T(0);
+  else {
+    static_assert(op == ScalarOp::logical_or);
+    return ((a != 0) | (b != 0)) ? T(1) : T(0);
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline T fused_multiply_add(T a, T b, T c) {
+  if constexpr (std::is_same_v<T, float>) return __builtin_fmaf(a, b, c);
+  else if constexpr (std::is_same_v<T, double>) return __builtin_fma(a, b, c);
+  else return plus(times(a, b), c);
+}
+
+template <std::size_t index, class T>
+[[gnu::always_inline]] inline T apply_op([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T c) {
+  constexpr auto pair = static_cast<TileOp>(index);
+  constexpr auto op = static_cast<ScalarOp>(index);
+  if constexpr (pair == TileOp::multiply_then_add) return plus(times(a, b), c);
+  else if constexpr (pair == TileOp::multiply_then_subtract) return minus(times(a, b), c);
+  else if constexpr (pair == TileOp::subtract_product) return minus(c, times(a, b));
+  else if constexpr (pair == TileOp::subtract_then_multiply) return times(minus(a, b), c);
+  else if constexpr (pair == TileOp::add_then_add) return plus(plus(a, b), c);
+  else if constexpr (pair == TileOp::multiply_then_multiply) return times(times(a, b), c);
+  else if constexpr (pair == TileOp::less_then_multiply) return times(vector_math::choose(a < b, T(1), T(0)), c);
+  else if constexpr (pair == TileOp::add_then_rectify) return apply_unary<ScalarOp::rectify>(plus(a, b));
+  else if constexpr (pair == TileOp::subtract_then_square) return times(minus(a, b), minus(a, b));
+  else if constexpr (pair == TileOp::rectify_by) return a <= 0 ? T(0) : b;
+  else if constexpr (op == ScalarOp::select) return vector_math::choose(a != 0, b, c);
+  else if constexpr (op == ScalarOp::multiply_add) return fused_multiply_add(a, b, c);
+  else if constexpr (operands_of(op) == 1) return apply_unary<op>(a);
+  else return apply_binary<op>(a, b);
+}
+
+// ivdep says that `out` overlaps no other elements, and makes -O2 vectorise without asking at run time.
+template <std::size_t index, class T>
+[[gnu::always_inline]] inline void tile_loop(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c,
+                                             std::int64_t n) {
+  constexpr int operands = operands_of(static_cast<TileOp>(index));
+  T* o = static_cast<T*>(out);
+  const std::byte *at_a = a.data, *at_b = operands > 1 ? b.data : a.data, *at_c = operands > 2 ? c.data : a.data;
+  const std::int64_t step_a = a.step, step_b = operands > 1 ? b.step : step_a, step_c = operands > 2 ? c.step : step_a;
+  for (T* const end = o + n; o != end; o += tile_group, at_a += step_a, at_b += step_b, at_c += step_c) {
+    const T *x = reinterpret_cast<const T*>(at_a), *y = reinterpret_cast<const T*>(at_b), *z = reinterpret_cast<const T*>(at_c);
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < tile_group; ++j) o[j] = apply_op<index>(x[j], y[j], z[j]);
+  }
+}
+
+template <std::size_t index, class T>
+void loop_baseline(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
+  tile_loop<index, T>(out, a, b, c, n);
+}
+template <std::size_t index, class T>
+[[gnu::target("avx2,fma")]] void loop_avx2(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
+  tile_loop<index, T>(out, a, b, c, n);
+}
+template <std::size_t index, class T>
+[[gnu::target("avx512f")]] void loop_avx512(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n) {
+  tile_loop<index, T>(out, a, b, c, n);
+}
+
+// A plain loop of sqrt() does not vectorise, because sqrt may set errno. (nvcc's front end wants no dependent vectors.)
+using FloatVector = float __attribute__((vector_size(16)));
+using DoubleVector = double __attribute__((vector_size(16)));
+inline FloatVector square_roots(FloatVector v) { return __builtin_ia32_sqrtps(v); }
+inline DoubleVector square_roots(DoubleVector v) { return __builtin_ia32_sqrtpd(v); }
+
+template <class T, class Vector>
+void loop_square_root(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+  constexpr std::size_t group = tile_group * sizeof(T);
+  for (std::int64_t i = 0; i < n / tile_group; ++i)
+    for (std::size_t j = 0; j < group; j += sizeof(Vector)) {
+      Vector v;
+      std::memcpy(&v, a.data + i * a.step + j, sizeof(Vector));
+      v = square_roots(v);
+      std::memcpy(static_cast<std::byte*>(out) + static_cast<std::size_t>(i) * group + j, &v, sizeof(Vector));
+    }
+}
+
+// Correctly rounded at every width: the same bits.
+using WideFloatVector = float __attribute__((vector_size(32)));
+using WidestFloatVector = float __attribute__((vector_size(64)));
+[[gnu::target("avx2,fma")]] inline void loop_square_root_avx2(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+  auto* o = static_cast<float*>(out);
+  for (std::int64_t i = 0; i < n; i += tile_group)
+    for (std::int64_t j = 0; j < tile_group; j += 8) {
+      WideFloatVector v;
+      std::memcpy(&v, a.data + i / tile_group * a.step + j * 4, sizeof v);
+      v = __builtin_ia32_sqrtps256(v);
+      std::memcpy(o + i + j, &v, sizeof v);
+    }
+}
+// The built-in function has another name in each compiler.
+[[gnu::target("avx512f")]] inline void loop_square_root_avx512(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
+  auto* o = static_cast<float*>(out);
+  for (std::int64_t i = 0; i < n; i += tile_group) {
+    WidestFloatVector v;
+    std::memcpy(&v, a.data + i / tile_group * a.step, sizeof v);
+    asm("vsqrtps %0, %0" : "+v"(v));
+    std::memcpy(o + i, &v, sizeof v);
+  }
+}
+
+using TileTable = std::array<TileLoop, tile_ops>;
+
+template <std::size_t index, class T, InstructionLevel level>
+constexpr TileLoop tile_loop_of() {
+  constexpr auto op = static_cast<ScalarOp>(index);
+  constexpr bool pair = index >= static_cast<std::size_t>(TileOp::first_pair);
+  if constexpr (op <= ScalarOp::constant || (std::is_integral_v<T> && needs_floating(op)) || (pair && !std::is_same_v<T, float>))
+    return nullptr;
+  else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx512) return &loop_square_root_avx512;
+  else if constexpr (op == ScalarOp::square_root && std::is_same_v<T, float> && level == InstructionLevel::avx2) return &loop_square_root_avx2;
+  else if constexpr (op == ScalarOp::square_root)
+    return &loop_square_root<T, std::conditional_t<std::is_same_v<T, float>, FloatVector, DoubleVector>>;
+  else if constexpr (level == InstructionLevel::avx512) return &loop_avx512<index, T>;
+  else if constexpr (level == InstructionLevel::avx2) return &loop_avx2<index, T>;
+  else return &loop_baseline<index, T>;
+}
+template <class T, InstructionLevel level, std::size_t... index>
+constexpr TileTable make_tile_table(std::index_sequence<index...>) {
+  return {tile_loop_of<index, T, level>()...};
+}
+template <class T, InstructionLevel level>
+inline constexpr TileTable tile_table = make_tile_table<T, level>(std::make_index_sequence<tile_ops>{});
+
+}  // namespace detail
+
+// The loop of `op` on elements of `compute`; null where the operation is not defined on them. To keep the user's
+// compile time down, only float has pairs and loops of its own for AVX-512, and integers have only baseline ones.
+inline TileLoop tile_loop(DType compute, TileOp op, InstructionLevel level) {
+  using enum InstructionLevel;
+  const auto i = static_cast<std::size_t>(op);
+  switch (compute) {
+    case DType::float32:
+      return level == avx512 ? detail::tile_table<float, avx512>[i]
+             : level == avx2 ? detail::tile_table<float, avx2>[i]
+                             : detail::tile_table<float, baseline>[i];
+    case DType::float64: return level == baseline ? detail::tile_table<double, baseline>[i] : detail::tile_table<double, avx2>[i];
+    case DType::int32: return detail::tile_table<std::int32_t, baseline>[i];
+    default: return detail::tile_table<std::int64_t, baseline>[i];
+  }
+}
+
+}  // namespace replicator::cpu

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// exp, log, tanh, sin, cos and power without branches, calls or tables: they vectorise in a plain loop and every lane
+// computes the same bits, so an element's value never depends on its position. Nothing here may be contracted to FMA.
+//
+// Errors, of the last place of the result: 1 for float; for double 1, tanh 3.
+// Denormal arguments and results, zeros, infinities and NaN are those of C's Annex F. Sine and cosine of magnitudes
+// beyond 2^28 (float) or 2^20 (double) lose accuracy, and give NaN beyond 2^30.
+//
+// float: in double, with polynomials of the degree that float needs; double: vector_math_double.hpp.
+//
+// Source of the algorithms and coefficients: fdlibm (FreeBSD msun e_exp, e_log, e_pow, s_expm1, k_sin, k_cos, k_sinf,
+// k_cosf), rewritten without branches. "Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission
+// to use, copy, modify, and distribute this software is freely granted, provided that this notice is preserved."
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include <replicator/cpu/loops/vector_math_double.hpp>
+
+namespace replicator::cpu::vector_math {
+
+[[gnu::always_inline]] inline double exp_for_float(double x) {
+  const double clamped = choose(x < 200.0, choose(x > -200.0, x, -200.0), 200.0);
+  const double shifted = clamped * 1.44269504088896338700 + rounder<double>;
+  const double r = clamped - (shifted - rounder<double>) * 6.93147180559945286227e-01;
+  // Taylor to r^8 / 8!: below 2^-32 of the result for |r| <= ln2 / 2
+  const double p = 1.0 + r * (1.0 + r * (1.0 / 2 + r * (1.0 / 6 + r * (1.0 / 24 + r * (1.0 / 120 + r * (1.0 / 720 +
+                   r * (1.0 / 5040 + r * (1.0 / 40320))))))));
+  const std::uint64_t n = std::bit_cast<std::uint64_t>(shifted) << 52;
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(p) + n);
+}
+[[gnu::always_inline]] inline float exp(float x) { return choose(x != x, x, static_cast<float>(exp_for_float(x))); }
+
+[[gnu::always_inline]] inline float log(float x) {
+  const bool tiny = x < 0x1p-126f;
+  const float normal = x * choose(tiny, 0x1p25f, 1.0f);
+  // Unsigned: an infinity or NaN would overflow.
+  const auto bits = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(normal) + (0x3F800000u - 0x3F3504F3u));
+  const float k = static_cast<float>((bits >> 23) - 127) - choose(tiny, 25.0f, 0.0f);
+  const float f = std::bit_cast<float>((bits & 0x007FFFFF) + 0x3F3504F3) - 1.0f;
+  const float s = f / (2.0f + f);
+  const float z = s * s;
+  const float w = z * z;
+  const float r = w * (0.40000972152f + w * 0.24279078841f) + z * (0.66666662693f + w * 0.28498786688f);
+  const float half_square = 0.5f * f * f;
+  const float y = s * (half_square + r) + k * 9.0580006145e-06f - half_square + f + k * 6.9313812256e-01f;
+  const float special = choose(x == 0.0f, -infinity<float>, choose(x < 0.0f, nan<float>, x));
+  return choose((x > 0.0f) & (x < infinity<float>), y, special);
+}
+
+[[gnu::always_inline]] inline float tanh(float x) {
+  const float a = magnitude(x);
+  const double e = exp_for_float(2.0 * static_cast<double>(choose(a < 20.0f, a, 20.0f)));
+  const float y = static_cast<float>((e - 1.0) / (e + 1.0));
+  return choose(x != x, x, with_sign(choose(a < 0x1p-6f, a - a * a * a * (1.0f / 3 - a * a * (2.0f / 15)), y), x));
+}
+
+[[gnu::always_inline]] inline float sine_from(float x, std::uint64_t shift) {
+  const double wide = static_cast<double>(x);
+  const double shifted = wide * 6.36619772367581382433e-01 + rounder<double>;
+  const double n = shifted - rounder<double>;
+  const double r = wide - n * 1.57079631090164184570e+00 - n * 1.58932547735281966916e-08;
+  const std::uint64_t quadrant = std::bit_cast<std::uint64_t>(shifted) + shift;
+  const double z = r * r;
+  const double sine = r + r * z * (-0.166666666416265235595 + z * (0.0083333293858894631756 + z * (-0.000198393348360966317347 +
+                      z * 0.0000027183114939898219064)));
+  const double cosine = 1.0 + z * (-0.499999997251031003120 + z * (0.0416666233237390631894 + z * (-0.00138867637746099294692 +
+                        z * 0.0000243904487962774090654)));
+  const std::uint64_t odd = 0 - (quadrant & 1);
+  const std::uint64_t value = (std::bit_cast<std::uint64_t>(cosine) & odd) | (std::bit_cast<std::uint64_t>(sine) & ~odd);
+  const auto y = static_cast<float>(std::bit_cast<double>(value ^ ((quadrant & 2) << 62)));
+  return choose(magnitude(x) <= 0x1p30f, y, nan<float>);
+}
+[[gnu::always_inline]] inline float sin(float x) { return choose(magnitude(x) < 0x1p-12f, x, sine_from(x, 0)); }
+[[gnu::always_inline]] inline float cos(float x) { return sine_from(x, 1); }
+
+[[gnu::always_inline]] inline float pow(float x, float y) {
+  const double e = static_cast<double>(y) * log(static_cast<double>(magnitude(x)));
+  return power_special(x, y, static_cast<float>(exp_for_float(e)));
+}
+
+}  // namespace replicator::cpu::vector_math

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reduce on GPUs, its expression compiled by NVRTC when the step is planned: the interpreter's bits.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <replicator/cuda/expressions/compiled_kernels.cuh>
+#include <replicator/cuda/expressions/expression_source.hpp>
+#include <replicator/cuda/expressions/reduce.cuh>
+
+namespace replicator::cuda {
+
+class CompiledReduce final : public ReduceExecutable {
+ public:
+  CompiledReduce(const Reduce& reduce, const KernelRequest& request, const ReducePlan& plan, ExpressionSource source, const CompiledKernels& kernels)
+      : ReduceExecutable{reduce, request, plan}, words_{std::move(source.words)}, first_{kernels.kernel("compiled_reduce")},
+        tree_{way() == ReduceWay::few ? nullptr : kernels.kernel("compiled_tree")} {
+    visit_compute(reduce.expression->compute, [&]<class T>() {
+      const T identity = identity_of<T>(reduce.kind);
+      std::memcpy(&identity_, &identity, sizeof identity);
+    });
+  }
+
+ protected:
+  void launch_kernels(const Launch& launch) const override {
+    BoundProgram program{words_, *this, launch.inputs, launch.outputs};
+    std::uint64_t node = identity_;
+    ReduceExtents around = extents();
+    void* partials = launch.scratch;
+    launch_compiled(first_, blocks(), threads(), launch, {program.argument(), &node, &around, &partials});
+    if (tree_) launch_compiled(tree_, blocks_of_tree(), block_threads, launch, {program.argument(), &node, &around, &partials});
+  }
+
+ private:
+  std::vector<std::uint64_t> words_;
+  cudaKernel_t first_, tree_;
+  std::uint64_t identity_ = 0;  // its bytes begin with a value of the compute type
+};
+
+// Null as make_compiled_map's.
+inline std::unique_ptr<Executable> make_compiled_reduce(const KernelRequest& request) {
+  const auto& reduce = *request.operation.get<Reduce>();
+  if (reduce.domain.elements() == 0) return nullptr;
+  const auto plan = plan_of(reduce, request);
+  auto source = reduce_source(reduce.kind, *reduce.expression, plan.operands, reduce.dtypes, plan.way);
+  if (!source) return nullptr;
+  const auto* kernels = ExpressionCompiler::instance().compile(source->text);
+  return kernels ? std::make_unique<CompiledReduce>(reduce, request, plan, std::move(*source), *kernels) : nullptr;
+}
+inline constexpr Kernel compiled_reduce{"NVRTC", &make_compiled_reduce};
+inline const bool compiled_reduce_registered = register_kernel<Reduce>(DeviceKind::cuda, KernelTier::compiled, &compiled_reduce);
+
+}  // namespace replicator::cuda

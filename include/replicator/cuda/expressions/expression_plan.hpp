@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// How Map and Reduce walk their domains on GPUs, whoever evaluates the expression. Pure.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/core/layout.hpp>
+#include <replicator/cuda/expressions/operands.hpp>
+#include <replicator/cuda/rtc/reduce_extents.hpp>
+#include <replicator/graph/domain_layout.hpp>
+#include <replicator/graph/kernel.hpp>
+#include <replicator/graph/map.hpp>
+
+namespace replicator::cuda {
+
+// What integers do not have.
+constexpr bool only_floating(ScalarOp op) {
+  return op == ScalarOp::square_root || (op >= ScalarOp::exponential && op <= ScalarOp::cosine);
+}
+
+struct MapPlan {
+  Layout layout;
+  std::vector<Layout> inputs;  // their layouts
+  Operands operands;
+};
+
+inline MapPlan plan_of(const Map& map, const KernelRequest& request) {
+  const Layout layout = domain_layout(request, map.domain);
+  auto inputs = demanded_layouts(request, map.domain, layout);
+  auto operands = place_operands(request.inputs, inputs, map.domain, storage_order(layout, map.domain));
+  return {layout, std::move(inputs), std::move(operands)};
+}
+
+enum class ReduceWay : std::uint8_t {
+  few,      // a thread for each output element
+  blocks,   // a block of threads for each block of an output element
+  columns,  // a block of threads for neighbouring output elements, which are made of neighbours in memory
+};
+
+struct ReducePlan {
+  ReduceWay way = ReduceWay::few;
+  ReduceExtents extents;
+  std::vector<Layout> inputs;  // their layouts
+  Operands operands;           // numbered as ReduceExtents says
+};
+
+// Throws BuildError for a minimum or maximum over nothing.
+inline ReducePlan plan_of(const Reduce& reduce, const KernelRequest& request) {
+  constexpr std::int64_t least_columns = 8;
+  const auto is_reduced = [&](std::size_t axis) {
+    return std::find(reduce.axes.begin(), reduce.axes.end(), static_cast<std::int64_t>(axis)) != reduce.axes.end();
+  };
+  const Layout layout = domain_layout(request, reduce.domain);
+  ReducePlan plan;
+  plan.inputs = demanded_layouts(request, reduce.domain, layout);
+  std::vector<std::size_t> kept, axes;  // those in the order of the result, these in that of memory
+  for (std::size_t axis = 0; axis < reduce.domain.rank(); ++axis) {
+    (is_reduced(axis) ? plan.extents.reduced : plan.extents.kept) *= reduce.domain[axis];
+    if (!is_reduced(axis)) kept.push_back(axis);
+  }
+  std::optional<std::size_t> innermost;
+  for (const auto axis : storage_order(layout, reduce.domain)) {
+    if (is_reduced(axis)) axes.push_back(axis);
+    if (reduce.domain[axis] > 1) innermost = axis;
+  }
+  while (!kept.empty() && reduce.domain[kept.back()] == 1) kept.pop_back();
+  const bool columns = innermost && !kept.empty() && kept.back() == *innermost && reduce.domain[*innermost] >= least_columns;
+  if (plan.extents.kept > 0 && plan.extents.reduced == 0 && reduce.kind != ReduceKind::sum)
+    throw BuildError{"the " + std::string{name_of(reduce.kind)} + " over no elements was asked for, of the shape " + reduce.domain.text() +
+                     ": give the reduced axes an extent of at least 1"};
+  plan.way = plan.extents.reduced <= ReduceExtents::few ? ReduceWay::few : columns ? ReduceWay::columns : ReduceWay::blocks;
+  plan.extents.blocks = (plan.extents.reduced + ReduceExtents::block - 1) / ReduceExtents::block;
+  kept.insert(kept.end(), axes.begin(), axes.end());
+  plan.operands = place_operands(request.inputs, plan.inputs, reduce.domain, kept);
+  return plan;
+}
+
+}  // namespace replicator::cuda

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA C++ source of kernels that evaluate one expression, for NVRTC. A pure function of expression and operands, without their extents:
+// equal shapes of operands have equal source. The arithmetic is the functions of rtc/, in the expression's order, which the interpreter
+// calls too: the bits are the same whoever evaluates.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <replicator/cuda/expressions/expression_plan.hpp>
+#include <replicator/graph/expression.hpp>
+#include <replicator/graph/map.hpp>
+
+namespace replicator::cuda {
+
+// A source, and the words of its kernels' first argument, a Program, but for the addresses.
+struct ExpressionSource {
+  std::string text;
+  std::string program;  // of it, the struct Program
+  std::vector<std::uint64_t> words;
+  // words[first_address + i] is where input i lies; the outputs follow.
+  static constexpr std::size_t first_address = 1;
+  int at_once = 1;  // elements that a thread of map_elements takes at a time
+};
+
+// Kernels have room for so much everywhere.
+inline constexpr std::size_t most_argument_words = 4000 / sizeof(std::uint64_t);
+inline constexpr std::size_t most_compiled_instructions = 4096;
+
+namespace detail {
+
+constexpr std::string_view device_function(ScalarOp op) {
+  constexpr std::string_view names[] = {"", "", "negate", "absolute", "sign", "square_root", "exponential", "logarithm", "hyperbolic_tangent",
+                                        "sine", "cosine", "rounded_down", "rectify", "logical_not", "plus", "minus", "times", "quotient",
+                                        "minimum", "maximum", "power", "less", "less_equal", "equal", "logical_and", "logical_or", "select",
+                                        "fused_multiply_add"};
+  return names[static_cast<std::size_t>(op)];
+}
+
+// In registers.
+constexpr std::string_view device_type(DType compute) {
+  switch (compute) {
+    case DType::float32: return "float";
+    case DType::float64: return "double";
+    case DType::int32: return "int";
+    default: return "long long";
+  }
+}
+// In memory.
+constexpr std::string_view stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::bfloat16: return "Bfloat16Word";
+    case DType::boolean: return "BoolByte";
+    case DType::uint8: return "unsigned char";
+    default: return device_type(dtype);
+  }
+}
+
+// The struct Program: operands, and what rtc/map.cuh and rtc/reduction.cuh want of a program.
+class ProgramWriter {
+ public:
+  ProgramWriter(const Expression& expression, const Operands& operands, std::span<const DType> outputs)
+      : expression_{expression}, operands_{operands}, outputs_{outputs}, value_{device_type(expression.compute)} {
+    find_used();
+    for (std::size_t i = 0; i < operands.inputs.size(); ++i)
+      if (read_[i] && operands.inputs[i].kind == OperandKind::strided) strided_.push_back(i);
+  }
+
+  ExpressionSource write() && {
+    // Large expressions keep enough loads under way by themselves, and need their registers.
+    source_.at_once = expression_.code.size() <= 64 ? 4 : 1;
+    add("// ", expression_.text(200), "\nstruct Program {\n");
+    write_members();
+    add("\n  static constexpr int at_once = ", source_.at_once, ", slots = ", outputs_.size(), ", most_outputs = slots, output_count = slots;\n");
+    add("  __device__ static constexpr int slot_of(int output) { return output; }\n");
+    write_evaluate();
+    write_store();
+    add("};\nstatic_assert(sizeof(Program) == ", source_.words.size() * sizeof(std::uint64_t), ");\n");
+    source_.program = source_.text;
+    return std::move(source_);
+  }
+
+ private:
+  void add(const auto&... parts) {
+    const auto text = [](const auto& part) {
+      if constexpr (requires { std::to_string(part); }) return std::to_string(part);
+      else return std::string{part};
+    };
+    ((source_.text += text(parts)), ...);
+  }
+
+  void find_used() {
+    used_.resize(expression_.code.size());
+    read_.resize(operands_.inputs.size());
+    for (const auto output : expression_.outputs) used_[output] = true;
+    for (std::size_t i = expression_.code.size(); i-- > 0;) {
+      const auto& [op, a, b, c, bits] = expression_.code[i];
+      if (!used_[i]) continue;
+      if (op == ScalarOp::input) read_[a] = true;
+      const std::uint16_t operands[] = {a, b, c};
+      for (int o = 0; o < operands_of(op); ++o) used_[operands[o]] = true;
+    }
+  }
+
+  // In the order of source_.words; all members are of 8 bytes, or of 16 where they are Dividers.
+  void write_members() {
+    add("  long long elements;\n");
+    source_.words.push_back(static_cast<std::uint64_t>(operands_.elements));
+    for (std::size_t i = 0; i < operands_.inputs.size(); ++i) add("  const ", stored_type(operands_.inputs[i].dtype), "* x", i, ";\n");
+    for (std::size_t o = 0; o < outputs_.size(); ++o) add("  ", stored_type(outputs_[o]), "* y", o, ";\n");
+    source_.words.resize(source_.words.size() + operands_.inputs.size() + outputs_.size());
+    if (strided_.empty()) return;
+    add("  Divider extents[", rank(), "];\n  long long strides[", strided_.size(), "][", rank(), "];\n");
+    for (const auto extent : operands_.extents)
+      for (const auto word : divider_words(extent)) source_.words.push_back(word);
+    for (const auto i : strided_)
+      for (const auto stride : operands_.inputs[i].strides) source_.words.push_back(static_cast<std::uint64_t>(stride));
+  }
+
+  void write_evaluate() {
+    add("  __device__ void evaluate(long long index, ", value_, "* y) const {\n");
+    if (!strided_.empty()) write_coordinates();
+    for (std::size_t i = 0; i < expression_.code.size(); ++i)
+      if (used_[i]) add("    const ", value_, " v", i, " = ", value_of(expression_.code[i]), ";\n");
+    for (std::size_t o = 0; o < expression_.outputs.size(); ++o) add("    y[", o, "] = v", expression_.outputs[o], ";\n");
+    add("  }\n");
+  }
+  // Of the element along each axis. Numbers below 2^31 are divided by a multiplication.
+  void write_coordinates() {
+    const std::string_view type = operands_.elements < std::int64_t{1} << 31 ? "unsigned" : "long long";
+    add("    const ", type, " r", rank() - 1, " = static_cast<", type, ">(index);\n");
+    for (std::size_t axis = rank(); axis-- > 1;) {
+      add("    const ", type, " r", axis - 1, " = quotient_of(r", axis, ", extents[", axis, "]);\n");
+      if (is_walked(axis))
+        add("    const long long c", axis, " = r", axis, " - r", axis - 1, " * static_cast<", type, ">(extents[", axis, "].divisor);\n");
+    }
+    if (is_walked(0)) add("    const long long c0 = r0;\n");
+  }
+  bool is_walked(std::size_t axis) const {
+    return std::any_of(strided_.begin(), strided_.end(), [&](std::size_t i) { return operands_.inputs[i].strides[axis] != 0; });
+  }
+
+  std::string value_of(const ScalarInstruction& instruction) const {
+    if (instruction.op == ScalarOp::input) return load_of(instruction.a);
+    if (instruction.op == ScalarOp::constant) return constant_of(instruction.bits);
+    std::string call{device_function(instruction.op)};
+    const std::uint16_t operands[] = {instruction.a, instruction.b, instruction.c};
+    for (int o = 0; o < operands_of(instruction.op); ++o) call += (o ? ", v" : "(v") + std::to_string(operands[o]);
+    return call + ")";
+  }
+  std::string load_of(std::size_t input) const {
+    const auto& operand = operands_.inputs[input];
+    std::string at = operand.kind == OperandKind::linear ? "index" : operand.kind == OperandKind::scalar ? "0" : "";
+    if (operand.kind == OperandKind::strided) {
+      const auto row = std::find(strided_.begin(), strided_.end(), input) - strided_.begin();
+      for (std::size_t axis = 0; axis < rank(); ++axis)
+        if (operand.strides[axis] != 0)
+          at += (at.empty() ? "c" : " + c") + std::to_string(axis) + " * strides[" + std::to_string(row) + "][" + std::to_string(axis) + "]";
+    }
+    return "load<" + std::string{value_} + ">(x" + std::to_string(input) + ", " + at + ")";
+  }
+  // Bit by bit.
+  std::string constant_of(std::uint64_t bits) const {
+    char text[80];
+    switch (expression_.compute) {
+      case DType::float32:
+        std::snprintf(text, sizeof text, "__uint_as_float(0x%08xu)", std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits))));
+        break;
+      case DType::float64: std::snprintf(text, sizeof text, "__longlong_as_double(0x%016llxll)", static_cast<unsigned long long>(bits)); break;
+      case DType::int32: std::snprintf(text, sizeof text, "static_cast<int>(0x%08xu)", static_cast<unsigned>(bits)); break;
+      default: std::snprintf(text, sizeof text, "static_cast<long long>(0x%016llxull)", static_cast<unsigned long long>(bits));
+    }
+    return text;
+  }
+
+  void write_store() {
+    add("  __device__ void store(int output, long long at, ", value_, " value) const {\n    switch (output) {\n");
+    for (std::size_t o = 0; o < outputs_.size(); ++o) add("      case ", o, ": cuda::store(y", o, ", at, value); break;\n");
+    add("    }\n  }\n  __device__ void store_all(long long at, const ", value_, "* y) const {\n");
+    for (std::size_t o = 0; o < outputs_.size(); ++o) add("    cuda::store(y", o, ", at, y[", o, "]);\n");
+    add("  }\n");
+  }
+  std::size_t rank() const { return operands_.extents.size(); }
+
+  const Expression& expression_;
+  const Operands& operands_;
+  std::span<const DType> outputs_;
+  std::string_view value_;
+  std::vector<bool> used_, read_;     // instructions; inputs
+  std::vector<std::size_t> strided_;  // inputs
+  ExpressionSource source_;
+};
+
+// Empty where the interpreter must do it, or say why it cannot be done.
+inline std::optional<ExpressionSource> program_source(const Expression& expression, const Operands& operands, std::span<const DType> outputs) {
+  if (expression.code.size() > most_compiled_instructions) return std::nullopt;
+  if (!is_floating(expression.compute) && std::any_of(expression.code.begin(), expression.code.end(), [](const auto& i) { return only_floating(i.op); }))
+    return std::nullopt;
+  auto source = ProgramWriter{expression, operands, outputs}.write();
+  if (source.words.size() > most_argument_words) return std::nullopt;
+  return source;
+}
+
+inline std::string in_source(std::string_view header, const std::string& program, const std::string& kernels) {
+  return "#include <replicator/cuda/rtc/divider.cuh>\n#include <replicator/cuda/rtc/storage.cuh>\n#include <replicator/cuda/rtc/" +
+         std::string{header} + ">\n\nnamespace replicator::cuda {\n\n" + program + "\n" + kernels + "\n}  // namespace replicator::cuda\n";
+}
+
+inline std::string kernel_source(const std::string& name, const std::string& threads, const std::string& parameters, const std::string& body) {
+  return "extern \"C\" __global__ void __launch_bounds__(" + threads + ") compiled_" + name + "(const __grid_constant__ Program program" + parameters +
+         ") {\n  " + body + ";\n}\n";
+}
+
+}  // namespace detail
+
+// Its kernel is compiled_map(Program). Empty where the expression is too large, or has operations that its compute type does not have.
+inline std::optional<ExpressionSource> map_source(const Expression& expression, const Operands& operands, std::span<const DType> outputs) {
+  auto source = detail::program_source(expression, operands, outputs);
+  if (!source) return std::nullopt;
+  const std::string value{detail::device_type(expression.compute)};
+  source->text = detail::in_source("map.cuh", source->text, detail::kernel_source("map", "block_threads", "", "map_elements<" + value + ">(program)"));
+  return source;
+}
+
+// That of several Maps of one source in one launch: its kernel is compiled_merged_map(Programs, MapTiles), both in the device's memory.
+inline std::string merged_map_source(const ExpressionSource& source, DType compute) {
+  const std::string kernel =
+      "extern \"C\" __global__ void __launch_bounds__(block_threads) compiled_merged_map(const Program* __restrict__ programs, "
+      "const MapTile* __restrict__ tiles) {\n  const MapTile tile = tiles[blockIdx.x];\n  const Program program = programs[tile.program];\n"
+      "  map_tile<" + std::string{detail::device_type(compute)} + ">(program, tile.number);\n}\n";
+  return detail::in_source("map.cuh", source.program, kernel);
+}
+
+// Its kernels are compiled_reduce(Program, Node, ReduceExtents, partials) and, unless it goes the way of `few`, compiled_tree of the same
+// arguments. A Node is the identity of the reduction, in the compute type. Empty as above.
+inline std::optional<ExpressionSource> reduce_source(ReduceKind kind, const Expression& expression, const Operands& operands,
+                                                     std::span<const DType> outputs, ReduceWay way) {
+  auto source = detail::program_source(expression, operands, outputs);
+  if (!source) return std::nullopt;
+  const std::string value{detail::device_type(expression.compute)};
+  const std::string combine = kind == ReduceKind::sum ? "plus" : kind == ReduceKind::min ? "smaller" : "larger";
+  const std::string node = "struct Node {\n  " + value + " identity;\n  __device__ " + value + " operator()(" + value + " a, " + value +
+                           " b) const { return " + combine + "(a, b); }\n};\n";
+  const auto kernel = [&](const std::string& name, const std::string& threads, const std::string& body) {
+    return detail::kernel_source(name, threads, ", Node node, ReduceExtents extents, " + value + "* partials", body);
+  };
+  const std::string tree = kernel("tree", "block_threads", "reduce_tree(program, node, extents, partials)");
+  const std::string kernels =
+      way == ReduceWay::few      ? kernel("reduce", "block_threads", "reduce_few<" + value + ">(program, node, extents)")
+      : way == ReduceWay::blocks ? kernel("reduce", "block_threads", "reduce_blocks(program, node, extents, partials)") + tree
+                                 : kernel("reduce", "ReduceExtents::columns * ReduceExtents::lanes", "reduce_columns(program, node, extents, partials)") + tree;
+  source->text = detail::in_source("reduction.cuh", source->text, node + kernels);
+  return source;
+}
+
+}  // namespace replicator::cuda

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The binary files of CIFAR-10 and CIFAR-100. Source: www.cs.toronto.edu/~kriz/cifar.html ("Binary version").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <replicator/core/array.hpp>
+#include <replicator/data/files/table.hpp>
+#include <replicator/io/mapped_file.hpp>
+#include <replicator/io/stored.hpp>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace replicator::data {
+
+struct CifarOptions {
+  bool train = true;  // false: the test set
+};
+
+namespace detail {
+
+// Records of one or two label bytes (the last one counts) and 3 x 32 x 32 of pixels.
+class CifarFiles {
+ public:
+  static constexpr std::size_t pixels = 3 * 32 * 32;
+
+  // Throws DataError for a file that is missing, empty or no whole number of records.
+  CifarFiles(const std::vector<std::string>& paths, std::size_t label_bytes, int classes) : record_{label_bytes + pixels}, classes_{classes} {
+    for (const std::string& path : paths) {
+      io::MappedFile file{path};
+      const std::size_t size = file.bytes().size();
+      if (size == 0 || size % record_ != 0)
+        io::refuse(path, size - size % record_,
+                   "CIFAR's records have " + std::to_string(record_) + " bytes; the file has " + std::to_string(size) +
+                       ", no whole number of them: it was cut short, or is another file");
+      size_ += static_cast<std::int64_t>(size / record_);
+      ends_.push_back(size_);
+      files_.push_back(std::move(file));
+    }
+  }
+
+  std::int64_t size() const { return size_; }
+  std::tuple<Array<std::uint8_t>, Array<std::int32_t>> operator[](std::int64_t item) const {
+    std::size_t file = 0;
+    while (item >= ends_[file]) ++file;
+    const std::size_t at = static_cast<std::size_t>(item - (file ? ends_[file - 1] : 0)) * record_;
+    const std::byte* const record = files_[file].bytes().data() + at;
+    const int label = std::to_integer<int>(record[record_ - pixels - 1]);
+    if (label >= classes_)
+      io::refuse(files_[file].path(), at + record_ - pixels - 1,
+                 "the label " + std::to_string(label) + "; there are " + std::to_string(classes_) + " classes");
+    Array<std::uint8_t> picture{Shape{3, 32, 32}};
+    std::memcpy(picture.data(), record + record_ - pixels, pixels);
+    return {std::move(picture), Array<std::int32_t>{Shape{}, {label}}};
+  }
+
+ private:
+  std::size_t record_;
+  int classes_;
+  std::int64_t size_ = 0;
+  std::vector<io::MappedFile> files_;
+  std::vector<std::int64_t> ends_;
+};
+
+}  // namespace detail
+
+// The pictures of cifar-10-batches-bin (data_batch_1.bin to data_batch_5.bin, or test_batch.bin): elements are
+// (uint8 [3, 32, 32], int32 label). Throws DataError that names file and place: at once for a file that is missing or cut short,
+// when it is read for a label that does not exist.
+inline TableSource<detail::CifarFiles> cifar10(const std::string& folder, const CifarOptions& options = {}) {
+  std::vector<std::string> paths;
+  if (!options.train) paths.push_back(folder + "/test_batch.bin");
+  for (int i = 1; options.train && i <= 5; ++i) paths.push_back(folder + "/data_batch_" + std::to_string(i) + ".bin");
+  return TableSource<detail::CifarFiles>{{paths, 1, 10}, folder};
+}
+
+// The same of cifar-100-binary (train.bin or test.bin), with the fine labels.
+inline TableSource<detail::CifarFiles> cifar100(const std::string& folder, const CifarOptions& options = {}) {
+  return TableSource<detail::CifarFiles>{{{folder + (options.train ? "/train.bin" : "/test.bin")}, 2, 100}, folder};
+}
+
+}  // namespace replicator::data

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// TFRecord files. Source: tensorflow.org/tutorials/load_data/tfrecord ("TFRecords format details").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <replicator/core/array.hpp>
+#include <replicator/data/files/files.hpp>
+#include <replicator/data/files/table.hpp>
+#include <replicator/io/mapped_file.hpp>
+#include <replicator/io/record.hpp>
+#include <replicator/io/stored.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace replicator::data {
+
+namespace detail {
+
+class RecordFiles {
+ public:
+  explicit RecordFiles(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) {
+      files_.emplace_back(path);
+      scan(files_.back());
+    }
+  }
+
+  std::int64_t size() const { return static_cast<std::int64_t>(records_.size()); }
+  // Throws DataError where the content does not have its check sum.
+  Array<std::uint8_t> operator[](std::int64_t item) const {
+    const Record& record = records_[static_cast<std::size_t>(item)];
+    const io::MappedFile& file = files_[record.file];
+    const auto content = file.bytes().subspan(record.begin, record.size);
+    check(file.path(), record.begin, content, file.bytes().data() + record.begin + record.size, "the content of the record");
+    return array_of_bytes(content);
+  }
+
+ private:
+  struct Record {
+    std::uint32_t file;
+    std::uint64_t begin;
+    std::uint64_t size;
+  };
+
+  static void check(const std::string& path, std::uint64_t offset, std::span<const std::byte> bytes, const std::byte* stored, const char* what) {
+    if (io::masked_crc32c(bytes) != io::load_little<std::uint32_t>(stored))
+      io::refuse(path, offset,
+                 std::string{"TFRecord: "} + what +
+                     " does not have the check sum that is stored with it: the file is damaged, or no TFRecord file");
+  }
+
+  void scan(const io::MappedFile& file) {
+    const auto bytes = file.bytes();
+    for (std::uint64_t at = 0; at < bytes.size();) {
+      if (bytes.size() - at < io::record_frame)
+        io::refuse(file.path(), at,
+                   "TFRecord: " + std::to_string(bytes.size() - at) +
+                       " bytes are left, too few for a record: the file was cut short");
+      check(file.path(), at, bytes.subspan(at, 8), bytes.data() + at + 8, "the length of the record");
+      const auto size = io::load_little<std::uint64_t>(bytes.data() + at);
+      if (size > bytes.size() - at - io::record_frame)
+        io::refuse(file.path(), at,
+                   "TFRecord: a record of " + std::to_string(size) + " bytes, but " +
+                       std::to_string(bytes.size() - at - io::record_frame) + " are left: the file was cut short");
+      records_.push_back({static_cast<std::uint32_t>(files_.size() - 1), at + 12, size});
+      at += size + io::record_frame;
+    }
+  }
+
+  std::vector<io::MappedFile> files_;
+  std::vector<Record> records_;
+};
+
+}  // namespace detail
+
+// The records of a TFRecord file, or of all files of a folder with .tfrecord in their names: elements are uint8
+// [bytes], for transform() to take apart (see parse_example). Files are mapped, their lengths read and checked once, so
+// that shuffle(), shard() and seeking work over all records.
+// Throws DataError, naming file and place: at once for lengths that are wrong and files cut short, when it is read for a
+// record whose content does not have its check sum.
+inline TableSource<detail::RecordFiles> tfrecord(const std::string& path) {
+  return TableSource<detail::RecordFiles>{
+      detail::RecordFiles{detail::files_at(path, "files with .tfrecord in their names",
+                                          [](std::string_view name) { return name.find(".tfrecord") != std::string_view::npos; })},
+      path};
+}
+
+}  // namespace replicator::data

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// From JPEG files to normalised float32 pictures: component `jpeg` (link turbojpeg).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <optional>
+#include <replicator/core/array.hpp>
+#include <replicator/core/philox.hpp>
+#include <replicator/data/files/image_folder.hpp>
+#include <replicator/data/pictures/crop.hpp>
+#include <replicator/data/pictures/jpeg.hpp>
+#include <replicator/data/stream.hpp>
+#include <replicator/data/worker_pool.hpp>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace replicator::data {
+
+struct DecodeOptions {
+  struct Size {
+    std::int64_t height = 224;
+    std::int64_t width = 224;
+  };
+  Size crop = {};                                  // of the pictures that come out
+  bool flip = true;                                // training: mirror every other picture
+  std::array<float, 2> scale{0.08f, 1.0f};         // training: share of the area that is kept
+  std::array<float, 2> ratio{3.0f / 4, 4.0f / 3};  // training: width / height of what is kept
+  // Above 0, the recipe of CIFAR instead: the whole picture at the size `crop`, moved by up to `pad` pixels each way
+  // over black when training.
+  std::int64_t pad = 0;
+  // Evaluation: what the shorter side becomes before the middle is cut out; 0 is 256/224 of the larger crop side.
+  std::int64_t resize = 0;
+  std::array<float, 3> mean{0.485f, 0.456f, 0.406f};  // of red, green, blue in [0, 1] (ImageNet's)
+  std::array<float, 3> stddev{0.229f, 0.224f, 0.225f};
+  bool train = true;  // false: evaluation, nothing random
+};
+
+namespace detail {
+
+// Gives labelled JPEG files by position: image_folder(), tar_pictures().
+template <class S>
+concept JpegSource = Indexed<S> && requires(const S& source, std::int64_t position) {
+  source(position).label;
+  source(position).number;
+};
+
+// Images and labels of positions 0, 1, ...: [3, height, width] float32 and a scalar int32.
+template <JpegSource Source>
+class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>, Array<std::int32_t>>> {
+ public:
+  using value_type = std::tuple<Array<float>, Array<std::int32_t>>;
+
+  DecodedJpegs(Source folder, const DecodeOptions& options)
+      : folder_{std::move(folder)},
+        options_{checked(options)},
+        workers_(static_cast<std::size_t>(pool() ? pool()->threads() : 1)) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      normalisation_.gain[c] = 1.0f / (255.0f * options_.stddev[c]);
+      normalisation_.offset[c] = -options_.mean[c] / options_.stddev[c];
+    }
+  }
+
+  // Decodes as many pictures at once as keep the pool busy, and hands them out in order.
+  std::optional<value_type> next() {
+    if (ahead_.empty()) decode_ahead();
+    if (ahead_.empty()) return std::nullopt;
+    Ahead first = std::move(ahead_.front());
+    ahead_.pop_front();
+    ++position_;
+    if (first.error) std::rethrow_exception(first.error);
+    return std::move(first.value);
+  }
+
+  // Up to `size` pictures and labels as [n, 3, height, width] and [n]; nothing at the end. The pictures are decoded
+  // in parallel, each into its place. Throws DataError that names the first file that cannot be used.
+  std::optional<value_type> read_batch(std::int64_t size) {
+    ahead_.clear();
+    const std::int64_t count = left(size);
+    if (count == 0) return std::nullopt;
+    value_type batch{Array<float>{Shape{count, 3, options_.crop.height, options_.crop.width}},
+                     Array<std::int32_t>{Shape{count}}};
+    float* const images = std::get<0>(batch).data();
+    std::int32_t* const labels = std::get<1>(batch).data();
+    const std::int64_t first = std::exchange(position_, position_ + count);
+    for_each_index(pool(), count, [&](std::int64_t i, int worker) {
+      decode(first + i, worker, images + i * image_elements(), labels[i]);
+    });
+    return batch;
+  }
+
+  std::int64_t limit() const { return endless_ ? -1 : folder_.index().limit(); }
+  Share share() const { return folder_.index().share(); }
+  void read_on() { endless_ = true; }
+  std::int64_t position() const { return position_; }
+  void seek(std::int64_t position) {
+    ahead_.clear();
+    position_ = position;
+  }
+
+ private:
+  // What one worker keeps between pictures.
+  struct Worker {
+    JpegDecoder decoder;
+    Picture picture;
+    Resampler resample;
+  };
+  struct Ahead {
+    value_type value;
+    std::exception_ptr error;
+  };
+
+  static DecodeOptions checked(DecodeOptions options) {
+    const auto refuse = [](const std::string& what) { throw BuildError{"decode_jpeg: " + what}; };
+    const auto [height, width] = options.crop;
+    if (height < 1 || width < 1 || height > 65500 || width > 65500)
+      refuse("the crop has the size " + std::to_string(height) + " x " + std::to_string(width) +
+             "; 1 to 65500 is possible");
+    if (!(options.scale[0] > 0 && options.scale[0] <= options.scale[1] && options.scale[1] <= 1))
+      refuse("scale is {smallest, largest} share of the area, 0 < smallest <= largest <= 1");
+    if (!(options.ratio[0] > 0 && options.ratio[0] <= options.ratio[1]))
+      refuse("ratio is {smallest, largest} width / height, 0 < smallest <= largest");
+    for (const float deviation : options.stddev)
+      if (!(deviation > 0)) refuse("stddev must be above 0");
+    if (options.pad < 0) refuse("pad cannot be negative");
+    const std::int64_t larger = std::max(height, width);
+    if (options.resize == 0) options.resize = (larger * 256 + 112) / 224;
+    if (options.resize < larger)
+      refuse("resize is " + std::to_string(options.resize) + ", but the crop to be cut from it has a side of " +
+             std::to_string(larger));
+    return options;
+  }
+
+  WorkerPool* pool() const { return folder_.index().pool().get(); }
+  std::int64_t image_elements() const { return 3 * options_.crop.height * options_.crop.width; }
+  std::int64_t left(std::int64_t wanted) const {
+    return limit() < 0 ? wanted : std::clamp<std::int64_t>(limit() - position_, 0, wanted);
+  }
+
+  void decode_ahead() {
+    const std::int64_t count = left(pool() ? 2 * std::int64_t{pool()->threads()} : 1);
+    ahead_.resize(static_cast<std::size_t>(count));
+    for_each_index(pool(), count, [&](std::int64_t i, int worker) {
+      Ahead& ahead = ahead_[static_cast<std::size_t>(i)];
+      try {
+        ahead.value = {Array<float>{Shape{3, options_.crop.height, options_.crop.width}}, Array<std::int32_t>{Shape{}}};
+        decode(position_ + i, worker, std::get<0>(ahead.value).data(), *std::get<1>(ahead.value).data());
+      } catch (...) {
+        ahead.error = std::current_exception();
+      }
+    });
+  }
+
+  void decode(std::int64_t position, int worker_number, float* image, std::int32_t& label) {
+    Worker& worker = workers_[static_cast<std::size_t>(worker_number)];
+    const auto item = folder_(position);
+    label = item.label;
+    if constexpr (requires { item.path; }) worker.decoder.open(item.path);
+    else worker.decoder.open(item.name, item.bytes);
+    // Substream "jpeg" of the picture's number in the whole job: no other consumer of the seed shares it.
+    PhiloxStream random{folder_.index().seed(), static_cast<std::uint64_t>(item.number), 0x6A706567u};
+    Crop crop = choose(random, worker.decoder.height(), worker.decoder.width());
+    const bool mirror = options_.train && options_.flip && (random.next() >> 31);
+    const int shrink = largest_shrink(crop);
+    worker.decoder.decode(shrink, worker.picture);
+    crop = shrunk(crop, shrink, worker.picture.height, worker.picture.width);
+    crop.rows.count = options_.crop.height;
+    crop.columns.count = options_.crop.width;
+    worker.resample(worker.picture, crop.rows, crop.columns, mirror, normalisation_, image);
+  }
+
+  Crop choose(PhiloxStream& random, std::int64_t height, std::int64_t width) const {
+    if (options_.pad == 0)
+      return options_.train ? random_resized_crop(random, height, width, options_.scale, options_.ratio)
+                            : center_crop(height, width, options_.resize, options_.crop.height, options_.crop.width);
+    Crop crop = crop_at(0, 0, height, width);
+    if (options_.train) {
+      crop.rows.shift = below(random, 2 * options_.pad + 1) - options_.pad;
+      crop.columns.shift = below(random, 2 * options_.pad + 1) - options_.pad;
+    }
+    return crop;
+  }
+
+  // libjpeg can leave out high frequencies, which is faster: as far as no pixel of the result must be invented.
+  int largest_shrink(const Crop& crop) const {
+    int shrink = 8;
+    while (shrink > 1 && (crop.rows.length < static_cast<double>(shrink * options_.crop.height) ||
+                          crop.columns.length < static_cast<double>(shrink * options_.crop.width)))
+      shrink /= 2;
+    return shrink;
+  }
+
+  Source folder_;
+  DecodeOptions options_;
+  Normalisation normalisation_{};
+  std::vector<Worker> workers_;
+  std::deque<Ahead> ahead_;
+  std::int64_t position_ = 0;
+  bool endless_ = false;
+};
+
+struct DecodeStage {
+  DecodeOptions options;
+};
+
+template <class S>
+auto operator|(S&& source, const DecodeStage& stage) {
+  using Source = std::remove_cvref_t<S>;
+  static_assert(JpegSource<Source>,
+                "replicator: decode_jpeg() reads files: put it behind image_folder() or tar_pictures(), shuffle() and shard()");
+  if constexpr (JpegSource<Source>) return DecodedJpegs<Source>{std::forward<S>(source), stage.options};
+}
+
+}  // namespace detail
+
+// Decodes on the pool of shard(). Training: a random crop, resized (bilinear, antialiased), mirrored by chance;
+// evaluation: resized, the middle cut out. Elements are (float32 [3, height, width], int32 label).
+// What is random depends on the seed and on the position only, never on threads.
+// Throws BuildError for options that make no sense; reading throws DataError that names a file that is no JPEG,
+// damaged or cut short.
+inline detail::DecodeStage decode_jpeg(const DecodeOptions& options = {}) { return {options}; }
+
+}  // namespace replicator::data

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run allows the libraries of kernels (oneDNN, cuDNN, cuBLAS) for speed, beyond sums of rounded products in a fixed order.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <replicator/devices/convolution_fusions.hpp>
+
+namespace replicator {
+
+// Each changes bits, so all processes of a job must allow the same. Winograd's algorithm is CPUs'; fusion is of graphs, whoever runs them; the others are GPUs'.
+struct KernelChoice {
+  bool winograd = false;          // convolutions of float32 with windows of 3x3 may add transformed factors, where that is faster
+  bool tf32 = false;              // products and convolutions of float32 may drop all but 10 bits of the factors' fractions
+  bool fastest = false;           // whichever algorithm the library thinks fastest, also such whose bits differ from run to run
+  bool row_major_images = false;  // convolutions in NCHW, not in NHWC: to compare their speed
+  ConvolutionFusions fuse_convolutions = {};
+
+  // The flags that ask for it, "--tf32 --fastest-kernels"; "none of them".
+  std::string text() const {
+    std::string flags;
+    const auto add = [&](bool given, const std::string& flag) {
+      if (given) flags += (flags.empty() ? "" : " ") + flag;
+    };
+    add(winograd, "--winograd");
+    add(tf32, "--tf32");
+    add(fastest, "--fastest-kernels");
+    add(row_major_images, "--row-major-images");
+    add(fuse_convolutions.any(), std::string{fusions} + fuse_convolutions.text());
+    return flags.empty() ? "none of them" : flags;
+  }
+  // What text() gave.
+  static KernelChoice from(const std::string& text) {
+    const auto given = [&](const char* flag) { return text.find(flag) != std::string::npos; };
+    KernelChoice choice{given("--winograd"), given("--tf32"), given("--fastest-kernels"), given("--row-major-images")};
+    if (const auto at = text.find(fusions); at != std::string::npos)
+      choice.fuse_convolutions = ConvolutionFusions::parse("--fuse-convolutions", std::string_view{text}.substr(at + fusions.size()));
+    return choice;
+  }
+  friend bool operator==(const KernelChoice&, const KernelChoice&) = default;
+
+ private:
+  static constexpr std::string_view fusions = "--fuse-convolutions ";  // the last of the flags
+};
+
+}  // namespace replicator

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process remembers of its program: to what it goes back when its job loses a process, and what it does again from there.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include <replicator/core/error.hpp>
+#include <replicator/elastic/courses.hpp>
+#include <replicator/engine/host.hpp>
+#include <replicator/engine/state/snapshot.hpp>
+#include <replicator/job/job.hpp>
+#include <replicator/job/part.hpp>
+
+namespace replicator {
+
+// Before a call of the program.
+struct Moment {
+  Snapshot snapshot;
+  std::map<std::shared_ptr<Course>, Resumption> courses;  // where steps are
+};
+
+// The two latest moments, and the calls that were made since the earlier one. Calls are numbered; call 0 finds nothing to remember.
+class CallHistory {
+ public:
+  using Work = std::function<void()>;
+
+  const Snapshot& latest() const { return latest_.snapshot; }
+
+  // The program makes its next call, perhaps for another time: nothing of it has happened yet.
+  void begin_call() { at_ = next_; }
+  // `again`: the same when what it gave is known already. It is kept where `may_return`.
+  void end_call(const Work& again, bool may_return) {
+    if (may_return) calls_.push_back({next_, again});
+    ++next_;
+  }
+
+  // Every process calls it, in the same call. Where it throws CommunicationError nothing has changed.
+  void remember(Host& host, Courses& courses) {
+    auto& moment = latest_.snapshot.call == at_ ? latest_ : previous_;
+    host.remember(moment.snapshot);
+    moment.snapshot.call = at_;
+    moment.courses.clear();
+    for (const auto& course : courses.all()) moment.courses[course] = course->from;
+    if (&moment == &previous_) std::swap(latest_, previous_);
+    std::erase_if(calls_, [this](const Call& call) { return call.number < previous_.snapshot.call; });
+    courses.forget_expired();
+  }
+  // Gives a new host what was then. Throws BuildError where that is neither of the two.
+  void go_back_to(std::uint64_t call, Host& host) {
+    if (latest_.snapshot.call != call) latest_ = std::exchange(previous_, {});
+    if (latest_.snapshot.call != call)
+      throw BuildError{"the processes of this job have made different calls: all must run the same steps in the same order"};
+    previous_ = {};
+    previous_.snapshot.call = call;
+    std::erase_if(calls_, [&](const Call& made) { return made.number < call; });
+    if (call == 0) return;
+    host.recall(latest_.snapshot);
+    for (const auto& [course, from] : latest_.courses) course->from = from;
+  }
+  // From there as far as this process was.
+  void repeat() {
+    const auto calls = calls_;
+    for (const auto& call : calls) {
+      at_ = call.number;
+      call.again();
+    }
+  }
+  // The program is where those are of whom it was handed this moment.
+  void go_on_from(Moment moment) {
+    latest_ = std::move(moment);
+    previous_ = {};
+    calls_.clear();
+    next_ = latest_.snapshot.call;
+  }
+
+ private:
+  struct Call {
+    std::uint64_t number;
+    Work again;
+  };
+
+  Moment latest_, previous_;
+  std::deque<Call> calls_;
+  std::uint64_t next_ = 0;  // the number of the call that the program makes next
+  std::uint64_t at_ = 0;    // of the one that is being made, perhaps once more
+};
+
+// Collective: the oldest of the latest moments of all, to which they go back. Whoever knows that the job is to stop was told so by the last step
+// that it did; the others learn it here, before that step. Throws CommunicationError.
+inline std::uint64_t oldest_moment(transport::Job& job, std::uint64_t latest, int& stop_signal) {
+  static constexpr const char* what = "the moment to go back to";
+  const std::uint64_t mine[] = {latest, static_cast<std::uint64_t>(stop_signal)};
+  const auto all = job.exchange(std::as_bytes(std::span{mine}), what);
+  std::uint64_t oldest = latest;
+  for (int process = 0; process < job.size(); ++process) {
+    const auto& part = all[static_cast<std::size_t>(process)];
+    transport::require_part(part.size() == sizeof mine, process, part.size(), what);
+    std::uint64_t theirs[2] = {};
+    std::memcpy(theirs, part.data(), sizeof theirs);
+    oldest = std::min(oldest, theirs[0]);
+    stop_signal = std::max(stop_signal, static_cast<int>(theirs[1]));
+  }
+  return oldest;
+}
+
+}  // namespace replicator

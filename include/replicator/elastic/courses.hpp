@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The replicated steps of an engine that may go back, and go on with other processes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <replicator/engine/read_ahead_step.hpp>
+#include <replicator/engine/state/checkpoints.hpp>
+#include <replicator/replicate/step_driver.hpp>
+
+namespace replicator {
+
+// A replicated step, on whatever host it is.
+struct Course {
+  int ordinal;
+  bool checkpointed;
+  MakeInputs inputs;
+  Trace trace;
+  Resumption from{};                          // where it is
+  std::unique_ptr<ReadAheadStep> compiled{};  // null: not on the present host
+  std::uint64_t resumed = 0;                  // steps that this process need not do
+  bool gone = false;                          // the program has let go of it
+};
+
+// It does not keep them.
+class Courses {
+ public:
+  std::shared_ptr<Course> add(Course course) {
+    auto step = std::make_shared<Course>(std::move(course));
+    steps_.push_back(step);
+    return step;
+  }
+  // Also those that the program has let go of, but that may be done again.
+  std::vector<std::shared_ptr<Course>> all() const {
+    std::vector<std::shared_ptr<Course>> result;
+    for (const auto& weak : steps_)
+      if (auto step = weak.lock()) result.push_back(std::move(step));
+    return result;
+  }
+  std::vector<std::shared_ptr<Course>> living() const {
+    auto result = all();
+    std::erase_if(result, [](const auto& step) { return step->gone; });
+    return result;
+  }
+  void drop_compiled() const {
+    for (const auto& step : all()) step->compiled.reset();
+  }
+  void forget_expired() {
+    std::erase_if(steps_, [](const auto& weak) { return weak.expired(); });
+  }
+  // Before which step, and beside which others, the program is: as bytes, equal where another process can go on from here.
+  std::vector<std::byte> place_before(const Course& course) const {
+    std::set<int> ordinals;
+    for (const auto& step : living()) ordinals.insert(step->ordinal);
+    std::vector<int> place{course.ordinal};
+    place.insert(place.end(), ordinals.begin(), ordinals.end());
+    const auto bytes = std::as_bytes(std::span{place});
+    return {bytes.begin(), bytes.end()};
+  }
+
+ private:
+  std::vector<std::weak_ptr<Course>> steps_;
+};
+
+}  // namespace replicator

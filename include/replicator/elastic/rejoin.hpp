@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a process that was started again comes back into the midst of a program: the two sides of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/elastic/call_history.hpp>
+#include <replicator/elastic/courses.hpp>
+#include <replicator/elastic/handover.hpp>
+#include <replicator/job/elastic/elastic_job.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+// Of the first process: it gives what all remember to one that waits for this place.
+inline std::optional<transport::Offer> offer_at(transport::ElasticJob& elastic, const Courses& courses, const Course& course,
+                                                const Snapshot& latest) {
+  const auto place = courses.place_before(course);
+  return elastic.hand_over([&](const auto& wish) { return wish == place; },
+                           [&] {
+                             std::map<int, Resumption> steps;
+                             for (const auto& step : courses.living()) steps[step->ordinal] = step->from;
+                             return pack_handover(latest, steps);
+                           });
+}
+
+}  // namespace detail
+
+// Every process calls it: all are before a run of `course`, and `latest` is the snapshot of that. True where somebody who waited outside
+// has taken it: then all leave the job, and meet that process in the next one. Throws CommunicationError where a process is lost.
+inline bool take_in(transport::ElasticJob& elastic, transport::Job& job, const Courses& courses, const Course& course, const Snapshot& latest) {
+  const bool first = job.rank() == 0;
+  const auto mine = first ? transport::Offer::pack(detail::offer_at(elastic, courses, course, latest)) : std::vector<std::byte>{};
+  std::string name;
+  const bool comes = elastic.decide([&] {
+    auto offer = transport::Offer::unpack(job.exchange(mine, "the taking in of a process")[0]);
+    if (offer) name = offer->name;
+    return offer;
+  });
+  if (comes && first)
+    std::fprintf(stderr, "replicator: %s comes back to the job and is given replicas of the %d process(es) that are in it\n", name.c_str(),
+                 job.size());
+  return comes;
+}
+
+// Of the process that is outside, before its first run of `course`: waits until the others are there too, and returns the moment that it is
+// handed. Throws as ElasticJob::enter.
+inline Moment come_in(transport::ElasticJob& elastic, const Courses& courses, const Course& course) {
+  auto handover = unpack_handover(elastic.enter(courses.place_before(course)));
+  Moment moment{std::move(handover.snapshot), {}};
+  for (const auto& step : courses.living()) {
+    auto& from = moment.courses[step] = handover.steps.at(step->ordinal);
+    from.life = step->from.life;
+    if (from.life) moment.snapshot.checkpoints.lives[step->ordinal] = from.life;  // the others are those of steps that are gone
+    step->resumed = from.done;
+  }
+  return moment;
+}
+
+}  // namespace replicator

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the processes of a job agree on before the first step, and what they find out from each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <replicator/core/hash.hpp>
+#include <replicator/devices/kernel_library.hpp>
+#include <replicator/engine/fingerprint.hpp>
+#include <replicator/engine/joint_work.hpp>
+#include <replicator/job/elastic/door.hpp>
+#include <replicator/job/job.hpp>
+#include <replicator/replicate/deployment.hpp>
+#include <replicator/resolve/resolve.hpp>
+#include <replicator/runtime/variable_store.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+template <class T>
+std::vector<T> unpacked(const std::vector<std::byte>& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+inline std::string regime_text(const Deployment& d) {
+  if (d.regime == Regime::synchronous) return "sync";
+  return "async, " + (d.staleness ? std::to_string(*d.staleness) : std::string{"any"}) + ", " + std::to_string(d.sync_group);
+}
+
+}  // namespace detail
+
+// What all processes of a job have the same of before the first step: program, arguments, machine.
+inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
+  const auto kind = deployment.devices[0].kind;
+  const std::string machines = "give all hosts of a job the same kind of processor, libraries and ONEDNN_* variables: each decides bits";
+  return {{"the program", build_digest().text(), {}},
+          {"--replicas", std::to_string(deployment.replicas), {}},
+          {"--logical-devices", std::to_string(deployment.logical_devices), {}},
+          {"--seed", std::to_string(deployment.seed), {}},
+          {"--threads-per-device", std::to_string(deployment.threads_per_device), {}},
+          {"--winograd, --tf32, --fastest-kernels, --row-major-images and --fuse-convolutions", deployment.kernel_choice.text(), {}},
+          {"--bucket-bytes", std::to_string(deployment.bucket_bytes), {}},
+          {"--transport", deployment.transport, {}},
+          {"--schedule", deployment.schedule, {}},
+          {"--topology", deployment.topology.empty() ? "no file" : "a file", {}},
+          {"--link", deployment.link, {}},
+          {"--regime, --staleness and --sync-group", detail::regime_text(deployment), {}},
+          {"--recompute-bytes", std::to_string(deployment.recompute_bytes), {}},
+          {"--trace, --plan and --skew", deployment.see.gathered(), {}},
+          {"--elastic", deployment.elastic ? "given" : "not given", {}},
+          {"--check-drift", std::to_string(deployment.see.check_drift), {}},
+          {"--checkpoint, --every and --resume", deployment.checkpoint.gathered(), {}},
+          {"the kind of devices", std::string{name_of(kind)}, {}},
+          {"the instruction set", instruction_set(), {}, machines},
+          {"the library of kernels", kernel_library(kind), {}, machines}};
+}
+
+// Collective, as is all below. Throws the same BuildError on every process where their programs, arguments or machines differ in what decides bits.
+inline void compare_experiments(transport::Job& job, const Deployment& deployment) {
+  if (job.size() > 1) compare_fingerprints(job, experiment_fingerprint(deployment));
+}
+
+// Of processes that come back to a job. It is at work, so what comparing steps would find too late is looked at too: the program's own
+// arguments. Throws BuildError for devices that cannot be.
+inline transport::Admission admission_to(const Deployment& deployment) {
+  deployment.devices_per_replica();
+  auto fields = experiment_fingerprint(deployment);
+  std::string arguments;
+  for (const auto& argument : deployment.remaining) arguments += (arguments.empty() ? "" : " ") + argument;
+  fields.push_back({"the arguments of the program", "\"" + arguments + "\"", {}});
+  return {detail::pack(fields), [fields](const std::vector<std::byte>& theirs, const std::string& who) -> std::string {
+            try {
+              detail::require_same(detail::unpack(theirs, -1), fields, who, "the job that is at work");
+              return {};
+            } catch (const Error& error) {
+              return error.what();
+            }
+          }};
+}
+
+// Throws the same BuildError on every process where a step's collectives, variables or results differ.
+inline void compare_steps(JointWork& building, const Resolution& resolution, const VariableStore& variables) {
+  if (building.job().size() == 1) return;
+  Fingerprint fields;
+  add_resolution(fields, resolution);
+  for (const auto& name : variables.names()) {
+    const auto& declaration = variables.declaration(name);
+    if (declaration.kind != VariableKind::mirrored) continue;
+    Hasher hasher;
+    hasher.bytes(variables.value(name, 0).bytes());
+    fields.push_back({"the variable \"" + name + "\"", declaration.type.text() + " " + hasher.result().text(), {}});
+  }
+  require_equal(building.job(), building.exchange(detail::pack(fields)));
+}
+
+// What the graphs of all processes compute.
+inline std::set<Digest> common_to_processes(JointWork& building, const std::set<Digest>& mine) {
+  if (building.job().size() == 1) return mine;
+  const std::vector<Digest> flat{mine.begin(), mine.end()};
+  std::set<Digest> result = mine;
+  for (const auto& bytes : building.exchange(std::as_bytes(std::span{flat}))) {
+    const auto theirs = detail::unpacked<Digest>(bytes);
+    const std::set<Digest> known{theirs.begin(), theirs.end()};
+    std::erase_if(result, [&](const Digest& digest) { return !known.contains(digest); });
+  }
+  return result;
+}
+
+// The order of process 0; where that has another number of collectives, the comparison of the steps is about to say so.
+inline std::vector<std::uint32_t> order_of_first_process(JointWork& building, const std::vector<std::uint32_t>& mine) {
+  if (building.job().size() == 1) return mine;
+  const auto all = building.exchange(std::as_bytes(std::span{mine}));
+  const auto first = detail::unpacked<std::uint32_t>(all[0]);
+  return first.size() == mine.size() ? first : mine;
+}
+
+// Raises each number to the largest that a process has. True where all have the same, or other numbers of collectives: that the comparison of
+// the steps is about to say.
+inline bool latest_of_processes(JointWork& building, std::vector<std::uint32_t>& mine) {
+  if (building.job().size() == 1) return true;
+  std::vector<std::vector<std::uint32_t>> all;
+  for (const auto& bytes : building.exchange(std::as_bytes(std::span{mine})))
+    all.push_back(detail::unpacked<std::uint32_t>(bytes));
+  bool same = true;
+  for (const auto& theirs : all) {
+    if (theirs.size() != all[0].size()) return true;
+    same &= theirs == all[0];
+  }
+  for (const auto& theirs : all)
+    for (std::size_t k = 0; k < mine.size(); ++k) mine[k] = std::max(mine[k], theirs[k]);
+  return same;
+}
+
+}  // namespace replicator

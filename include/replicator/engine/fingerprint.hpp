@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must be equal on all processes of a job, compared before the first byte of a step moves.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/core/hash.hpp>
+#include <replicator/engine/program_identity.hpp>
+#include <replicator/job/job.hpp>
+#include <replicator/resolve/resolve.hpp>
+
+namespace replicator {
+
+struct FingerprintField {
+  std::string name;   // "collective 3"
+  std::string value;  // compared
+  std::string where;  // shown: "all_reduce "loss" at gan.cpp:41"
+  std::string mend = "start the same program with the same arguments on every host";
+};
+
+using Fingerprint = std::vector<FingerprintField>;
+
+namespace detail {
+
+inline std::vector<std::byte> pack(const Fingerprint& fields) {
+  std::vector<std::byte> bytes;
+  const auto text = [&](const std::string& value) {
+    const auto size = static_cast<std::uint32_t>(value.size());
+    const auto* head = reinterpret_cast<const std::byte*>(&size);
+    bytes.insert(bytes.end(), head, head + sizeof size);
+    const auto* data = reinterpret_cast<const std::byte*>(value.data());
+    bytes.insert(bytes.end(), data, data + value.size());
+  };
+  for (const auto& field : fields) text(field.name), text(field.value), text(field.where), text(field.mend);
+  return bytes;
+}
+
+// Throws CommunicationError for bytes that no process of this program has packed.
+inline Fingerprint unpack(const std::vector<std::byte>& bytes, int process) {
+  std::size_t position = 0;
+  const auto text = [&] {
+    std::uint32_t size = 0;
+    if (bytes.size() - position >= sizeof size) std::memcpy(&size, bytes.data() + position, sizeof size);
+    position += sizeof size;
+    if (position > bytes.size() || bytes.size() - position < size)
+      throw CommunicationError{"process " + std::to_string(process) + " sent a fingerprint that cannot be read: is it the same program?", process};
+    std::string value(reinterpret_cast<const char*>(bytes.data() + position), size);
+    position += size;
+    return value;
+  };
+  Fingerprint fields;
+  while (position < bytes.size()) {
+    FingerprintField field;
+    field.name = text();
+    field.value = text();
+    field.where = text();
+    field.mend = text();
+    fields.push_back(std::move(field));
+  }
+  return fields;
+}
+
+inline std::string show(const FingerprintField& field) { return field.where.empty() ? field.value : field.where + " with " + field.value; }
+
+// `who` has `mine`, process 0 has `first`, and is called `zero`.
+inline void require_same(const Fingerprint& mine, const Fingerprint& first, const std::string& who, const std::string& zero) {
+  for (std::size_t i = 0; i < mine.size() && i < first.size(); ++i) {
+    if (mine[i].name == first[i].name && mine[i].value == first[i].value) continue;
+    throw BuildError{"the processes of this job differ in " + first[i].name + ": " + who + " has " +
+                     (mine[i].name == first[i].name ? show(mine[i]) : mine[i].name + " (" + show(mine[i]) + ")") +
+                     ", " + zero + " has " + show(first[i]) + ": " + first[i].mend};
+  }
+  if (mine.size() != first.size()) {
+    const bool more = mine.size() > first.size();
+    const auto& extra = more ? mine[first.size()] : first[mine.size()];
+    throw BuildError{(more ? who : zero) + " has " + extra.name + " (" + show(extra) + "), which " +
+                     (more ? zero : who) + " has not: every process must ask for the same"};
+  }
+}
+
+}  // namespace detail
+
+// Of the packed fingerprints of all processes: throws BuildError, the same on all, naming the first field in which one differs from process 0.
+inline void require_equal(const transport::Job& job, const std::vector<std::vector<std::byte>>& all) {
+  const auto first = detail::unpack(all[0], 0);
+  for (int process = 1; process < job.size(); ++process)
+    detail::require_same(detail::unpack(all[static_cast<std::size_t>(process)], process), first, job.describe(process), job.describe(0));
+}
+// Every process calls it with its own.
+inline void compare_fingerprints(transport::Job& job, const Fingerprint& mine) {
+  if (job.size() > 1) require_equal(job, job.exchange(detail::pack(mine), "the comparison of fingerprints"));
+}
+
+namespace detail {
+
+inline std::string text_of(const Initializer& initializer) {
+  Hasher hasher;
+  hasher.word(static_cast<std::uint64_t>(initializer.kind));
+  hasher.word(std::bit_cast<std::uint64_t>(initializer.a.real()));
+  hasher.word(static_cast<std::uint64_t>(initializer.a.whole()));
+  hasher.word(std::bit_cast<std::uint64_t>(initializer.b));
+  if (initializer.array) hasher.bytes(initializer.array->bytes());
+  return hasher.result().text();
+}
+
+inline constexpr const char* same_step = "every process must build the same step, so let nothing in it depend on the process";
+
+// What all replicas agree on beside collectives: see check_agreement.
+inline void add_interface(Fingerprint& fields, const Graph& graph) {
+  std::map<std::string, const VariableDeclaration*> variables;
+  for (const auto& variable : graph.variables()) variables[variable.name] = &variable;
+  for (const auto& [name, variable] : variables)
+    fields.push_back({"the variable \"" + name + "\"",
+                      std::string{name_of(variable->kind)} + " " + variable->type.text() + " first value " + text_of(variable->initializer) +
+                          " device=" + std::to_string(variable->device),
+                      variable->where.text(), same_step});
+  for (std::size_t k = 0; k < graph.results().size(); ++k)
+    fields.push_back({"result " + std::to_string(k) + " of the step", graph.type(graph.results()[k]).text(), {}, same_step});
+}
+
+}  // namespace detail
+
+// The collectives with all attributes, variables, results, and what variables are given.
+inline void add_resolution(Fingerprint& fields, const Resolution& resolution) {
+  for (std::size_t k = 0; k < resolution.collectives.size(); ++k) {
+    const auto& collective = resolution.collectives[k];
+    AttributePrinter attributes;
+    collective.what.describe(attributes);
+    const std::string place = " device=" + std::to_string(collective.device) + " segment=" + std::to_string(collective.segment);
+    fields.push_back({"collective " + std::to_string(k), collective.type.text() + " " + attributes.text() + place, collective.text, detail::same_step});
+  }
+  const auto& first = resolution.classes[0];
+  detail::add_interface(fields, first.graph);
+  std::set<Digest> uniform;
+  for (std::uint32_t i = 0; i < first.graph.nodes().size(); ++i)
+    if (first.graph.node(i).get<Assign>() && first.uniformity.uniform[i]) uniform.insert(first.uniformity.digests[i][0]);
+  Hasher hasher;
+  for (const auto& digest : uniform) hasher.digest(digest);
+  fields.push_back({"the values that mirrored variables are given", hasher.result().text(), {}, detail::same_step});
+}
+
+}  // namespace replicator

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// This process of the job: its devices, the variables on them, and the steps that are compiled for them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/sha256.hpp>
+#include <replicator/cpu/environment.hpp>
+#include <replicator/engine/all_variables.hpp>
+#include <replicator/engine/compare_processes.hpp>
+#include <replicator/engine/failure.hpp>
+#include <replicator/engine/find_topology.hpp>
+#include <replicator/engine/host_communicators.hpp>
+#include <replicator/engine/host_compiler.hpp>
+#include <replicator/engine/host_devices.hpp>
+#include <replicator/engine/host_step.hpp>
+#include <replicator/engine/joint_work.hpp>
+#include <replicator/engine/placement.hpp>
+#include <replicator/engine/replay/replay.hpp>
+#include <replicator/engine/replay/replica_recorder.hpp>
+#include <replicator/engine/require_async.hpp>
+#include <replicator/engine/require_devices.hpp>
+#include <replicator/engine/require_valid.hpp>
+#include <replicator/engine/see/drift_check.hpp>
+#include <replicator/engine/see/explain_device.hpp>
+#include <replicator/engine/see/hang_report.hpp>
+#include <replicator/engine/see/missed_steps.hpp>
+#include <replicator/engine/see/step_reporter.hpp>
+#include <replicator/engine/state/checkpoints.hpp>
+#include <replicator/engine/state/snapshot.hpp>
+#include <replicator/engine/step_listeners.hpp>
+#include <replicator/replicate/input_context.hpp>
+#include <replicator/replicate/stop_on_signal.hpp>
+#include <replicator/runtime/execute.hpp>
+#include <replicator/runtime/see/calibrate.hpp>
+#include <replicator/runtime/see/range_names.hpp>
+
+namespace replicator {
+
+// In a job of several processes the constructor, compile, run, digest and save_checkpoint are called by all at the same time.
+class Host {
+ public:
+  // Meets the other processes, and reads a checkpoint where one is to be resumed.
+  explicit Host(Deployment deployment) : Host{std::move(deployment), nullptr} { open_checkpoints(); }
+  // Of a job that has met already. Its checkpoints are not read.
+  Host(Deployment deployment, std::shared_ptr<transport::Job> job)
+      : replay_{deployment.see.replay.empty() ? nullptr : std::make_shared<Replay>(deployment.see.replay)},
+        deployment_{valid(replay_ ? replay_->deployment(std::move(deployment)) : std::move(deployment))},
+        shared_job_{job ? std::move(job) : meet()},
+        job_{*shared_job_},
+        placement_{replay_ ? Placement::alone(replay_->replica(), replay_->replicas()) : Placement{job_, deployment_}},
+        all_reduce_{collectives::parse_all_reduce(deployment_.schedule, placement_.grid())},
+        variables_{deployment_.seed, copies_of_variables(), placement_.end() - placement_.begin(), staging_of(deployment_.devices)},
+        pool_{std::make_shared<data::WorkerPool>(deployment_.input_threads)},
+        reporter_{deployment_, job_},
+        checkpoints_{deployment_, job_, placement_} {
+    cpu::self_test();
+    require_devices(deployment_.devices);
+    compare_experiments(job_, deployment_);
+    require_groups_fit(deployment_, placement_, job_.rank());
+    if (!deployment_.topology.empty() && !replay_)
+      all_reduce_.topology = find_topology(job_, deployment_.topology, deployment_.transport, placement_.grid());
+    if (!deployment_.link.empty() && !replay_) all_reduce_.topology = topology_of_link(deployment_.link, placement_.grid());
+    reporter_.predict(all_reduce_.topology);
+    reporter_.begin();
+    if (replay_) communicators_.connect_replay(replay_->replica(), replay_->replicas(), deployment_.devices[0]);
+    else communicators_.connect(job_, deployment_, placement_);
+    listen();
+  }
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+  // Parts from the other processes, where nothing has failed.
+  ~Host() {
+    if (parted_) return;
+    communicators_.clear();
+    if (failure_ || std::uncaught_exceptions() > 0) {
+      reporter_.abandon();
+      return;
+    }
+    try {
+      part();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "replicator: %s had finished when the job failed: %s\n", job_.describe(job_.rank()).c_str(), error.what());
+    }
+  }
+  // Nothing that it compiled may be there any more. Throws CommunicationError where another process fails meanwhile.
+  void part() {
+    communicators_.clear();
+    reporter_.finish();
+    job_.leave();
+    parted_ = true;
+  }
+  // Whether each process can have a replica, and the regime its flags, is known before any is waited for. Throws BuildError.
+  static transport::ProcessEnvironment environment(const Deployment& deployment) {
+    require_async_possible(deployment);
+    const auto found = transport::find_environment({deployment.job_token_file, deployment.interface, deployment.connect_deadline});
+    if (deployment.replicas < found.world_size)
+      throw BuildError{"the job has " + std::to_string(found.world_size) + " processes, but there are only " + std::to_string(deployment.replicas) +
+                       " replica(s), and every process needs one: raise --replicas or start fewer processes"};
+    return found;
+  }
+  static transport::JobOptions job_options(const Deployment& deployment) {
+    transport::JobOptions options;
+    options.connect_deadline = deployment.connect_deadline;
+    options.exchange_deadline = deployment.deadline;
+    options.late = deployment.late;
+    return options;
+  }
+  void open_checkpoints() { checkpoints_.open(); }
+  // Asked in every step; what it says is told to all processes.
+  void ask_for_newcomers(std::function<bool()> somebody_waits) { somebody_waits_ = std::move(somebody_waits); }
+  bool newcomer_waits() const { return somebody_waits_ && somebody_waits_(); }
+
+  const Deployment& deployment() const { return deployment_; }
+  const transport::Job& job() const { return job_; }
+  transport::Job& job() { return job_; }
+  const Placement& placement() const { return placement_; }
+  VariableStore& variables() { return variables_; }
+  const VariableStore& variables() const { return variables_; }
+  const std::shared_ptr<Replay>& replay() const { return replay_; }  // null where all replicas run
+  Failure& failure() { return failure_; }
+  const Failure& failure() const { return failure_; }
+  // By which steps are made: from asking for their input to compile().
+  JointWork& building() { return building_; }
+  HostCompiler& compiler() { return compiler_; }
+  // Throws BuildError for a replica that does not exist.
+  InputContext input_context(int replica) const {
+    if (replica < 0 || replica >= deployment_.replicas)
+      throw BuildError{"the input context of replica " + std::to_string(replica) + " was asked for, but there are " +
+                       std::to_string(deployment_.replicas) + " replicas: name one from 0 to " + std::to_string(deployment_.replicas - 1)};
+    return {replica, deployment_.replicas, deployment_.seed, pool_};
+  }
+  // For what the program calls: from within a step, as in a host_callback, it would wait for itself. Throws BuildError.
+  void require_outside_step(const std::string& call) const {
+    if (!devices_.busy()) return;
+    throw BuildError{call + " was called from within a step (number " + std::to_string(number_at_work_) + " of step " + std::to_string(ordinal_at_work_) +
+                     " of the Replicator), by a host_callback say, and would wait for it: call it when step() has returned"};
+  }
+  // Where the reading of input for these replicas is to be recorded; null where it is not.
+  std::shared_ptr<InputTrace> input_trace(std::size_t replicas) { return reporter_.record_input(replicas); }
+  // SHA-256 (hexadecimal) over name, type and bytes of every variable in the order of names.
+  std::string digest() {
+    failure_.answer();
+    const AllVariables all{variables_, job_, placement_};
+    Sha256 hash;
+    all.for_each([&](const std::string& name, const VariableDeclaration& declaration, const auto& pieces) {
+      hash.update(name + " " + declaration.type.text());
+      for (const auto piece : pieces) hash.update(piece);
+    });
+    return hash.text();
+  }
+  const Checkpoints& checkpoints() const { return checkpoints_; }
+  Checkpoints& checkpoints() { return checkpoints_; }
+  // The file; an empty name where no folder was given.
+  std::string save_checkpoint() {
+    failure_.answer();
+    return failure_.told([&] { return checkpoints_.save(variables_); });
+  }
+
+  // Every process calls it: keeps there what this moment is made of, what is replica-local of all replicas.
+  void remember(Snapshot& snapshot) {
+    failure_.answer();
+    snapshot.take(variables_, job_, placement_);
+    snapshot.checkpoints = checkpoints_.memory();
+  }
+  // Before any step is compiled: goes on from there.
+  void recall(const Snapshot& snapshot) {
+    snapshot.give(variables_, placement_);
+    checkpoints_.recall(snapshot.checkpoints);
+  }
+
+  // From the traced graphs of this host's replicas to programs: a part of building(). `ordinal`: which step of the Replicator this is.
+  std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal) {
+    auto step = compiler_.compile(traced, ordinal, variables_, checkpoints_);
+    for (std::size_t device = 0; device < step->programs.size(); ++device)
+      name_ranges(step->programs[device], step->resolution, deployment_.devices[device].kind);
+    step->traces = reporter_.record(step->resolution, step->programs);
+    step->watches = reporter_.watches(step->resolution, step->programs, step->traces);
+    step->listing = hang_report_.list(ordinal, step->resolution, step->programs);
+    reporter_.write_files(traced, step->resolution, view(*step));
+    return step;
+  }
+
+  // One step. `inputs[r]`: the element of this host's replica r; `upcoming[r]`: what it has for the next; `next[r]`, where all of them are known,
+  // that element, which stays as it is until the next step has begun.
+  StepResults run(HostStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const std::uint64_t> upcoming,
+                  std::span<const std::vector<AnyArray>> next, std::uint64_t number) {
+    failure_.answer();
+    if (checkpoints_.due(step.ordinal)) save_checkpoint();
+    if (job_.size() > 1) job_.set_context("during step", number);
+    const StepMoment moment{step.ordinal, number, inputs, step.resolution, step.programs, variables_, placement_};
+    listeners_.before(moment);
+    run_programs(step, moment, {upcoming, next});
+    auto results = results_of(step, placement_, upcoming);
+    listeners_.after(moment, results);
+    checkpoints_.done(step.ordinal, number + 1, !results.all_have_next);
+    stop_signal_ = std::max(stop_signal_, results.stop_signal);
+    return results;
+  }
+
+  // That this job stops for: processes learn of each other's in the step that begins after it came.
+  // It stays.
+  int stop_signal() {
+    if (job_.size() == 1) stop_signal_ = std::max(stop_signal_, StopOnSignal::received());
+    return stop_signal_;
+  }
+
+  // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.
+  std::string resolved_dot(const HostStep& step) const { return dot(step.resolution, placement_.begin()); }
+  std::string plan_json(const HostStep& step) const { return replicator::plan_json({plan_part(view(step))}); }
+  // Of each device of the first team: its collectives, the nodes that cost most, its memory.
+  std::string explain(const HostStep& step, ExplainOptions options) {
+    std::string text;
+    if (options.calibrate) {
+      const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+      const auto kind = deployment_.devices[0].kind;
+      const bool measured = calibrate(compiler_.cache(), kind, options.machine);
+      text += limits_text(kind, options.machine, measured);
+    }
+    for (int device = 0; device < placement_.devices_per_team(); ++device) text += explain_device(step, static_cast<std::size_t>(device), options);
+    return text;
+  }
+
+ private:
+  static Deployment valid(Deployment deployment) {
+    require_valid(deployment);
+    require_async_possible(deployment);
+    return deployment;
+  }
+  // Null where there is none, or no such kind of device: that is told later.
+  static const StagingSupport* staging_of(const std::vector<DeviceName>& devices) {
+    const auto* support = device_support[static_cast<std::size_t>(devices[0].kind)].load();
+    return support ? support->staging : nullptr;
+  }
+  // In the asynchronous regime the first one is that of which devices have copies.
+  int copies_of_variables() const { return placement_.teams() + (deployment_.regime == Regime::asynchronous ? 1 : 0); }
+  std::shared_ptr<transport::Job> meet() const {
+    return std::make_shared<transport::Job>(replay_ ? transport::ProcessEnvironment{} : environment(deployment_), job_options(deployment_));
+  }
+
+  // --- running -------------------------------------------------------------------------------------------------------------
+  // What this host's replicas have for the next step.
+  struct Upcoming {
+    std::span<const std::uint64_t> words;
+    std::span<const std::vector<AnyArray>> elements;  // or none
+  };
+  void run_programs(HostStep& step, const StepMoment& moment, const Upcoming& upcoming) {
+    ordinal_at_work_ = step.ordinal;
+    number_at_work_ = moment.number;
+    try {
+      devices_.run([&](int device) { run_program(step, moment, upcoming, device); });
+    } catch (...) {
+      listeners_.failed(moment);
+      throw;
+    }
+  }
+  void run_program(HostStep& step, const StepMoment& moment, const Upcoming& upcoming, int device) {
+    const auto index = static_cast<std::size_t>(device);
+    auto& program = step.programs[index];
+    const auto first = static_cast<std::size_t>(placement_.first_replica(placement_.team_of(device)));
+    for (std::size_t r = 0; r < program.exchange.upcoming.size(); ++r) program.exchange.upcoming[r] = upcoming.words[first + r];
+    Watch* watch = step.watches.empty() ? nullptr : step.watches[index].get();
+    const auto replicas = program.replica_ids.size();
+    execute(program, moment.inputs.subspan(first, replicas),
+            {.seed = step.seed,
+             .step = moment.number,
+             .next = upcoming.elements.empty() ? upcoming.elements : upcoming.elements.subspan(first, replicas),
+             .deadline = deployment_.deadline,
+             .late = deployment_.late,
+             .tell_late = [this, device] { hang_report_.late(device); },
+             .watch = watch,
+             .record = &hang_report_.record(device),
+             .compiled = step.listing.number(),
+             .capture = deployment_.capture});
+  }
+
+  // --- seeing --------------------------------------------------------------------------------------------------------------
+  void listen() {
+    if (replay_) listeners_.add(replay_);
+    if (const auto& record = deployment_.see.record)
+      if (auto recorder = ReplicaRecorder::make(*record, deployment_, placement_)) listeners_.add(std::move(recorder));
+    if (job_.rank() == 0 && MissedSteps::concerns(deployment_.see)) listeners_.add(std::make_shared<MissedSteps>(deployment_.see));
+    if (const auto every = deployment_.see.check_drift; every > 0)
+      listeners_.add(std::make_shared<DriftCheck>(every, job_, deployment_, placement_));
+  }
+  PlanView view(const HostStep& step) const {
+    return {job_.rank(), placement_.begin(), step.resolution, step.programs, reporter_.devices(), variables_};
+  }
+
+  std::shared_ptr<Replay> replay_;  // null where all replicas run
+  Deployment deployment_;
+  std::shared_ptr<transport::Job> shared_job_;
+  transport::Job& job_;
+  Placement placement_;
+  collectives::AllReducePreference all_reduce_;
+  VariableStore variables_;
+  HangReport hang_report_{job_, placement_, deployment_};
+  HostCommunicators communicators_;
+  Failure failure_{job_, placement_, communicators_};
+  JointWork building_{job_, failure_};
+  HostDevices devices_{deployment_, communicators_, hang_report_, failure_};
+  HostCompiler compiler_{deployment_, job_, placement_, all_reduce_, communicators_, devices_, building_};
+  std::shared_ptr<data::WorkerPool> pool_;
+  StepReporter reporter_;
+  Checkpoints checkpoints_;
+  StepListeners listeners_{failure_};
+  std::function<bool()> somebody_waits_;
+  int ordinal_at_work_ = 0;
+  std::uint64_t number_at_work_ = 0;
+  int stop_signal_ = 0;
+  bool parted_ = false;
+};
+
+}  // namespace replicator

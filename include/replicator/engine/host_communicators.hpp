@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between whom the devices of this host communicate: each device of a team with the same device of the other teams.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/collectives/connect/host_transport.hpp>
+#include <replicator/collectives/run/run.hpp>
+#include <replicator/core/error.hpp>
+#include <replicator/devices/device_support.hpp>
+#include <replicator/engine/placement.hpp>
+#include <replicator/engine/replay/replay_communicator.hpp>
+#include <replicator/job/job.hpp>
+#include <replicator/replicate/deployment.hpp>
+#include <replicator/runtime/staged_collective.hpp>
+#include <replicator/transport/in_process.hpp>
+#include <replicator/transport/in_process_devices.hpp>
+
+namespace replicator {
+
+class HostCommunicators {
+ public:
+  // Collective: every process of the job calls it. Throws BuildError for a transport that is not there.
+  void connect(transport::Job& job, const Deployment& deployment, const Placement& placement) {
+    const auto each = static_cast<std::size_t>(placement.devices_per_team());
+    communicators_.resize(static_cast<std::size_t>(placement.teams()) * each);
+    for (std::size_t place = 0; place < each; ++place) {
+      auto made = job.size() > 1 ? collectives::connect_hosts(deployment.transport, job, placement.process_of_team(),
+                                                              placement.blocks())
+                                 : connect_threads(placement);
+      for (std::size_t team = 0; team < made.size(); ++team) communicators_[team * each + place] = std::move(made[team]);
+    }
+    if (!support_of(deployment.devices[0].kind).runs_on_host()) connect_devices(job, deployment, placement);
+  }
+  // One replica of so many, alone on this device.
+  void connect_replay(int replica, int replicas, const DeviceName& device) {
+    communicators_.push_back(std::make_unique<ReplayCommunicator>(replica, replicas));
+    const auto& support = support_of(device.kind);
+    if (!support.runs_on_host()) of_devices_.push_back(std::make_unique<ReplayCommunicator>(replica, replicas, support, device.index));
+  }
+  void clear() {
+    of_devices_.clear();
+    communicators_.clear();
+  }
+
+  collectives::Communicator& operator[](int device) const { return *communicators_[static_cast<std::size_t>(device)]; }
+  // For values in the memory of devices that have their own; null where they have none.
+  collectives::Communicator* on_devices(int device) const { return of_devices_.empty() ? nullptr : of_devices_[static_cast<std::size_t>(device)].get(); }
+  // Why devices with memory of their own meet in the host's; else empty.
+  const std::string& through_host() const { return through_host_; }
+
+  // All others are devices of this process.
+  bool in_process() const { return !groups_.empty(); }
+  // Releases them: whoever waits, or is about to, throws this.
+  void abort(const CommunicationError& error) {
+    for (auto& group : groups_) group->abort(error);
+    for (auto& group : device_groups_) group->abort(error);
+  }
+
+ private:
+  std::vector<std::unique_ptr<collectives::Communicator>> connect_threads(const Placement& placement) {
+    auto& group = groups_.emplace_back(std::make_unique<transport::InProcessGroup>(placement.teams()));
+    std::vector<std::unique_ptr<collectives::Communicator>> made;
+    for (int team = 0; team < placement.teams(); ++team)
+      made.push_back(collectives::make_communicator(transport::InProcess{*group, team}, placement.blocks()));
+    return made;
+  }
+
+  // All of them, or none: what devices do with the values of collectives is then one thing.
+  void connect_devices(const transport::Job& job, const Deployment& deployment, const Placement& placement) {
+    const auto kind = deployment.devices[0].kind;
+    const auto& support = support_of(kind);
+    std::vector<int> indices;
+    for (const auto& device : deployment.devices) indices.push_back(device.index);
+    const auto reason = job.size() > 1 ? std::string{"processes meet there"} : transport::why_apart(support, name_of(kind), indices);
+    if (!reason.empty()) {
+      through_host_ = "through the host's memory: " + reason;
+      for (std::size_t device = 0; device < indices.size(); ++device)
+        of_devices_.push_back(std::make_unique<StagedCommunicator>(*communicators_[device], support, indices[device]));
+      return;
+    }
+    const auto each = static_cast<std::size_t>(placement.devices_per_team()), teams = static_cast<std::size_t>(placement.teams());
+    of_devices_.resize(teams * each);
+    for (std::size_t place = 0; place < each; ++place) {
+      std::vector<int> ranks;
+      for (std::size_t team = 0; team < teams; ++team) ranks.push_back(indices[team * each + place]);
+      auto& group = device_groups_.emplace_back(std::make_unique<transport::InProcessDeviceGroup>(support, std::move(ranks)));
+      for (std::size_t team = 0; team < teams; ++team)
+        of_devices_[team * each + place] =
+            collectives::make_communicator(transport::InProcessDevices{*group, static_cast<int>(team)}, placement.blocks());
+    }
+  }
+
+  std::vector<std::unique_ptr<transport::InProcessGroup>> groups_;  // by place in a team
+  std::vector<std::unique_ptr<transport::InProcessDeviceGroup>> device_groups_;  // likewise
+  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;  // by device
+  std::vector<std::unique_ptr<collectives::Communicator>> of_devices_;     // likewise
+  std::string through_host_;
+};
+
+}  // namespace replicator

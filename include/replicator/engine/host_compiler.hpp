@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the traced graphs of this host's replicas to programs of its devices.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include <replicator/core/hash.hpp>
+#include <replicator/cpu/environment.hpp>
+#include <replicator/devices/device_support.hpp>
+#include <replicator/engine/compare_processes.hpp>
+#include <replicator/engine/host_communicators.hpp>
+#include <replicator/engine/host_devices.hpp>
+#include <replicator/engine/host_step.hpp>
+#include <replicator/engine/joint_work.hpp>
+#include <replicator/engine/memory_limit.hpp>
+#include <replicator/engine/state/checkpoints.hpp>
+#include <replicator/resolve/resolve.hpp>
+#include <replicator/runtime/executable_cache.hpp>
+#include <replicator/runtime/plan/planner.hpp>
+
+namespace replicator {
+
+// All processes of a job compile the same steps, in the same order, as joint work.
+class HostCompiler {
+ public:
+  // All outlive this.
+  HostCompiler(const Deployment& deployment, transport::Job& job, const Placement& placement,
+               const collectives::AllReducePreference& all_reduce, const HostCommunicators& communicators, HostDevices& devices,
+               JointWork& building)
+      : deployment_{deployment}, job_{job}, placement_{placement}, all_reduce_{all_reduce}, communicators_{communicators}, devices_{devices},
+        building_{building}, cache_{deployment.threads_per_device, deployment.kernel_choice} {}
+
+  // `ordinal`: which step of the Replicator this is. Its variables are declared. Throws BuildError for every mistake that graphs and
+  // processes show when they are compared, and for a step that needs more memory than there is.
+  std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal, VariableStore& variables, Checkpoints& checkpoints) {
+    auto step = std::make_unique<HostStep>();
+    step->ordinal = ordinal;
+    step->seed = seed_of(ordinal);
+    step->resolution = resolve(traced, resolve_options());
+    require_room_for_variables(step->resolution, deployment_);
+    checkpoints.declare(variables, step->resolution, ordinal);
+    compare_steps(building_, step->resolution, variables);
+    lower_classes(*step);
+    make_handoffs(*step);
+    plan_programs(*step, variables);
+    return step;
+  }
+
+  // Of the random numbers of step `ordinal`.
+  std::uint64_t seed_of(int ordinal) const {
+    if (ordinal == 0) return deployment_.seed;
+    Hasher hasher;
+    hasher.word(deployment_.seed);
+    hasher.word(static_cast<std::uint64_t>(ordinal));
+    return hasher.result().low;
+  }
+  // With what processes ask each other while they resolve a step.
+  ResolveOptions resolve_options() {
+    return {deployment_.bucket_bytes,
+            [this](const std::set<Digest>& mine) { return common_to_processes(building_, mine); },
+            placement_.devices_per_team(),
+            {deployment_.recompute_bytes},
+            [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(building_, mine); },
+            [this](std::vector<std::uint32_t>& mine) { return latest_of_processes(building_, mine); },
+            deployment_.kernel_choice.fuse_convolutions};
+  }
+  // Of kernels: shared by all steps.
+  ExecutableCache& cache() { return cache_; }
+
+ private:
+  void lower_classes(HostStep& step) {
+    const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+    const auto& device = deployment_.devices[0];
+    const auto& support = support_of(device.kind);
+    if (!support.runs_on_host()) support.enter(device.index);  // a library chooses algorithms for the GPU that it is called on
+    for (const auto& one : step.resolution.classes) step.lowered.push_back(lower(one, device.kind, cache_));
+  }
+  void make_handoffs(HostStep& step) const {
+    const int devices = placement_.devices_per_team();
+    for (int team = 0; team < placement_.teams(); ++team) {
+      auto& handoffs = step.handoffs.emplace_back();
+      if (devices == 1) continue;
+      const auto first = step.resolution.class_of.begin() + placement_.first_replica(team);
+      const std::vector<std::uint32_t> class_of{first, first + placement_.replicas(team)};
+      handoffs = std::make_unique<Handoffs>(devices, step.resolution.classes, step.lowered, class_of, support_of(deployment_.devices[0].kind).staging);
+    }
+  }
+  void plan_programs(HostStep& step, VariableStore& variables) {
+    step.programs.resize(static_cast<std::size_t>(devices_.count()));
+    devices_.run([&](int device) { step.programs[static_cast<std::size_t>(device)] = plan(plan_request(step, variables, device)); });
+    next_collective_ += static_cast<std::uint32_t>(step.resolution.buckets.size()) + 1;  // the exchange of results
+  }
+  PlanRequest plan_request(const HostStep& step, VariableStore& variables, int device) {
+    const int team = placement_.team_of(device);
+    const auto& name = deployment_.devices[static_cast<std::size_t>(device)];
+    return {.resolution = step.resolution,
+            .lowered = step.lowered,
+            .variables = variables,
+            .communicator = communicators_[device],
+            .device_communicator = communicators_.on_devices(device),
+            .through_host = communicators_.through_host(),
+            .handoffs = step.handoffs[static_cast<std::size_t>(team)].get(),
+            .device = placement_.place_of(device),
+            .devices = placement_.devices_per_team(),
+            .copy = team,
+            .first_replica = placement_.begin(),
+            .first_collective = next_collective_,
+            .several_hosts = job_.size() > 1,
+            .kind = name.kind,
+            .index = name.index,
+            .all_reduce = all_reduce_,
+            .memory_limit = memory_limit(deployment_, static_cast<std::size_t>(device))};
+  }
+
+  const Deployment& deployment_;
+  transport::Job& job_;
+  const Placement& placement_;
+  const collectives::AllReducePreference& all_reduce_;
+  const HostCommunicators& communicators_;
+  HostDevices& devices_;
+  JointWork& building_;
+  ExecutableCache cache_;
+  std::uint32_t next_collective_ = 0;  // of all steps
+};
+
+}  // namespace replicator

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The devices of this process at work: a thread for each, and what an error of one means for the others.
+#pragma once
+
+#include <exception>
+#include <functional>
+
+#include <replicator/core/error.hpp>
+#include <replicator/core/scoped_value.hpp>
+#include <replicator/cpu/environment.hpp>
+#include <replicator/engine/failure.hpp>
+#include <replicator/engine/host_communicators.hpp>
+#include <replicator/engine/see/hang_report.hpp>
+#include <replicator/replicate/deployment.hpp>
+#include <replicator/runtime/device_threads.hpp>
+
+namespace replicator {
+
+class HostDevices {
+ public:
+  // All outlive this.
+  HostDevices(const Deployment& deployment, const HostCommunicators& communicators, HangReport& hang_report, Failure& failure)
+      : deployment_{deployment}, communicators_{communicators}, hang_report_{hang_report}, failure_{failure},
+        threads_{static_cast<int>(deployment.devices.size())} {}
+
+  int count() const { return threads_.devices(); }
+  // For the threads of the devices, and the calling one: whether they are at work.
+  bool busy() const { return busy_; }
+
+  // work(device) in the thread of every device, under the environment of kernels. An error of one releases all others, and is the answer
+  // from then on; of a failed wait it says where this process was.
+  void run(const std::function<void(int)>& work) {
+    const ScopedValue at_work{busy_, true};
+    try {
+      threads_.run(
+          [&](int device) {
+            const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+            work(device);
+          },
+          [this](const std::exception_ptr& error) {
+            report_hang(error);
+            failure_.release(error);
+          });
+    } catch (const CommunicationError& error) {
+      failure_.keep(std::make_exception_ptr(CommunicationError{hang_report_.with_place(error.what()), error.culprit()}));
+      failure_.answer();
+    } catch (...) {
+      failure_.keep(std::current_exception());
+      throw;
+    }
+  }
+
+ private:
+  // In a job of several processes its end is reported by each.
+  void report_hang(const std::exception_ptr& error) {
+    if (!communicators_.in_process()) return;
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommunicationError&) {
+      hang_report_.failed();
+    } catch (...) {
+    }
+  }
+
+  const Deployment& deployment_;
+  const HostCommunicators& communicators_;
+  HangReport& hang_report_;
+  Failure& failure_;
+  bool busy_ = false;
+  DeviceThreads threads_;
+};
+
+}  // namespace replicator

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells of an input that is long in coming: it is the program's own code, so nothing but the program ends the wait.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <replicator/devices/thread_without_signals.hpp>
+#include <replicator/runtime/see/quantity_text.hpp>
+
+namespace replicator {
+
+class InputWatch {
+ public:
+  using Tell = std::function<void(const std::string&)>;
+
+  // Of reads that take longer than `late`, and at most twice that before it is told, once each; 0: never. One thread reads at a time.
+  explicit InputWatch(std::chrono::milliseconds late, Tell tell = [](const std::string& line) { std::fputs(line.c_str(), stderr); })
+      : late_{late}, tell_{std::move(tell)} {
+    if (late.count() > 0) thread_ = thread_without_signals([this] { watch(); });
+  }
+  InputWatch(const InputWatch&) = delete;
+  InputWatch& operator=(const InputWatch&) = delete;
+  ~InputWatch() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock{mutex_};
+      ends_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  // Calls read(), by which `replica` gets its element number `element`.
+  template <class Read>
+  auto during(int replica, std::uint64_t element, Read&& read) {
+    replica_.store(replica, std::memory_order_relaxed);
+    element_.store(element, std::memory_order_relaxed);
+    const Reading reading{reads_};
+    return read();
+  }
+
+ private:
+  // The count is odd while a read is under way.
+  struct Reading {
+    explicit Reading(std::atomic<std::uint64_t>& reads) : count{reads} { count.fetch_add(1, std::memory_order_release); }
+    ~Reading() { count.fetch_add(1, std::memory_order_release); }
+    std::atomic<std::uint64_t>& count;
+  };
+  void watch() {
+    std::uint64_t seen = 0, told = 0;
+    std::unique_lock lock{mutex_};
+    while (!changed_.wait_for(lock, late_, [this] { return ends_; })) {
+      const auto now = reads_.load(std::memory_order_acquire);
+      if (now % 2 == 1 && now == seen && now != told) {
+        tell_("replicator: the input of replica " + std::to_string(replica_.load(std::memory_order_relaxed)) + " has not given element " +
+              std::to_string(element_.load(std::memory_order_relaxed)) + " for more than " +
+              detail::seconds_text(0.001 * static_cast<double>(late_.count())) + "; the step waits for it\n");
+        told = now;
+      }
+      seen = now;
+    }
+  }
+
+  std::chrono::milliseconds late_;
+  Tell tell_;
+  std::atomic<std::uint64_t> reads_{0}, element_{0};
+  std::atomic<int> replica_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace replicator

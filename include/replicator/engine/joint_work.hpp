@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the processes of a job do jointly, as building a step: of what all find wrong each throws its own error, and the job goes on; what
+// only some find ends it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/error.hpp>
+#include <replicator/engine/failure.hpp>
+#include <replicator/job/job.hpp>
+#include <replicator/job/part.hpp>
+
+namespace replicator {
+
+// Whoever fails tells so in the next exchange, in which the others find it, or fail too:
+//
+//   process 0   trace, exchange, fails, tells           throws its own error
+//   process 1   trace, exchange, fails, tells           throws its own error: nothing has moved, and both can go on
+//
+//   process 0   trace, exchange, resolve, exchange      ends the job: process 1 failed
+//   process 1   trace, exchange, fails, tells           throws its own error, from now on the only answer
+class JointWork {
+ public:
+  // Both outlive this.
+  JointWork(transport::Job& job, Failure& failure) : job_{job}, failure_{failure} {}
+
+  const transport::Job& job() const { return job_; }
+
+  // Every process calls it with its part, which returns something, and communicates by exchange() alone. Throws what the part throws, and
+  // CommunicationError where another process failed. Not nested.
+  template <class Part>
+  decltype(auto) run(Part&& part) {
+    failure_.answer();
+    if (job_.size() == 1) return part();
+    try {
+      decltype(auto) result = part();
+      exchange({});  // or a last error of another would be found only later
+      return result;
+    } catch (const CommunicationError&) {
+      throw;
+    } catch (...) {
+      tell(std::current_exception());
+      throw;
+    }
+  }
+  // Of a part: as Job::exchange.
+  std::vector<std::vector<std::byte>> exchange(std::span<const std::byte> mine) {
+    auto all = gather(well, mine);
+    for (int process = 0; process < job_.size(); ++process) {
+      auto& theirs = all[static_cast<std::size_t>(process)];
+      const auto sign = theirs[0];
+      theirs.erase(theirs.begin());
+      if (sign == well) continue;
+      job_.abort(job_.describe(process) + " failed: " + std::string(reinterpret_cast<const char*>(theirs.data()), theirs.size()), process);
+      job_.check();
+    }
+    return all;
+  }
+
+ private:
+  static constexpr std::byte well{0}, failed{1};
+
+  // One name for all: who fails does not know which exchange comes next.
+  std::vector<std::vector<std::byte>> gather(std::byte sign, std::span<const std::byte> mine) {
+    static constexpr const char* what = "the building of a step";
+    std::vector<std::byte> signed_{sign};
+    signed_.insert(signed_.end(), mine.begin(), mine.end());
+    auto all = job_.exchange(signed_, what);
+    for (int process = 0; process < job_.size(); ++process)
+      transport::require_part(!all[static_cast<std::size_t>(process)].empty(), process, 0, what);
+    return all;
+  }
+  // A part of this process threw it.
+  void tell(const std::exception_ptr& error) {
+    if (failure_) return;  // a device has told it
+    const auto why = text_of(error);
+    try {
+      const auto all = gather(failed, std::as_bytes(std::span{why}));
+      if (std::all_of(all.begin(), all.end(), [](const auto& theirs) { return theirs[0] == failed; })) return;
+    } catch (const CommunicationError&) {  // its own error says more
+    }
+    failure_.alone(error);
+  }
+
+  transport::Job& job_;
+  Failure& failure_;
+};
+
+}  // namespace replicator

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much memory a step may need on each device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include <replicator/devices/device_support.hpp>
+#include <replicator/replicate/deployment.hpp>
+#include <replicator/resolve/resolve.hpp>
+#include <replicator/runtime/memory_plan.hpp>
+
+namespace replicator {
+
+// What a step may need on a device of this process: what was asked for, else an equal part of the memory that the device
+// shares with others: all CPU devices with each other, a GPU with its parts.
+inline MemoryLimit memory_limit(const Deployment& deployment, std::size_t device) {
+  if (deployment.memory_limit > 0) {
+    const auto bytes = static_cast<std::size_t>(deployment.memory_limit);
+    return {bytes, "--memory-limit allows " + text_of_bytes(bytes)};
+  }
+  const auto& name = deployment.devices[device];
+  const auto& support = support_of(name.kind);
+  const std::size_t all = support.memory ? support.memory(name.index) : 0;
+  if (all == 0) return {};
+  std::size_t sharing = 0;
+  for (const auto& other : deployment.devices) sharing += other.kind == name.kind && (support.runs_on_host() || other.index == name.index);
+  return {all / sharing, text_of_bytes(all / sharing) + (sharing > 1 ? " is its share of what is there" : " is all that is there")};
+}
+
+// Throws BuildError where a step's variables alone need more than that on a device, each once: before they take any.
+inline void require_room_for_variables(const Resolution& resolution, const Deployment& deployment) {
+  std::map<std::int32_t, MemoryPlan> plans;  // by logical device
+  std::set<std::string_view> counted;
+  for (const auto& one : resolution.classes)
+    for (const auto& variable : one.graph.variables())
+      if (counted.insert(variable.name).second) plans[variable.device].add(owner_of(variable));
+  for (const auto& [device, plan] : plans) require_room(plan, deployment.devices[0].text(), memory_limit(deployment, 0));
+}
+
+}  // namespace replicator

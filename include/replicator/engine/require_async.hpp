@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the asynchronous regime can do, and what not.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <replicator/core/error.hpp>
+#include <replicator/engine/async_placement.hpp>
+#include <replicator/engine/placement.hpp>
+#include <replicator/replicate/deployment.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+// The first flag that was given and that needs all replicas at the same step; empty: none.
+inline std::string_view flag_of_steps(const Deployment& d) {
+  const std::pair<bool, std::string_view> given[] = {
+      {!d.checkpoint.folder.empty(), "--checkpoint"}, {d.checkpoint.resume, "--resume"},         {!d.see.trace.empty(), "--trace"},
+      {d.see.timing, "--timing"},                     {!d.see.plan.empty(), "--plan"},            {!d.see.dot.empty(), "--dot"},
+      {d.see.find_nan, "--find-nan"},                 {d.see.skew, "--skew"},                     {d.see.record.has_value(), "--record"},
+      {!d.see.replay.empty(), "--replay"},            {d.see.check_drift > 0, "--check-drift"}, {!d.see.hang_report.empty(), "--hang-report"},
+      {d.elastic, "--elastic"}};
+  for (const auto& [is_given, name] : given)
+    if (is_given) return name;
+  return {};
+}
+
+}  // namespace detail
+
+// Throws BuildError that names the first flag which does not fit.
+inline void require_async_possible(const Deployment& d) {
+  if (d.regime == Regime::synchronous) {
+    const char* flag = d.staleness ? "--staleness" : d.sync_group != 1 ? "--sync-group" : nullptr;
+    if (flag) throw BuildError{std::string{flag} + " was given, but the regime is synchronous: it goes with --regime async"};
+    return;
+  }
+  const std::string cannot = "--regime async cannot be combined with ";
+  if (const auto flag = detail::flag_of_steps(d); !flag.empty())
+    throw BuildError{cannot + std::string{flag} + ", which needs all replicas at the same step: leave it out, or run with --regime sync"};
+  if (!d.topology.empty() || !d.link.empty())
+    throw BuildError{cannot + (d.link.empty() ? "--topology" : "--link") +
+                     ", by which collectives between all devices are chosen: leave it out, or run with --regime sync"};
+  if (d.logical_devices != 1) throw BuildError{cannot + "--logical-devices: a replica is on one device there"};
+  for (const auto& device : d.devices)
+    if (device.kind != DeviceKind::cpu)
+      throw BuildError{cannot + device.text() + ": its shards of variables lie in memory of the host; name cpu devices"};
+  if (d.replicas % d.sync_group != 0)
+    throw BuildError{"--sync-group is " + std::to_string(d.sync_group) + ", which does not divide the " + std::to_string(d.replicas) +
+                     " replicas: groups are of equal size"};
+}
+
+// The same for where replicas are: every process of the job finds the same.
+inline void require_groups_fit(const Deployment& d, const Placement& replicas, int process) {
+  if (d.regime == Regime::synchronous) return;
+  const int processes = replicas.process_of_team().back() + 1;
+  for (int p = 0, end = 0; p < processes; ++p) {
+    end += replicas.replicas_of(p);
+    if (const int rest = end % d.sync_group; rest != 0)
+      throw BuildError{"--sync-group " + std::to_string(d.sync_group) + " makes a group of replicas " + std::to_string(end - rest) + " to " +
+                       std::to_string(end - rest + d.sync_group - 1) + ", of which " + std::to_string(rest) + " would be on process " +
+                       std::to_string(p) + " and others on the next: a group is on one process. Choose --replicas, --devices and --sync-group so "
+                       "that every process has whole groups, or run with --regime sync"};
+  }
+  for (int p = 0; p < processes; ++p) {
+    const AsyncPlacement placement{d, replicas, p};
+    if (placement.groups_here() < placement.devices() && placement.devices() % placement.groups_here() != 0)
+      throw BuildError{"--sync-group " + std::to_string(d.sync_group) + " makes " + std::to_string(placement.groups_here()) + " groups for " +
+                       std::to_string(placement.devices()) + " devices" + (processes > 1 ? " of process " + std::to_string(p) : std::string{}) +
+                       ": name a multiple of " + std::to_string(placement.groups_here()) + ", so that each has as many, or fewer devices than groups"};
+  }
+  const AsyncPlacement placement{d, replicas, process};
+  if (d.staleness && *d.staleness < placement.at_once() - 1)
+    throw BuildError{"--staleness is " + std::to_string(*d.staleness) + ", but " + std::to_string(placement.at_once()) +
+                     " groups of replicas compute at once on " + std::to_string(placement.devices_of_job()) + " devices" +
+                     (processes > 1 ? " of " + std::to_string(processes) + " processes" : std::string{}) + ": the last of them to be done is behind by " +
+                     std::to_string(placement.at_once() - 1) + " updates at least. Allow so many, or name fewer --devices"};
+}
+
+}  // namespace replicator

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check that the devices of a deployment are there.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include <replicator/core/error.hpp>
+#include <replicator/devices/device_support.hpp>
+#include <replicator/replicate/deployment.hpp>
+
+namespace replicator {
+
+// Throws BuildError for kinds that are not part of the program, or mixed; DeviceError for devices that are missing.
+inline void require_devices(std::span<const DeviceName> devices) {
+  for (const auto& device : devices) {
+    const auto* support = device_support[static_cast<std::size_t>(device.kind)].load();
+    if (!support)
+      throw BuildError{"the device " + device.text() + " was asked for, but this program was built without " + std::string{name_of(device.kind)} +
+                       ": compile it with nvcc and include <replicator/cuda/kernels.cuh>, or use cpu:0"};
+    support->require(device.index);
+    if (device.kind != devices[0].kind)
+      throw BuildError{"the devices " + devices[0].text() + " and " + device.text() + " are of different kinds: use one kind for a job"};
+  }
+}
+
+}  // namespace replicator

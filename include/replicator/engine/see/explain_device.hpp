@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one device does in a step, in words.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <replicator/engine/host_step.hpp>
+#include <replicator/runtime/see/capture_text.hpp>
+#include <replicator/runtime/see/copies_text.hpp>
+#include <replicator/runtime/see/explain.hpp>
+
+namespace replicator {
+
+// Its collectives, the nodes that cost most, its kernels, its copies and its memory.
+inline std::string explain_device(const HostStep& step, std::size_t device, const ExplainOptions& options) {
+  const auto& program = step.programs[device];
+  std::string text = explain(step.resolution, program, step.traces.empty() ? nullptr : step.traces[device].get(), options);
+  std::size_t kernels = 0;
+  for (const auto& instruction : program.code) kernels += instruction.kind == Instruction::Kind::run;
+  text += std::to_string(step.resolution.classes.size()) + " different graph(s); device " + std::to_string(device) + " runs " +
+          std::to_string(kernels) + " kernels for " + std::to_string(program.replica_ids.size()) + " replica(s)\n";
+  return text + copies_text(program) + capture_text(step.resolution, program) + text_of(program.memory);
+}
+
+}  // namespace replicator

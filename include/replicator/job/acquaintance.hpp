@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the processes of a job know of each other once they have met, and how they are called in sentences.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <replicator/job/introduction.hpp>
+#include <replicator/job/job_options.hpp>
+#include <replicator/job/wire/frame.hpp>
+#include <replicator/job/wire/link.hpp>
+#include <string>
+#include <vector>
+
+namespace replicator::transport::detail {
+
+using MeetingClock = std::chrono::steady_clock;
+
+// What every process knows afterwards. Process 0 has a link to each other one (links[0] is closed), the others one
+// to process 0 (links[0] alone).
+struct Meeting {
+  std::uint64_t token = 0;
+  std::vector<ProcessInfo> processes;
+  std::vector<Link> links;
+  bool going_on = false;  // the job is at work already, without this process; links: to its first process, if to anybody
+};
+
+// Why process 0 turns a connection away, and so what the other side throws.
+enum class Refusal : std::uint64_t { elsewhere, contradiction, failure, token };
+
+struct Refused {
+  Refusal kind{};
+  int culprit = -1;
+  std::string sentence;
+};
+
+inline std::string describe_process(int rank, const ProcessInfo& info) {
+  return "process " + std::to_string(rank) + " (pid " + std::to_string(info.pid) + " on " + info.host + ")";
+}
+
+// "3 s", "0.2 s"
+inline std::string seconds_text(std::chrono::milliseconds time) {
+  const auto tenths = time.count() / 100;
+  const auto rest = tenths % 10 == 0 ? std::string{} : "." + std::to_string(tenths % 10);
+  return std::to_string(tenths / 10) + rest + " s";
+}
+
+inline ProcessInfo this_process() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return {static_cast<std::int64_t>(::getpid()), printable(name)};
+}
+
+inline int remaining_ms(MeetingClock::time_point until, int most) {
+  const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(until - MeetingClock::now()).count();
+  return static_cast<int>(std::clamp<long long>(rest + 1, 0, most));
+}
+
+// Tells the user on stderr what a process still waits for.
+class WaitReport {
+ public:
+  explicit WaitReport(std::chrono::milliseconds after) : next_{start_ + after}, silent_{after.count() == 0} {}
+  // `sentence` is called when it is time.
+  template <class Sentence>
+  void look(const Sentence& sentence) {
+    const auto now = MeetingClock::now();
+    if (silent_ || now < next_) return;
+    next_ = start_ + 2 * (now - start_);
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - start_);
+    say("after " + seconds_text(waited) + " " + sentence());
+  }
+  static void say(const std::string& sentence) { std::fprintf(stderr, "replicator: %s\n", sentence.c_str()); }
+
+ private:
+  MeetingClock::time_point start_ = MeetingClock::now();
+  MeetingClock::time_point next_;
+  bool silent_;
+};
+
+inline Bytes refusal(Refusal kind, int culprit, const std::string& sentence) {
+  return FrameWriter{FrameKind::refuse}
+      .number(static_cast<std::uint64_t>(kind))
+      .number(static_cast<std::uint64_t>(culprit))
+      .text(sentence)
+      .finish();
+}
+
+inline Refused read_refusal(FrameReader fields) {
+  Refused result;
+  result.kind = static_cast<Refusal>(fields.number());
+  result.culprit = static_cast<int>(fields.number());
+  result.sentence = fields.text();
+  return result;
+}
+
+}  // namespace replicator::transport::detail

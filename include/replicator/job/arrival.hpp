@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every process but 0 finds process 0 of its job.
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <replicator/core/error.hpp>
+#include <replicator/job/acquaintance.hpp>
+#include <replicator/job/introduction.hpp>
+#include <replicator/job/job_options.hpp>
+#include <replicator/job/proof.hpp>
+#include <replicator/job/rendezvous.hpp>
+#include <replicator/job/wire/frame.hpp>
+#include <replicator/job/wire/link.hpp>
+#include <replicator/job/wire/tcp.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace replicator::transport::detail {
+
+// Tries the addresses in turn until process 0 has welcomed this process. With a job token nothing that is said there
+// counts, but that the token is wrong, before process 0 has proven that it has it too.
+class Arrival {
+ public:
+  Arrival(const ProcessEnvironment& environment, const JobOptions& options)
+      : environment_{environment},
+        options_{options},
+        addresses_{split_addresses(environment.master_address)},
+        attempts_(addresses_.size()),
+        report_{options.report_after} {
+    if (!environment.interface.empty()) from_ = addresses_of(environment.interface);
+  }
+
+  Meeting arrive() {
+    const auto until = MeetingClock::now() + options_.connect_deadline;
+    while (MeetingClock::now() < until) {
+      for (std::size_t i = 0; i < addresses_.size(); ++i) {
+        auto& last = attempts_[i].last;
+        const std::chrono::milliseconds limit{remaining_ms(until, attempt_ms)};
+        Link link{connect_to(addresses_[i], environment_.master_port, limit, last, from_), longest_frame()};
+        report();
+        if (!link.open()) continue;
+        last = address_of_peer(link.descriptor()).with_port() + ": connected, but no answer yet";
+        say_hello(link);
+        if (listen(link, until, attempts_[i])) return std::move(meeting_);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds{remaining_ms(until, 20)});
+    }
+    throw CommunicationError{"process " + std::to_string(environment_.rank) + " cannot reach process 0 at " +
+                                 environment_.master_address + ", port " + std::to_string(environment_.master_port) +
+                                 ", within " + seconds_text(options_.connect_deadline) + " (tried: " + tried() +
+                                 "): is the process with RANK=0 running there?",
+                             0};
+  }
+
+  // One attempt at each address, which waits options.dead_after for an answer: empty where nobody receives this process.
+  std::optional<Meeting> knock() {
+    const auto until = MeetingClock::now() + options_.connect_deadline;
+    silence_ = options_.dead_after;
+    for (std::size_t i = 0; i < addresses_.size(); ++i) {
+      Link link{connect_to(addresses_[i], environment_.master_port, std::chrono::milliseconds{attempt_ms}, attempts_[i].last, from_),
+                longest_frame()};
+      if (!link.open()) continue;
+      say_hello(link);
+      if (listen(link, until, attempts_[i])) return std::move(meeting_);
+    }
+    return {};
+  }
+
+  // Of the first process of a job that is at work: should a process 0 that was started again wait at one of the addresses for the job to
+  // begin, it is told. `own_port`: where this process itself listens.
+  void tell_that_it_goes_on(std::uint16_t own_port) {
+    constexpr std::chrono::milliseconds limit{200};
+    for (std::size_t i = 0; i < addresses_.size(); ++i) {
+      Link link{connect_to(addresses_[i], environment_.master_port, limit, attempts_[i].last, from_), longest_frame()};
+      if (!link.open()) continue;
+      const auto there = address_of_peer(link.descriptor());
+      if (there.port() == own_port && there.text() == address_of(link.descriptor()).text()) continue;
+      silence_ = limit;
+      environment_.life = Introduction::at_work;
+      say_hello(link);
+      listen(link, MeetingClock::now() + limit, attempts_[i]);
+    }
+  }
+
+ private:
+  struct Attempt {
+    std::string last = "not tried";
+    std::string complaint;  // why somebody who answered was not stayed with; silence afterwards does not hide it
+  };
+  static constexpr int attempt_ms = 2000;
+
+  // Of somebody who is not yet known to be process 0: a sentence, or the names of all processes.
+  std::uint64_t longest_frame() const { return 65536 + 512 * static_cast<std::uint64_t>(environment_.world_size); }
+
+  void say_hello(Link& link) {
+    introduction_ = {environment_.job_name,
+                     static_cast<std::uint64_t>(environment_.world_size),
+                     static_cast<std::uint64_t>(environment_.rank),
+                     this_process(),
+                     {},
+                     environment_.life};
+    if (!environment_.job_token.empty()) {
+      const auto nonce = cryptography().random();
+      introduction_.nonce.assign(nonce.begin(), nonce.end());
+    }
+    challenge_.reset();
+    proven_ = environment_.job_token.empty();
+    FrameWriter frame{FrameKind::hello};
+    introduction_.write(frame);
+    link.push(frame.finish());
+    link.pump_out();
+  }
+
+  // True once welcome. Process 0 waits for the others up to its own deadline and then says who was missing.
+  bool listen(Link& link, MeetingClock::time_point until, Attempt& attempt) {
+    const auto answerer = address_of_peer(link.descriptor()).with_port();
+    const bool only = addresses_.size() == 1;
+    auto patience = only && !silence_ ? until + options_.dead_after
+                                      : MeetingClock::now() + silence_.value_or(std::chrono::milliseconds{attempt_ms});
+    for (;;) {
+      pollfd event{link.descriptor(), POLLIN, 0};
+      ::poll(&event, 1, remaining_ms(patience, 200));
+      report();
+      const bool good = link.pump_in();
+      FrameKind kind{};
+      Bytes fields;
+      std::string complaint;
+      while (link.next(kind, fields)) {
+        if (!hear(link, kind, fields, complaint)) {
+          attempt.last = attempt.complaint = answerer + ": " + complaint;
+          return false;
+        }
+        if (!meeting_.links.empty()) return true;
+        if (!proven_) continue;
+        patience = until + options_.dead_after;
+        attempt.last = answerer + ": process 0 is there and waits for others";
+      }
+      if (!good) attempt.last = answerer + ": the connection was closed";
+      if (good && MeetingClock::now() >= patience)
+        attempt.last = answerer + ": somebody answered, but did not speak as a process 0";
+      if (!good || MeetingClock::now() >= patience) return false;
+    }
+  }
+
+  // False, and why, where this is not the process 0 to stay with.
+  bool hear(Link& link, FrameKind kind, const Bytes& fields, std::string& complaint) {
+    std::optional<Refused> refused;
+    try {
+      FrameReader reader{fields};
+      if (kind == FrameKind::refuse)
+        refused = read_refusal(reader);
+      else if (kind == FrameKind::challenge && !proven_)
+        return answer(link, reader, complaint);
+      else if (kind == FrameKind::proof && !proven_)
+        return examine(reader, complaint);
+      else if (kind == FrameKind::welcome && proven_)
+        accept(link, reader);
+      else if (kind == FrameKind::going_on && proven_)
+        find_at_work(link);
+    } catch (const CommunicationError&) {
+      complaint = "somebody answered, but did not speak as a process 0";
+      return false;
+    }
+    if ((kind == FrameKind::welcome || kind == FrameKind::going_on) && !proven_) complaint = "it wants to begin without having proven the job token";
+    if (refused) bear(*refused, complaint);
+    return complaint.empty();
+  }
+
+  bool answer(Link& link, FrameReader& fields, std::string& complaint) {
+    const auto random = fields.blob();
+    Nonce challenge;
+    if (challenge_ || random.size() != challenge.size()) {
+      complaint = "it sent no fitting challenge";
+      return false;
+    }
+    std::memcpy(challenge.data(), random.data(), challenge.size());
+    challenge_ = challenge;
+    link.push(FrameWriter{FrameKind::proof}
+                  .blob(proof_of(environment_.job_token, Prover::newcomer, introduction_, challenge))
+                  .finish());
+    link.pump_out();
+    return true;
+  }
+
+  bool examine(FrameReader& fields, std::string& complaint) {
+    proven_ = challenge_ &&
+              cryptography().equal(proof_of(environment_.job_token, Prover::process_0, introduction_, *challenge_),
+                                   fields.blob());
+    if (!proven_) complaint = "it did not prove that it has the job token of this process";
+    return proven_;
+  }
+
+  void accept(Link& link, FrameReader& fields) {
+    Meeting meeting;
+    meeting.token = fields.number();
+    for (int r = 0; r < environment_.world_size; ++r) {
+      const auto pid = static_cast<std::int64_t>(fields.number());
+      meeting.processes.push_back({pid, printable(fields.text())});
+    }
+    link.raise_limit();
+    meeting.links.push_back(std::move(link));
+    meeting_ = std::move(meeting);
+  }
+
+  void find_at_work(Link& link) {
+    link.raise_limit();
+    meeting_.going_on = true;
+    meeting_.links.push_back(std::move(link));
+  }
+
+  void bear(const Refused& refused, std::string& complaint) {
+    complaint = printable(refused.sentence, refused.sentence.size());
+    if (refused.kind == Refusal::token && (proven_ || addresses_.size() == 1)) throw BuildError{complaint};
+    if (refused.kind == Refusal::contradiction && proven_) throw BuildError{complaint};
+    const bool known = refused.culprit >= 0 && refused.culprit < environment_.world_size;
+    if (refused.kind == Refusal::failure && proven_) throw CommunicationError{complaint, known ? refused.culprit : -1};
+  }
+
+  void report() {
+    report_.look([this] {
+      return "process " + std::to_string(environment_.rank) + " has not met the others yet at " +
+             environment_.master_address + ", port " + std::to_string(environment_.master_port) + ": " + tried();
+    });
+  }
+
+  std::string tried() const {
+    std::string result;
+    for (const auto& attempt : attempts_) {
+      result += (result.empty() ? "" : "; ") + attempt.last;
+      if (!attempt.complaint.empty() && attempt.complaint != attempt.last)
+        result += ", before that " + attempt.complaint;
+    }
+    return result;
+  }
+
+  ProcessEnvironment environment_;
+  JobOptions options_;
+  std::vector<std::string> addresses_;
+  std::vector<Attempt> attempts_;  // one per address
+  std::vector<InterfaceAddress> from_;
+  WaitReport report_;
+  Introduction introduction_;
+  std::optional<Nonce> challenge_;
+  bool proven_ = false;  // there is no token, or process 0 has it
+  std::optional<std::chrono::milliseconds> silence_;  // that is borne before the first answer
+  Meeting meeting_;
+};
+
+}  // namespace replicator::transport::detail

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many cores the processes of a host have together.
+#pragma once
+
+#include <sched.h>
+
+#include <cstddef>
+#include <cstring>
+#include <replicator/devices/usable_cores.hpp>
+#include <replicator/job/job.hpp>
+#include <replicator/job/part.hpp>
+#include <span>
+#include <vector>
+
+namespace replicator::transport {
+
+// On how many cores some process of the calling one's host may run, where hosts[p] is the host of process p: launchers give each process cores
+// of its own. Collective.
+inline int cores_of_host(Job& job, std::span<const int> hosts) {
+  const cpu_set_t mine = usable_core_set();
+  cpu_set_t together;
+  CPU_ZERO(&together);
+  const auto all = job.exchange(std::as_bytes(std::span{&mine, 1}), "cores");
+  for (std::size_t p = 0; p < all.size(); ++p) {
+    cpu_set_t theirs;
+    require_part(all[p].size() == sizeof theirs, static_cast<int>(p), all[p].size(), "the sets of cores");
+    std::memcpy(&theirs, all[p].data(), sizeof theirs);
+    if (hosts[p] == hosts[static_cast<std::size_t>(job.rank())]) CPU_OR(&together, &together, &theirs);
+  }
+  return CPU_COUNT(&together);
+}
+
+}  // namespace replicator::transport

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process that was started again asks a job that is at work for its place.
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <replicator/core/error.hpp>
+#include <replicator/job/acquaintance.hpp>
+#include <replicator/job/arrival.hpp>
+#include <replicator/job/elastic/regroup.hpp>
+#include <replicator/job/job_options.hpp>
+#include <replicator/job/rendezvous.hpp>
+#include <replicator/job/wire/frame.hpp>
+#include <replicator/job/wire/link.hpp>
+#include <replicator/job/wire/tcp.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace replicator::transport::detail {
+
+// The other side of Door. All throw BuildError with its sentence where the job refuses this process, CommunicationError where nobody answers
+// within options.connect_deadline, or the job comes to no place for it within options.exchange_deadline.
+class Applicant {
+ public:
+  // `found`: as a meeting that is going on.
+  Applicant(const ProcessEnvironment& environment, const JobOptions& options, Bytes identity, Meeting found)
+      : environment_{environment}, options_{options}, identity_{std::move(identity)}, report_{options.report_after} {
+    environment_.listener.reset();
+    if (!found.links.empty()) link_ = std::move(found.links[0]);
+  }
+
+  // Whether it may come at all.
+  void ask() {
+    while (!answered(false, {})) look_at_clock();
+    link_.close();
+  }
+  // Waits until the job is where this process can go on, and hands over its state. Afterwards all are about to meet.
+  Regroup enter(const Bytes& wish, std::vector<Bytes>& state) {
+    began_ = MeetingClock::now();
+    report_ = WaitReport{options_.report_after};
+    for (;; look_at_clock()) {
+      state.clear();
+      environment_.listener = Regroup::open_refuge(environment_);
+      if (answered(true, wish))
+        if (auto roll = taken_in(state)) return {environment_, options_, FrameReader{*roll}};
+      given_ = false;
+      environment_.listener.reset();  // who waits for this process there need not wait long
+      link_.close();
+    }
+  }
+
+ private:
+  // False where the first process of the job was lost, or gave its place to another.
+  bool answered(bool ready, const Bytes& wish) {
+    if (!link_.open()) {
+      auto meeting = Arrival{environment_, options_}.arrive();
+      if (!meeting.going_on)
+        throw CommunicationError{
+            "the job that process " + std::to_string(environment_.rank) + " came back to is gone, and another one begins there", 0};
+      link_ = std::move(meeting.links[0]);
+    }
+    const auto port = ready ? port_of(environment_.listener->get()) : std::uint16_t{0};
+    link_.push(FrameWriter{FrameKind::apply}.blob(identity_).number(ready ? 1 : 0).number(port).blob(wish).finish());
+    heard_ = MeetingClock::now();
+    Bytes fields;
+    const bool good = await(FrameKind::going_on, fields);
+    if (good) return true;
+    link_.close();
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    return false;
+  }
+  // The roll.
+  std::optional<Bytes> taken_in(std::vector<Bytes>& state) {
+    Bytes fields;
+    for (std::uint64_t parts = 1, rest = 0; state.size() < parts || rest > 0;) {
+      if (!await(FrameKind::state, fields)) return {};
+      given_ = true;
+      FrameReader reader{fields};
+      parts = reader.number();
+      const auto whole = reader.number();
+      const auto piece = reader.blob();
+      if (rest == 0) {
+        state.emplace_back();
+        rest = whole;
+      }
+      if (piece.size() > rest) return {};
+      state.back().insert(state.back().end(), piece.begin(), piece.end());
+      rest -= piece.size();
+    }
+    link_.push(FrameWriter{FrameKind::taken}.finish());
+    if (!await(FrameKind::enter, fields)) return {};
+    link_.close();
+    return fields;
+  }
+
+  // False where the other side is gone, silent, or says something else.
+  bool await(FrameKind wanted, Bytes& fields) {
+    for (bool good = true;;) {
+      for (FrameKind kind{}; link_.next(kind, fields);) {
+        if (kind == wanted) return true;
+        if (kind == FrameKind::refuse) throw BuildError{printable(read_refusal(FrameReader{fields}).sentence, 4096)};
+        if (kind != FrameKind::heartbeat && kind != FrameKind::going_on) return false;
+      }
+      if (!good || MeetingClock::now() - heard_ > 2 * options_.dead_after) return false;
+      look_at_clock();
+      pollfd event{link_.descriptor(), static_cast<short>(link_.has_output() ? POLLIN | POLLOUT : POLLIN), 0};
+      ::poll(&event, 1, 100);
+      const auto before = link_.received();
+      const bool sent = link_.pump_out();
+      good = link_.pump_in() && sent;
+      if (link_.received() != before) heard_ = MeetingClock::now();
+    }
+  }
+  void look_at_clock() {
+    const auto self = "process " + std::to_string(environment_.rank);
+    report_.look([&] { return self + " still waits to be taken in by the job at " + where(); });
+    if (!given_ && options_.exchange_deadline.count() > 0 && MeetingClock::now() - began_ > options_.exchange_deadline)
+      throw CommunicationError{self + " came back to the job at " + where() + ", which is at work, but within " +
+                                   seconds_text(options_.exchange_deadline) + " came to no step that this process waits for",
+                               0};
+  }
+  std::string where() const { return environment_.master_address + ", port " + std::to_string(environment_.master_port); }
+
+  ProcessEnvironment environment_;
+  JobOptions options_;
+  Bytes identity_;
+  Link link_;
+  WaitReport report_;
+  MeetingClock::time_point began_ = MeetingClock::now(), heard_{};
+  bool given_ = false;  // the job has come to its place: from now on the first process watches the clock
+};
+
+}  // namespace replicator::transport::detail

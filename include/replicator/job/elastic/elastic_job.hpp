@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job that goes on with the processes that are left when it loses some, and takes in those that come back.
+#pragma once
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <replicator/core/error.hpp>
+#include <replicator/devices/thread_without_signals.hpp>
+#include <replicator/job/elastic/applicant.hpp>
+#include <replicator/job/elastic/door.hpp>
+#include <replicator/job/elastic/offer.hpp>
+#include <replicator/job/elastic/regroup.hpp>
+#include <replicator/job/job.hpp>
+#include <replicator/job/job_options.hpp>
+#include <replicator/job/meeting.hpp>
+#include <replicator/job/rendezvous.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace replicator::transport {
+
+// One per process. A Job ends for all when it loses a process; here those that are left then meet in another one. A thread sees to
+// that at once, whatever the program is doing meanwhile, so that a process is never left out for being busy.
+// All functions are for one thread.
+//
+// A process that was started again is outside at first. It enters where all others are at the same place of their programs:
+//
+//   newcomer            first process              the others
+//   enter               somebody_waits
+//                       hand_over: an offer   ->   all: decide (an exchange tells them of the offer), leave the job, after
+class ElasticJob {
+ public:
+  // As Job. `admission`: who may come back.
+  ElasticJob(const ProcessEnvironment& environment, const JobOptions& options, Admission admission = {})
+      : environment_{environment}, options_{options}, admission_{std::move(admission)} {
+    if (environment.world_size == 1) {
+      job_ = std::make_shared<Job>(environment, options);
+      return;
+    }
+    auto meeting = detail::meet_or_find_at_work(environment, options);
+    if (meeting.going_on) {
+      applicant_.emplace(environment, options, admission_.identity, std::move(meeting));
+      environment_.listener.reset();
+      applicant_->ask();
+      job_ = std::make_shared<Job>();
+      return;
+    }
+    job_ = std::make_shared<Job>(std::move(meeting), environment.rank, environment.interface, options);
+    regroup_.emplace(*job_, environment, options);
+    start();
+  }
+  ElasticJob(const ElasticJob&) = delete;
+  ElasticJob& operator=(const ElasticJob&) = delete;
+  ~ElasticJob() {
+    {
+      const std::scoped_lock lock{mutex_};
+      stop_ = true;
+    }
+    wake();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // The job as it is now.
+  std::shared_ptr<Job> job() const {
+    const std::scoped_lock lock{mutex_};
+    return job_;
+  }
+  // The one that follows `before`, which is aborted, or was left for another one. Throws CommunicationError where this process is not of it.
+  std::shared_ptr<Job> after(const Job& before) {
+    std::unique_lock lock{mutex_};
+    if (job_.get() == &before && !before.aborted()) meets_ = true;
+    wake();
+    changed_.wait(lock, [&] { return end_ || job_.get() != &before; });
+    if (job_.get() == &before) std::rethrow_exception(end_);
+    return job_;
+  }
+
+  // This process was started again, while the job was at work: job() is one of its own, until it has entered.
+  bool outside() const { return applicant_.has_value(); }
+  // Waits until the job is at a place where a process with this wish can go on. Returns what hand_over was given there. Throws as Applicant.
+  std::vector<detail::Bytes> enter(const detail::Bytes& wish) {
+    std::vector<detail::Bytes> state;
+    regroup_.emplace(applicant_->enter(wish, state));
+    job_ = met(regroup_->again());
+    newcomer_ = environment_.rank;
+    newest_ = regroup_->rank();
+    applicant_.reset();
+    start();
+    return state;
+  }
+
+  // True on the first process of the job while somebody waits outside. From any thread.
+  bool somebody_waits() const { return waits_.load(std::memory_order_relaxed); }
+  // Of the first process. Hands state() to one whose wish fits; empty where there is none, or it does not take it. Then all must decide.
+  std::optional<Offer> hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<std::vector<detail::Bytes>()>& state) {
+    std::optional<detail::Guest> guest;
+    std::uint64_t life = 0;
+    {
+      const std::scoped_lock lock{mutex_};
+      if (!between_) guest = door_->take(fits, regroup_->roll());
+      if (!guest) return {};
+      life = regroup_->roll().life(guest->who.rank) + 1;
+    }
+    if (!detail::hand_over(*guest, state(), options_, [job = job()] { return job->aborted(); })) {
+      detail::WaitReport::say("not taken in: " + guest->name() + " did not take what it was given");
+      return {};
+    }
+    const std::scoped_lock lock{mutex_};
+    Offer offer{static_cast<int>(guest->who.rank), life, guest->refuge, guest->name()};
+    guest_ = std::move(guest);
+    return offer;
+  }
+  // Calls `agree`, an exchange in which all learn of the offer, if there is one: then they expect that process when they meet next, be it
+  // after(), be it because another one is lost meanwhile. Until they know, nobody acts on a loss.
+  template <class Agree>
+  bool decide(Agree agree) {
+    const Deciding deciding{*this};
+    auto offer = agree();
+    const std::scoped_lock lock{mutex_};
+    expected_ = std::move(offer);
+    return expected_.has_value();
+  }
+  // The rank in job() of the process that was taken in last; -1 where it is not there, or is trusted.
+  int newest() const {
+    const std::scoped_lock lock{mutex_};
+    return newest_;
+  }
+  // It has done its part.
+  void trust_newest() {
+    const std::scoped_lock lock{mutex_};
+    newest_ = newcomer_ = -1;
+  }
+
+ private:
+  class Deciding {
+   public:
+    explicit Deciding(ElasticJob& owner) : owner_{owner} { set(true); }
+    Deciding(const Deciding&) = delete;
+    Deciding& operator=(const Deciding&) = delete;
+    ~Deciding() { set(false); }
+
+   private:
+    void set(bool value) {
+      {
+        const std::scoped_lock lock{owner_.mutex_};
+        owner_.deciding_ = value;
+        if (!value && !owner_.expected_) owner_.guest_.reset();
+      }
+      owner_.wake();
+    }
+    ElasticJob& owner_;
+  };
+
+  void start() {
+    wakeup_ = FileDescriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    if (job_->rank() != 0) environment_.listener.reset();
+    door_.emplace(environment_, options_, admission_);
+    environment_.listener.reset();
+    thread_ = thread_without_signals([this] { follow(); });
+  }
+  void wake() {
+    const std::uint64_t one = 1;
+    if (wakeup_) static_cast<void>(!::write(wakeup_.get(), &one, sizeof one));
+  }
+
+  // --- the thread ----------------------------------------------------------------------------------------------------------
+  void follow() {
+    try {
+      for (auto job = this->job(); await_end(*job);) {
+        job = next(*job);
+        const std::scoped_lock lock{mutex_};
+        job_ = job;
+        newest_ = regroup_->rank_of(newcomer_);
+        between_ = false;
+        changed_.notify_all();
+      }
+    } catch (...) {
+      const std::scoped_lock lock{mutex_};
+      end_ = std::current_exception();
+      changed_.notify_all();
+    }
+  }
+  // False where all is over.
+  bool await_end(Job& job) {
+    const auto hook = job.on_abort([this] { wake(); });
+    const bool first = job.rank() == 0;
+    for (;;) {
+      std::vector<pollfd> events{{wakeup_.get(), POLLIN, 0}};
+      {
+        const std::scoped_lock lock{mutex_};
+        if (stop_) return false;
+        between_ = meets_ || (job.aborted() && !deciding_);
+        if (between_) break;
+        if (first) serve(events);
+      }
+      if (first) tell_process_0();
+      ::poll(events.data(), events.size(), first ? 200 : 1000);
+      std::uint64_t count;
+      static_cast<void>(!::read(wakeup_.get(), &count, sizeof count));
+    }
+    waits_ = false;
+    return true;
+  }
+  void serve(std::vector<pollfd>& events) {
+    door_->open();
+    door_->serve(regroup_->roll());
+    door_->watch(events);
+    if (guest_) guest_->beat(detail::MeetingClock::now(), options_);
+    waits_ = door_->somebody_is_ready();
+  }
+  // It may have been started again before its loss was known, and wait for a job to begin.
+  void tell_process_0() {
+    const auto began = detail::MeetingClock::now();
+    if (!regroup_->roll().gone(0) || environment_.master_port == 0 || began < next_telling_) return;
+    try {
+      detail::Arrival{environment_, options_}.tell_that_it_goes_on(door_->port());
+    } catch (const Error&) {  // of another job, perhaps
+    }
+    const auto now = detail::MeetingClock::now();
+    next_telling_ = now + std::chrono::milliseconds{300} + 10 * (now - began);
+  }
+
+  std::shared_ptr<Job> next(const Job& job) {
+    std::optional<Offer> expected;
+    std::optional<detail::Guest> guest;
+    {
+      const std::scoped_lock lock{mutex_};
+      expected = std::exchange(expected_, {});
+      guest = std::exchange(guest_, {});
+      meets_ = false;
+      if (expected) newcomer_ = expected->process;
+    }
+    if (expected) regroup_->admit(expected->process, expected->refuge, expected->life);
+    if (expected && expected->process < environment_.rank) door_->close();  // it may need the port
+    if (guest && expected) {
+      detail::FrameWriter frame{detail::FrameKind::enter};
+      guest->link.push(regroup_->write(frame).finish());
+      guest->link.pump_out();
+    }
+    auto following = met(job.aborted() ? without_lost(job) : regroup_->again());
+    if (following->rank() != 0) door_->close();
+    return following;
+  }
+  detail::Meeting without_lost(const Job& job) {
+    const int culprit = job.culprit();
+    if (culprit < 0) job.check();
+    if (culprit == job.rank()) throw CommunicationError{job.failure() + "; the others go on without it", culprit};
+    return regroup_->without(culprit);
+  }
+  std::shared_ptr<Job> met(detail::Meeting meeting) const {
+    return std::make_shared<Job>(std::move(meeting), regroup_->rank(), environment_.interface, options_);
+  }
+
+  ProcessEnvironment environment_;
+  JobOptions options_;
+  Admission admission_;
+  std::optional<detail::Applicant> applicant_;  // while this process is outside
+  std::optional<detail::Regroup> regroup_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::shared_ptr<Job> job_;
+  std::exception_ptr end_;  // why there is none that follows
+  bool stop_ = false;
+  bool deciding_ = false;
+  bool between_ = false;                  // the thread makes the next job
+  bool meets_ = false;                    // all have left the job, to meet in another one
+  std::optional<Offer> expected_;         // when the processes meet next
+  std::optional<detail::Door> door_;
+  std::optional<detail::Guest> guest_;    // of the first process: who has taken the state
+  std::atomic<bool> waits_{false};
+  int newcomer_ = -1;  // as the processes were counted at first
+  int newest_ = -1;    // the same, by its rank in job_
+  detail::MeetingClock::time_point next_telling_{};
+  FileDescriptor wakeup_;
+  std::thread thread_;
+};
+
+}  // namespace replicator::transport

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all processes of an elastic job must know of one that they take in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <replicator/job/roll.hpp>
+#include <replicator/job/wire/frame.hpp>
+#include <string>
+#include <vector>
+
+namespace replicator::transport {
+
+struct Offer {
+  int process = 0;         // as the processes were counted at first
+  std::uint64_t life = 0;  // see Roll
+  detail::Refuge refuge{};
+  std::string name{};  // in sentences
+
+  // For an exchange; nothing where nobody is taken in.
+  static detail::Bytes pack(const std::optional<Offer>& offer) {
+    if (!offer) return {};
+    detail::FrameWriter to{detail::FrameKind::apply};
+    to.number(static_cast<std::uint64_t>(offer->process)).number(offer->life);
+    to.text(offer->refuge.address).number(offer->refuge.port).text(offer->name);
+    const auto fields = to.fields();
+    return {fields.begin(), fields.end()};
+  }
+  // Throws CommunicationError for what pack() has not made.
+  static std::optional<Offer> unpack(const detail::Bytes& bytes) {
+    if (bytes.empty()) return {};
+    detail::FrameReader from{bytes};
+    Offer result;
+    result.process = static_cast<int>(from.number());
+    result.life = from.number();
+    result.refuge.address = from.text();
+    result.refuge.port = static_cast<std::uint16_t>(from.number());
+    result.name = from.text();
+    return result;
+  }
+};
+
+}  // namespace replicator::transport

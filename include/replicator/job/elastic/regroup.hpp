@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// How what is left of a job meets again after it has lost processes.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <replicator/core/error.hpp>
+#include <replicator/job/acquaintance.hpp>
+#include <replicator/job/arrival.hpp>
+#include <replicator/job/job.hpp>
+#include <replicator/job/reception.hpp>
+#include <replicator/job/rendezvous.hpp>
+#include <replicator/job/roll.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace replicator::transport::detail {
+
+// From its beginning on every process listens at a port of its own, its refuge. When the job has failed, the lowest process that lives
+// receives the others there, as process 0 did at first (token proofs included). Processes keep the numbers they had at
+// first; their ranks in what is left follow the same order. In the same way they meet when one has come back.
+//
+//   0 x   1 <-- 2,3      process 0 is dead: nobody listens, so 2 and 3 knock at 1, which waits until it knows of all
+class Regroup {
+ public:
+  // Collective over the processes of the job, which has just met. Throws CommunicationError.
+  Regroup(Job& job, const ProcessEnvironment& environment, const JobOptions& options)
+      : environment_{environment}, options_{options}, roll_{open(job)} {
+    for (int process = 0; process < job.size(); ++process) members_.push_back(process);
+  }
+  // Of a process that comes back: with its refuge as listener, and what write() of the others' has written. Throws CommunicationError
+  // where that cannot be read.
+  Regroup(const ProcessEnvironment& environment, const JobOptions& options, FrameReader fields)
+      : environment_{environment}, options_{patient(options)}, roll_{read(fields)} {}
+
+  const Roll& roll() const { return roll_; }
+  // Where this process is found; it listens there.
+  static std::shared_ptr<FileDescriptor> open_refuge(const ProcessEnvironment& environment) {
+    return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment.interface, environment.master_address)));
+  }
+  FrameWriter& write(FrameWriter& frame) const { return roll_.write(frame.text(environment_.job_name)); }
+  // The process was started again: it is expected at the next meeting.
+  void admit(int process, Refuge refuge, std::uint64_t life) { roll_.admit(process, std::move(refuge), life); }
+
+  // The processes of the job at hand lost the one of this rank: those that are left meet. Throws CommunicationError, with this
+  // process as culprit, where the others go on without it.
+  Meeting without(int rank) {
+    roll_.lose(members_.at(static_cast<std::size_t>(rank)));
+    return again();
+  }
+  // All who are expected meet.
+  Meeting again() {
+    auto meeting = meet();
+    members_.clear();
+    for (std::size_t r = 0; r < meeting.processes.size(); ++r)
+      if (meeting.processes[r].pid != 0) members_.push_back(static_cast<int>(r));
+    return compacted(std::move(meeting));
+  }
+  // In the latest meeting: of this process, and of one that was counted so at first; -1 where it is not there.
+  int rank() const { return rank_of(environment_.rank); }
+  int rank_of(int process) const {
+    const auto found = std::find(members_.begin(), members_.end(), process);
+    return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
+  }
+
+ private:
+  // A process that is late may be left out; longer than a process that is stopped is waited for before another one is tried.
+  static constexpr std::chrono::milliseconds patience{8000};
+
+  static JobOptions patient(JobOptions options) {
+    options.connect_deadline = patience;
+    options.report_after = std::chrono::milliseconds{0};
+    return options;
+  }
+
+  Roll read(FrameReader& fields) {
+    environment_.job_name = fields.text();
+    auto roll = Roll::read(environment_.rank, static_cast<std::size_t>(environment_.world_size), fields);
+    environment_.life = roll.life(static_cast<std::size_t>(environment_.rank));
+    return roll;
+  }
+
+  Roll open(Job& job) {
+    environment_.listener = open_refuge(environment_);
+    if (environment_.job_name.empty()) environment_.job_name = "elastic " + std::to_string(job.token());
+    options_ = patient(options_);
+    const std::string mine = std::to_string(port_of(environment_.listener->get())) + ":" + job.address();
+    std::vector<Refuge> refuges;
+    for (const auto& bytes : job.exchange(std::as_bytes(std::span{mine}), "where processes are found again")) {
+      const std::string text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+      const auto colon = std::min(text.find(':'), text.size());
+      auto& refuge = refuges.emplace_back();
+      std::from_chars(text.data(), text.data() + colon, refuge.port);
+      refuge.address = text.substr(std::min(colon + 1, text.size()));
+    }
+    require_reachable(refuges);
+    return {environment_.rank, job.token(), std::move(refuges)};
+  }
+
+  // Somebody's loopback address says nothing to other machines: who cannot be reached there is not dead.
+  static void require_reachable(const std::vector<Refuge>& refuges) {
+    const auto loopback = [](const Refuge& refuge) { return loopback_address(refuge.address).has_value(); };
+    const auto known_here = static_cast<std::size_t>(std::count_if(refuges.begin(), refuges.end(), loopback));
+    if (known_here != 0 && known_here != refuges.size())
+      throw BuildError{"--elastic: " + std::to_string(known_here) + " of " + std::to_string(refuges.size()) +
+                       " processes came to process 0 by a loopback address, where the others cannot find them: name a MASTER_ADDR that all "
+                       "machines know, or choose an interface with --interface"};
+  }
+
+  Meeting meet() {
+    for (int process = 0; process < environment_.rank; ++process) {
+      if (roll_.gone(static_cast<std::size_t>(process))) continue;
+      auto there = environment_;
+      there.master_address = roll_.refuge(process).address;
+      there.master_port = roll_.refuge(process).port;
+      there.listener.reset();
+      if (auto meeting = Arrival{there, options_}.knock(); meeting && !meeting->going_on) {
+        std::vector<bool> here;
+        for (const auto& one : meeting->processes) here.push_back(one.pid != 0);
+        roll_.settle(here);
+        return std::move(*meeting);
+      }
+      roll_.lose(process);
+    }
+    return Reception{environment_, options_, &roll_}.receive();
+  }
+
+  // By rank.
+  Meeting compacted(Meeting meeting) const {
+    Meeting result;
+    result.token = meeting.token;
+    const bool receives = meeting.links.size() == meeting.processes.size();
+    for (const int member : members_) {
+      const auto index = static_cast<std::size_t>(member);
+      result.processes.push_back(std::move(meeting.processes[index]));
+      if (receives) result.links.push_back(std::move(meeting.links[index]));
+    }
+    if (!receives) result.links = std::move(meeting.links);
+    return result;
+  }
+
+  ProcessEnvironment environment_;
+  JobOptions options_;
+  Roll roll_;
+  std::vector<int> members_;  // of the job at hand, by rank
+};
+
+}  // namespace replicator::transport::detail

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process says of itself when it comes to process 0.
+#pragma once
+
+#include <cstdint>
+#include <replicator/job/job_options.hpp>
+#include <replicator/job/wire/frame.hpp>
+#include <string>
+
+namespace replicator::transport::detail {
+
+// What a stranger sent, fit for a sentence on a terminal.
+inline std::string printable(std::string text, std::size_t longest = 255) {
+  if (text.size() > longest) text.resize(longest);
+  for (char& c : text)
+    if (c < ' ' || c > '~') c = '?';
+  return text;
+}
+
+struct Introduction {
+  std::string job_name;
+  std::uint64_t world_size = 0;
+  std::uint64_t rank = 0;
+  ProcessInfo info;
+  Bytes nonce;             // empty where the process was given no job token
+  std::uint64_t life = 0;  // how often processes of this rank were taken into the job while it was at work
+  // As a life: this is the first process of a job that is at work, which comes to say so.
+  static constexpr std::uint64_t at_work = ~std::uint64_t{0};
+
+  void write(FrameWriter& frame) const {
+    frame.text(job_name)
+        .number(world_size)
+        .number(rank)
+        .number(static_cast<std::uint64_t>(info.pid))
+        .text(info.host)
+        .blob(nonce)
+        .number(life);
+  }
+  // Throws CommunicationError where the fields are cut short.
+  static Introduction read(FrameReader& fields) {
+    Introduction result;
+    result.job_name = fields.text();
+    result.world_size = fields.number();
+    result.rank = fields.number();
+    result.info.pid = static_cast<std::int64_t>(fields.number());
+    result.info.host = printable(fields.text());
+    result.nonce = fields.blob();
+    result.life = fields.number();
+    return result;
+  }
+};
+
+}  // namespace replicator::transport::detail

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of Job that a program calls; include job.hpp.
+#pragma once
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include <replicator/devices/thread_without_signals.hpp>
+#include <replicator/job/job.hpp>
+
+namespace replicator::transport {
+
+inline Job::Job(const ProcessEnvironment& environment, const JobOptions& options)
+    : Job{detail::meet(environment, options), environment.rank, environment.interface, options} {}
+
+inline Job::Job(detail::Meeting meeting, int rank, const std::string& interface, const JobOptions& options)
+    : options_{options}, rank_{rank}, token_{meeting.token}, processes_{std::move(meeting.processes)} {
+  if (size() == 1) return;
+  if (!interface.empty()) interface_ = detail::addresses_of(interface).front().interface;
+  wakeup_ = FileDescriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  const auto now = Clock::now();
+  for (auto& link : meeting.links) {
+    peers_.emplace_back();
+    peers_.back().link = std::move(link);
+    peers_.back().heard = now;
+  }
+  thread_ = thread_without_signals([this] { run(); });
+}
+
+inline std::string Job::address() {
+  const Lock lock{mutex_};
+  std::string found;
+  for (const auto& peer : peers_) {
+    if (!peer.link.open()) continue;
+    found = detail::address_of(peer.link.descriptor()).text();
+    if (!detail::loopback_address(found)) break;  // processes of this machine may have come by that
+  }
+  return found;
+}
+
+inline Job::~Job() {
+  if (!thread_.joinable()) return;
+  try {
+    if (!aborted() && std::uncaught_exceptions() > exceptions_at_start_)
+      abort(describe(rank_) + " left because of an error of its own", rank_);
+    else
+      leave();
+  } catch (const CommunicationError&) {  // whoever waited for something has had it
+  }
+  {
+    const Lock lock{mutex_};
+    stop_ = true;
+  }
+  wake_thread();
+  thread_.join();
+}
+
+inline std::vector<detail::Bytes> Job::exchange(std::span<const std::byte> mine, std::string_view what) {
+  check();
+  detail::Bytes blob{mine.begin(), mine.end()};
+  if (size() == 1) return {std::move(blob)};
+  Lock lock{mutex_};
+  const auto number = asked_++;
+  if (is_hub())
+    contribute(0, std::string{what}, std::move(blob));
+  else
+    peers_[0].link.push(detail::FrameWriter{detail::FrameKind::gather}.text(what).blob(blob).finish());
+  wake_thread();
+  wait_and_tell(lock, [&] { return gathered_.contains(number) || aborted(); }, [&] {
+    return describe(rank_) + " waits at the exchange \"" + std::string{what} + "\" for " + those([](const Peer& peer) { return !peer.present; });
+  });
+  const auto found = gathered_.find(number);
+  if (found == gathered_.end()) check();
+  auto result = std::move(found->second);
+  gathered_.erase(found);
+  return result;
+}
+
+inline void Job::abort(const std::string& message, int culprit) {
+  Lock lock{mutex_};
+  if (is_hub()) {
+    declare(message, culprit);
+    wake_thread();
+    return;
+  }
+  if (aborted()) return;
+  peers_[0].link.push(
+      detail::FrameWriter{detail::FrameKind::abort}.number(static_cast<std::uint64_t>(culprit)).text(message).finish());
+  wake_thread();
+  changed_.wait_for(lock, options_.dead_after + options_.grace, [&] { return aborted(); });
+  adopt(message, culprit);
+}
+
+inline void Job::suspect(int process, const std::string& why) {
+  const Lock lock{mutex_};
+  if (size() == 1 || aborted()) return;
+  if (!is_hub()) {
+    peers_[0].link.push(
+        detail::FrameWriter{detail::FrameKind::suspect}.number(static_cast<std::uint64_t>(process)).text(why).finish());
+  } else if (auto& peer = peers_.at(static_cast<std::size_t>(process)); peer.suspected == Clock::time_point{}) {
+    peer.suspected = Clock::now();
+    peer.suspicion = why;
+  }
+  wake_thread();
+}
+
+inline void Job::give_up_on(int process, const std::string& why) {
+  suspect(process, why);
+  {
+    Lock lock{mutex_};
+    changed_.wait_for(lock, options_.dead_after + options_.grace, [&] { return aborted(); });
+  }
+  abort(why, process);  // where nobody else has said anything
+  throw CommunicationError{failure_, culprit_};
+}
+
+inline Job::Hook Job::on_abort(std::function<void()> wake) {
+  const std::scoped_lock lock{hooks_mutex_};
+  if (aborted()) {
+    wake();
+    return {};
+  }
+  const auto id = next_hook_++;
+  hooks_.emplace(id, std::move(wake));
+  return Hook{this, id};
+}
+
+inline void Job::unhook(std::uint64_t id) {
+  const std::scoped_lock lock{hooks_mutex_};
+  hooks_.erase(id);
+}
+
+inline void Job::leave() {
+  Lock lock{mutex_};
+  check();
+  if (size() == 1 || farewell_) return;
+  leaving_ = true;
+  if (is_hub()) {
+    peers_[0].departed = true;
+    check_departures();
+  } else {
+    peers_[0].link.push(detail::FrameWriter{detail::FrameKind::bye}.finish());
+  }
+  wake_thread();
+  const auto parted = [&] { return farewell_ || aborted(); };
+  wait_and_tell(lock, parted, [&] {
+    return describe(rank_) + " has finished, and waits for " + those([](const Peer& peer) { return !peer.departed; }) + ", alive, to finish too";
+  });
+  if (!farewell_) check();
+}
+
+template <class Predicate, class Text>
+void Job::wait_and_tell(Lock& lock, Predicate done, Text text) {
+  if (options_.late.count() > 0 && !changed_.wait_for(lock, options_.late, done)) {
+    const auto line = "replicator: " + text() + "\n";
+    lock.unlock();  // heartbeats need it, however long stderr takes
+    std::fputs(line.c_str(), stderr);
+    lock.lock();
+  }
+  changed_.wait(lock, done);
+}
+
+template <class Predicate>
+std::string Job::those(Predicate awaited) const {
+  if (!is_hub()) return "others";
+  std::string text;
+  for (int process = 0; process < size(); ++process)
+    if (awaited(peers_[static_cast<std::size_t>(process)])) text += (text.empty() ? "" : ", ") + describe(process);
+  return text;
+}
+
+inline void Job::wake_thread() {
+  const std::uint64_t one = 1;
+  if (wakeup_) static_cast<void>(!::write(wakeup_.get(), &one, sizeof one));
+}
+
+}  // namespace replicator::transport

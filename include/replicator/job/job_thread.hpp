@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the thread of a Job does: beats, listens, judges, collects exchanges; include job.hpp.
+#pragma once
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <replicator/job/job.hpp>
+
+namespace replicator::transport {
+
+// The thread: sleeps until a frame, a wish of the program, or a clock.
+inline void Job::run() {
+  Lock lock{mutex_};
+  while (!stop_) {
+    pause(lock);
+    const auto now = Clock::now();
+    for (std::size_t i = 0; i < peers_.size(); ++i) listen(peers_[i], static_cast<int>(i), now);
+    if (!aborted() && !farewell_) judge(now);
+    beat(now);
+    for (auto& peer : peers_) peer.link.pump_out();  // a broken connection shows when it is read
+  }
+  finish_output();
+}
+
+inline void Job::pause(Lock& lock) {
+  std::vector<pollfd> events{{wakeup_.get(), POLLIN, 0}};
+  for (const auto& peer : peers_)
+    if (peer.link.open())
+      events.push_back(
+          {peer.link.descriptor(), static_cast<short>(peer.link.has_output() ? POLLIN | POLLOUT : POLLIN), 0});
+  auto expected = std::min(next_beat_, Clock::now() + options_.heartbeat);
+  for (const auto& peer : peers_)  // somebody is about to be blamed
+    if (peer.lost != Clock::time_point{} || peer.suspected != Clock::time_point{})
+      expected = std::min(expected, Clock::now() + options_.grace / 4);
+  lock.unlock();
+  ::poll(events.data(), events.size(), detail::remaining_ms(expected, 1000));
+  std::uint64_t count;
+  static_cast<void>(!::read(wakeup_.get(), &count, sizeof count));
+  lock.lock();
+  forgive_after_a_stop(expected);
+}
+
+// Whoever was stopped itself finds every clock run out: it must not blame the others for its own absence.
+inline void Job::forgive_after_a_stop(Clock::time_point expected) {
+  const auto now = Clock::now();
+  if (now - expected < options_.dead_after / 2) return;
+  for (auto& peer : peers_) peer.heard = now;
+}
+
+inline void Job::listen(Peer& peer, int from, Clock::time_point now) {
+  if (!peer.link.open()) return;
+  const auto before = peer.link.received();
+  bool good = peer.link.pump_in();
+  if (peer.link.received() != before) peer.heard = now;
+  detail::FrameKind kind{};
+  detail::Bytes fields;
+  try {
+    while (peer.link.next(kind, fields)) handle(from, kind, detail::FrameReader{fields});
+  } catch (const CommunicationError&) {
+    good = false;
+  }
+  if (good) return;
+  peer.link.close();
+  peer.lost = now;
+}
+
+inline void Job::handle(int from, detail::FrameKind kind, detail::FrameReader fields) {
+  if (kind == detail::FrameKind::abort) {
+    const auto blamed = fields.number();
+    const int culprit = blamed < processes_.size() ? static_cast<int>(blamed) : -1;
+    const auto message = fields.text();
+    is_hub() ? declare(message, culprit) : adopt(message, culprit);
+  } else if (kind == detail::FrameKind::gather && is_hub()) {
+    auto what = fields.text();
+    contribute(from, std::move(what), fields.blob());
+  } else if (kind == detail::FrameKind::gathered && !is_hub()) {
+    const auto number = fields.number();
+    std::vector<detail::Bytes> result;
+    for (int r = 0; r < size(); ++r) result.push_back(fields.blob());
+    // Whole, and one that was asked for: else whoever waits would find half of it, or nobody would ever fetch it.
+    if (number >= asked_ || !gathered_.emplace(number, std::move(result)).second)
+      throw CommunicationError{"process 0 sent the result of an exchange that is not going on", 0};
+    changed_.notify_all();
+  } else if (kind == detail::FrameKind::suspect && is_hub()) {
+    auto& peer = peers_.at(std::min(static_cast<std::size_t>(fields.number()), peers_.size() - 1));
+    auto why = fields.text();
+    if (peer.suspected == Clock::time_point{}) peer.suspected = Clock::now();
+    if (peer.suspicion.empty()) peer.suspicion = std::move(why);
+  } else if (kind == detail::FrameKind::bye && is_hub()) {
+    peers_[static_cast<std::size_t>(from)].departed = true;
+    check_departures();
+  } else if (kind == detail::FrameKind::farewell && !is_hub()) {
+    // Who is parted from is not watched any more: a wait that still goes on would have no end.
+    if (!leaving_) throw CommunicationError{"process 0 took leave of a process that has not left", 0};
+    farewell_ = true;
+    changed_.notify_all();
+  }
+}
+
+inline void Job::beat(Clock::time_point now) {
+  if (now < next_beat_) return;
+  next_beat_ = now + options_.heartbeat;
+  send_to_all(detail::FrameWriter{detail::FrameKind::heartbeat}.finish());
+}
+
+inline void Job::judge(Clock::time_point now) {
+  const auto never = Clock::time_point{};
+  if (is_hub()) peers_[0].heard = now;  // it is itself; it can be suspected, but is alive
+  for (std::size_t i = 0; i < peers_.size() && !aborted(); ++i) {
+    const Peer& peer = peers_[i];
+    const int who = static_cast<int>(i);
+    if (peer.departed) continue;
+    if (peer.lost != never && now - peer.lost >= options_.grace)
+      declare(with_context(describe(who) + " died: its connection closed"), who);
+    else if (peer.lost == never && peer.suspected != never && now - peer.suspected >= options_.grace)
+      declare(with_context(peer.suspicion), who);
+    else if (peer.lost == never && now - peer.heard > options_.dead_after)
+      declare(with_context(describe(who) + " died or was stopped: no heartbeat for " +
+                           detail::seconds_text(options_.dead_after)),
+              who);
+  }
+  if (is_hub() && !aborted()) judge_exchange(now);
+}
+
+inline void Job::judge_exchange(Clock::time_point now) {
+  if (gather_began_ == Clock::time_point{} || options_.exchange_deadline.count() == 0) return;
+  if (now - gather_began_ < options_.exchange_deadline) return;
+  const auto missing = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.present; });
+  const auto first = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.present; });
+  const int who = static_cast<int>(missing - peers_.begin());
+  declare(with_context(describe(who) + " is late: it has not come to the exchange \"" + first->what + "\" within " +
+                       detail::seconds_text(options_.exchange_deadline)),
+          who);
+}
+
+// Process 0: one process's part of the exchange that is going on.
+inline void Job::contribute(int from, std::string what, detail::Bytes blob) {
+  if (aborted()) return;
+  if (gather_began_ == Clock::time_point{}) gather_began_ = Clock::now();
+  const auto other = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.present; });
+  if (other != peers_.end() && other->what != what)
+    return declare_disagreement(static_cast<int>(other - peers_.begin()), other->what, from, what);
+  auto& mine = peers_[static_cast<std::size_t>(from)];
+  mine.present = true;
+  mine.what = std::move(what);
+  mine.blob = std::move(blob);
+  if (std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.present; }))
+    complete_exchange();
+  else
+    check_departures();
+}
+
+// The sentence is the same whoever came first.
+inline void Job::declare_disagreement(int a, const std::string& what_a, int b, const std::string& what_b) {
+  if (b < a) return declare_disagreement(b, what_b, a, what_a);
+  declare(describe(b) + " asks for the exchange \"" + what_b + "\" where " + describe(a) + " asks for \"" + what_a +
+              "\": all processes must ask for the same exchanges in the same order",
+          b);
+}
+
+inline void Job::complete_exchange() {
+  detail::FrameWriter frame{detail::FrameKind::gathered};
+  frame.number(gathering_);
+  auto& result = gathered_[gathering_++];
+  for (auto& peer : peers_) {
+    frame.blob(peer.blob);
+    result.push_back(std::move(peer.blob));
+    peer.present = false;
+  }
+  gather_began_ = {};
+  send_to_all(frame.finish());
+  changed_.notify_all();
+}
+
+// Process 0: nobody may wait for a process that has left; when all have, they part.
+inline void Job::check_departures() {
+  const auto gone = std::find_if(peers_.begin(), peers_.end(), [](const Peer& p) { return p.departed && !p.present; });
+  const auto waiting = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.present; });
+  const int who = static_cast<int>(gone - peers_.begin());
+  if (gone != peers_.end() && waiting != peers_.end())
+    return declare(describe(who) + " has left the job, but " + describe(static_cast<int>(waiting - peers_.begin())) +
+                       " asks for the exchange \"" + waiting->what + "\"",
+                   who);
+  if (!std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.departed; })) return;
+  farewell_ = true;
+  send_to_all(detail::FrameWriter{detail::FrameKind::farewell}.finish());
+  changed_.notify_all();
+}
+
+inline void Job::send_to_all(const detail::Bytes& frame) {
+  for (auto& peer : peers_) peer.link.push(frame);
+}
+
+// Process 0 decides for all; another process only where process 0 itself is gone (should it only have been stopped,
+// it finds the sentence when it wakes).
+inline void Job::declare(const std::string& message, int culprit) {
+  if (aborted()) return;
+  adopt(message, culprit);
+  send_to_all(
+      detail::FrameWriter{detail::FrameKind::abort}.number(static_cast<std::uint64_t>(culprit)).text(message).finish());
+}
+
+inline void Job::adopt(const std::string& message, int culprit) {
+  if (aborted()) return;
+  failure_ = message;
+  culprit_ = culprit;
+  aborted_.store(true, std::memory_order_release);
+  changed_.notify_all();
+  const std::scoped_lock lock{hooks_mutex_};
+  for (const auto& [id, wake] : hooks_) wake();
+}
+
+// Only process 0 adds what it was doing: when it dies, the others may be at different places, and their
+// sentences must be equal.
+inline std::string Job::with_context(const std::string& message) const {
+  const std::string what = what_.load(), detail = detail_.load();
+  if (!is_hub() || what.empty()) return message;
+  return message + " " + what + " " + std::to_string(number_) + (detail.empty() ? "" : " (" + detail + ")");
+}
+
+// The last words must arrive: a socket closed with unread input would take them back. So: send, shut, read to the end.
+inline void Job::finish_output() {
+  const auto until = Clock::now() + options_.grace;
+  const bool linger = is_hub() || aborted();
+  for (auto& peer : peers_) {
+    while (peer.link.pump_out() && peer.link.has_output() && Clock::now() < until) {
+      pollfd event{peer.link.descriptor(), POLLOUT, 0};
+      ::poll(&event, 1, detail::remaining_ms(until, 10));
+    }
+    peer.link.shut_output();
+  }
+  for (auto& peer : peers_)
+    while (linger && peer.link.open() && peer.link.pump_in() && Clock::now() < until) {
+      pollfd event{peer.link.descriptor(), POLLIN, 0};
+      ::poll(&event, 1, detail::remaining_ms(until, 10));
+    }
+}
+
+}  // namespace replicator::transport

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections whose other ends have not shown yet that they are of this job.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <replicator/core/error.hpp>
+#include <replicator/job/acquaintance.hpp>
+#include <replicator/job/introduction.hpp>
+#include <replicator/job/job_options.hpp>
+#include <replicator/job/proof.hpp>
+#include <replicator/job/rendezvous.hpp>
+#include <replicator/job/wire/frame.hpp>
+#include <replicator/job/wire/link.hpp>
+#include <replicator/job/wire/tcp.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace replicator::transport::detail {
+
+struct Newcomer {
+  Link link;
+  MeetingClock::time_point since;
+  Introduction introduction{};
+  std::optional<Nonce> challenge{};  // sent: it is to answer with a proof
+};
+
+inline std::string name_of(const Newcomer& newcomer) {
+  const auto& introduction = newcomer.introduction;
+  return "process " + std::to_string(introduction.rank) + " (pid " + std::to_string(introduction.info.pid) + " on " + introduction.info.host +
+         ", from " + address_of_peer(newcomer.link.descriptor()).text() + ")";
+}
+
+// Said to one that is sent away.
+inline void dismiss(Link& link, Refusal kind, int culprit, const std::string& sentence) {
+  link.push(refusal(kind, culprit, sentence));
+  link.pump_out();
+  link.shut_output();
+  link.close();
+}
+
+// Whoever does not speak as a process of the job is sent away. Where there is a job token a newcomer counts only once it has
+// proven it: until then nothing that it says can harm the job, and process 0 proves nothing to it.
+//
+//   newcomer   hello: who it is, a random number          the proofs: see proof.hpp
+//   process 0  challenge: a random number
+//   newcomer   proof
+//   process 0  proof
+class Newcomers {
+ public:
+  struct Answers {
+    std::function<void(Newcomer&)> believed;                              // takes the link, or closes it
+    std::function<void(Newcomer&, const std::string&)> has_token = {};    // which this process has not; empty: it is turned away
+    std::function<void(FrameReader)> left_out = {};                       // somebody says that this process is
+  };
+  // All outlive this.
+  Newcomers(const ProcessEnvironment& environment, const JobOptions& options, Answers answers)
+      : environment_{environment}, options_{options}, answers_{std::move(answers)} {}
+  Newcomers(const Newcomers&) = delete;
+  Newcomers& operator=(const Newcomers&) = delete;
+
+  void watch(std::vector<pollfd>& events) const {
+    for (const auto& newcomer : newcomers_) events.push_back({newcomer.link.descriptor(), POLLIN, 0});
+  }
+  void admit(int listener) {
+    for (std::size_t n = 0; n < most; ++n) {  // a flood must not keep us from listening
+      FileDescriptor socket{::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+      if (!socket) return;
+      set_no_delay(socket.get());
+      if (newcomers_.size() >= most) hear();  // who has spoken already is not in the way
+      if (newcomers_.size() >= most) drop(newcomers_.front());
+      std::erase_if(newcomers_, [](const Newcomer& newcomer) { return !newcomer.link.open(); });
+      newcomers_.push_back({Link{std::move(socket), longest_hello}, MeetingClock::now()});
+    }
+  }
+  void hear() {
+    for (auto& newcomer : newcomers_) hear(newcomer);
+    std::erase_if(newcomers_, [](const Newcomer& newcomer) { return !newcomer.link.open(); });
+  }
+  void clear() { newcomers_.clear(); }
+  // What came that was none of the job; empty where nothing did.
+  std::string others_sentence() const {
+    std::string result;
+    if (strangers_ > 0) result += "; " + std::to_string(strangers_) + " connections did not speak as a process of a job";
+    for (const auto& sentence : turned_away_) result += "; turned away: " + sentence;
+    return result;
+  }
+
+ private:
+  // Those that say nothing must not use up descriptors, memory or the place of others. Each has until options.dead_after.
+  static constexpr std::size_t most = 128;
+  static constexpr std::uint64_t longest_hello = 65536;
+  static constexpr std::size_t most_remembered = 4;
+
+  void hear(Newcomer& newcomer) {
+    const bool good = newcomer.link.pump_in();
+    FrameKind kind{};
+    Bytes fields;
+    try {
+      while (newcomer.link.open() && newcomer.link.next(kind, fields)) {
+        FrameReader reader{fields};
+        if (kind == FrameKind::hello && !newcomer.challenge)
+          greet(newcomer, reader);
+        else if (kind == FrameKind::proof && newcomer.challenge)
+          examine(newcomer, reader);
+        else if (kind == FrameKind::left_out && answers_.left_out)
+          answers_.left_out(reader), newcomer.link.close();
+        else
+          drop(newcomer);
+      }
+    } catch (const CommunicationError&) {  // cut short: not one of us
+      drop(newcomer);
+    }
+    // No frame of ours: somebody else's program.
+    if (newcomer.link.open() && (!good || MeetingClock::now() - newcomer.since > options_.dead_after)) drop(newcomer);
+  }
+
+  void drop(Newcomer& newcomer) {
+    newcomer.link.close();
+    ++strangers_;
+  }
+
+  void greet(Newcomer& newcomer, FrameReader& fields) {
+    auto& introduction = newcomer.introduction;
+    introduction = Introduction::read(fields);
+    if (introduction.job_name != environment_.job_name) {
+      newcomer.link.push(
+          refusal(Refusal::elsewhere, 0, "process 0 there belongs to the job \"" + environment_.job_name + "\""));
+      newcomer.link.pump_out();
+      newcomer.link.close();
+      return;
+    }
+    const bool has_token = !introduction.nonce.empty();
+    if (environment_.job_token.empty()) {
+      if (!has_token) return answers_.believed(newcomer);
+      const auto sentence = name_of(newcomer) + " was given a job token, but process 0 was not: " + advice();
+      return answers_.has_token ? answers_.has_token(newcomer, sentence) : turn_away(newcomer, sentence);
+    }
+    if (!has_token)
+      return turn_away(newcomer, "process 0 was given a job token, but " + name_of(newcomer) + " was not: " + advice());
+    if (introduction.nonce.size() != sizeof(Nonce)) return drop(newcomer);
+    newcomer.challenge = cryptography().random();
+    newcomer.link.push(FrameWriter{FrameKind::challenge}.blob(*newcomer.challenge).finish());
+    newcomer.link.pump_out();
+  }
+
+  void examine(Newcomer& newcomer, FrameReader& fields) {
+    const auto proof = [&](Prover prover) {
+      return proof_of(environment_.job_token, prover, newcomer.introduction, *newcomer.challenge);
+    };
+    if (!cryptography().equal(proof(Prover::newcomer), fields.blob()))
+      return turn_away(newcomer, name_of(newcomer) + " has another job token than process 0: " + advice());
+    newcomer.link.push(FrameWriter{FrameKind::proof}.blob(proof(Prover::process_0)).finish());
+    answers_.believed(newcomer);
+  }
+
+  // Its sentence is told to whoever should have come, now on stderr and at the deadline in the error.
+  void turn_away(Newcomer& newcomer, const std::string& sentence) {
+    dismiss(newcomer.link, Refusal::token, 0, sentence);
+    if (turned_away_.size() >= most_remembered) return;
+    turned_away_.push_back(sentence);
+    WaitReport::say("turned away: " + sentence);
+  }
+
+  static std::string advice() { return "give all processes the same (REPLICATOR_JOB_TOKEN or --job-token-file), or none"; }
+
+  const ProcessEnvironment& environment_;
+  const JobOptions& options_;
+  Answers answers_;
+  std::vector<Newcomer> newcomers_;  // the oldest first
+  std::uint64_t strangers_ = 0;
+  std::vector<std::string> turned_away_;
+};
+
+}  // namespace replicator::transport::detail

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Process 0 receives the other processes of its job.
+#pragma once
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <replicator/core/error.hpp>
+#include <replicator/job/acquaintance.hpp>
+#include <replicator/job/introduction.hpp>
+#include <replicator/job/job_options.hpp>
+#include <replicator/job/newcomers.hpp>
+#include <replicator/job/rendezvous.hpp>
+#include <replicator/job/roll.hpp>
+#include <replicator/job/wire/frame.hpp>
+#include <replicator/job/wire/link.hpp>
+#include <replicator/job/wire/tcp.hpp>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace replicator::transport::detail {
+
+// Listens until all are here, and then welcomes them; whoever does not speak as one of them is sent away (newcomers.hpp).
+class Reception {
+ public:
+  // `roll`: where the job begins again, who is still waited for; it outlives this.
+  Reception(const ProcessEnvironment& environment, const JobOptions& options, Roll* roll = nullptr)
+      : environment_{environment},
+        options_{options},
+        roll_{roll},
+        here_(static_cast<std::size_t>(environment.world_size)),
+        newcomers_{environment_, options_, answers()},
+        report_{options.report_after} {
+    if (!environment_.listener)
+      environment_.listener = std::make_shared<FileDescriptor>(
+          listen_on(environment_.master_port, listening_address(environment_.interface, environment_.master_address)));
+    meeting_.processes.resize(here_.size());
+    meeting_.links.resize(here_.size());
+    here_[own()] = true;
+    meeting_.processes[own()] = this_process();
+  }
+
+  Meeting receive() {
+    warn_if_open();
+    const auto until = MeetingClock::now() + options_.connect_deadline;
+    do {
+      const bool late = MeetingClock::now() >= until;
+      if (late && !roll_) fail<CommunicationError>(Refusal::failure, missing_sentence(), first_missing());
+      if (roll_) roll_->strike(here_, late);
+      report_.look([this] { return waiting_sentence(); });
+      listen_for(until);
+      if (meeting_.going_on) return std::move(meeting_);
+    } while (!complete());
+    if (roll_) part_from_missing();
+    return welcome();
+  }
+
+ private:
+  Newcomers::Answers answers() {
+    Newcomers::Answers result{[this](Newcomer& newcomer) { settle(newcomer); },
+                              [this](Newcomer& newcomer, const std::string& sentence) { refuse_token(newcomer, sentence); }};
+    if (roll_) result.left_out = [this](FrameReader fields) { roll_->hear(fields); };
+    return result;
+  }
+  std::size_t own() const { return static_cast<std::size_t>(environment_.rank); }
+  bool complete() const {
+    if (roll_ && roll_->told()) return true;
+    for (std::size_t r = 0; r < here_.size(); ++r)
+      if (!here_[r] && !(roll_ && roll_->gone(r))) return false;
+    return true;
+  }
+  void listen_for(MeetingClock::time_point until) {
+    wait(until);
+    newcomers_.admit(environment_.listener->get());
+    forget_lost();
+    newcomers_.hear();
+  }
+
+  // Those who are missing are told; whoever is told by another part of the job itself must not go on.
+  void part_from_missing() {
+    try {
+      if (!roll_->told()) roll_->part_from_missing(here_);
+      listen_for(MeetingClock::now());
+      roll_->settle(here_);
+    } catch (const CommunicationError& error) {
+      fail<CommunicationError>(Refusal::failure, error.what(), error.culprit());
+    }
+    for (std::size_t r = 0; r < here_.size(); ++r) {
+      if (here_[r]) continue;
+      meeting_.processes[r] = {};
+      meeting_.links[r].close();
+    }
+  }
+
+  void wait(MeetingClock::time_point until) {
+    std::vector<pollfd> events{{environment_.listener->get(), POLLIN, 0}};
+    for (const auto& link : meeting_.links)
+      if (link.open()) events.push_back({link.descriptor(), POLLIN, 0});
+    newcomers_.watch(events);
+    ::poll(events.data(), events.size(), remaining_ms(until, 200));
+  }
+
+  // A process that broke its connection may come again. None has anything to say before it is welcome.
+  void forget_lost() {
+    FrameKind kind{};
+    Bytes fields;
+    for (std::size_t r = 0; r < here_.size(); ++r)
+      if (here_[r] && r != own() && (!meeting_.links[r].pump_in() || meeting_.links[r].next(kind, fields))) {
+        here_[r] = false;
+        meeting_.links[r].close();
+      }
+  }
+
+  // Where process 0 has no token it believes everybody, also that the job cannot begin.
+  [[noreturn]] void refuse_token(Newcomer& newcomer, const std::string& sentence) {
+    const auto rank = static_cast<int>(newcomer.introduction.rank);
+    meeting_.links.push_back(std::move(newcomer.link));
+    fail<BuildError>(Refusal::token, sentence, rank);
+  }
+
+  // It is believed: it takes its place.
+  void settle(Newcomer& newcomer) {
+    const auto world = newcomer.introduction.world_size;
+    const auto rank = newcomer.introduction.rank;
+    auto& info = newcomer.introduction.info;
+    const auto number = static_cast<int>(rank);
+    if (roll_ && rank < here_.size() && (roll_->gone(rank) || roll_->life(rank) != newcomer.introduction.life))
+      return dismiss(newcomer.link, Refusal::failure, number, left_out_sentence(number, info));
+    if (!roll_ && newcomer.introduction.life == Introduction::at_work) {
+      meeting_.going_on = true;
+      return newcomer.link.close();
+    }
+    if (world == here_.size() && rank == own())
+      return dismiss(newcomer.link, Refusal::contradiction, number, two_sentence(meeting_.processes[rank], newcomer.introduction));
+    meeting_.links.push_back(std::move(newcomer.link));  // so that fail() tells this one too
+    if (world != here_.size() || rank >= world)
+      fail<BuildError>(Refusal::contradiction,
+                       "process " + std::to_string(rank) + " (pid " + std::to_string(info.pid) + " on " + info.host +
+                           ") was started with WORLD_SIZE=" + std::to_string(world) + ", process 0 with WORLD_SIZE=" +
+                           std::to_string(here_.size()) + ": all processes of a job need the same, and a RANK each",
+                       number);
+    auto& place = meeting_.links[rank];
+    if (here_[rank] && place.pump_in())
+      fail<BuildError>(Refusal::contradiction, two_sentence(meeting_.processes[rank], newcomer.introduction), number);
+    place = std::move(meeting_.links.back());
+    meeting_.links.pop_back();
+    place.push(FrameWriter{FrameKind::heartbeat}.finish());  // "you are at the right address"
+    place.pump_out();
+    here_[rank] = true;
+    meeting_.processes[rank] = std::move(info);
+  }
+
+  static std::string two_sentence(const ProcessInfo& here, const Introduction& other) {
+    return "two processes were started with RANK=" + std::to_string(other.rank) + ": pid " + std::to_string(here.pid) + " on " + here.host +
+           " and pid " + std::to_string(other.info.pid) + " on " + other.info.host + "; each needs its own. Where they are of two jobs, this address is taken: give each job a MASTER_PORT or a REPLICATOR_JOB of its own";
+  }
+
+  template <class Failure>
+  [[noreturn]] void fail(Refusal kind, const std::string& sentence, int culprit) {
+    for (auto& link : meeting_.links) {
+      link.push(refusal(kind, culprit, sentence));
+      link.pump_out();
+      link.shut_output();
+    }
+    if constexpr (std::is_same_v<Failure, CommunicationError>) throw CommunicationError{sentence, culprit};
+    throw BuildError{sentence};
+  }
+
+  int first_missing() const { return static_cast<int>(std::find(here_.begin(), here_.end(), false) - here_.begin()); }
+
+  std::string ranks(bool here) const {
+    std::string result;
+    for (std::size_t r = 0; r < here_.size(); ++r)
+      if (here_[r] == here) result += (result.empty() ? "" : ", ") + std::to_string(r);
+    return result;
+  }
+
+  std::string missing_sentence() const {
+    const auto port = std::to_string(port_of(environment_.listener->get()));
+    return "process " + ranks(false) + " did not come to port " + port + " of " + meeting_.processes[0].host +
+           " within " + seconds_text(options_.connect_deadline) + " (here: " + ranks(true) + " of " +
+           std::to_string(here_.size()) + newcomers_.others_sentence() +
+           "): start it with its RANK and WORLD_SIZE=" + std::to_string(here_.size()) +
+           ", or raise the connect deadline";
+  }
+
+  std::string waiting_sentence() const {
+    return "process 0 still waits at " + address_of(environment_.listener->get()).with_port() + " for process " +
+           ranks(false) + " (here: " + ranks(true) + " of " + std::to_string(here_.size()) + newcomers_.others_sentence() + ")";
+  }
+
+  // Without a token whoever reaches the port can take part in the job, or end it.
+  void warn_if_open() const {
+    const auto addresses = split_addresses(environment_.master_address);
+    const auto here = address_of(environment_.listener->get());
+    const bool local = loopback_address(here.text()) ||
+                       std::all_of(addresses.begin(), addresses.end(),
+                                   [](const auto& text) { return loopback_address(text).has_value(); });
+    if (environment_.job_token.empty() && !local)
+      WaitReport::say("warning: process 0 listens at " + here.with_port() +
+                      " without a job token, so whoever reaches it can take part in the job or end it; set "
+                      "REPLICATOR_JOB_TOKEN or --job-token-file");
+  }
+
+  Meeting welcome() {
+    while (::getrandom(&meeting_.token, sizeof meeting_.token, 0) != sizeof meeting_.token) {
+    }
+    FrameWriter frame{FrameKind::welcome};
+    frame.number(meeting_.token);
+    for (const auto& info : meeting_.processes) frame.number(static_cast<std::uint64_t>(info.pid)).text(info.host);
+    for (auto& link : meeting_.links) {
+      link.raise_limit();
+      link.push(frame.finish());
+      link.pump_out();  // what does not fit now goes with the first heartbeat
+    }
+    return std::move(meeting_);
+  }
+
+  ProcessEnvironment environment_;
+  JobOptions options_;
+  Roll* roll_;  // null where the job meets for the first time
+  std::vector<bool> here_;
+  Meeting meeting_;
+  Newcomers newcomers_;
+  WaitReport report_;
+};
+
+}  // namespace replicator::transport::detail

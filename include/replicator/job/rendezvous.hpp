@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a process learns which one it is, and where process 0 waits: from variables, or from a launcher.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <replicator/core/error.hpp>
+#include <replicator/io/read_text.hpp>
+#include <replicator/job/process_environment.hpp>
+#include <replicator/job/slurm.hpp>
+#include <string>
+#include <utility>
+
+namespace replicator::transport {
+
+// What the user may say about meeting, besides the variables.
+struct RendezvousOptions {
+  std::string job_token_file;  // empty: the variable REPLICATOR_JOB_TOKEN, if set
+  std::string interface;       // empty: the variable REPLICATOR_INTERFACE, if set
+  std::chrono::milliseconds connect_deadline = std::chrono::seconds{60};  // for a launcher that waits for the other processes
+};
+
+// A way to be started, such as PMIx. `join` may wait for the other processes.
+struct Launcher {
+  const char* name;
+  bool (*present)();
+  ProcessEnvironment (*join)(const std::string& interface, std::chrono::milliseconds deadline);
+};
+
+// Filled by the header that knows the launcher (pmix.hpp) when it is part of the program.
+inline constinit std::atomic<const Launcher*> launcher_slot{nullptr};
+
+namespace detail {
+
+inline int required_number(const char* name, int world_size, int lowest, int highest) {
+  const auto text = variable(name);
+  if (!text)
+    throw BuildError{"WORLD_SIZE is " + std::to_string(world_size) + ", but the variable " + name +
+                     " is missing: a job of several processes needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"};
+  return number_variable(name, *text, lowest, highest);
+}
+
+// True where a PMIx launcher (mpirun, prterun, srun) started more than this one process, or may have.
+inline bool started_by_pmix() {
+  if (!variable("PMIX_NAMESPACE") || !variable("PMIX_RANK")) return false;
+  return variable("OMPI_COMM_WORLD_SIZE") != "1";
+}
+
+}  // namespace detail
+
+// Neither text nor file: empty. Throws BuildError for a token that is short, in two places, or in a file that cannot be
+// read.
+inline std::string find_job_token(const std::string& file) {
+  constexpr std::size_t shortest = 16;
+  auto token = detail::variable("REPLICATOR_JOB_TOKEN");
+  if (file.empty() && !token) return {};
+  if (!file.empty()) {
+    if (token)
+      throw BuildError{"the variable REPLICATOR_JOB_TOKEN is set and --job-token-file is \"" + file +
+                       "\": leave one out"};
+    token = read_text(file);
+    if (!token) throw BuildError{"--job-token-file is \"" + file + "\", which cannot be read: " + std::strerror(errno)};
+    while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();
+  }
+  if (token->size() < shortest)
+    throw BuildError{(file.empty() ? std::string{"the variable REPLICATOR_JOB_TOKEN"} : "the token in " + file) +
+                     " has " + std::to_string(token->size()) + " characters: it needs at least " +
+                     std::to_string(shortest) + ", which cannot be guessed, as `openssl rand -hex 32` prints them"};
+  return *token;
+}
+
+// From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (and REPLICATOR_JOB, a name for the job, if set).
+// WORLD_SIZE absent or 1 is a job of one process. Throws BuildError for what is missing, not a number,
+// or contradictory.
+inline ProcessEnvironment environment_from_variables() {
+  ProcessEnvironment result;
+  result.job_name = detail::variable("REPLICATOR_JOB").value_or("");
+  const auto size = detail::variable("WORLD_SIZE");
+  const auto rank = detail::variable("RANK");
+  if (size) result.world_size = detail::number_variable("WORLD_SIZE", *size, 1, 1 << 20);
+  if (rank) result.rank = detail::number_variable("RANK", *rank, 0, 1 << 20);
+  if (rank && !size && (result.rank > 0 || detail::variable("MASTER_ADDR") || detail::variable("MASTER_PORT")))
+    throw BuildError{"RANK is " + *rank + ", but WORLD_SIZE is missing: set it to the number of processes"};
+  if (result.world_size == 1 && result.rank == 0) return result;
+  if (result.rank >= result.world_size)
+    throw BuildError{"RANK is " + std::to_string(result.rank) + ", but WORLD_SIZE is " +
+                     std::to_string(result.world_size) + ": ranks count from 0 to WORLD_SIZE - 1"};
+  result.rank = detail::required_number("RANK", result.world_size, 0, result.world_size - 1);
+  result.master_port = static_cast<std::uint16_t>(detail::required_number("MASTER_PORT", result.world_size, 1, 65535));
+  const auto address = detail::variable("MASTER_ADDR");
+  if (!address)
+    throw BuildError{"WORLD_SIZE is " + std::to_string(result.world_size) +
+                     ", but the variable MASTER_ADDR is missing: set it to the address of process 0"};
+  result.master_address = *address;
+  return result;
+}
+
+namespace detail {
+
+inline ProcessEnvironment environment_of_launch(const std::string& interface, std::chrono::milliseconds deadline) {
+  if (variable("WORLD_SIZE") || variable("RANK")) return environment_from_variables();
+  if (const Launcher* launcher = launcher_slot.load(); launcher != nullptr && launcher->present())
+    return launcher->join(interface, deadline);
+  if (started_by_srun() && (!started_by_pmix() || pmix_is_slurms())) return environment_from_slurm(interface);
+  if (launcher_slot.load() == nullptr && started_by_pmix())
+    throw BuildError{
+        "this process was started by a PMIx launcher (mpirun, prterun, srun), but the program does not know PMIx: "
+        "include <replicator/job/pmix.hpp> and link pmix, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
+        "(WORLD_SIZE=1 for a job of one process)"};
+  return environment_from_variables();
+}
+
+}  // namespace detail
+
+// The variables where WORLD_SIZE or RANK is set, else the launcher that started this process, else Slurm's variables of
+// srun, else one process. Job token and interface as the options or REPLICATOR_JOB_TOKEN and REPLICATOR_INTERFACE say.
+// Throws BuildError where a launcher started the process but the program does not know it, and for a token that cannot
+// be used.
+inline ProcessEnvironment find_environment(const RendezvousOptions& options = {}) {
+  const auto interface =
+      options.interface.empty() ? detail::variable("REPLICATOR_INTERFACE").value_or("") : options.interface;
+  auto token = find_job_token(options.job_token_file);
+  auto result = detail::environment_of_launch(interface, options.connect_deadline);
+  result.job_token = std::move(token);
+  result.interface = interface;
+  return result;
+}
+
+}  // namespace replicator::transport

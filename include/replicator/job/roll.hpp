@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is left of a job that has lost processes, and how those who are not are told.
+#pragma once
+
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <linux/sockios.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <replicator/core/error.hpp>
+#include <replicator/job/acquaintance.hpp>
+#include <replicator/job/wire/frame.hpp>
+#include <replicator/job/wire/tcp.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace replicator::transport::detail {
+
+// Where a process listens for the case that others are lost.
+struct Refuge {
+  std::string address;
+  std::uint16_t port = 0;
+};
+
+inline std::string left_out_sentence(int rank, const ProcessInfo& info) {
+  return describe_process(rank, info) + " was stopped or cut off for too long: the others go on without it";
+}
+
+// Processes are counted as when the job first met. Two parts of a job must never both go on. So whoever gathers one part tells
+// all that are missing that they are left out, and only then looks whether it has been told so itself: of two parts one at
+// least is told. Where the missing cannot be told, the larger part goes on, of equal ones that with the lowest number.
+class Roll {
+ public:
+  // `secret`: known to the processes of this job alone.
+  Roll(int self, std::uint64_t secret, std::vector<Refuge> refuges)
+      : self_{self}, secret_{secret}, refuges_{std::move(refuges)}, gone_(refuges_.size()), parted_(refuges_.size()), lives_(refuges_.size()) {}
+
+  // For a process that comes while the job is at work, and which is on the roll already.
+  FrameWriter& write(FrameWriter& frame) const {
+    frame.number(secret_).number(refuges_.size());
+    for (std::size_t r = 0; r < refuges_.size(); ++r)
+      frame.text(refuges_[r].address).number(refuges_[r].port).number(lives_[r]).number(gone_[r] ? 1 : 0);
+    return frame;
+  }
+  // Throws CommunicationError where the fields are cut short, or of another number of processes.
+  static Roll read(int self, std::size_t processes, FrameReader& fields) {
+    Roll result{self, fields.number(), std::vector<Refuge>(processes)};
+    if (fields.number() != processes) throw CommunicationError{"the roll of a job has another number of processes", 0};
+    for (std::size_t r = 0; r < processes; ++r) {
+      result.refuges_[r].address = fields.text();
+      result.refuges_[r].port = static_cast<std::uint16_t>(fields.number());
+      result.lives_[r] = fields.number();
+      result.gone_[r] = result.parted_[r] = fields.number() != 0;
+    }
+    result.met_ = false;
+    return result;
+  }
+  // The process was started again and is about to come.
+  void admit(int process, Refuge refuge, std::uint64_t life) {
+    const auto r = static_cast<std::size_t>(process);
+    refuges_.at(r) = std::move(refuge);
+    lives_[r] = life;
+    gone_[r] = parted_[r] = false;
+  }
+  // Which life of the process the others know.
+  std::uint64_t life(std::size_t process) const { return lives_[process]; }
+
+  const Refuge& refuge(int process) const { return refuges_[static_cast<std::size_t>(process)]; }
+  bool gone(std::size_t process) const { return gone_[process]; }
+  void lose(int process) { gone_.at(static_cast<std::size_t>(process)) = true; }
+
+  // Of those not here, whose host says that nobody listens is gone; where it is late, all are.
+  void strike(const std::vector<bool>& here, bool late) {
+    const auto now = MeetingClock::now();
+    const bool look = now >= next_look_;
+    if (look) next_look_ = now + std::chrono::milliseconds{200};
+    for (std::size_t r = 0; r < here.size(); ++r) {
+      if (here[r] || gone_[r]) continue;
+      if (late || (look && knock(r) == ECONNREFUSED)) gone_[r] = true;
+    }
+  }
+
+  // Throws CommunicationError where this part of the job must not go on.
+  void part_from_missing(const std::vector<bool>& here) {
+    if (!met_ && std::count(here.begin(), here.end(), true) == 1)
+      throw CommunicationError{"none of the processes of the job came to meet process " + std::to_string(self_) + ", which they had taken in", self_};
+    std::vector<std::size_t> reached, cut_off;
+    for (std::size_t r = 0; r < here.size(); ++r) {
+      if (here[r]) reached.push_back(r);
+      else if (!parted_[r] && !tell(r)) cut_off.push_back(r);
+    }
+    if (cut_off.size() < reached.size() || (cut_off.size() == reached.size() && reached[0] < cut_off[0])) return;
+    throw CommunicationError{std::to_string(cut_off.size()) + " processes of this job, process " + std::to_string(cut_off[0]) +
+                                 " among them, cannot be reached from this part of it, which has " + std::to_string(reached.size()) +
+                                 ": they may go on without it, so it ends",
+                             self_};
+  }
+  // The job goes on with those who are here; what the others say from now on does not count. Throws CommunicationError where
+  // another part of the job has said that this process is left out.
+  void settle(const std::vector<bool>& here) {
+    if (told_) throw CommunicationError{left_out_sentence(self_, this_process()), self_};
+    for (std::size_t r = 0; r < here.size(); ++r) gone_[r] = parted_[r] = !here[r];
+    met_ = true;
+  }
+  // Somebody says that this process is left out; it counts where it comes from another part of the job, also from a process that was
+  // taken in there since, not where it comes from an earlier life of a process of this part.
+  void hear(FrameReader fields) {
+    const auto secret = fields.number(), from = fields.number(), life = fields.number();
+    if (secret != secret_ || from >= parted_.size() || life < lives_[from]) return;
+    told_ |= life > lives_[from] || !parted_[from];
+  }
+  bool told() const { return told_; }
+
+ private:
+  int knock(std::size_t process) const {
+    FileDescriptor socket;
+    return reach(process, socket);
+  }
+  // 0, or the number of the error.
+  int reach(std::size_t process, FileDescriptor& socket) const {
+    auto address = numeric_address(refuges_[process].address);
+    if (!address) return EADDRNOTAVAIL;
+    address->set_port(refuges_[process].port);
+    socket = FileDescriptor{::socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+    return socket ? finish_connecting(socket.get(), *address, std::chrono::milliseconds{500}) : errno;
+  }
+  // False where it may live, but its host does not confirm that the word has come.
+  bool tell(std::size_t process) const {
+    FileDescriptor socket;
+    const int number = reach(process, socket);
+    if (number != 0) return number == ECONNREFUSED;
+    const auto own = static_cast<std::size_t>(self_);
+    const auto frame =
+        FrameWriter{FrameKind::left_out}.number(secret_).number(own).number(lives_[own]).finish();
+    if (::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(frame.size())) return false;
+    for (int tenths = 0; tenths < 10; ++tenths) {
+      int unconfirmed = 0;
+      if (::ioctl(socket.get(), SIOCOUTQ, &unconfirmed) == 0 && unconfirmed == 0) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds{100});
+    }
+    return false;
+  }
+
+  int self_;
+  std::uint64_t secret_;
+  std::vector<Refuge> refuges_;
+  std::vector<bool> gone_;    // as far as this process knows
+  std::vector<bool> parted_;  // the job has gone on without them
+  std::vector<std::uint64_t> lives_;
+  bool met_ = true;  // false: this process is about to meet the others for the first time
+  bool told_ = false;
+  MeetingClock::time_point next_look_{};
+};
+
+}  // namespace replicator::transport::detail

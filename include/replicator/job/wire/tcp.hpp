@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// TCP sockets for the rendezvous: listening, and connecting with a limit on the time.
+#pragma once
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <replicator/core/error.hpp>
+#include <replicator/io/file_descriptor.hpp>
+#include <replicator/job/wire/socket_address.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace replicator::transport::detail {
+
+inline void set_no_delay(int socket) {
+  const int on = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+// Of this end.
+inline SocketAddress address_of(int socket) {
+  SocketAddress result;
+  socklen_t length = sizeof result.storage;
+  static_cast<void>(::getsockname(socket, reinterpret_cast<sockaddr*>(&result.storage), &length));
+  return result;
+}
+
+inline SocketAddress address_of_peer(int socket) {
+  SocketAddress result;
+  socklen_t length = sizeof result.storage;
+  static_cast<void>(::getpeername(socket, reinterpret_cast<sockaddr*>(&result.storage), &length));
+  return result;
+}
+
+inline std::uint16_t port_of(int socket) { return address_of(socket).port(); }
+
+// Empty, and the reason in errno, where that does not work.
+inline FileDescriptor listen_at(const SocketAddress& address) {
+  const int on = 1;
+  const int off = 0;
+  FileDescriptor socket{::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (!socket) return {};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.family() == AF_INET6) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (::bind(socket.get(), address.get(), address.length()) == 0 && ::listen(socket.get(), 1024) == 0) return socket;
+  const int why = errno;
+  socket.close();
+  errno = why;
+  return {};
+}
+
+// Listens on `where`, or else on every address of this host; `port` 0 takes a free one. Throws CommunicationError.
+inline FileDescriptor listen_on(std::uint16_t port, const std::optional<SocketAddress>& where = {}) {
+  SocketAddress address = where ? *where : *numeric_address("::");
+  address.set_port(port);
+  FileDescriptor socket = listen_at(address);
+  if (!socket && !where && errno != EADDRINUSE && errno != EACCES) {  // a host without IPv6
+    address = *numeric_address("0.0.0.0");
+    address.set_port(port);
+    socket = listen_at(address);
+  }
+  if (!socket)
+    throw CommunicationError{"process 0 cannot listen on port " + std::to_string(port) +
+                                 (where ? " of " + where->text() : std::string{}) + ": " + errno_text(errno) +
+                                 "; choose another MASTER_PORT",
+                             0};
+  return socket;
+}
+
+// A free port connected to itself looks like a peer (TCP allows it): true for such a socket.
+inline bool is_connected_to_itself(int socket) {
+  sockaddr_storage here{};
+  sockaddr_storage there{};
+  socklen_t here_length = sizeof here;
+  socklen_t there_length = sizeof there;
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&here), &here_length);
+  ::getpeername(socket, reinterpret_cast<sockaddr*>(&there), &there_length);
+  return here_length == there_length && std::memcmp(&here, &there, here_length) == 0;
+}
+
+// 0, or the number of the error.
+inline int finish_connecting(int socket, const SocketAddress& to, std::chrono::milliseconds limit) {
+  int number = ::connect(socket, to.get(), to.length()) == 0 ? 0 : errno;
+  if (number == EINPROGRESS) {
+    pollfd event{socket, POLLOUT, 0};
+    socklen_t length = sizeof number;
+    number = ETIMEDOUT;
+    if (::poll(&event, 1, static_cast<int>(limit.count())) == 1)
+      ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &number, &length);
+  }
+  return number == 0 && is_connected_to_itself(socket) ? ECONNREFUSED : number;
+}
+
+// From one of the addresses `from` of the same family, or, where there are none at all, from any. Empty and `error`
+// filled where it does not answer.
+inline FileDescriptor connect_to_address(const SocketAddress& to, const std::vector<InterfaceAddress>& from,
+                                         std::chrono::milliseconds limit, std::string& error) {
+  const auto source =
+      std::find_if(from.begin(), from.end(), [&](const auto& entry) { return entry.address.family() == to.family(); });
+  if (!from.empty() && source == from.end()) {
+    error = to.with_port() + ": " + from.front().interface + " has no address of that family";
+    return {};
+  }
+  FileDescriptor socket{::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  int number = socket ? 0 : errno;
+  if (number == 0 && !from.empty() && ::bind(socket.get(), source->address.get(), source->address.length()) != 0)
+    number = errno;
+  if (number == 0) number = finish_connecting(socket.get(), to, limit);
+  if (number != 0) {
+    error = to.with_port() + ": " + errno_text(number);
+    return {};
+  }
+  set_no_delay(socket.get());
+  return socket;
+}
+
+// One attempt on every address of the host. An empty result where none answered, and `error` says for each why.
+inline FileDescriptor connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds limit,
+                                 std::string& error, const std::vector<InterfaceAddress>& from = {}) {
+  const std::string service = std::to_string(port);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // a numeric address needs no name server
+  addrinfo* list = nullptr;
+  int status = ::getaddrinfo(host.c_str(), service.c_str(), &hints, &list);
+  if (status == EAI_NONAME) {
+    hints.ai_flags = AI_NUMERICSERV;
+    status = ::getaddrinfo(host.c_str(), service.c_str(), &hints, &list);
+  }
+  if (status != 0) {
+    error = host + ": " + ::gai_strerror(status);
+    return {};
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner{list, ::freeaddrinfo};
+  error.clear();
+  for (const addrinfo* info = list; info != nullptr; info = info->ai_next) {
+    std::string why;
+    if (auto socket = connect_to_address(SocketAddress{*info->ai_addr}, from, limit, why)) return socket;
+    error += (error.empty() ? "" : "; ") + why;
+  }
+  return {};
+}
+
+// "a,b" as {"a", "b"}.
+inline std::vector<std::string> split_addresses(std::string_view text) {
+  std::vector<std::string> result;
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    if (comma != 0) result.emplace_back(text.substr(0, comma));
+    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
+  }
+  return result;
+}
+
+// Where process 0 of a job that meets at `master_address` listens: on the interface that the user chose; on the
+// loopback alone where only this machine knows the address; else, without a value, everywhere.
+inline std::optional<SocketAddress> listening_address(const std::string& interface, const std::string& master_address) {
+  if (!interface.empty()) return addresses_of(interface).front().address;
+  const auto addresses = split_addresses(master_address);
+  const bool local = std::all_of(addresses.begin(), addresses.end(),
+                                 [](const auto& text) { return loopback_address(text).has_value(); });
+  return local && !addresses.empty() ? loopback_address(addresses.front()) : std::nullopt;
+}
+
+}  // namespace replicator::transport::detail

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam, and AdamW with the decay of weights apart from the gradient, by PyTorch's formulas.
+// Sources: Kingma and Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1; Loshchilov and Hutter, "Decoupled
+// weight decay regularization", 2019, algorithm 2.
+#pragma once
+
+#include <source_location>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/nn/optimizers/optimizer.hpp>
+#include <replicator/nn/optimizers/rate.hpp>
+#include <replicator/nn/optimizers/update.hpp>
+#include <replicator/ops/adam_formula.hpp>
+
+namespace replicator::nn {
+
+template <bool decoupled>
+struct AdamOptionsOf {
+  Rate learning_rate = 0.001;
+  double beta1 = 0.9;      // what the mean of the gradients keeps in each update, in [0, 1)
+  double beta2 = 0.999;    // what the mean of their squares keeps, in [0, 1)
+  double epsilon = 1e-8;   // added to the root of the latter, above 0
+  double weight_decay = decoupled ? 0.01 : 0;
+  bool decay_vectors = true;  // false: leaves variables of rank 0 and 1 (biases, gains of batch norm) undecayed
+};
+using AdamOptions = AdamOptionsOf<false>;   // weight_decay p is added to the gradient
+using AdamwOptions = AdamOptionsOf<true>;  // learning_rate weight_decay p is taken from p
+
+// The t-th update of a variable p (t = 1 in the first one):
+//   adamw: p -= learning_rate weight_decay p          adam: g = gradient + weight_decay p
+//   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g
+//   p -= learning_rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon)
+// m and v are the variables "<name>/first_moment" and "<name>/second_moment" (mirrored, zero at first; float32 for bfloat16 ones). t
+// is counted once for all variables that are updated together, in "<name of the first one>/updates".
+class Adam : public UpdatesVariables<Adam> {
+ public:
+  // Throw BuildError for options that are not finite or not in the ranges above, and for a negative rate or decay.
+  explicit Adam(AdamOptions options) : Adam{"adam", std::move(options)} {}
+  explicit Adam(AdamwOptions options)
+      : Adam{"adamw",
+             {std::move(options.learning_rate), options.beta1, options.beta2, options.epsilon, options.weight_decay, options.decay_vectors}} {
+    decoupled_ = true;
+  }
+
+  // Without communication, as apply_gradients, for variables of one element type, whole or in parts; `compute` is the
+  // type in which their elements are computed.
+  void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
+    if (all.empty()) return;
+    static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
+    const AnyTensor counts[] = {replica.step(where), detail::count_update(replica, all[0].variable, "updates", where)};
+    const auto scalars = detail::scalars_of(replica, scalar_formula(), counts, compute, where);
+    const ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+    for (const auto& one : all) {
+      const bool decay = detail::decays(replica, one, options_.decay_vectors);
+      detail::update(replica, one, scalars, slots, decay ? decayed : plain, where);
+    }
+  }
+
+ private:
+  Adam(const char* name, AdamOptions options) : options_{std::move(options)} {
+    detail::require_rate(name, options_.learning_rate);
+    detail::require_fraction(name, "beta1", options_.beta1);
+    detail::require_fraction(name, "beta2", options_.beta2);
+    detail::require_positive(name, "epsilon", options_.epsilon);
+    detail::require_not_negative(name, "weight_decay", options_.weight_decay);
+  }
+
+  // (step, t) -> (what of p is kept, the rate of m without bias, the factor of sqrt(v) without bias)
+  ExpressionPtr scalar_formula() const {
+    return detail::record_update(DType::float64, 2, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
+      const Symbol rate = options_.learning_rate(x[0]), t = x[1];
+      const Symbol bias1 = 1 - pow(t.number(options_.beta1), t), bias2 = 1 - pow(t.number(options_.beta2), t);
+      return {1 - rate * options_.weight_decay, rate / bias1, 1 / sqrt(bias2)};
+    });
+  }
+
+  // (p, gradient, kept, rate, factor, m, v) -> (p, m, v)
+  ExpressionPtr formula(DType compute, double decay) const {
+    const AdamConstants<double> c{options_.beta1, 1 - options_.beta1, options_.beta2, 1 - options_.beta2, options_.epsilon};
+    return detail::record_update(compute, 7, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
+      const Symbol g = decay > 0 && !decoupled_ ? x[1] + decay * x[0] : x[1];
+      const Symbol p = decay > 0 && decoupled_ ? x[0] * x[2] : x[0];
+      const Symbol m = next_first_moment(x[5], g, c), v = next_second_moment(x[6], g, c);
+      return {next_weight(p, m, sqrt(v), x[3], x[4], c), m, v};
+    });
+  }
+
+  AdamOptions options_;
+  bool decoupled_ = false;
+};
+
+// nn::adam({.learning_rate = 3e-4}).minimize(replica, loss);
+inline Adam adam(AdamOptions options) { return Adam{std::move(options)}; }
+// nn::adamw({.learning_rate = 3e-4, .weight_decay = 0.1}).minimize(replica, loss);
+inline Adam adamw(AdamwOptions options) { return Adam{std::move(options)}; }
+
+}  // namespace replicator::nn

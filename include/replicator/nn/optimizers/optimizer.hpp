@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lies between a loss and the variables: gradients, their mean over the replicas, and an update.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/gradients.hpp>
+#include <replicator/graph/node_text.hpp>
+#include <replicator/nn/optimizers/update.hpp>
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/replica_context.hpp>
+
+namespace replicator::nn {
+
+// An optimizer of a single replica: given variables and their gradients it assigns the variables, and knows nothing of
+// other replicas.
+template <class Optimizer, class T>
+concept AppliesGradients = requires(const Optimizer& o, ReplicaContext& replica,
+                                    const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients,
+                                    std::source_location where) {
+  o.apply_gradients(replica, variables, gradients, where);
+};
+
+namespace detail {
+
+// Which of a step's values of its variables a loss was computed from.
+class ValuesRead {
+ public:
+  explicit ValuesRead(AnyTensor loss)
+      : graph_{loss.graph()}, needed_(loss.value().node + 1), last_(graph_.variables().size()), assigned_since_(graph_.variables().size()) {
+    needed_[loss.value().node] = true;
+    for (auto i = static_cast<std::uint32_t>(needed_.size()); i-- > 0;)
+      if (needed_[i] && !replicator::detail::ends_gradients(graph_.node(i)))
+        for (const auto input : graph_.node(i).inputs) needed_[input.node] = true;
+    for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.node(i);
+      if (const auto* read = node.get<Read>()) note(read->variable, i);
+      const auto* compute = node.get<Compute>();
+      if (const auto* again = compute ? compute->operation.get<AssignedValue>() : nullptr) note(again->variable, i);
+      const auto* assign = node.get<Assign>();
+      if (assign && i >= needed_.size()) assigned_since_[assign->variable] = true;
+    }
+  }
+
+  // The last one of the variable; `now`, what it is at this point of the step, where the loss was computed from none.
+  AnyTensor of(std::uint32_t variable, AnyTensor now) const {
+    if (variable >= last_.size() || !last_[variable] || (!assigned_since_[variable] && needed(now.value()))) return now;
+    return {graph_, *last_[variable]};
+  }
+
+ private:
+  bool needed(Value value) const { return value.node < needed_.size() && needed_[value.node]; }
+  void note(std::uint32_t variable, std::uint32_t node) {
+    if (needed({node, 0})) last_[variable] = Value{node, 0};
+  }
+
+  Graph& graph_;
+  std::vector<bool> needed_;                // nodes that the loss is computed from, down to where gradients end
+  std::vector<std::optional<Value>> last_;  // by variable
+  std::vector<bool> assigned_since_;        // by variable: behind the loss
+};
+
+// Why no gradient of the loss has come to a variable; `first` is one of them.
+inline std::string no_gradient_text(const Graph& graph, std::optional<std::uint32_t> nearest_end, std::size_t variables, const std::string& first) {
+  const auto them = " any of the " + std::to_string(variables) + " variables that are to be trained (\"" + first + "\" is one)";
+  if (nearest_end)
+    return "has no gradient for" + them + ": it ends at " + located_text(graph, *nearest_end) +
+           ", whose derivative is 0 wherever there is one, as that of comparisons, argmax and casts to integers: minimise what that was computed from";
+  return "does not depend on" + them +
+         ": compute it from what the layers return, and not behind a rp::stop_gradient; where a replica has nothing to add, take 0 times such a loss";
+}
+
+}  // namespace detail
+
+// The gradients of this replica's loss, one for each variable. A variable that was assigned in the step counts as the value
+// that the loss read, the last one of several. Throws BuildError unless the loss is one number that has a gradient for some of them.
+template <FloatingElement T>
+std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Variable<T>>& variables,
+                                          std::source_location where = std::source_location::current()) {
+  Graph& graph = loss.graph();
+  const auto refuse = [&](const std::string& why) {
+    throw BuildError{"replica " + std::to_string(graph.replica()) + ": the loss minimised at " + Location{where}.text() + " " + why};
+  };
+  if (loss.shape().elements() != 1) refuse("must be one number, found " + loss.any().type().text() + ": take its rp::mean");
+  const detail::ValuesRead read{loss};
+  std::vector<AnyTensor> values;
+  for (const auto& variable : variables) values.push_back(read.of(variable.index(), variable.read(where)));
+  replicator::detail::Differentiation differentiation{loss, values, where};
+  bool any = values.empty();
+  for (const auto& value : values) any = any || differentiation.arrived(value);
+  if (!any) refuse(detail::no_gradient_text(graph, differentiation.nearest_end(), variables.size(), variables[0].name()));
+  std::vector<Tensor<T>> result;
+  for (const auto& value : values) result.emplace_back(differentiation.of(value));
+  return result;
+}
+
+// What gradients are while they move between replicas.
+enum class Wire : std::uint8_t {
+  whole,     // what they are
+  bfloat16,  // half the bytes of float32: each is rounded before it moves, and the sum at every node of the tree over the replicas;
+             // on every placement alike, so that none changes a bit. The division by the number of replicas is in T again.
+};
+
+namespace detail {
+
+// The gradients' places in the order in which the step makes them.
+inline std::vector<std::size_t> order_of_making(const std::vector<Trained>& all) {
+  std::vector<std::size_t> order(all.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return all[a].gradient.value() < all[b].gradient.value(); });
+  return order;
+}
+
+// By an all_reduce or a reduce_scatter.
+inline AnyTensor mean_by_wire(CollectiveKind kind, AnyTensor gradient, Wire wire, const std::string& label, Location where) {
+  const DType dtype = gradient.dtype();
+  Graph& graph = gradient.graph();
+  const auto ask = [&](AnyTensor value, Reduction reduction) {
+    Placeholder placeholder{kind, reduction, 0, false, {}};
+    placeholder.of_minimize = true;
+    return placeholder_node(value, std::move(placeholder), where, label);
+  };
+  if (wire == Wire::whole || dtype == DType::bfloat16) return ask(gradient, Reduction::mean);
+  const auto same = [](Symbol x) { return x; };
+  const AnyTensor narrow = replicator::detail::map_at(graph, DType::bfloat16, where, same, gradient);
+  const AnyTensor sum = ask(narrow, Reduction::sum);
+  return apply(ScalarOp::divide, replicator::detail::map_at(graph, dtype, where, same, sum), graph.replicas(), where);
+}
+
+}  // namespace detail
+
+// The mean over the replicas of each gradient: an all-reduce with the label "<variable>/gradient". They are asked for
+// in the order in which the gradients become ready, the last layer's first, so that buckets fill early.
+template <FloatingElement T>
+std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variables,
+                                          const std::vector<Tensor<T>>& gradients, Wire wire = Wire::whole,
+                                          std::source_location where = std::source_location::current()) {
+  std::vector<Tensor<T>> means = gradients;
+  for (const auto i : detail::order_of_making(trained(variables, gradients, where)))
+    means[i] = Tensor<T>{detail::mean_by_wire(CollectiveKind::all_reduce, gradients[i], wire, variables[i].name() + "/gradient", where)};
+  return means;
+}
+
+// Throws BuildError where there is none, or one that is not mirrored. `asked` is the name of what asks.
+template <FloatingElement T>
+void require_trainable(const ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::string& asked,
+                       std::source_location where = std::source_location::current()) {
+  if (variables.empty())
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() +
+                     " found no trainable variable of " + std::string{name_of(dtype_of<T>)} + ", the loss's type, that this step has read: " +
+                     "make one with replica.variable<T>(...) or a layer of rp::nn, or cast the loss to the variables' type " +
+                     "(float32 for layers of bfloat16)"};
+  for (const auto& variable : variables)
+    if (const auto& declared = replica.graph().variables()[variable.index()]; declared.kind != VariableKind::mirrored)
+      throw BuildError{"replica " + std::to_string(replica.id()) + ": " + asked + " at " + Location{where}.text() + " was given \"" +
+                       variable.name() +
+                       "\", declared at " + declared.where.text() + ", which is " + std::string{name_of(declared.kind)} +
+                       ": only mirrored variables can be trained; declare it without VariableKind::replica_local"};
+}
+
+// Any optimizer of a single replica, made to work on all of them: gradients are averaged over the replicas first. `Moves` says how they
+// move: Wire, or LowRank (nn/optimizers/low_rank.hpp); what mean_over_replicas takes.
+// Source: Buchlovsky et al., "TF-Replicator", 2019, section 3.3.
+template <class Optimizer, class Moves = Wire>
+class AveragingOptimizer {
+ public:
+  explicit AveragingOptimizer(Optimizer inner, Moves wire = Moves{}) : inner_{std::move(inner)}, wire_{std::move(wire)} {}
+
+  template <FloatingElement T>
+  requires AppliesGradients<Optimizer, T>
+  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
+                       const std::vector<Tensor<T>>& gradients,
+                       std::source_location where = std::source_location::current()) const {
+    inner_.apply_gradients(replica, variables, mean_over_replicas(variables, gradients, wire_, where), where);
+  }
+
+  // Every trainable variable of the loss's element type that this step has read, or the given ones: one step towards a smaller mean of
+  // the losses. Throws BuildError where there is none, one is not mirrored, or the loss is not one number.
+  template <FloatingElement T>
+  void minimize(ReplicaContext& replica, Tensor<T> loss,
+                std::source_location where = std::source_location::current()) const {
+    minimize(replica, loss, replica.trainable_variables<T>(), where);
+  }
+  template <FloatingElement T>
+  void minimize(ReplicaContext& replica, Tensor<T> loss, const std::vector<Variable<T>>& variables,
+                std::source_location where = std::source_location::current()) const {
+    require_trainable(replica, variables, "minimize", where);
+    apply_gradients(replica, variables, variable_gradients(loss, variables, where), where);
+  }
+
+ private:
+  Optimizer inner_;
+  Moves wire_;
+};
+
+// nn::wrap_optimizer(nn::adamw({.learning_rate = 3e-4}), nn::Wire::bfloat16).minimize(replica, loss);
+template <class Optimizer, class Moves = Wire>
+AveragingOptimizer<Optimizer, Moves> wrap_optimizer(Optimizer optimizer, Moves wire = Moves{}) {
+  return AveragingOptimizer<Optimizer, Moves>{std::move(optimizer), std::move(wire)};
+}
+
+// What an optimizer of a single replica derives from, with itself as the argument, to have `minimize` over all replicas: the step
+// that makes the mean of the replicas' losses smaller; see AveragingOptimizer::minimize.
+template <class Optimizer>
+class Minimizes {
+ public:
+  template <FloatingElement T>
+  void minimize(ReplicaContext& replica, Tensor<T> loss, std::source_location where = std::source_location::current()) const;
+  template <FloatingElement T>
+  void minimize(ReplicaContext& replica, Tensor<T> loss, const std::vector<Variable<T>>& variables,
+                std::source_location where = std::source_location::current()) const;
+};
+
+// What the optimizers of this library derive from, with themselves as the argument: they are given variables of any element type
+// without their types, by update_elements, or by update_variables where they need whole ones.
+template <class Optimizer>
+class UpdatesVariables : public Minimizes<Optimizer> {
+ public:
+  // Without communication: the gradients are taken as they are. Mirrored variables need gradients that are the same on
+  // all replicas.
+  template <FloatingElement T>
+  void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
+                       const std::vector<Tensor<T>>& gradients,
+                       std::source_location where = std::source_location::current()) const {
+    const auto& optimizer = static_cast<const Optimizer&>(*this);
+    const DType compute = compute_type(dtype_of<T>);
+    if constexpr (UpdatesElements<Optimizer>) optimizer.update_elements(replica, trained(variables, gradients, where), compute, where);
+    else optimizer.update_variables(replica, trained(variables, gradients, where), compute, where);
+  }
+};
+
+// Not inline, so that replicator::compiled can hold them: in a file of the user's they cost a tenth of a second each.
+template <class Optimizer>
+template <FloatingElement T>
+void Minimizes<Optimizer>::minimize(ReplicaContext& replica, Tensor<T> loss, std::source_location where) const {
+  wrap_optimizer(static_cast<const Optimizer&>(*this)).minimize(replica, loss, where);
+}
+template <class Optimizer>
+template <FloatingElement T>
+void Minimizes<Optimizer>::minimize(ReplicaContext& replica, Tensor<T> loss, const std::vector<Variable<T>>& variables,
+                                    std::source_location where) const {
+  wrap_optimizer(static_cast<const Optimizer&>(*this)).minimize(replica, loss, variables, where);
+}
+
+}  // namespace replicator::nn

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Target networks: copies of variables that follow them from time to time.
+// Source: Mnih et al., "Human-level control through deep reinforcement learning", Nature 518, 2015.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+
+#include <replicator/ops/elementwise.hpp>
+#include <replicator/resolve/replica_context.hpp>
+
+namespace replicator::nn {
+
+// Gives every trainable variable below `scope` that this step has read so far a copy, "target.<its name>" (mirrored, not trainable), and
+// makes it equal before every `period`-th step of this replicated step, the first one included. So a network that is called within
+// replica.scope("target") after this reads the copies:
+//   auto value = critic(replica, x);                       // declares and reads critic.linear.weight
+//   rp::nn::update_targets(replica, "critic", 100);
+//   auto target = [&] { const auto scope = replica.scope("target"); return critic(replica, next); }();
+// Throws BuildError unless period >= 1, where no such variable was read, and within a scope: names are whole here.
+inline void update_targets(ReplicaContext& replica, std::string_view scope, std::int64_t period,
+                           std::source_location where = std::source_location::current()) {
+  const auto variables = replica.trainable_variables<float>(scope);
+  if (period < 1 || variables.empty())
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": update_targets at " + Location{where}.text() + ": found " +
+                     std::to_string(variables.size()) + " variables below \"" + std::string{scope} + "\" that this step has read, and a period of " +
+                     std::to_string(period) + ": call the network first, and take a period from 1 on"};
+  if (const auto& within = replica.graph().scope(); !within.empty())
+    throw BuildError{"replica " + std::to_string(replica.id()) + ": update_targets at " + Location{where}.text() + " was called within the scope \"" +
+                     within + "\": call it outside of any, with the whole name of the network's"};
+  const auto of_period = static_cast<double>(period);
+  const Tensor<double> part{replicator::detail::map_at(
+      replica.graph(), DType::float64, where, [=](Symbol step) { return step / of_period - floor(step / of_period); }, replica.step(where))};
+  const auto due = located<Tensor<double>>{part, where} == 0;
+  for (const auto& variable : variables) {
+    const auto copy = replica.variable<float>("target." + variable.name(), variable.shape(), Initializer::zeros(), {.trainable = false}, where);
+    copy.assign(select(due, variable.read(where), copy.read(where), where), where);
+  }
+}
+
+}  // namespace replicator::nn

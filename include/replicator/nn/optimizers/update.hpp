@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// What optimizers of single elements share: checks of their options, slots, and the one pass over memory that makes the new
+// values of a variable and of its slots. Nothing here is a template, so that an optimizer costs its users no compile time.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/map.hpp>
+#include <replicator/graph/symbol.hpp>
+#include <replicator/nn/optimizers/dealt_elements.hpp>
+#include <replicator/resolve/replica_context.hpp>
+
+namespace replicator::nn {
+
+// A variable and its gradient, of any element type. Where it is in parts the gradient is this replica's part of it (nn/optimizers/dealt_elements.hpp), and
+// so are the slots, which are replica-local then.
+struct Trained {
+  std::uint32_t variable;
+  AnyTensor gradient;
+  bool in_parts = false;
+};
+
+// An optimizer whose new values depend, element by element, on those of the variable, the gradient and what it remembers, and on
+// nothing else. It can be given parts of variables.
+template <class Optimizer>
+concept UpdatesElements = requires(const Optimizer& o, ReplicaContext& replica, const std::vector<Trained>& all, DType compute,
+                                   std::source_location where) { o.update_elements(replica, all, compute, where); };
+
+namespace detail {
+
+// A gradient of another shape would be broadcast. Throws BuildError.
+inline void require_gradient(const Graph& graph, std::uint32_t variable, AnyTensor gradient, Location where) {
+  const VariableDeclaration& declared = graph.variables()[variable];
+  if (gradient.shape() == declared.type.shape) return;
+  throw BuildError{"replica " + std::to_string(graph.replica()) + ": the gradient given at " + where.text() + " for \"" + declared.name + "\" is " +
+                   gradient.type().text() + ", but the variable is " + declared.type.text() + " (declared at " + declared.where.text() +
+                   "): give a gradient of its shape"};
+}
+
+}  // namespace detail
+
+// Each variable with its gradient. Throws BuildError unless there is one for each, of its shape.
+template <FloatingElement T>
+std::vector<Trained> trained(const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients, Location where) {
+  if (variables.size() != gradients.size())
+    throw BuildError{"found " + std::to_string(gradients.size()) + " gradients for " + std::to_string(variables.size()) + " variables at " +
+                     where.text() + ": give one for each, in the same order"};
+  std::vector<Trained> result;
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    detail::require_gradient(gradients[i].graph(), variables[i].index(), gradients[i], where);
+    result.push_back({variables[i].index(), gradients[i]});
+  }
+  return result;
+}
+
+namespace detail {
+
+[[noreturn]] inline void refuse_option(const char* optimizer, const char* option, double value, const char* rule) {
+  throw BuildError{std::string{optimizer} + ": " + option + " is " + number_text(value) + ": it must " + rule};
+}
+// A NaN fails every comparison.
+inline void require_not_negative(const char* optimizer, const char* option, double value) {
+  if (!(value >= 0 && std::isfinite(value))) refuse_option(optimizer, option, value, "be a finite number and must not be negative");
+}
+inline void require_positive(const char* optimizer, const char* option, double value) {
+  if (!(value > 0 && std::isfinite(value))) refuse_option(optimizer, option, value, "be a finite number above 0");
+}
+inline void require_fraction(const char* optimizer, const char* option, double value) {
+  if (!(value >= 0 && value < 1)) refuse_option(optimizer, option, value, "lie in [0, 1)");
+}
+
+// "<variable>/<name>", zero at first: what an optimizer remembers of a variable, on the variable's logical device.
+inline std::uint32_t declare_slot(Graph& graph, std::uint32_t variable, std::string_view name, TensorType type, Location where,
+                                  VariableKind kind = VariableKind::mirrored) {
+  const VariableDeclaration& owner = graph.variables()[variable];
+  return graph.declare({owner.name + "/" + std::string{name}, type, kind, false, Initializer::zeros(), where, owner.device});
+}
+
+// Are its weights to decay? `vectors`: also those of rank 0 and 1.
+inline bool decays(const Graph& graph, const Trained& one, bool vectors) {
+  return vectors || graph.variables()[one.variable].type.shape.rank() > 1;
+}
+
+// How often the variable was updated, this time included: an int64 scalar, counted in the slot of that name.
+inline AnyTensor count_update(Graph& graph, std::uint32_t variable, std::string_view name, Location where) {
+  const auto slot = declare_slot(graph, variable, name, {DType::int64, {}}, where);
+  const AnyTensor count = apply(ScalarOp::add, graph.read(slot, where), 1, where);
+  graph.assign(slot, count.value(), where);
+  return count;
+}
+
+// Records f(inputs) -> outputs, elementwise, computed in `compute`. f takes and returns a std::vector<Symbol>.
+template <class F>
+ExpressionPtr record_update(DType compute, std::size_t inputs, const F& f) {
+  auto e = std::make_shared<Expression>();
+  e->compute = compute;
+  e->inputs = static_cast<std::uint16_t>(inputs);
+  std::vector<Symbol> symbols;
+  for (std::uint16_t i = 0; i < e->inputs; ++i) symbols.emplace_back(*e, e->input(i));
+  for (const Symbol& output : f(symbols)) e->outputs.push_back(output.index());
+  return e;
+}
+
+// The outputs of the formula of these scalars, computed in double and rounded to `result` once.
+inline std::vector<AnyTensor> scalars_of(Graph& graph, const ExpressionPtr& formula, std::span<const AnyTensor> inputs, DType result,
+                                         Location where) {
+  const std::vector<DType> dtypes(formula->outputs.size(), result);
+  const auto node = add_compute(graph, Map{formula, Shape{}, dtypes}, inputs, where);
+  std::vector<AnyTensor> outputs;
+  for (std::uint32_t o = 0; o < dtypes.size(); ++o) outputs.push_back(graph.tensor(node, o));
+  return outputs;
+}
+
+// The sum of the squares of all elements, a scalar of the type in which they are computed.
+inline AnyTensor sum_of_squares(AnyTensor x, Location where) {
+  Expression e;
+  e.compute = compute_type(x.dtype());
+  e.inputs = 1;
+  e.outputs = {e.apply(ScalarOp::multiply, e.input(0), e.input(0))};
+  std::vector<std::int64_t> axes(x.shape().rank());
+  std::iota(axes.begin(), axes.end(), std::int64_t{0});
+  return reduce_node(x.graph(), ReduceKind::sum, std::move(e), {&x, 1}, x.shape(), std::move(axes), compute_type(x.dtype()), where);
+}
+
+// One pass: formula is (variable, gradient, scalars..., slots...) -> (value, slots...). Assigns the slots, and gives the value, of type
+// `result`. Slots are of the type in which the variable's elements are computed: those of a bfloat16 variable are float32, or small
+// changes would be lost.
+inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
+                         const ExpressionPtr& formula, DType result, Location where) {
+  const AnyTensor whole = graph.read(one.variable, where);
+  std::vector<AnyTensor> operands{one.in_parts ? own_part(whole, where) : whole, one.gradient};
+  const TensorType slot_type{compute_type(whole.dtype()), operands[0].shape()};
+  const VariableKind kind = one.in_parts ? VariableKind::replica_local : VariableKind::mirrored;
+  operands.insert(operands.end(), scalars.begin(), scalars.end());
+  std::vector<std::uint32_t> targets;
+  std::vector<DType> dtypes{result};
+  for (const auto name : slots) {
+    targets.push_back(declare_slot(graph, one.variable, name, slot_type, where, kind));
+    dtypes.push_back(slot_type.dtype);
+    operands.push_back(graph.read(targets.back(), where));
+  }
+  const auto node = add_compute(graph, Map{formula, slot_type.shape, dtypes}, operands, where);
+  for (std::uint32_t i = 0; i < targets.size(); ++i) graph.assign(targets[i], {node, i + 1}, where);
+  return graph.tensor(node, 0);
+}
+
+// The same where the value is the variable's new one.
+inline void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
+                   const ExpressionPtr& formula, Location where) {
+  const TensorType type = graph.variables()[one.variable].type;
+  const AnyTensor value = advance(graph, one, scalars, slots, formula, type.dtype, where);
+  const AnyTensor whole = one.in_parts ? joined(value, type.shape, graph.variables()[one.variable].name + "/value", where) : value;
+  graph.assign(one.variable, whole.value(), where);
+}
+
+}  // namespace detail
+}  // namespace replicator::nn

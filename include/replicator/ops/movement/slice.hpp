@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of a tensor, and a tensor as a part: slice and pad, each the gradient of the other; split. Any dtype.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/graph/tensor.hpp>
+#include <replicator/ops/movement/axis.hpp>
+
+namespace replicator {
+
+// Elements begin, begin + step, ... before end along each axis.
+struct Slice {
+  static constexpr std::string_view name = "slice";
+  AxisValues begin, end, step;
+
+  template <class V>
+  void describe(V& v) const {
+    v("begin", begin);
+    v("end", end);
+    v("step", step);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    const auto& x = inputs[0];
+    detail::require_per_axis("begin", begin, x);
+    detail::require_per_axis("end", end, x);
+    detail::require_per_axis("step", step, x);
+    Shape shape;
+    for (std::size_t i = 0; i < x.shape.rank(); ++i) {
+      if (begin[i] < 0 || end[i] < begin[i] || end[i] > x.shape[i] || step[i] < 1)
+        throw BuildError{"asked for elements " + std::to_string(begin[i]) + " to " + std::to_string(end[i]) +
+                         " in steps of " + std::to_string(step[i]) + " of axis " + std::to_string(i) + " of " +
+                         x.text()};
+      shape.push_back(end[i] == begin[i] ? 0 : (end[i] - begin[i] - 1) / step[i] + 1);
+    }
+    return {{x.dtype, shape}};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const;
+};
+
+// x with `low` and `high` elements of `value` before and after along each axis, and `inner` between any two.
+struct Pad {
+  static constexpr std::string_view name = "pad";
+  AxisValues low, high, inner;
+  Number value = 0;
+
+  template <class V>
+  void describe(V& v) const {
+    v("low", low);
+    v("high", high);
+    v("inner", inner);
+    v("value", value);
+  }
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const {
+    const auto& x = inputs[0];
+    detail::require_per_axis("low", low, x);
+    detail::require_per_axis("high", high, x);
+    detail::require_per_axis("inner", inner, x);
+    Shape shape;
+    for (std::size_t i = 0; i < x.shape.rank(); ++i) {
+      if (low[i] < 0 || high[i] < 0 || inner[i] < 0)
+        throw BuildError{"asked to pad axis " + std::to_string(i) + " by " + std::to_string(low[i]) + " and " +
+                         std::to_string(high[i]) + ": padding starts at 0, slice takes elements away"};
+      const auto between = x.shape[i] > 0 ? Shape::product(x.shape[i] - 1, inner[i]) : 0;
+      shape.push_back(Shape::sum(Shape::sum(low[i], high[i]), Shape::sum(x.shape[i], between)));
+    }
+    return {{x.dtype, shape}};
+  }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const {
+    Slice slice{low, {}, inner};
+    for (std::size_t i = 0; i < low.size(); ++i) {
+      slice.end.push_back(at.upstream[0].shape()[i] - high[i]);
+      ++slice.step[i];
+    }
+    return {compute(at.graph, std::move(slice), {at.upstream[0]}, at.where)};
+  }
+};
+
+inline std::vector<AnyTensor> Slice::gradient(const GradientContext& at) const {
+  const Shape& x = at.inputs[0].shape();
+  const Shape& y = at.upstream[0].shape();
+  if (y.elements() == 0) return {fill(at.graph, at.inputs[0].type(), 0, at.where)};
+  Pad pad{begin, {}, step, 0};
+  for (std::size_t i = 0; i < begin.size(); ++i) {
+    pad.high.push_back(x[i] - begin[i] - ((y[i] - 1) * step[i] + 1));
+    --pad.inner[i];
+  }
+  return {compute(at.graph, std::move(pad), {at.upstream[0]}, at.where)};
+}
+
+// Elements begin, begin + step, ... before end along each axis; steps of 1 where none are given.
+template <Element T>
+Tensor<T> slice(Tensor<T> x, AxisValues begin, AxisValues end, AxisValues step = {},
+                std::source_location where = std::source_location::current()) {
+  if (step.empty()) step.assign(x.shape().rank(), 1);
+  return Tensor<T>{compute(x.graph(), Slice{std::move(begin), std::move(end), std::move(step)}, {x}, where)};
+}
+
+// Elements begin to before end of one axis (-1: the last), and all of the other axes: x[:, begin:end]. Below 0 both count from the end
+// of the axis, which is where the slice ends unless told. Throws BuildError where they are not there.
+//   auto inputs = rp::slice_axis(tokens, 1, 0, -1), targets = rp::slice_axis(tokens, 1, 1);   // [n, t + 1] -> [n, t], [n, t]
+template <Element T>
+Tensor<T> slice_axis(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::optional<std::int64_t> end = {},
+                     std::source_location where = std::source_location::current()) {
+  Slice op = detail::at_line("slice_axis", where, [&] {
+    const Shape& shape = x.shape();
+    const auto at = static_cast<std::size_t>(detail::require_axis(axis, shape.rank()));
+    const std::int64_t extent = shape[axis], asked_end = end.value_or(extent);
+    const auto from_front = [&](std::int64_t i) { return i < 0 ? i + extent : i; };
+    const std::int64_t first = from_front(begin), last = from_front(asked_end);
+    if (first < 0 || last < first || last > extent)
+      throw BuildError{"asked for elements " + std::to_string(begin) + " to " + std::to_string(asked_end) + " of axis " + std::to_string(axis) +
+                       " of " + x.any().type().text() + ": the first must be there, and the end not lie before it or beyond " +
+                       std::to_string(extent)};
+    Slice slice{AxisValues(shape.rank(), 0), AxisValues(shape.begin(), shape.end()), AxisValues(shape.rank(), 1)};
+    slice.begin[at] = first;
+    slice.end[at] = last;
+    return slice;
+  });
+  return Tensor<T>{compute(x.graph(), std::move(op), {x}, where)};
+}
+
+// n equal parts along an axis (-1: the last). Throws BuildError where its extent is no multiple of n.
+//   const auto [q, k, v] = rp::split<3>(qkv);   // [.., 3 d] -> three of [.., d]
+template <std::size_t n, Element T>
+  requires(n > 0)
+std::array<Tensor<T>, n> split(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
+  const auto extent = detail::at_line("split", where, [&] {
+    const auto at = static_cast<std::size_t>(detail::require_axis(axis, x.shape().rank()));
+    if (x.shape()[axis] % static_cast<std::int64_t>(n) != 0)
+      throw BuildError{"asked for " + std::to_string(n) + " equal parts of axis " + std::to_string(at) + " of " + x.any().type().text() +
+                       ": take a number that divides its extent, or parts of any extent with rp::slice_axis"};
+    return x.shape()[axis] / static_cast<std::int64_t>(n);
+  });
+  return [&]<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array<Tensor<T>, n>{
+        slice_axis(x, axis, static_cast<std::int64_t>(i) * extent, static_cast<std::int64_t>(i + 1) * extent, where)...};
+  }(std::make_index_sequence<n>{});
+}
+
+// x with `low` and `high` elements of `value` before and after along each axis.
+template <Element T>
+Tensor<T> pad(Tensor<T> x, AxisValues low, AxisValues high, T value = T{},
+              std::source_location where = std::source_location::current()) {
+  AxisValues inner(x.shape().rank(), 0);
+  return Tensor<T>{compute(
+      x.graph(), Pad{std::move(low), std::move(high), std::move(inner), value}, {x}, where)};
+}
+
+}  // namespace replicator

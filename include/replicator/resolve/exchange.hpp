@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// all_to_all along any axes: composed of the placeholder, which moves parts of axis 0, and changes of shape.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/ops/movement/axis.hpp>
+#include <replicator/ops/movement/reshape.hpp>
+#include <replicator/ops/movement/slice.hpp>
+#include <replicator/ops/movement/transpose.hpp>
+#include <replicator/resolve/placeholders.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+// Axis `from` moved to be axis `to`.
+inline AnyTensor move_axis(AnyTensor x, std::size_t from, std::size_t to, Location where) {
+  if (from == to) return x;
+  AxisValues permutation;
+  for (std::size_t axis = 0; axis < x.shape().rank(); ++axis)
+    if (axis != from) permutation.push_back(static_cast<std::int64_t>(axis));
+  permutation.insert(permutation.begin() + static_cast<std::ptrdiff_t>(to), static_cast<std::int64_t>(from));
+  return compute(x.graph(), Transpose{std::move(permutation)}, {x}, where);
+}
+
+// Axis `axis` as two: parts, and what is inside each.
+inline AnyTensor split_axis(AnyTensor x, std::size_t axis, std::int64_t parts, Location where) {
+  Shape shape;
+  for (std::size_t i = 0; i < x.shape().rank(); ++i) {
+    if (i == axis) shape.push_back(parts);
+    shape.push_back(i == axis ? x.shape()[i] / parts : x.shape()[i]);
+  }
+  return reshape(x, shape, where);
+}
+// Axes `axis` and `axis + 1` as one.
+inline AnyTensor join_axes(AnyTensor x, std::size_t axis, Location where) {
+  Shape shape;
+  for (std::size_t i = 0; i < x.shape().rank(); ++i)
+    if (i != axis + 1) shape.push_back(i == axis ? x.shape()[i] * x.shape()[i + 1] : x.shape()[i]);
+  return reshape(x, shape, where);
+}
+
+}  // namespace detail
+
+// Each replica's tensor is cut along axis `split` into one part for each replica; part r goes to replica r, which joins what it
+// receives along axis `join` in the order of the replicas: the extent of `split` is divided by the number of replicas, that of
+// `join` multiplied. Axis -1 is the last. Its gradient is the exchange back.
+// Throws BuildError where an axis does not exist or the extent is no multiple of the number of replicas (members of a group).
+template <Element T>
+Tensor<T> all_to_all(Tensor<T> x, std::int64_t split = 0, std::int64_t join = 0, const CollectiveOptions& options = {},
+                     std::source_location where = std::source_location::current()) {
+  const Placeholder exchange{CollectiveKind::all_to_all, Reduction::sum, 0, false, options.group};
+  const auto axis = [&](std::int64_t given) {
+    return static_cast<std::size_t>(detail::at_line("all_to_all", where, [&] { return detail::require_axis(given, x.shape().rank()); }));
+  };
+  const std::size_t from = axis(split), to = axis(join);
+  if (from == 0 && to == 0) return Tensor<T>{placeholder_node(x, exchange, where, options.label)};
+  const std::string what = "replica " + std::to_string(x.graph().replica()) + ": all_to_all at " + Location{where}.text();
+  detail::require_groups(exchange, x.graph().replicas(), what);
+  const int members = members_of(exchange, x.graph());
+  if (x.shape()[from] % members != 0)
+    throw BuildError{what + ": axis " + std::to_string(from) + " is split over " + std::to_string(members) + " replicas, found the shape " +
+                     x.shape().text() + ": make it a multiple"};
+  AnyTensor parts = detail::move_axis(detail::split_axis(x, from, members, where), from, 0, where);
+  parts = placeholder_node(parts, exchange, where, options.label);  // [source, ...]
+  return Tensor<T>{detail::join_axes(detail::move_axis(parts, 0, to, where), to, where)};
+}
+
+}  // namespace replicator

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step function knows of the replica it is traced for.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/scoped_value.hpp>
+#include <replicator/graph/logical_device.hpp>
+#include <replicator/graph/placeholder.hpp>
+#include <replicator/graph/tensor.hpp>
+#include <replicator/resolve/variable.hpp>
+
+namespace replicator {
+
+struct VariableOptions {
+  VariableKind kind = VariableKind::mirrored;
+  bool trainable = true;  // minimize() updates it; only mirrored variables can be trained
+};
+
+class ReplicaContext {
+ public:
+  explicit ReplicaContext(Graph& graph) : graph_{&graph} {}
+
+  int id() const { return graph_->replica(); }
+  int count() const { return graph_->replicas(); }
+  Graph& graph() const { return *graph_; }
+  operator Graph&() const { return *graph_; }  // NOLINT: implicit on purpose
+
+  // Declares the variable `scope + name`, or finds it: the same name gives the same variable in every step function of
+  // the Replicator. Throws BuildError where type or kind differ from an earlier declaration.
+  template <Element T>
+  Variable<T> variable(std::string_view name, Shape shape, Initializer initializer, VariableOptions options = {},
+                       std::source_location where = std::source_location::current()) {
+    return {*graph_, graph_->declare({graph_->scope() + std::string{name}, {dtype_of<T>, shape}, options.kind,
+                                      options.trainable && options.kind == VariableKind::mirrored && is_floating(dtype_of<T>),
+                                      std::move(initializer), where})};
+  }
+
+  // The trainable variables of element type T that this step has read so far, in the order of declaration: all, or those below a
+  // scope ("generator": generator.linear.weight, ...), so that a step with two networks can train one of them.
+  template <FloatingElement T>
+  std::vector<Variable<T>> trainable_variables(std::string_view scope = {}) {
+    const std::string start = scope.empty() ? std::string{} : std::string{scope} + ".";
+    std::vector<Variable<T>> result;
+    for (std::uint32_t i = 0; i < graph_->variables().size(); ++i) {
+      const auto& declaration = graph_->variables()[i];
+      const bool chosen = declaration.trainable && declaration.type.dtype == dtype_of<T> && declaration.name.starts_with(start);
+      if (chosen && graph_->has_read(i)) result.emplace_back(*graph_, i);
+    }
+    return result;
+  }
+
+  // Steps done before this one: an int64 scalar, the same on every replica.
+  Tensor<std::int64_t> step(std::source_location where = std::source_location::current()) {
+    return Tensor<std::int64_t>{
+        graph_->tensor(graph_->add({Input{Input::Source::step, 0}, {}, {TensorType{DType::int64, {}}}, where, {}}))};
+  }
+
+  // Names of variables declared while it lives begin with `name` and a dot.
+  ScopedValue<std::string> scope(std::string_view name) { return {graph_->scope(), graph_->scope() + std::string{name} + "."}; }
+
+  // What is built while it lives, and the variables that it declares, are on logical device i of this replica:
+  //   Tensor<float> h = [&] { const auto here = replica.logical_device(0); return first_half(replica, x); }();
+  // Outside of any, a node is where its first input is. Gradients are where the node is whose gradient they are; a variable
+  // and what is assigned to it stay together. Copies between devices are made for you, and no placing changes a bit.
+  // Throws BuildError, with the caller's line, where the deployment gives a replica fewer logical devices.
+  [[nodiscard]] LogicalDeviceScope logical_device(int i, std::source_location where = std::source_location::current()) const {
+    return {*graph_, i, Location{where}};
+  }
+  int logical_devices() const { return graph_->logical_devices(); }
+
+ private:
+  Graph* graph_;
+};
+
+}  // namespace replicator

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A short measurement of what a device can do.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include <replicator/core/array.hpp>
+#include <replicator/devices/device_support.hpp>
+#include <replicator/ops/matmul.hpp>
+#include <replicator/runtime/executable_cache.hpp>
+#include <replicator/runtime/see/machine_figures.hpp>
+#include <replicator/runtime/see/trace_ring.hpp>
+
+namespace replicator {
+
+namespace detail {
+
+// The shortest of five, in seconds; the first one warms up.
+template <class F>
+double shortest(F work) {
+  double best = 1e9;
+  for (int i = 0; i < 6; ++i) {
+    const auto began = trace_clock();
+    work();
+    if (i > 0) best = std::min(best, static_cast<double>(std::max<std::int64_t>(trace_clock() - began, 1)) * 1e-9);
+  }
+  return best;
+}
+
+}  // namespace detail
+
+// `flops`: of the best kernel for a product of float32 matrices of 512 x 512; `memory_bytes`: of a copy of 32 MiB, read and written.
+// Under the threads that the calling thread has set. False for kinds of device that do not compute on the host: then nothing is
+// measured, and `figures` stay as they are.
+inline bool calibrate(ExecutableCache& cache, DeviceKind kind, MachineFigures& figures) {
+  if (!support_of(kind).runs_on_host()) return false;
+  constexpr std::int64_t n = 512;
+  const TensorType type{DType::float32, Shape{n, n}};
+  const TensorType inputs[] = {type, type};
+  const Layout offered[2];
+  const auto& product = cache.get(kind, Matmul{}, inputs, {&type, 1}, offered, "calibration");
+  AnyArray a{type}, b{type}, c{type}, scratch{TensorType{DType::uint8, Shape{static_cast<std::int64_t>(product.scratch_bytes)}}};
+  const std::byte* from[] = {a.data(), b.data()};
+  std::byte* to[] = {c.data()};
+  const Launch launch{from, to, scratch.data(), {}, nullptr};
+  figures.flops = 2.0 * n * n * n / detail::shortest([&] { product.run(launch); });
+  constexpr std::size_t bytes = 32 << 20;
+  std::vector<std::byte> source(bytes, std::byte{1}), target(bytes);
+  figures.memory_bytes = 2.0 * bytes / detail::shortest([&] { std::memcpy(target.data(), source.data(), bytes); });
+  return true;
+}
+
+}  // namespace replicator

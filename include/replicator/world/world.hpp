@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives alone, between processes, on raw buffers that lie anywhere: no graphs, no replicator.hpp.
+//
+//   replicator::collectives::World world;                                      // who am I: the environment, or mpirun
+//   world.all_reduce(gradient.data(), gradient.data(), n, Reduction::mean);    // in place
+//   world.finish();
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <replicator/collectives/connect/host_transport.hpp>
+#include <replicator/collectives/connect/linked_parts.hpp>
+#include <replicator/core/dtype.hpp>
+#include <replicator/core/error.hpp>
+#include <replicator/devices/pages.hpp>
+#include <replicator/job/job.hpp>
+#include <replicator/world/raw_runner.hpp>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace replicator::collectives {
+
+// Equal on every process.
+struct WorldOptions {
+  // Who contributes, dealt to the processes in contiguous blocks; 0: one for each process. With more of them than
+  // processes, results have the same bits for any number of processes.
+  int replicas = 0;
+  std::string transport = "auto";           // auto, shared_memory, ucx
+  // For every wait on a process that is alive, but does not come. 0, and more than a century: none.
+  std::chrono::milliseconds deadline{300000};
+  std::size_t window = std::size_t{512} << 10;  // bytes that move at once; each kind of call sets aside 10 to 20 of them
+  // Each call that is new (kind, element type, count, reduction, root) is compared between all processes before it runs:
+  // one round trip over process 0. Without, processes that contradict each other get wrong values or wait for the deadline.
+  bool compare_calls = true;
+};
+
+// One per process and thread of use. Every process makes the same calls in the same order; a call returns when the
+// result is complete here. The layout of buffers is said in raw_call.hpp; `count` is of the elements of one block. The
+// output may lie apart from the input, or begin where one of its blocks does ("in place"). Sums follow the tree T over the
+// replicas: the same bits on every process, and for any number of processes of the same replicas.
+//
+// Every call throws BuildError for a mistake of the caller's (nothing has moved), and after finish(); and
+// CommunicationError, naming the culprit, when a process died, is late, or asked for something else. After a
+// CommunicationError there is only this answer.
+class World {
+ public:
+  // Meets the other processes: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, a launcher that the program knows (PMIx), or
+  // srun; alone without them. Throws BuildError, CommunicationError.
+  explicit World(const WorldOptions& options = {}) : World{transport::find_environment(), options} {}
+  World(const transport::ProcessEnvironment& environment, const WorldOptions& options)
+      : options_{checked(options)},
+        job_{environment, job_options(options_)},
+        blocks_{options.replicas == 0 ? job_.size() : options.replicas, job_.size()} {
+    job_.barrier("world of " + std::to_string(blocks_.replicas()) + " replicas, transport " + options.transport +
+                 ", window " + std::to_string(options.window));
+    std::vector<int> process_of_rank(static_cast<std::size_t>(job_.size()));
+    for (std::size_t rank = 0; rank < process_of_rank.size(); ++rank) process_of_rank[rank] = static_cast<int>(rank);
+    communicator_ = std::move(connect_hosts(options.transport, job_, process_of_rank, blocks_).front());
+    runner_ = std::make_unique<RawRunner>(*communicator_, options.window);
+  }
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  // As finish(), but never throws; while an exception unwinds, the others are told that this process failed.
+  ~World() = default;
+
+  // This process, and how many there are.
+  int rank() const noexcept { return job_.rank(); }
+  int size() const noexcept { return job_.size(); }
+  // How many contribute, which of them is the first here, and how many are here.
+  int replicas() const noexcept { return blocks_.replicas(); }
+  int first_replica() const { return blocks_.begin(rank()); }
+  int local_replicas() const { return blocks_.count(rank()); }
+
+  // Every process gets the reduction of all replicas' blocks. `any_order` allows a schedule that moves fewer bytes on
+  // process counts that are no power of two; the bits then depend on their number.
+  void all_reduce(const void* input, void* output, std::int64_t count, DType dtype, Reduction reduction = Reduction::sum,
+                  bool any_order = false) {
+    run({Kind::all_reduce, dtype, reduction, any_order, 0, count, bytes(input), bytes(output)});
+  }
+  // Replica r gets the reduction of block r of all replicas.
+  void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype,
+                      Reduction reduction = Reduction::sum) {
+    run({Kind::reduce_scatter, dtype, reduction, false, 0, count, bytes(input), bytes(output)});
+  }
+  // Every process gets the blocks of all replicas, one after the other.
+  void all_gather(const void* input, void* output, std::int64_t count, DType dtype) {
+    run({Kind::all_gather, dtype, Reduction::sum, false, 0, count, bytes(input), bytes(output)});
+  }
+  // Every process gets the block of replica `root`; elsewhere `input` is not looked at.
+  void broadcast(const void* input, void* output, std::int64_t count, DType dtype, int root = 0) {
+    run({Kind::broadcast, dtype, Reduction::sum, false, root, count, bytes(input), bytes(output)});
+  }
+  // Replica r gets block r of all replicas, one after the other.
+  void all_to_all(const void* input, void* output, std::int64_t count, DType dtype) {
+    run({Kind::all_to_all, dtype, Reduction::sum, false, 0, count, bytes(input), bytes(output)});
+  }
+  // Memory in which peers read and write: calls on it copy nothing. `count` elements, zero at first, aligned to 64 bytes;
+  // it lives until finish(). Every process calls it with the same count, and then passes the same places of the same
+  // allocations, for inputs and for outputs; that is compared as the call is. Between machines it is memory as any other.
+  template <Element T>
+  std::span<T> allocate(std::int64_t count) {
+    const auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T));
+    if (count < 0 || count > most)
+      throw BuildError{"allocate of " + std::to_string(count) + " elements: " + (count < 0 ? "a count may not be negative" : "no memory holds so many bytes")};
+    return {reinterpret_cast<T*>(allocate_bytes(static_cast<std::size_t>(count) * sizeof(T))), static_cast<std::size_t>(count)};
+  }
+  // The same without a type.
+  std::byte* allocate_bytes(std::size_t bytes) {
+    std::byte* memory = nullptr;
+    guarded("allocate", [&] {
+      fatal_ = true;
+      if (job_.size() > 1) job_.barrier("allocate " + std::to_string(bytes) + " bytes");
+      memory = runner_->allocate(bytes);
+      if (!memory) {
+        pages_.push_back(replicator::detail::map_pages(bytes));
+        memory = pages_.back().get();
+      }
+      if (!memory) throw BuildError{"there is no memory for " + std::to_string(bytes) + " bytes"};
+      fatal_ = false;
+    });
+    return memory;
+  }
+
+  // Returns when every process has called it.
+  void barrier() {
+    guarded("barrier", [&] { job_.barrier(); });
+  }
+
+  // The same with the element type of the pointers.
+  template <Element T>
+  void all_reduce(const T* input, T* output, std::int64_t count, Reduction reduction = Reduction::sum,
+                  bool any_order = false) {
+    all_reduce(input, output, count, dtype_of<T>, reduction, any_order);
+  }
+  template <Element T>
+  void reduce_scatter(const T* input, T* output, std::int64_t count, Reduction reduction = Reduction::sum) {
+    reduce_scatter(input, output, count, dtype_of<T>, reduction);
+  }
+  template <Element T>
+  void all_gather(const T* input, T* output, std::int64_t count) {
+    all_gather(input, output, count, dtype_of<T>);
+  }
+  template <Element T>
+  void broadcast(const T* input, T* output, std::int64_t count, int root = 0) {
+    broadcast(input, output, count, dtype_of<T>, root);
+  }
+  template <Element T>
+  void all_to_all(const T* input, T* output, std::int64_t count) {
+    all_to_all(input, output, count, dtype_of<T>);
+  }
+
+  // Leaves in good order: waits until every process has called it. Afterwards every call is a mistake.
+  void finish() {
+    guarded("finish", [&] {
+      finished_ = true;
+      runner_.reset();
+      communicator_.reset();
+      pages_.clear();
+      job_.leave();
+    });
+  }
+
+ private:
+  // A flushing or rounding mode that other libraries set would make a process's sums its own. Only the SSE unit adds here:
+  // saving the x87 unit's state too would cost as much as a small call.
+  class PlainArithmetic {
+   public:
+    PlainArithmetic() : saved_{__builtin_ia32_stmxcsr()} {
+      if (saved_ != nearest_without_traps) __builtin_ia32_ldmxcsr(nearest_without_traps);
+    }
+    PlainArithmetic(const PlainArithmetic&) = delete;
+    PlainArithmetic& operator=(const PlainArithmetic&) = delete;
+    // What was raised meanwhile goes with it.
+    ~PlainArithmetic() {
+      if (__builtin_ia32_stmxcsr() != saved_) __builtin_ia32_ldmxcsr(saved_);
+    }
+
+   private:
+    static constexpr unsigned nearest_without_traps = 0x1F80;
+    unsigned saved_;
+  };
+  using Place = std::pair<std::size_t, std::size_t>;
+  using Signature = std::tuple<Kind, DType, Reduction, bool, int, std::int64_t, Place, Place>;
+  static constexpr std::size_t most_known = 65536;
+  static constexpr std::chrono::hours longest_deadline{24 * 36525};  // a clock counts no more than some of these
+
+  static WorldOptions checked(WorldOptions options) {
+    if (options.deadline.count() < 0)
+      throw BuildError{"the deadline of a world is " + std::to_string(options.deadline.count()) + " ms: it is at least 0, which is for none"};
+    if (options.deadline > longest_deadline) options.deadline = {};
+    return options;
+  }
+  static transport::JobOptions job_options(const WorldOptions& options) {
+    transport::JobOptions result;
+    result.exchange_deadline = options.deadline;
+    return result;
+  }
+  static const std::byte* bytes(const void* pointer) { return static_cast<const std::byte*>(pointer); }
+  static std::byte* bytes(void* pointer) { return static_cast<std::byte*>(pointer); }
+
+  void run(const RawCall& call) {
+    guarded(call, [&] {
+      call.require_valid(blocks_, rank());
+      const PlainArithmetic environment;
+      fatal_ = true;
+      compare(call);
+      runner_->run(call, options_.deadline);
+      fatal_ = false;
+    });
+  }
+
+  void compare(const RawCall& call) {
+    if (job_.size() == 1) return;
+    job_.set_context("during call", ++calls_, name_of(call.kind).data());
+    if (!options_.compare_calls) return;
+    if (known_.size() == most_known) known_.clear();
+    // Only the root looks at a broadcast's input.
+    const Place input = call.kind == Kind::broadcast ? Place{} : runner_->place_of(call.input), output = runner_->place_of(call.output);
+    const Signature signature{call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count, input, output};
+    if (signature == last_) return;
+    if (known_.insert(signature).second) job_.barrier(call.text() + words("input", input) + words("output", output));
+    last_ = signature;
+  }
+
+  static std::string words(const char* what, const Place& place) {
+    if (place.first == 0) return {};
+    return std::string{", its "} + what + " at byte " + std::to_string(place.second) + " of allocation " + std::to_string(place.first);
+  }
+  static std::string words(const char* what) { return what; }
+  static std::string words(const RawCall& call) { return call.text(); }
+
+  template <class What, class Action>
+  void guarded(const What& what, Action&& action) {
+    if (finished_) throw BuildError{words(what) + " was called after finish(): make another World for it"};
+    if (failure_) std::rethrow_exception(failure_);
+    try {
+      action();
+    } catch (const CommunicationError& error) {
+      fail(error.what(), error.culprit());
+    } catch (const std::exception& error) {
+      if (!fatal_) throw;
+      fail(job_.describe(rank()) + " failed: " + error.what(), rank());
+    }
+  }
+
+  // Nobody may wait for this process any more; all end with one sentence.
+  [[noreturn]] void fail(const std::string& message, int culprit) {
+    if (job_.size() > 1) job_.abort(message, culprit);
+    failure_ = std::make_exception_ptr(job_.aborted() ? CommunicationError{job_.failure(), job_.culprit()}
+                                                      : CommunicationError{message, culprit});
+    std::rethrow_exception(failure_);
+  }
+
+  WorldOptions options_;
+  transport::Job job_;
+  ReplicaBlocks blocks_;
+  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<RawRunner> runner_;
+  std::set<Signature> known_;
+  std::optional<Signature> last_;  // a call is often as the one before
+  std::vector<replicator::detail::Pages> pages_;
+  std::uint64_t calls_ = 0;
+  bool fatal_ = false;  // the others are on their way
+  bool finished_ = false;
+  std::exception_ptr failure_;
+};
+
+}  // namespace replicator::collectives
