@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,7 +12,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/engine/input_watch.hpp>
-#include <replicator/replicate/input_source.hpp>
+#include <replicator/engine/replica_inputs.hpp>
 
 namespace replicator {
 
@@ -21,9 +20,9 @@ namespace replicator {
 // another. Replicas of different devices may be asked for at the same time.
 class AsyncElements {
  public:
-  // `first`: a replica of the job, to which inputs[0] belongs. `current`: what each of them has given already.
-  AsyncElements(int first, std::vector<std::unique_ptr<InputSource>> inputs, std::vector<std::vector<AnyArray>> current)
-      : first_{first}, inputs_{std::move(inputs)}, current_{std::move(current)}, next_(current_.size()) {}
+  // `current`: the first elements, which the inputs have given already.
+  AsyncElements(ReplicaInputs inputs, std::vector<ReplicaInputs::Element> current)
+      : inputs_{std::move(inputs)}, current_{std::move(current)}, next_(current_.size()) {}
 
   // For the step that the replicas are at, one of them after another.
   std::span<const std::vector<AnyArray>> of(int replica, int count) const {
@@ -42,10 +41,10 @@ class AsyncElements {
   }
 
  private:
-  std::size_t local(int replica) const { return static_cast<std::size_t>(replica - first_); }
+  std::size_t local(int replica) const { return static_cast<std::size_t>(replica - inputs_.replica(0)); }
   bool read_next(int replica, std::uint64_t number, InputWatch& watch) {
     const auto r = local(replica);
-    auto element = watch.during(replica, number + 1, [&] { return inputs_[r]->next(); });
+    auto element = inputs_.next(r, number + 1, watch);
     if (!element) return false;
     for (std::size_t i = 0; i < element->size(); ++i)
       if (const auto &type = (*element)[i].type(), &first = current_[r][i].type(); type != first)
@@ -56,9 +55,8 @@ class AsyncElements {
     return true;
   }
 
-  int first_;
-  std::vector<std::unique_ptr<InputSource>> inputs_;
-  std::vector<std::vector<AnyArray>> current_, next_;
+  ReplicaInputs inputs_;
+  std::vector<ReplicaInputs::Element> current_, next_;
 };
 
 }  // namespace replicator

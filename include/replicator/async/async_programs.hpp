@@ -21,8 +21,7 @@
 #include <replicator/async/variable_shard.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/cpu/environment.hpp>
-#include <replicator/engine/async_placement.hpp>
-#include <replicator/engine/compare_processes.hpp>
+#include <replicator/async/async_placement.hpp>
 #include <replicator/engine/host.hpp>
 #include <replicator/engine/memory_limit.hpp>
 #include <replicator/engine/replay/replay_communicator.hpp>
@@ -81,8 +80,7 @@ class AsyncPrograms {
       : host_{host}, deployment_{host.deployment()}, placement_{deployment_, host.placement(), host.job().rank()}, seed_{host.compiler().seed_of(ordinal)},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, {placement_.devices_of_group(), 1})} {
     auto resolution = resolve_async(traced, placement_.devices_of_job(), host.compiler().resolve_options());
-    host_.checkpoints().declare(host_.variables(), resolution.whole, ordinal);
-    compare_steps(host_.building(), resolution.whole, host_.variables());
+    host_.compiler().declare(resolution.whole, ordinal, host_.variables(), host_.checkpoints());
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
     for (int g = 0; g < placement_.groups_here(); ++g) add_group(resolution, placement_.first_group() + g);
     results_ = AsyncResults{result_types(resolution.results), placement_.replicas_of_group()};
@@ -114,19 +112,6 @@ class AsyncPrograms {
   }
 
  private:
-  ResolveOptions options() const {
-    ResolveOptions options;
-    options.bucket_bytes = deployment_.bucket_bytes;
-    options.recompute = {deployment_.recompute_bytes};
-    options.fuse_convolutions = deployment_.kernel_choice.fuse_convolutions;
-    return options;
-  }
-  std::vector<LoweredGraph> lowered(const Resolution& resolution) {
-    std::vector<LoweredGraph> result;
-    for (const auto& one : resolution.classes) result.push_back(lower(one, DeviceKind::cpu, host_.compiler().cache()));
-    return result;
-  }
-
   void add_group(const AsyncResolution& resolution, int index) {
     auto& group = *groups_.emplace_back(std::make_unique<AsyncGroup>());
     const int first = placement_.first_replica(index), count = placement_.replicas_of_group(), devices = placement_.devices_of_group();
@@ -161,8 +146,8 @@ class AsyncPrograms {
     auto& known = graphs_[key];
     if (!known) {
       auto made = std::make_shared<AsyncGraphs>();
-      made->resolution = resolve(steps, options());
-      made->lowered = lowered(made->resolution);
+      made->resolution = resolve(steps, host_.compiler().local_resolve_options());
+      made->lowered = host_.compiler().lower_classes(made->resolution);
       known = std::move(made);
     }
     return known;
@@ -189,8 +174,8 @@ class AsyncPrograms {
       if (const auto* input = node.get<Input>(); input && input->source == Input::Source::arrival) gradients.emplace(input->index, node.outputs[0]);
     shard.gradients.assign(gradients.begin(), gradients.end());
     if (shard.owner != placement_.process()) return;
-    shard.resolution = resolve({&graph.update, 1}, options());
-    shard.lowered = lowered(shard.resolution);
+    shard.resolution = resolve({&graph.update, 1}, host_.compiler().local_resolve_options());
+    shard.lowered = host_.compiler().lower_classes(shard.resolution);
     shard.communicator = std::make_unique<ReplayCommunicator>(0, 1);
     shard.program = plan({.resolution = shard.resolution,
                           .lowered = shard.lowered,

@@ -28,17 +28,19 @@ class AsyncStep final : public StepDriver, private Works {
   // `host`, `stop` and `at_work` outlive this; all other steps rest.
   AsyncStep(Host& host, StopAgreement& stop, AtWork& at_work, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
       : host_{host}, stop_{stop}, at_work_{at_work}, ordinal_{ordinal} {
-    std::vector<std::vector<AnyArray>> first;
+    ReplicaInputs sources{std::move(inputs), host_.placement().begin()};
+    std::vector<ReplicaInputs::Element> first;
     programs_ = host_.building().run([&] {
-      first = first_elements(inputs);
-      trace_all(first, trace);
+      InputWatch watch{host_.deployment().late};
+      for (std::size_t r = 0; r < sources.size(); ++r) first.push_back(sources.first(r, 0, watch));
+      traced_ = trace_replicas(host_, first, trace);
       return std::make_unique<AsyncPrograms>(host_, traced_, ordinal);
     });
     host_.failure().told([&] {
       if (host_.job().size() > 1) peers_ = std::make_unique<AsyncPeers>(host_, *programs_, stop_, at_work_, ordinal_);
       workers_ = std::make_unique<AsyncWorkers>(
-          host_.deployment(), *programs_, peers_.get(), [this](const std::exception_ptr& error) { release(error); },
-          AsyncElements{host_.placement().begin(), std::move(inputs), std::move(first)});
+          host_.deployment(), *programs_, peers_.get(), [this](const std::exception_ptr& error) { host_.failure().release_process(error); },
+          AsyncElements{std::move(sources), std::move(first)});
     });
     at_work_.add(*this);
   }
@@ -61,7 +63,7 @@ class AsyncStep final : public StepDriver, private Works {
     require_outside_step();
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     host_.failure().answer();
-    told([this] {
+    host_.failure().kept([this] {
       if (at_work_.begin(*this)) programs_->copies().pull_unchanging();
       workers_->step(stop_.meetings());
       end_call();
@@ -93,28 +95,6 @@ class AsyncStep final : public StepDriver, private Works {
     if (error && peers_ && !unwinds && !host_.failure()) host_.failure().keep(error);
     workers_.reset();
   }
-  std::vector<std::vector<AnyArray>> first_elements(const std::vector<std::unique_ptr<InputSource>>& inputs) const {
-    InputWatch watch{host_.deployment().late};
-    std::vector<std::vector<AnyArray>> first;
-    for (const auto& input : inputs) {
-      const int replica = host_.placement().begin() + static_cast<int>(first.size());
-      auto element = watch.during(replica, 0, [&] { return input->next(); });
-      if (!element) throw DataError{"the input of replica " + std::to_string(replica) + " is empty: give it at least one element"};
-      first.push_back(std::move(*element));
-    }
-    return first;
-  }
-  void trace_all(const std::vector<std::vector<AnyArray>>& elements, const Trace& trace) {
-    traced_.reserve(elements.size());
-    for (std::size_t r = 0; r < elements.size(); ++r) {
-      auto& graph = traced_.emplace_back(host_.placement().begin() + static_cast<int>(r), host_.deployment().replicas);
-      std::vector<AnyTensor> tensors;
-      for (std::uint32_t i = 0; i < elements[r].size(); ++i)
-        tensors.push_back(graph.tensor(graph.add({Input{Input::Source::element, i}, {}, {elements[r][i].type()}, {}, "input" + std::to_string(i)})));
-      ReplicaContext context{graph};
-      trace(context, tensors);
-    }
-  }
   void require_outside_step() const {
     if (workers_->within_step())
       throw BuildError{"a function of the Replicator or of a step was called from within a step, by a host_callback say, and would wait for it: call it "
@@ -131,44 +111,23 @@ class AsyncStep final : public StepDriver, private Works {
   void rest() override {
     require_outside_step();
     host_.failure().answer();
-    told([this] { workers_->rest(); });
+    host_.failure().kept([this] { workers_->rest(); });
   }
   void pause() override {
-    told([this] { workers_->pause(stop_.meetings()); });
+    host_.failure().kept([this] { workers_->pause(stop_.meetings()); });
   }
   void meet(bool latest, const char* why) override {
-    if (peers_) told([&] { peers_->meet(latest, why); });
+    if (peers_) host_.failure().kept([&] { peers_->meet(latest, why); });
   }
   const AnyArray* newest(const std::string& variable) override {
     if (!peers_) return nullptr;
     bool found = false;
     auto& seen = seen_[variable];
-    told([&] { found = peers_->fetch(variable, seen); });
+    host_.failure().kept([&] { found = peers_->fetch(variable, seen); });
     return found ? &seen : nullptr;
   }
   int ordinal() const override { return ordinal_; }
   bool is_left_by(int process) const override { return peers_ && peers_->has_left(process); }
-  // To the other processes of the job.
-  void release(const std::exception_ptr& error) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const CommunicationError& failure) {
-      if (!host_.job().aborted()) host_.job().abort(failure.what(), failure.culprit());
-    } catch (...) {
-      host_.failure().release(error);
-    }
-  }
-  // What it throws is the answer from then on.
-  template <class Work>
-  void told(Work work) {
-    try {
-      work();
-    } catch (...) {
-      host_.failure().keep(std::current_exception());
-      throw;
-    }
-  }
-
   Host& host_;
   StopAgreement& stop_;
   AtWork& at_work_;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <replicator/async/stop_agreement.hpp>
-#include <replicator/engine/async_placement.hpp>
+#include <replicator/async/async_placement.hpp>
 #include <replicator/transport/transport.hpp>
 
 namespace replicator {

@@ -19,10 +19,29 @@
 #include <replicator/engine/compare_processes.hpp>
 #include <replicator/engine/host.hpp>
 #include <replicator/engine/read_ahead_step.hpp>
+#include <replicator/job/elastic/door.hpp>
 #include <replicator/job/elastic/elastic_job.hpp>
 #include <replicator/replicate/engine.hpp>
 
 namespace replicator {
+
+// Of processes that come back to a job. It is at work, so what comparing steps would find too late is looked at too: the program's own
+// arguments. Throws BuildError for devices that cannot be.
+inline transport::Admission admission_to(const Deployment& deployment) {
+  deployment.devices_per_replica();
+  auto fields = experiment_fingerprint(deployment);
+  std::string arguments;
+  for (const auto& argument : deployment.remaining) arguments += (arguments.empty() ? "" : " ") + argument;
+  fields.push_back({"the arguments of the program", "\"" + arguments + "\"", {}});
+  return {detail::pack(fields), [fields](const std::vector<std::byte>& theirs, const std::string& who) -> std::string {
+            try {
+              detail::require_same(detail::unpack(theirs, -1), fields, who, "the job that is at work");
+              return {};
+            } catch (const Error& error) {
+              return error.what();
+            }
+          }};
+}
 
 // All processes make the same calls (steps, digests ...) in the same order; each call is numbered. Before a step every process takes a
 // snapshot. Whoever has finished step n knows by its exchange that all have begun it, so have the snapshot before it: the latest
@@ -290,5 +309,7 @@ class ElasticEngine final : public Engine {
   Courses courses_;
   CallHistory history_;
 };
+
+inline const bool elastic_engine_registered = register_engine<ElasticEngine>(EngineKind::elastic);
 
 }  // namespace replicator

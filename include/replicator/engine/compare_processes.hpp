@@ -14,7 +14,6 @@
 #include <replicator/devices/kernel_library.hpp>
 #include <replicator/engine/fingerprint.hpp>
 #include <replicator/engine/joint_work.hpp>
-#include <replicator/job/elastic/door.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/resolve/resolve.hpp>
@@ -67,24 +66,6 @@ inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
 // Collective, as is all below. Throws the same BuildError on every process where their programs, arguments or machines differ in what decides bits.
 inline void compare_experiments(transport::Job& job, const Deployment& deployment) {
   if (job.size() > 1) compare_fingerprints(job, experiment_fingerprint(deployment));
-}
-
-// Of processes that come back to a job. It is at work, so what comparing steps would find too late is looked at too: the program's own
-// arguments. Throws BuildError for devices that cannot be.
-inline transport::Admission admission_to(const Deployment& deployment) {
-  deployment.devices_per_replica();
-  auto fields = experiment_fingerprint(deployment);
-  std::string arguments;
-  for (const auto& argument : deployment.remaining) arguments += (arguments.empty() ? "" : " ") + argument;
-  fields.push_back({"the arguments of the program", "\"" + arguments + "\"", {}});
-  return {detail::pack(fields), [fields](const std::vector<std::byte>& theirs, const std::string& who) -> std::string {
-            try {
-              detail::require_same(detail::unpack(theirs, -1), fields, who, "the job that is at work");
-              return {};
-            } catch (const Error& error) {
-              return error.what();
-            }
-          }};
 }
 
 // Throws the same BuildError on every process where a step's collectives, variables or results differ.

@@ -55,6 +55,16 @@ class Failure {
       throw;
     }
   }
+  // The same where no other process does this work: what it throws is the answer from then on, in a job of one process, too.
+  template <class Work>
+  decltype(auto) kept(Work work) {
+    try {
+      return work();
+    } catch (...) {
+      keep(std::current_exception());
+      throw;
+    }
+  }
 
   // A device failed: nobody may wait for it. From any thread.
   void release(const std::exception_ptr& error) {
@@ -65,6 +75,16 @@ class Failure {
       else if (!job_.aborted()) job_.abort(failure.what(), placement_.process_of(failure.culprit()));
     } catch (...) {
       release(text_of(error));
+    }
+  }
+  // The same, where the culprit of a CommunicationError is a process of the job, not a device.
+  void release_process(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommunicationError& failure) {
+      if (!job_.aborted()) job_.abort(failure.what(), failure.culprit());
+    } catch (...) {
+      release(error);
     }
   }
 

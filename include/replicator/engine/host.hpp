@@ -28,7 +28,6 @@
 #include <replicator/engine/placement.hpp>
 #include <replicator/engine/replay/replay.hpp>
 #include <replicator/engine/replay/replica_recorder.hpp>
-#include <replicator/engine/require_async.hpp>
 #include <replicator/engine/require_devices.hpp>
 #include <replicator/engine/require_valid.hpp>
 #include <replicator/engine/see/drift_check.hpp>
@@ -67,7 +66,6 @@ class Host {
     cpu::self_test();
     require_devices(deployment_.devices);
     compare_experiments(job_, deployment_);
-    require_groups_fit(deployment_, placement_, job_.rank());
     if (!deployment_.topology.empty() && !replay_)
       all_reduce_.topology = find_topology(job_, deployment_.topology, deployment_.transport, placement_.grid());
     if (!deployment_.link.empty() && !replay_) all_reduce_.topology = topology_of_link(deployment_.link, placement_.grid());
@@ -100,9 +98,9 @@ class Host {
     job_.leave();
     parted_ = true;
   }
-  // Whether each process can have a replica, and the regime its flags, is known before any is waited for. Throws BuildError.
+  // Whether flags can be, and each process can have a replica, is known before any process is waited for. Throws BuildError.
   static transport::ProcessEnvironment environment(const Deployment& deployment) {
-    require_async_possible(deployment);
+    require_valid(deployment);
     const auto found = transport::find_environment({deployment.job_token_file, deployment.interface, deployment.connect_deadline});
     if (deployment.replicas < found.world_size)
       throw BuildError{"the job has " + std::to_string(found.world_size) + " processes, but there are only " + std::to_string(deployment.replicas) +
@@ -234,7 +232,6 @@ class Host {
  private:
   static Deployment valid(Deployment deployment) {
     require_valid(deployment);
-    require_async_possible(deployment);
     return deployment;
   }
   // Null where there is none, or no such kind of device: that is told later.

@@ -43,12 +43,27 @@ class HostCompiler {
     step->seed = seed_of(ordinal);
     step->resolution = resolve(traced, resolve_options());
     require_room_for_variables(step->resolution, deployment_);
-    checkpoints.declare(variables, step->resolution, ordinal);
-    compare_steps(building_, step->resolution, variables);
-    lower_classes(*step);
+    declare(step->resolution, ordinal, variables, checkpoints);
+    step->lowered = lower_classes(step->resolution);
     make_handoffs(*step);
     plan_programs(*step, variables);
     return step;
+  }
+
+  // Gives the variables of a resolved step their first values. Throws BuildError where processes differ in the step or in a value.
+  void declare(const Resolution& resolution, int ordinal, VariableStore& variables, Checkpoints& checkpoints) {
+    checkpoints.declare(variables, resolution, ordinal);
+    compare_steps(building_, resolution, variables);
+  }
+  // A kernel for each node of each class of equal graphs.
+  std::vector<LoweredGraph> lower_classes(const Resolution& resolution) {
+    const cpu::KernelEnvironment environment{deployment_.threads_per_device};
+    const auto& device = deployment_.devices[0];
+    const auto& support = support_of(device.kind);
+    if (!support.runs_on_host()) support.enter(device.index);  // a library chooses algorithms for the GPU that it is called on
+    std::vector<LoweredGraph> lowered;
+    for (const auto& one : resolution.classes) lowered.push_back(lower(one, device.kind, cache_));
+    return lowered;
   }
 
   // Of the random numbers of step `ordinal`.
@@ -59,27 +74,27 @@ class HostCompiler {
     hasher.word(static_cast<std::uint64_t>(ordinal));
     return hasher.result().low;
   }
-  // With what processes ask each other while they resolve a step.
+  // For graphs of this process alone.
+  ResolveOptions local_resolve_options() const {
+    ResolveOptions options;
+    options.bucket_bytes = deployment_.bucket_bytes;
+    options.recompute = {deployment_.recompute_bytes};
+    options.fuse_convolutions = deployment_.kernel_choice.fuse_convolutions;
+    return options;
+  }
+  // For a step of all processes, with what they ask each other while they resolve it.
   ResolveOptions resolve_options() {
-    return {deployment_.bucket_bytes,
-            [this](const std::set<Digest>& mine) { return common_to_processes(building_, mine); },
-            placement_.devices_per_team(),
-            {deployment_.recompute_bytes},
-            [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(building_, mine); },
-            [this](std::vector<std::uint32_t>& mine) { return latest_of_processes(building_, mine); },
-            deployment_.kernel_choice.fuse_convolutions};
+    auto options = local_resolve_options();
+    options.common_to_processes = [this](const std::set<Digest>& mine) { return common_to_processes(building_, mine); };
+    options.devices = placement_.devices_per_team();
+    options.order_of_processes = [this](const std::vector<std::uint32_t>& mine) { return order_of_first_process(building_, mine); };
+    options.latest_of_processes = [this](std::vector<std::uint32_t>& mine) { return latest_of_processes(building_, mine); };
+    return options;
   }
   // Of kernels: shared by all steps.
   ExecutableCache& cache() { return cache_; }
 
  private:
-  void lower_classes(HostStep& step) {
-    const cpu::KernelEnvironment environment{deployment_.threads_per_device};
-    const auto& device = deployment_.devices[0];
-    const auto& support = support_of(device.kind);
-    if (!support.runs_on_host()) support.enter(device.index);  // a library chooses algorithms for the GPU that it is called on
-    for (const auto& one : step.resolution.classes) step.lowered.push_back(lower(one, device.kind, cache_));
-  }
   void make_handoffs(HostStep& step) const {
     const int devices = placement_.devices_per_team();
     for (int team = 0; team < placement_.teams(); ++team) {

@@ -17,9 +17,9 @@
 #include <replicator/engine/host.hpp>
 #include <replicator/engine/input_watch.hpp>
 #include <replicator/engine/kept_steps.hpp>
+#include <replicator/engine/replica_inputs.hpp>
 #include <replicator/engine/shape_numbers.hpp>
 #include <replicator/graph/dot.hpp>
-#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator {
 
@@ -27,7 +27,7 @@ class ReadAheadStep final : public StepDriver {
  public:
   // `host` outlives this.
   ReadAheadStep(Host& host, int ordinal, Resumption from, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
-      : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs)}, watch_{host.deployment().late}, trace_{std::move(trace)}, current_(inputs_.size()),
+      : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs), host.placement().begin()}, watch_{host.deployment().late}, trace_{std::move(trace)}, current_(inputs_.size()),
         next_(inputs_.size()), shape_numbers_(inputs_.size()), upcoming_(inputs_.size()),
         key_(static_cast<std::size_t>(host_.deployment().replicas)), done_{from_.done}, finished_{from_.finished} {
     const bool any = host_.building().run([&] {
@@ -69,43 +69,32 @@ class ReadAheadStep final : public StepDriver {
   }
 
  private:
-  std::optional<std::vector<AnyArray>> next(std::size_t r, std::uint64_t element) {
-    return watch_.during(host_.placement().begin() + static_cast<int>(r), element, [&] { return inputs_[r]->next(); });
-  }
-  // Inputs that cannot seek are read in turn: they may share a source.
   void go_to(std::int64_t position) {
-    std::vector<std::size_t> replayed;
-    for (std::size_t r = 0; r < inputs_.size(); ++r)
-      if (!inputs_[r]->seek(position)) replayed.push_back(r);
-    if (replayed.empty()) return;
+    const auto others = inputs_.seek(position);
+    if (others.empty()) return;
     if (host_.job().rank() == 0)
       std::fprintf(stderr, "replicator: the input of step %d cannot seek, so its first %lld elements are read again\n", ordinal_,
                    static_cast<long long>(position));
-    for (std::int64_t i = 0; i < position; ++i)
-      for (const auto r : replayed)
-        if (!next(r, static_cast<std::uint64_t>(i))) throw no_element(r);
+    inputs_.skip(others, position, watch_);
   }
   // False where there is none: a replay of a step of which nothing was recorded.
   bool read_first() {
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
-      const auto recorded = inputs_[r]->recorded_from();
-      if (recorded) done_ = *recorded;
-      auto element = next(r, done_);
-      if (!element && recorded) {
-        finished_ = true;
-        return false;
+      const auto recorded = inputs_.recorded_from(r);
+      if (recorded) {
+        done_ = *recorded;
+        auto element = inputs_.next(r, done_, watch_);
+        if (!element) {
+          finished_ = true;
+          return false;
+        }
+        current_[r] = std::move(*element);
+      } else {
+        current_[r] = inputs_.first(r, done_, watch_);
       }
-      if (!element) throw no_element(r);
-      current_[r] = std::move(*element);
       shape_numbers_[r](current_[r]);
     }
     return true;
-  }
-  DataError no_element(std::size_t r) const {
-    const auto input = "the input of replica " + std::to_string(host_.placement().begin() + static_cast<int>(r));
-    if (from_.done == 0) return DataError{input + " is empty: give it at least one element"};
-    return DataError{input + " has ended before element " + std::to_string(from_.done) +
-                     ", where the checkpoint that is resumed goes on: it must give what it gave then"};
   }
   // An error of the input is kept for the step that needs the element.
   void read_ahead() {
@@ -122,13 +111,13 @@ class ReadAheadStep final : public StepDriver {
     if (input_error_) return;
     const auto began = trace_input_ ? trace_clock() : 0;
     try {
-      auto element = next(r, done_ + 1);
+      auto element = inputs_.next(r, done_ + 1, watch_);
       upcoming_[r] = element ? upcoming_with(shape_numbers_[r](*element)) : no_upcoming;
       if (element) next_[r] = std::move(*element);
     } catch (...) {
       input_error_ = std::current_exception();
     }
-    if (trace_input_) trace_input_->record(host_.placement().begin() + static_cast<int>(r), done_ + 1, began, trace_clock());
+    if (trace_input_) trace_input_->record(inputs_.replica(r), done_ + 1, began, trace_clock());
   }
   // The programs for the shapes of the current elements of all replicas. The key is what all processes know: so all have them, or none.
   HostStep& compiled() {
@@ -152,24 +141,13 @@ class ReadAheadStep final : public StepDriver {
   }
   std::vector<Graph> trace_all() {
     if (current_[0].empty()) throw nothing_recorded();
-    std::vector<Graph> graphs;
-    graphs.reserve(inputs_.size());
-    for (std::size_t r = 0; r < inputs_.size(); ++r) {
-      auto& graph = graphs.emplace_back(host_.placement().begin() + static_cast<int>(r), host_.deployment().replicas,
-                                          host_.deployment().logical_devices);
-      std::vector<AnyTensor> tensors;
-      for (std::uint32_t i = 0; i < current_[r].size(); ++i)
-        tensors.push_back(graph.tensor(graph.add({Input{Input::Source::element, i}, {}, {current_[r][i].type()}, {}, "input" + std::to_string(i)})));
-      ReplicaContext context{graph};
-      trace_(context, tensors);
-    }
-    return graphs;
+    return trace_replicas(host_, current_, trace_);
   }
 
   Host& host_;
   int ordinal_;
   Resumption from_;
-  std::vector<std::unique_ptr<InputSource>> inputs_;
+  ReplicaInputs inputs_;
   InputWatch watch_;
   Trace trace_;
   std::vector<std::vector<AnyArray>> current_, next_;

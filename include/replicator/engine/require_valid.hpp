@@ -57,6 +57,10 @@ inline void require_valid(const Deployment& deployment) {
     throw BuildError{"--link and --topology both say what connects the devices: give one of them"};
   require_number("--sync-group", deployment.sync_group, 1);
   if (deployment.staleness) require_number("--staleness", *deployment.staleness, 0);
+  if (deployment.regime == Regime::synchronous) {
+    const char* flag = deployment.staleness ? "--staleness" : deployment.sync_group != 1 ? "--sync-group" : nullptr;
+    if (flag) throw BuildError{std::string{flag} + " was given, but the regime is synchronous: it goes with --regime async"};
+  }
   require_number("--threads-per-device", deployment.threads_per_device, 1);
   require_number("--bucket-bytes", deployment.bucket_bytes, 1);
   require_number("--recompute-bytes", deployment.recompute_bytes, 0);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <replicator/graph/graph.hpp>
@@ -50,17 +52,37 @@ class Engine {
   virtual void set(const std::string& name, const AnyArray& value) = 0;
 };
 
-using MakeEngine = std::unique_ptr<Engine> (*)(Deployment);
+// The engines that a program may have. Each one's header fills its slot, in whichever file of the program includes it.
+enum class EngineKind { synchronous, asynchronous, elastic };
+struct EngineMaker {
+  std::unique_ptr<Engine> (*make)(Deployment);
+};
+inline constinit std::atomic<const EngineMaker*> engine_slots[3]{};
 
-// Filled by assembly/host_engine.hpp, in whichever file of the program includes it.
-inline constinit std::atomic<MakeEngine> engine_slot{nullptr};
+// For an inline variable of an engine's header.
+template <class ThisEngine>
+bool register_engine(EngineKind kind) {
+  static constexpr EngineMaker maker{[](Deployment deployment) -> std::unique_ptr<Engine> { return std::make_unique<ThisEngine>(std::move(deployment)); }};
+  engine_slots[static_cast<std::size_t>(kind)].store(&maker);
+  return true;
+}
 
+// A replay is of one process, so it needs no elastic job.
+inline EngineKind engine_kind(const Deployment& deployment) {
+  if (deployment.regime == Regime::asynchronous) return EngineKind::asynchronous;
+  return deployment.elastic && deployment.see.replay.empty() ? EngineKind::elastic : EngineKind::synchronous;
+}
+
+// Throws BuildError where the program was built without the engine that the deployment asks for.
 inline std::unique_ptr<Engine> make_engine(Deployment deployment) {
-  const auto make = engine_slot.load();
-  if (!make)
+  const auto kind = engine_kind(deployment);
+  if (const auto* maker = engine_slots[static_cast<std::size_t>(kind)].load()) return maker->make(std::move(deployment));
+  if (kind == EngineKind::synchronous)
     throw BuildError{"this program has no engine: include <replicator/replicator.hpp> without <replicator/with/compiled.hpp> on the include path, "
                      "or link the CMake target replicator::compiled"};
-  return make(std::move(deployment));
+  const std::string asked = kind == EngineKind::elastic ? "--elastic" : "--regime async", folder = kind == EngineKind::elastic ? "elastic" : "async";
+  throw BuildError{asked + " was given, but this program was built without it: include <replicator/" + folder + "/" + folder +
+                   "_engine.hpp> in one file, or leave " + asked + " out"};
 }
 
 }  // namespace replicator

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <replicator/core/error.hpp>
-#include <replicator/engine/async_placement.hpp>
+#include <replicator/async/async_placement.hpp>
 #include <replicator/engine/placement.hpp>
 #include <replicator/replicate/deployment.hpp>
 
@@ -32,11 +32,6 @@ inline std::string_view flag_of_steps(const Deployment& d) {
 
 // Throws BuildError that names the first flag which does not fit.
 inline void require_async_possible(const Deployment& d) {
-  if (d.regime == Regime::synchronous) {
-    const char* flag = d.staleness ? "--staleness" : d.sync_group != 1 ? "--sync-group" : nullptr;
-    if (flag) throw BuildError{std::string{flag} + " was given, but the regime is synchronous: it goes with --regime async"};
-    return;
-  }
   const std::string cannot = "--regime async cannot be combined with ";
   if (const auto flag = detail::flag_of_steps(d); !flag.empty())
     throw BuildError{cannot + std::string{flag} + ", which needs all replicas at the same step: leave it out, or run with --regime sync"};
@@ -54,7 +49,6 @@ inline void require_async_possible(const Deployment& d) {
 
 // The same for where replicas are: every process of the job finds the same.
 inline void require_groups_fit(const Deployment& d, const Placement& replicas, int process) {
-  if (d.regime == Regime::synchronous) return;
   const int processes = replicas.process_of_team().back() + 1;
   for (int p = 0, end = 0; p < processes; ++p) {
     end += replicas.replicas_of(p);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine of the asynchronous regime (--regime async): a Host whose replicas work on between two calls of the program.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <replicator/async/async_step.hpp>
+#include <replicator/async/at_work.hpp>
+#include <replicator/async/require_async.hpp>
+#include <replicator/async/stop_agreement.hpp>
+#include <replicator/engine/host_engine.hpp>
+#include <replicator/engine/require_valid.hpp>
+
+namespace replicator {
+
+class AsyncEngine final : public HostEngine {
+ public:
+  explicit AsyncEngine(Deployment deployment) : HostEngine{possible(std::move(deployment))} {
+    require_groups_fit(host().deployment(), host().placement(), host().job().rank());
+  }
+
+  std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
+    host().require_outside_step("replicate()");
+    host().failure().told([this] { at_work_.rest_together("a step is replicated"); });  // variables are declared, and read
+    auto made = host().building().run(inputs);
+    host().checkpoints().begin(ordinal, checkpointed);
+    return std::make_unique<AsyncStep>(host(), stop_, at_work_, ordinal, std::move(made), trace);
+  }
+  std::string digest() override {
+    host().require_outside_step("digest()");
+    at_work_.rest_together("a digest is made");
+    auto digest = host().digest();
+    host().job().barrier("digests made");  // others could go on, and change variables here
+    return digest;
+  }
+  int stop_signal() override { return stop_.signal(); }
+  const AnyArray& value(const std::string& name, int local_replica) const override {
+    const auto* newest = at_work_.newest(name);
+    require_newest_known();
+    return newest ? *newest : host().variables().value(name, local_replica);
+  }
+  void set(const std::string& name, const AnyArray& value) override {
+    host().require_outside_step("set()");
+    at_work_.change();
+    require_newest_known();
+    host().variables().set(name, value);
+  }
+
+ private:
+  static Deployment possible(Deployment deployment) {
+    require_valid(deployment);
+    require_async_possible(deployment);
+    return deployment;
+  }
+  // What other processes have updated was not brought here where something failed.
+  void require_newest_known() const {
+    if (processes() > 1) host().failure().answer();
+  }
+
+  StopAgreement stop_{host().job(), {deployment().deadline, deployment().late}};
+  AtWork at_work_{stop_};
+};
+
+inline const bool async_engine_registered = register_engine<AsyncEngine>(EngineKind::asynchronous);
+
+}  // namespace replicator

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inputs of this process's replicas, and what a step does with their first elements in every regime: read them, and trace the step
+// function with their shapes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/core/array.hpp>
+#include <replicator/core/error.hpp>
+#include <replicator/engine/host.hpp>
+#include <replicator/engine/input_watch.hpp>
+#include <replicator/graph/graph.hpp>
+#include <replicator/replicate/input_source.hpp>
+#include <replicator/replicate/step_driver.hpp>
+#include <replicator/resolve/replica_context.hpp>
+
+namespace replicator {
+
+class ReplicaInputs {
+ public:
+  using Element = std::vector<AnyArray>;
+
+  // sources[0] belongs to `first_replica`, the others to those behind it.
+  ReplicaInputs(std::vector<std::unique_ptr<InputSource>> sources, int first_replica)
+      : sources_{std::move(sources)}, first_replica_{first_replica} {}
+
+  std::size_t size() const { return sources_.size(); }
+  // Of the job: the replica that sources[r] belongs to.
+  int replica(std::size_t r) const { return first_replica_ + static_cast<int>(r); }
+
+  // The next element of sources[r], which is element `number` of its input; nothing where the input has ended. Threads may read different sources
+  // at the same time, each with a watch of its own. Throws what the input throws.
+  std::optional<Element> next(std::size_t r, std::uint64_t number, InputWatch& watch) {
+    return watch.during(replica(r), number, [&] { return sources_[r]->next(); });
+  }
+  // The same for the element with which a step begins. Throws DataError where there is none.
+  Element first(std::size_t r, std::uint64_t number, InputWatch& watch) {
+    if (auto element = next(r, number, watch)) return std::move(*element);
+    throw ended_before(r, number);
+  }
+  // Of a recorded input: the number of its first element. Else nothing.
+  std::optional<std::uint64_t> recorded_from(std::size_t r) const { return sources_[r]->recorded_from(); }
+  // Makes element `position` the next one of each source that can seek. Returns the others.
+  std::vector<std::size_t> seek(std::int64_t position) {
+    std::vector<std::size_t> others;
+    for (std::size_t r = 0; r < size(); ++r)
+      if (!sources_[r]->seek(position)) others.push_back(r);
+    return others;
+  }
+  // Reads the first `count` elements of these sources and drops them. It reads them in turn, since sources may share a reader.
+  void skip(std::span<const std::size_t> sources, std::int64_t count, InputWatch& watch) {
+    for (std::int64_t i = 0; i < count; ++i)
+      for (const auto r : sources)
+        if (!next(r, static_cast<std::uint64_t>(i), watch)) throw ended_before(r, static_cast<std::uint64_t>(count));
+  }
+
+ private:
+  DataError ended_before(std::size_t r, std::uint64_t number) const {
+    const auto input = "the input of replica " + std::to_string(replica(r));
+    if (number == 0) return DataError{input + " is empty: give it at least one element"};
+    return DataError{input + " has ended before element " + std::to_string(number) +
+                     ", where the checkpoint that is resumed goes on: it must give what it gave then"};
+  }
+
+  std::vector<std::unique_ptr<InputSource>> sources_;
+  int first_replica_;
+};
+
+// Calls the step function once for each replica of this process, with tensors of the shapes of `elements`. Each call leaves a graph.
+inline std::vector<Graph> trace_replicas(const Host& host, std::span<const ReplicaInputs::Element> elements, const Trace& trace) {
+  std::vector<Graph> graphs;
+  graphs.reserve(elements.size());
+  for (std::size_t r = 0; r < elements.size(); ++r) {
+    auto& graph = graphs.emplace_back(host.placement().begin() + static_cast<int>(r), host.deployment().replicas, host.deployment().logical_devices);
+    std::vector<AnyTensor> tensors;
+    for (std::uint32_t i = 0; i < elements[r].size(); ++i)
+      tensors.push_back(graph.tensor(graph.add({Input{Input::Source::element, i}, {}, {elements[r][i].type()}, {}, "input" + std::to_string(i)})));
+    ReplicaContext context{graph};
+    trace(context, tensors);
+  }
+  return graphs;
+}
+
+}  // namespace replicator
