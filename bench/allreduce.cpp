@@ -17,8 +17,8 @@
 #include <thread>
 #include <vector>
 
-namespace rc = replicator::collectives;
-namespace rt = replicator::transport;
+namespace rc = replicator::detail::collectives;
+namespace rt = replicator::detail::transport;
 
 namespace {
 
@@ -105,7 +105,7 @@ void run_rank(rc::Communicator& communicator, const rc::CollectiveSpec& spec, co
 void pin(int rank) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  CPU_SET(static_cast<unsigned>(rank) % static_cast<unsigned>(replicator::usable_cores()), &cores);
+  CPU_SET(static_cast<unsigned>(rank) % static_cast<unsigned>(replicator::detail::usable_cores()), &cores);
   sched_setaffinity(0, sizeof cores, &cores);
 }
 

@@ -42,16 +42,16 @@ struct Options {
 
 class Device {
  public:
-  explicit Device(const rp::DeviceName& name) : index_{name.index}, support_{rp::support_of(name.kind)} {
+  explicit Device(const rp::DeviceName& name) : index_{name.index}, support_{rp::detail::support_of(name.kind)} {
     support_.require(index_);
-    queue_ = rp::Queue{support_, index_};
+    queue_ = rp::detail::Queue{support_, index_};
     queue_.enter();
   }
-  const rp::Queue& queue() const { return queue_; }
+  const rp::detail::Queue& queue() const { return queue_; }
 
   // Filled with small numbers: on zeros a processor may draw less power, and run faster.
-  rp::Arena allocate(std::size_t bytes) const {
-    rp::Arena memory{support_, index_, bytes};
+  rp::detail::Arena allocate(std::size_t bytes) const {
+    rp::detail::Arena memory{support_, index_, bytes};
     const std::vector<std::byte> numbers(bytes, std::byte{0x3c});
     queue_.copy(memory.data(), numbers.data(), bytes);
     queue_.synchronise();
@@ -60,8 +60,8 @@ class Device {
 
  private:
   int index_;
-  const rp::DeviceSupport& support_;
-  rp::Queue queue_;
+  const rp::detail::DeviceSupport& support_;
+  rp::detail::Queue queue_;
 };
 
 // As large as the largest that was asked for.
@@ -73,13 +73,13 @@ class Buffer {
   std::byte* data() const { return memory_.data(); }
 
  private:
-  rp::Arena memory_;
+  rp::detail::Arena memory_;
 };
 
 std::unique_ptr<rp::Executable> make(const bench::Direction& direction, const Options& options) {
   const rp::Layout offered[2];
   const auto inputs = std::span{direction.types}.first(2), outputs = std::span{direction.types}.last(1);
-  if (auto executable = rp::make_executable(options.device.kind, {direction.operation, inputs, outputs, offered, 1, options.choice})) return executable;
+  if (auto executable = rp::detail::make_executable(options.device.kind, {direction.operation, inputs, outputs, offered, 1, options.choice})) return executable;
   throw rp::BuildError{"this program has no kernel of " + std::string{direction.operation.name()} + " for " + options.device.text()};
 }
 
@@ -101,7 +101,7 @@ class Convolutions {
       runs_.push_back({std::move(executable), direction.tensors});
     }
   }
-  void run(const rp::Queue& queue) const {
+  void run(const rp::detail::Queue& queue) const {
     for (int i = 0; i < times_; ++i)
       for (const auto& [executable, tensors] : runs_) {
         const std::byte* in[] = {tensors_[tensors[0]].data(), tensors_[tensors[1]].data()};
@@ -120,7 +120,7 @@ class Convolutions {
 
 // Seconds of work(), the median, after a first time that is not counted.
 template <class Work>
-double seconds_of(const rp::Queue& queue, int times, Work work) {
+double seconds_of(const rp::detail::Queue& queue, int times, Work work) {
   std::vector<double> seconds;
   for (int i = -1; i < times; ++i) {
     const auto begin = std::chrono::steady_clock::now();
@@ -161,7 +161,7 @@ Options parse(int argc, char** argv) {
 int main(int argc, char** argv) try {
   const Options options = parse(argc, argv);
   const Device device{options.device};
-  const rp::cpu::KernelEnvironment environment{1};
+  const rp::detail::cpu::KernelEnvironment environment{1};
   Buffer result;
   std::map<std::string_view, int> kernels;  // how often each runs
   std::vector<std::unique_ptr<Convolutions>> layers;

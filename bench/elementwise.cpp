@@ -15,6 +15,7 @@
 #include <replicator/graph/map_gradient.hpp>
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

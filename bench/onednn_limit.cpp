@@ -22,7 +22,7 @@
 #include "turns.hpp"
 
 namespace rp = replicator;
-namespace dnn = replicator::cpu::onednn;
+namespace dnn = replicator::detail::cpu::onednn;
 
 namespace {
 

@@ -22,8 +22,8 @@
 
 #include "processes/timing.hpp"
 
-namespace rc = replicator::collectives;
-namespace rt = replicator::transport;
+namespace rc = replicator::detail::collectives;
+namespace rt = replicator::detail::transport;
 
 namespace {
 
@@ -50,7 +50,7 @@ class InTransport {
     communicator_ = std::move(rc::connect_hosts(transport, job_, process_of_rank, blocks_).front());
     rc::CollectiveSpec spec;
     spec.dtype = replicator::DType::float64;
-    spec.reduction = rc::Reduction::max;
+    spec.reduction = replicator::Reduction::max;
     spec.elements = 1;
     maximum_ = prepared(spec);
   }
@@ -103,7 +103,7 @@ class InTransport {
 class Raw {
  public:
   // `allocated`: elements of a buffer that the world allocates; 0: it is the program's own memory.
-  Raw(const rc::WorldOptions& options, bool any_order, std::int64_t allocated) : any_order_{any_order}, world_{options} {
+  Raw(const replicator::WorldOptions& options, bool any_order, std::int64_t allocated) : any_order_{any_order}, world_{options} {
     if (allocated == 0) return;
     shared_input_ = world_.allocate<float>(allocated);
     shared_output_ = world_.allocate<float>(allocated);
@@ -114,7 +114,7 @@ class Raw {
   void barrier() { maximum(0); }
   double maximum(double mine) {
     double result = 0;
-    world_.all_reduce(&mine, &result, 1, rc::Reduction::max);
+    world_.all_reduce(&mine, &result, 1, replicator::Reduction::max);
     return result;
   }
 
@@ -134,7 +134,7 @@ class Raw {
   void call() {
     switch (kind_) {
       case rc::Kind::all_reduce:
-        return world_.all_reduce(in_, out_, block_, rc::Reduction::sum, any_order_);
+        return world_.all_reduce(in_, out_, block_, replicator::Reduction::sum, any_order_);
       case rc::Kind::reduce_scatter:
         return world_.reduce_scatter(in_, out_, block_);
       case rc::Kind::all_gather:
@@ -149,7 +149,7 @@ class Raw {
 
  private:
   bool any_order_;
-  rc::World world_;
+  replicator::World world_;
   rc::Kind kind_ = rc::Kind::all_reduce;
   std::int64_t block_ = 0;
   std::vector<float> input_, output_;
@@ -209,7 +209,7 @@ int main(int argc, char** argv) {
     const processes::Options options = processes::options_from(argc, argv);
     const std::string transport = option(argc, argv, "transport", "shared_memory");
     const std::string schedule = option(argc, argv, "schedule", "auto");
-    rc::WorldOptions world;
+    replicator::WorldOptions world;
     world.transport = transport;
     world.window = std::stoul(option(argc, argv, "window", std::to_string(world.window)));
     const std::string buffers = option(argc, argv, "buffers", "transport");

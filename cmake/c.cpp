@@ -16,10 +16,10 @@
 using replicator::BuildError;
 using replicator::CommunicationError;
 using replicator::DType;
-using replicator::collectives::Reduction;
-using replicator::collectives::World;
-using replicator::collectives::WorldOptions;
-using replicator::transport::ProcessEnvironment;
+using replicator::Reduction;
+using replicator::World;
+using replicator::WorldOptions;
+using replicator::detail::transport::ProcessEnvironment;
 
 static_assert(REPLICATOR_FLOAT32 == static_cast<int>(DType::float32));
 static_assert(REPLICATOR_FLOAT64 == static_cast<int>(DType::float64));
@@ -109,7 +109,7 @@ WorldOptions options_of(const replicator_options& given) {
 }
 
 ProcessEnvironment environment_of(const replicator_options& given) {
-  if (given.world_size == 0) return replicator::transport::find_environment();
+  if (given.world_size == 0) return replicator::detail::transport::find_environment();
   ProcessEnvironment result;
   result.world_size = given.world_size;
   result.rank = given.rank;
@@ -122,9 +122,9 @@ ProcessEnvironment environment_of(const replicator_options& given) {
   result.master_address = given.master_address;
   result.master_port = static_cast<std::uint16_t>(given.master_port);
   // What is not among the options stays in the variables, a secret above all.
-  using replicator::transport::detail::variable;
+  using replicator::detail::transport::detail::variable;
   result.job_name = variable("REPLICATOR_JOB").value_or("");
-  result.job_token = replicator::transport::find_job_token({});
+  result.job_token = replicator::detail::transport::find_job_token({});
   result.interface = variable("REPLICATOR_INTERFACE").value_or("");
   return result;
 }

@@ -174,7 +174,7 @@ function(replicator_write_rtc_headers folder)
 // Written by CMake from the headers of replicator/cuda/rtc.
 #pragma once
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 struct RtcHeader {
   const char* name;
@@ -183,7 +183,7 @@ struct RtcHeader {
 inline constexpr RtcHeader rtc_headers[] = {
 @entries@};
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda
 ]])
 endfunction()
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fits y = a x + b on data that lies in several processes. The gradients, plain vectors of the program's own, are averaged
-// by replicator::collectives; nothing else of the library is used.
+// by an rp::World; nothing else of the library is used.
 //
 //   raw_allreduce                              one process
 //   mpirun -n 3 raw_allreduce                  the same with three of them
@@ -15,7 +15,7 @@
 #include <replicator/world/world.hpp>
 #include <vector>
 
-namespace rc = replicator::collectives;
+namespace rp = replicator;
 
 namespace {
 
@@ -40,14 +40,14 @@ std::vector<float> gradient(const Model& model, int replica) {
   return sums;
 }
 
-void fit(rc::World& world, int steps) {
+void fit(rp::World& world, int steps) {
   Model model;
   for (int step = 0; step < steps; ++step) {
     std::vector<float> local;  // three numbers for each replica that is here
     for (int r = 0; r < world.local_replicas(); ++r)
       for (const float value : gradient(model, world.first_replica() + r)) local.push_back(value);
     float mean[3];
-    world.all_reduce(local.data(), mean, 3, rc::Reduction::mean);
+    world.all_reduce(local.data(), mean, 3, rp::Reduction::mean);
     model.a -= 0.5f * mean[0];
     model.b -= 0.5f * mean[1];
     if (world.rank() == 0 && (step + 1) % 10 == 0)
@@ -58,11 +58,11 @@ void fit(rc::World& world, int steps) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  rc::WorldOptions options;
+  rp::WorldOptions options;
   for (int i = 1; i + 1 < argc; i += 2)
     if (std::strcmp(argv[i], "--replicas") == 0) options.replicas = std::atoi(argv[i + 1]);
   try {
-    rc::World world{options};
+    rp::World world{options};
     if (world.rank() == 0) std::printf("%d replicas on %d processes\n", world.replicas(), world.size());
     fit(world, 50);
     world.finish();

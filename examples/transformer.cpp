@@ -94,7 +94,7 @@ struct Text {
 Text read_text(const Options& o, std::uint64_t seed) {
   std::string all = made_up_text(seed);
   if (!o.text.empty()) {
-    auto read = rp::read_text(o.text);
+    auto read = rp::detail::read_text(o.text);
     if (!read) throw rp::DataError{"--text is \"" + o.text + "\", which cannot be read: " + std::strerror(errno)};
     all = std::move(*read);
   }

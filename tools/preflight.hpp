@@ -24,6 +24,8 @@
 
 namespace replicator::tools {
 
+using namespace replicator::detail;
+
 struct PreflightOptions {
   std::string transport = "auto";
   std::string program = "/proc/self/exe";  // whose bytes are compared

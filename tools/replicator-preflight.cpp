@@ -18,7 +18,7 @@ namespace {
 
 struct Options {
   rp::tools::PreflightOptions preflight;
-  rp::transport::RendezvousOptions rendezvous;
+  rp::detail::transport::RendezvousOptions rendezvous;
   std::string topology;
   int deadline = 30;
   bool json = false;
@@ -37,17 +37,17 @@ void add_flags(CLI::App& app, Options& o) {
 
 // 0 where all is well; the same on every process.
 int run(Options& o) {
-  rp::transport::JobOptions job_options;
+  rp::detail::transport::JobOptions job_options;
   job_options.connect_deadline = job_options.exchange_deadline = o.preflight.measure.deadline = std::chrono::seconds{o.deadline};
-  rp::transport::Job job{rp::transport::find_environment(o.rendezvous), job_options};
+  rp::detail::transport::Job job{rp::detail::transport::find_environment(o.rendezvous), job_options};
   const auto found = rp::tools::look_around(job, o.preflight);
   const auto problems = rp::tools::problems_of(found);
   if (job.rank() == 0) {
     std::cout << (o.json ? json_of(found) : table_of(found));
     for (const auto& problem : problems) std::cerr << "replicator-preflight: " << problem << '\n';
     if (!o.json && problems.empty()) std::cout << "all is well\n";
-    const auto topology = rp::collectives::topology_of(found.measured, found.devices);
-    if (!o.topology.empty() && !topology.dimensions.empty()) rp::write_topology(o.topology, rp::text_of(topology));
+    const auto topology = rp::detail::collectives::topology_of(found.measured, found.devices);
+    if (!o.topology.empty() && !topology.dimensions.empty()) rp::detail::write_topology(o.topology, rp::detail::text_of(topology));
   }
   job.leave();
   return problems.empty() ? 0 : 1;

@@ -24,7 +24,7 @@
 #include "traced_run.hpp"
 
 namespace rp = replicator;
-namespace rc = replicator::collectives;
+namespace rc = replicator::detail::collectives;
 
 namespace {
 
@@ -40,7 +40,7 @@ struct Options {
 
 nlohmann::json read(const std::string& flag, const std::string& path) {
   if (path.empty()) return nullptr;
-  const auto text = rp::read_text(path);
+  const auto text = rp::detail::read_text(path);
   if (!text) throw rp::DataError{flag + ": \"" + path + "\" cannot be read (" + std::strerror(errno) + "): name what a run wrote with " + flag};
   auto content = nlohmann::json::parse(*text, nullptr, false);
   if (content.is_discarded()) throw rp::DataError{flag + ": \"" + path + "\" is no JSON: name what a run wrote with " + flag};
@@ -158,7 +158,7 @@ void tell_busiest_links(const rc::Simulation& simulation) {
 
 // Of the first hosts: more would be too much to look at.
 void write_timeline(const std::string& path, const rc::Simulation& simulation, const std::vector<rp::tools::DeviceStep::Use>& uses, int devices_per_host) {
-  rp::JsonWriter json;
+  rp::detail::JsonWriter json;
   std::size_t id = 0;
   const auto add = [&](const rc::SimulatedSpan& span, const char* phase, double time) {
     json.new_line();
@@ -226,7 +226,7 @@ void run(const Options& o) {
   if (o.trace.empty() && o.step_time.empty())
     throw rp::BuildError{"nothing says how long kernels take: give --trace FILE of the run that wrote the plan, or --step-time 110ms"};
   auto step = about("--trace", o.trace, [&] { return rp::tools::read_step(plan, trace, step_time); });
-  rp::MeasuredJitter measured;
+  rp::detail::MeasuredJitter measured;
   if (o.jitter == "measured" || o.device_jitter == "measured") {
     if (o.trace.empty()) throw rp::BuildError{"--jitter measured needs --trace FILE with several steps"};
     measured = about("--trace", o.trace, [&] { return rp::tools::jitter_of(rp::tools::read_run(plan, trace)); });

@@ -23,6 +23,8 @@
 
 namespace replicator::tools {
 
+using namespace replicator::detail;
+
 // What every device of the job does in a step.
 struct DeviceStep {
   struct Use {

@@ -20,6 +20,8 @@
 
 namespace replicator::tools {
 
+using namespace replicator::detail;
+
 // One step as it was: every device began when it did, and its kernels took what they took.
 struct TracedStep {
   std::uint64_t number = 0;

@@ -68,15 +68,15 @@ class Report {
   // Score by learner steps: exploring in grey, without noise in blue.
   void draw_curve() const {
     if (!speaks_ || o_.curve.empty()) return;
-    const rp::io::Curve curves[] = {exploring_, evaluated_};
-    rp::io::write_png(o_.curve, rp::io::line_plot(curves, {.low = 0, .high = 1000}));
+    const rp::io::detail::Curve curves[] = {exploring_, evaluated_};
+    rp::io::write_png(o_.curve, rp::io::detail::line_plot(curves, {.low = 0, .high = 1000}));
   }
 
  private:
   const Options& o_;
   const rp::rl::Task& task_;
   bool speaks_;
-  rp::io::Curve exploring_{{}, {}, {170, 170, 170}}, evaluated_;
+  rp::io::detail::Curve exploring_{{}, {}, {170, 170, 170}}, evaluated_;
   Figures latest_;
   std::optional<rp::io::TensorBoardWriter> board_;
 };
@@ -100,7 +100,7 @@ void draw_strip(const std::string& file, World<E>& world, std::optional<rp::rl::
     }
     world.act();
   }
-  if (renderer) rp::io::write_png(file, rp::io::picture_grid(strip, {.columns = count}));
+  if (renderer) rp::io::write_png(file, rp::io::detail::picture_grid(strip, {.columns = count}));
 }
 
 }  // namespace d4pg

@@ -23,6 +23,7 @@
 namespace test_element {
 
 using namespace replicator;
+using namespace replicator::detail;
 using B = bfloat16;
 
 namespace {

@@ -20,6 +20,7 @@
 namespace test_kernels {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

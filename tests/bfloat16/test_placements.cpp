@@ -17,6 +17,7 @@
 namespace test_placements {
 
 using namespace replicator;
+using namespace replicator::detail;
 using B = bfloat16;
 
 namespace {

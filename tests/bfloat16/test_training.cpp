@@ -33,6 +33,7 @@
 namespace test_training {
 
 using namespace replicator;
+using namespace replicator::detail;
 using B = bfloat16;
 
 namespace {

@@ -16,7 +16,9 @@
 
 namespace replicator::test {
 
-namespace rt = replicator::transport;
+using namespace replicator::detail;
+
+namespace rt = replicator::detail::transport;
 
 // InProcess without its ability to read peers: collectives are lowered to messages.
 class MessagesOnly {

@@ -17,7 +17,7 @@
 
 namespace test_check {
 
-namespace rc = replicator::collectives;
+namespace rc = replicator::detail::collectives;
 using replicator::test::counts_to;
 
 namespace {

@@ -17,8 +17,8 @@
 
 namespace test_groups {
 
-namespace rc = replicator::collectives;
-namespace rt = replicator::transport;
+namespace rc = replicator::detail::collectives;
+namespace rt = replicator::detail::transport;
 using replicator::Groups;
 using replicator::test::counts_to;
 using replicator::test::LoadsOnly;
@@ -204,7 +204,7 @@ TEST_CASE("the mean of a group divides by its members, and groups of several siz
   rt::InProcessGroup group{1};
   const auto communicator = rc::make_communicator(rt::InProcess{group, 0}, {4, 1});
   rc::CollectiveSpec spec;
-  spec.reduction = rc::Reduction::mean;
+  spec.reduction = replicator::Reduction::mean;
   spec.elements = 1;
   spec.groups = {{0, 1}, {2, 3}};
   const auto collective = communicator->prepare(spec, rc::owner_computes({4, 1}, spec.groups));

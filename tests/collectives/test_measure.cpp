@@ -18,8 +18,8 @@
 
 namespace test_measure {
 
-namespace rc = replicator::collectives;
-namespace rt = replicator::transport;
+namespace rc = replicator::detail::collectives;
+namespace rt = replicator::detail::transport;
 using namespace std::chrono_literals;
 using replicator::Groups;
 using replicator::test::describe;

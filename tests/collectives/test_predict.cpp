@@ -10,7 +10,7 @@
 
 namespace test_predict {
 
-namespace rc = replicator::collectives;
+namespace rc = replicator::detail::collectives;
 
 namespace {
 

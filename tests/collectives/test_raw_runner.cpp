@@ -15,7 +15,7 @@
 
 namespace test_raw_runner {
 
-namespace rc = replicator::collectives;
+namespace rc = replicator::detail::collectives;
 using namespace replicator::test;
 using rc::Kind;
 

@@ -10,13 +10,13 @@
 
 namespace test_reduction {
 
-namespace rc = replicator::collectives;
+namespace rc = replicator::detail::collectives;
 using replicator::DType;
 
 namespace {
 
 template <class T>
-std::vector<T> run(rc::Reduction reduction, const std::vector<T>& left, const std::vector<T>& right) {
+std::vector<T> run(replicator::Reduction reduction, const std::vector<T>& left, const std::vector<T>& right) {
   std::vector<T> result(left.size() + 1, T(77));
   rc::combine(replicator::dtype_of<T>, reduction, reinterpret_cast<std::byte*>(result.data()),
               reinterpret_cast<const std::byte*>(left.data()), reinterpret_cast<const std::byte*>(right.data()),
@@ -38,11 +38,11 @@ void check_against_plain_loops() {
       min[i] = left[i] < right[i] ? left[i] : right[i];
       max[i] = left[i] > right[i] ? left[i] : right[i];
     }
-    CHECK(run(rc::Reduction::sum, left, right) == sum);
-    CHECK(run(rc::Reduction::min, left, right) == min);
-    CHECK(run(rc::Reduction::max, left, right) == max);
+    CHECK(run(replicator::Reduction::sum, left, right) == sum);
+    CHECK(run(replicator::Reduction::min, left, right) == min);
+    CHECK(run(replicator::Reduction::max, left, right) == max);
     auto* bytes = reinterpret_cast<std::byte*>(left.data());
-    rc::combine(replicator::dtype_of<T>, rc::Reduction::sum, bytes, bytes, reinterpret_cast<std::byte*>(right.data()),
+    rc::combine(replicator::dtype_of<T>, replicator::Reduction::sum, bytes, bytes, reinterpret_cast<std::byte*>(right.data()),
                 static_cast<std::int64_t>(n));
     CHECK(left == sum);
   }
@@ -71,40 +71,40 @@ TEST_CASE("every instruction level gives the same bits") {
   const auto bytes = [](std::vector<float>& v) { return reinterpret_cast<std::byte*>(v.data()); };
   const auto equal = [&] { return std::memcmp(plain.data(), best.data(), n * sizeof(float)) == 0; };
   rc::detail::combine_tiles<rc::detail::Sum, float>(bytes(plain), bytes(left), bytes(right), n);
-  rc::combine(DType::float32, rc::Reduction::sum, bytes(best), bytes(left), bytes(right), n);
+  rc::combine(DType::float32, replicator::Reduction::sum, bytes(best), bytes(left), bytes(right), n);
   CHECK(equal());
   rc::detail::combine_tiles<rc::detail::Max, float>(bytes(plain), bytes(left), bytes(right), n);
-  rc::combine(DType::float32, rc::Reduction::max, bytes(best), bytes(left), bytes(right), n);
+  rc::combine(DType::float32, replicator::Reduction::max, bytes(best), bytes(left), bytes(right), n);
   CHECK(equal());
   plain = best = left;
   rc::detail::divide_tiles<float>(bytes(plain), n - 5, 7);
-  rc::finish_root(DType::float32, rc::Reduction::mean, bytes(best), n - 5, 7);
+  rc::finish_root(DType::float32, replicator::Reduction::mean, bytes(best), n - 5, 7);
   CHECK(equal());
 }
 
 TEST_CASE("not-a-number wins over every number, from either side") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const auto reduction : {rc::Reduction::min, rc::Reduction::max}) {
+  for (const auto reduction : {replicator::Reduction::min, replicator::Reduction::max}) {
     CHECK(std::isnan(run<float>(reduction, {nan}, {1})[0]));
     CHECK(std::isnan(run<float>(reduction, {1}, {nan})[0]));
   }
 }
 
 TEST_CASE("integers wrap, a mean divides once at the root") {
-  CHECK(run<std::int32_t>(rc::Reduction::sum, {std::numeric_limits<std::int32_t>::max()}, {1})[0] ==
+  CHECK(run<std::int32_t>(replicator::Reduction::sum, {std::numeric_limits<std::int32_t>::max()}, {1})[0] ==
         std::numeric_limits<std::int32_t>::min());
   std::vector<float> values{3, 7};
-  rc::finish_root(DType::float32, rc::Reduction::mean, reinterpret_cast<std::byte*>(values.data()), 2, 3);
+  rc::finish_root(DType::float32, replicator::Reduction::mean, reinterpret_cast<std::byte*>(values.data()), 2, 3);
   CHECK(values == std::vector<float>{3.0f / 3.0f, 7.0f / 3.0f});
-  rc::finish_root(DType::float32, rc::Reduction::sum, reinterpret_cast<std::byte*>(values.data()), 2, 3);
+  rc::finish_root(DType::float32, replicator::Reduction::sum, reinterpret_cast<std::byte*>(values.data()), 2, 3);
   CHECK(values[0] == 1.0f);
 }
 
 TEST_CASE("sums of bool and means of integers are refused with a way out") {
-  CHECK_THROWS_WITH(rc::require_reducible(DType::boolean, rc::Reduction::sum),
+  CHECK_THROWS_WITH(rc::require_reducible(DType::boolean, replicator::Reduction::sum),
                     "sum of bool over replicas is not defined: cast to a floating type first, or take min or max");
-  CHECK_THROWS_AS(rc::require_reducible(DType::int32, rc::Reduction::mean), replicator::BuildError);
-  CHECK_NOTHROW(rc::require_reducible(DType::boolean, rc::Reduction::max));
+  CHECK_THROWS_AS(rc::require_reducible(DType::int32, replicator::Reduction::mean), replicator::BuildError);
+  CHECK_NOTHROW(rc::require_reducible(DType::boolean, replicator::Reduction::max));
 }
 
 }  // namespace test_reduction

@@ -18,8 +18,8 @@
 
 namespace test_run {
 
-namespace rc = replicator::collectives;
-namespace rt = replicator::transport;
+namespace rc = replicator::detail::collectives;
+namespace rt = replicator::detail::transport;
 using replicator::test::counts_to;
 using replicator::test::LoadsOnly;
 using replicator::test::MessagesOnly;
@@ -44,14 +44,14 @@ Values leaf(int replica, int step, std::int64_t elements) {
   return values;
 }
 
-Values fold(rc::TreeNode node, int step, std::int64_t elements, rc::Reduction reduction) {
+Values fold(rc::TreeNode node, int step, std::int64_t elements, replicator::Reduction reduction) {
   if (node.leaf()) return leaf(node.begin, step, elements);
   Values left = fold(node.left(), step, elements, reduction);
   const Values right = fold(node.right(), step, elements, reduction);
   for (std::size_t i = 0; i < left.size(); ++i) {
-    if (reduction == rc::Reduction::min)
+    if (reduction == replicator::Reduction::min)
       left[i] = left[i] < right[i] ? left[i] : right[i];
-    else if (reduction == rc::Reduction::max)
+    else if (reduction == replicator::Reduction::max)
       left[i] = left[i] > right[i] ? left[i] : right[i];
     else
       left[i] = left[i] + right[i];
@@ -74,7 +74,7 @@ Values reference(const rc::CollectiveSpec& spec, const rc::ReplicaBlocks& blocks
   }
   const bool scatter = spec.kind == rc::Kind::reduce_scatter;
   Values whole = fold({0, replicas}, step, scatter ? n * replicas : n, spec.reduction);
-  if (spec.reduction == rc::Reduction::mean)
+  if (spec.reduction == replicator::Reduction::mean)
     for (float& value : whole) value = value / static_cast<float>(replicas);
   if (!scatter) return whole;
   return {whole.begin() + blocks.begin(rank) * n, whole.begin() + blocks.end(rank) * n};
@@ -167,7 +167,7 @@ TEST_CASE("an all-reduce has the bits of the tree for every schedule, size and n
         rc::CollectiveSpec spec;
         spec.elements = elements;
         const rc::ReplicaBlocks blocks{replicas, ranks};
-        for (const auto reduction : {rc::Reduction::mean, rc::Reduction::max}) {
+        for (const auto reduction : {replicator::Reduction::mean, replicator::Reduction::max}) {
           spec.reduction = reduction;
           check_everywhere(spec, rc::owner_computes(blocks));
           check_everywhere(spec, rc::direct(blocks));
@@ -212,7 +212,7 @@ TEST_CASE("all-gather, reduce-scatter and broadcast have the reference's bits") 
         spec.kind = rc::Kind::all_gather;
         check_everywhere(spec, rc::all_gather(blocks));
         spec.kind = rc::Kind::reduce_scatter;
-        spec.reduction = rc::Reduction::mean;
+        spec.reduction = replicator::Reduction::mean;
         check_everywhere(spec, rc::reduce_scatter(blocks));
         spec.kind = rc::Kind::broadcast;
         spec.root = replicas / 2;
@@ -294,7 +294,7 @@ TEST_CASE("every all-reduce that keeps the tree has its bits") {
           if (schedule.any_order) continue;
           rc::CollectiveSpec spec;
           spec.elements = elements;
-          spec.reduction = rc::Reduction::mean;
+          spec.reduction = replicator::Reduction::mean;
           check_everywhere(spec, schedule);
         }
 }

@@ -7,7 +7,7 @@
 
 namespace test_schedule {
 
-namespace rc = replicator::collectives;
+namespace rc = replicator::detail::collectives;
 
 TEST_CASE("replicas are dealt in contiguous blocks, the bigger ones first") {
   for (int ranks = 1; ranks <= 20; ++ranks)
@@ -69,7 +69,7 @@ TEST_CASE("the choice of an all-reduce depends on bytes, ranks and any_order, an
 }
 
 TEST_CASE("direct is chosen while the latency that it saves is worth more than the additions that every rank repeats") {
-  using replicator::transport::Latency;
+  using replicator::detail::transport::Latency;
   const auto choice = [](std::int64_t bytes, int ranks, Latency latency) { return rc::choose(rc::Kind::all_reduce, bytes, {8, ranks}, 0, false, {}, {}, latency); };
   for (const Latency latency : {Latency::memory, Latency::crowded_memory, Latency::messages})
     for (int ranks = 2; ranks <= 8; ++ranks) {

@@ -9,7 +9,7 @@
 
 namespace test_simulate {
 
-namespace rc = replicator::collectives;
+namespace rc = replicator::detail::collectives;
 
 namespace {
 

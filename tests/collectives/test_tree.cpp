@@ -7,7 +7,7 @@
 
 namespace test_tree {
 
-namespace rc = replicator::collectives;
+namespace rc = replicator::detail::collectives;
 
 namespace {
 

@@ -19,8 +19,8 @@
 
 namespace test_world {
 
-namespace rc = replicator::collectives;
-using rc::Reduction;
+namespace rc = replicator::detail::collectives;
+using replicator::Reduction;
 using replicator::test::describe;
 using replicator::test::run_as_job;
 
@@ -29,8 +29,8 @@ namespace {
 using Values = std::vector<float>;
 
 // Small, so that a few thousand elements are many slices.
-rc::WorldOptions small_window(int replicas = 0) {
-  rc::WorldOptions options;
+replicator::WorldOptions small_window(int replicas = 0) {
+  replicator::WorldOptions options;
   options.replicas = replicas;
   options.window = 4096;
   options.deadline = std::chrono::seconds{20};
@@ -53,7 +53,7 @@ Values fold(rc::TreeNode node, std::int64_t elements) {
 }
 
 // The inputs of this process's replicas, one after the other.
-Values local(const rc::World& world, std::int64_t elements) {
+Values local(const replicator::World& world, std::int64_t elements) {
   Values all;
   for (int replica = world.first_replica(); replica < world.first_replica() + world.local_replicas(); ++replica) {
     const Values one = leaf(replica, elements);
@@ -71,7 +71,7 @@ Values block(const Values& values, std::int64_t count, int index) {
   return {values.begin() + index * count, values.begin() + (index + 1) * count};
 }
 
-void check_all_reduce(rc::World& world, std::int64_t n) {
+void check_all_reduce(replicator::World& world, std::int64_t n) {
   const Values input = local(world, n);
   const Values sum = fold({0, world.replicas()}, n);
   Values output(static_cast<std::size_t>(n));
@@ -84,7 +84,7 @@ void check_all_reduce(rc::World& world, std::int64_t n) {
   require_equal("all_reduce in place", n, both.data(), mean);
 }
 
-void check_reduce_scatter(rc::World& world, std::int64_t n) {
+void check_reduce_scatter(replicator::World& world, std::int64_t n) {
   const int replicas = world.replicas();
   Values input = local(world, n * replicas);
   const Values sum = fold({0, replicas}, n * replicas);
@@ -98,7 +98,7 @@ void check_reduce_scatter(rc::World& world, std::int64_t n) {
   require_equal("reduce_scatter in place", n, in_place, wanted);
 }
 
-void check_all_gather(rc::World& world, std::int64_t n) {
+void check_all_gather(replicator::World& world, std::int64_t n) {
   const Values input = local(world, n);
   Values wanted;
   for (int replica = 0; replica < world.replicas(); ++replica) {
@@ -115,7 +115,7 @@ void check_all_gather(rc::World& world, std::int64_t n) {
   require_equal("all_gather in place", n, both.data(), wanted);
 }
 
-void check_all_to_all(rc::World& world, std::int64_t n) {
+void check_all_to_all(replicator::World& world, std::int64_t n) {
   Values both = local(world, n * world.replicas());
   Values wanted;
   for (int to = world.first_replica(); to < world.first_replica() + world.local_replicas(); ++to)
@@ -130,7 +130,7 @@ void check_all_to_all(rc::World& world, std::int64_t n) {
   require_equal("all_to_all in place", n, both.data(), wanted);
 }
 
-void check_broadcast(rc::World& world, std::int64_t n) {
+void check_broadcast(replicator::World& world, std::int64_t n) {
   for (const int root : {0, world.replicas() - 1}) {
     const bool here = world.first_replica() <= root && root < world.first_replica() + world.local_replicas();
     Values values = here ? leaf(root, n) : Values(static_cast<std::size_t>(n));
@@ -139,8 +139,8 @@ void check_broadcast(rc::World& world, std::int64_t n) {
   }
 }
 
-std::string check_everything(const rc::WorldOptions& options) {
-  rc::World world{options};
+std::string check_everything(const replicator::WorldOptions& options) {
+  replicator::World world{options};
   for (int round = 0; round < 2; ++round)
     for (const std::int64_t n : {0, 1, 2, 15, 17, 1000, 1024, 5003}) {
       check_all_reduce(world, n);
@@ -188,9 +188,9 @@ TEST_CASE("raw collectives of more than a window have the reference's bits") {
   check_job(
       3,
       [](int) {
-        rc::WorldOptions options;
+        replicator::WorldOptions options;
         options.window = 1 << 20;
-        rc::World world{options};
+        replicator::World world{options};
         check_all_reduce(world, 1234567);
         check_all_to_all(world, 123457);
         return std::string{"good"};
@@ -200,9 +200,9 @@ TEST_CASE("raw collectives of more than a window have the reference's bits") {
 
 TEST_CASE("buffers that the world allocates are reduced and gathered where they lie") {
   const auto body = [](int rank) -> std::string {
-    rc::WorldOptions options;
+    replicator::WorldOptions options;
     options.deadline = std::chrono::seconds{20};
-    rc::World world{options};
+    replicator::World world{options};
     constexpr std::int64_t n = 200003;
     const auto values = world.allocate<float>(n), all = world.allocate<float>(n * world.size());
     const Values input = leaf(rank, n), sum = fold({0, world.size()}, n);
@@ -223,7 +223,7 @@ TEST_CASE("buffers that the world allocates are reduced and gathered where they 
 
 TEST_CASE("processes whose buffers lie at other places of allocated memory, or that allocate otherwise, are told") {
   const auto places = [](int rank) -> std::string {
-    rc::World world{small_window()};
+    replicator::World world{small_window()};
     const auto values = world.allocate<float>(64);
     return message_of([&] { world.all_reduce(values.data() + 16 * rank, values.data() + 16 * rank, 16); });
   };
@@ -234,7 +234,7 @@ TEST_CASE("processes whose buffers lie at other places of allocated memory, or t
     CHECK(result.text.find("float32[16], its input at byte 64 of allocation 1") != std::string::npos);
   }
   const auto sizes = [](int rank) -> std::string {
-    rc::World world{small_window()};
+    replicator::World world{small_window()};
     return message_of([&] { world.allocate<float>(64 + rank); }).find("allocate 260 bytes") == std::string::npos ? "not told" : "told";
   };
   check_job(2, sizes, "told");
@@ -242,7 +242,7 @@ TEST_CASE("processes whose buffers lie at other places of allocated memory, or t
 
 TEST_CASE("raw collectives take every element type and reduction, and any order") {
   const auto body = [](int rank) -> std::string {
-    rc::World world{small_window()};
+    replicator::World world{small_window()};
     std::vector<std::int64_t> whole(3000, rank + 1);
     world.all_reduce(whole.data(), whole.data(), 3000, Reduction::sum, true);
     std::vector<double> largest(7, rank);
@@ -260,7 +260,7 @@ TEST_CASE("raw collectives take every element type and reduction, and any order"
 
 TEST_CASE("a rounding mode that another library has set changes no bits, and stays as it was") {
   const auto body = [](int rank) -> std::string {
-    rc::World world{small_window()};
+    replicator::World world{small_window()};
     const Values input = local(world, 100);
     const int mode = rank == 0 ? FE_TONEAREST : FE_UPWARD;
     std::fesetround(mode);
@@ -276,7 +276,7 @@ TEST_CASE("a rounding mode that another library has set changes no bits, and sta
 
 TEST_CASE("mistakes with raw buffers are named before anything moves, and the world goes on") {
   const auto body = [](int) -> std::string {
-    rc::World world{small_window()};
+    replicator::World world{small_window()};
     Values values(64, 1.0f);
     std::string text = message_of([&] { world.all_reduce<float>(nullptr, values.data(), 8); }) + "\n";
     text += message_of([&] { world.all_reduce(values.data(), values.data() + 1, 8); }) + "\n";
@@ -310,19 +310,19 @@ TEST_CASE("a deadline that is too long to be counted is none, and one below zero
   const auto body = [](int) -> std::string {
     auto options = small_window();
     options.deadline = std::chrono::milliseconds::max();
-    rc::World world{options};
+    replicator::World world{options};
     Values values(64, 1.0f);
     world.all_reduce(values.data(), values.data(), 64);
     world.finish();
     options.deadline = std::chrono::milliseconds{-5};
-    return message_of([&] { rc::World{options}; });
+    return message_of([&] { replicator::World{options}; });
   };
   check_job(2, body, "the deadline of a world is -5 ms: it is at least 0, which is for none");
 }
 
 TEST_CASE("processes that ask for different calls, or have other options, end with both named") {
   const auto calls = [](int rank) -> std::string {
-    rc::World world{small_window()};
+    replicator::World world{small_window()};
     Values values(64, 1.0f);
     const auto call = [&] { world.all_reduce(values.data(), values.data(), rank == 0 ? 10 : 12); };
     const auto first = message_of(call);
@@ -333,7 +333,7 @@ TEST_CASE("processes that ask for different calls, or have other options, end wi
     CHECK_THAT(result.text, Catch::Contains("process 1 (pid "));
     CHECK_THAT(result.text, Catch::Contains("asks for the exchange \"all_reduce (sum) of float32[12]\" where process 0"));
   }
-  const auto options = [](int rank) { return message_of([&] { rc::World{small_window(4 + rank)}; }); };
+  const auto options = [](int rank) { return message_of([&] { replicator::World{small_window(4 + rank)}; }); };
   for (const auto& result : run_as_job(2, options))
     CHECK_THAT(result.text, Catch::Contains("\"world of 5 replicas, transport auto, window 4096\""));
 }
@@ -343,7 +343,7 @@ TEST_CASE("a process that is killed, stopped or late is named by all others, who
     const auto body = [&](int rank) -> std::string {
       auto options = small_window();
       if (fate == "late") options.deadline = std::chrono::milliseconds{700};
-      rc::World world{options};
+      replicator::World world{options};
       Values values(5000, 1.0f);
       // The others may hear of it before they are through with the first call.
       if (rank == 1) {

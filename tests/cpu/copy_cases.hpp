@@ -16,6 +16,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 inline Layout random_layout(const Shape& shape) {
   Layout layout;
   if (draw(0, 4) == 0) return layout;

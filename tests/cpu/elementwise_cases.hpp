@@ -16,6 +16,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 using Index = std::array<std::int64_t, Shape::max_rank>;
 
 inline int draw(int low, int high) { return *rc::gen::inRange(low, high); }

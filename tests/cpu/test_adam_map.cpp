@@ -15,6 +15,7 @@
 namespace test_adam_map {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

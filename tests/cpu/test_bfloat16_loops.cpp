@@ -15,7 +15,8 @@
 namespace test_bfloat16_loops {
 
 using namespace replicator;
-using namespace replicator::cpu;
+using namespace replicator::detail;
+using namespace replicator::detail::cpu;
 
 namespace {
 

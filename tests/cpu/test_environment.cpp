@@ -6,6 +6,7 @@
 namespace test_environment {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 TEST_CASE("a kernel environment keeps denormals where a library flushes them, and gives back what was set") {
   constexpr unsigned flush = 0x8000 | 0x0040;

@@ -8,6 +8,7 @@
 namespace test_loop_nest {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 TEST_CASE("a blocked layout is more loops: nChw16c is N, C/16, H, W, 16") {

@@ -9,6 +9,7 @@
 namespace test_onednn_copy {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

@@ -9,7 +9,8 @@
 namespace test_vector_math {
 
 using namespace replicator;
-namespace vm = replicator::cpu::vector_math;
+using namespace replicator::detail;
+namespace vm = replicator::detail::cpu::vector_math;
 
 namespace {
 

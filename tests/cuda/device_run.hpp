@@ -23,6 +23,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // False, and the reason on the screen, where no GPU can be used.
 inline bool gpu_is_here() {
   try {

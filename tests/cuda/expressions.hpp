@@ -12,6 +12,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 inline constexpr DType compute_types[] = {DType::float32, DType::float64, DType::int32, DType::int64};
 inline constexpr DType element_types[] = {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8, DType::boolean, DType::bfloat16};
 

@@ -6,6 +6,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 inline constexpr DType every_dtype[] = {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8, DType::boolean, DType::bfloat16};
 inline constexpr DType summed_dtypes[] = {DType::float32, DType::float64, DType::int32, DType::int64, DType::bfloat16};
 

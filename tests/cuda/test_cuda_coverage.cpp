@@ -13,6 +13,7 @@
 namespace test_cuda_coverage {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -24,6 +24,7 @@
 namespace test_cuda_layers {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

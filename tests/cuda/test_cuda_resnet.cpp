@@ -10,6 +10,7 @@
 namespace test_cuda_resnet {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -10,6 +10,7 @@
 namespace test_cuda_sorted {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 TEST_CASE("scatter_add of long runs gives the CPU's bits") {

@@ -10,6 +10,7 @@
 namespace test_cuda_thrust {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

@@ -9,6 +9,7 @@
 namespace test_cuda_training {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

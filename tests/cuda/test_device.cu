@@ -12,6 +12,7 @@
 #include <replicator/ops/pooling.hpp>
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 
@@ -29,7 +30,7 @@ std::string refusal(int index) {
 
 TEST_CASE("a GPU that is not there is refused with what is missing and how to mend it") {
   int count = 0;
-  const std::string reason = replicator::cuda::missing_driver(count);
+  const std::string reason = replicator::detail::cuda::missing_driver(count);
   if (reason.empty()) {
     CHECK(refusal(0).empty());
     CHECK_THAT(refusal(count), Catch::Contains("cuda:" + std::to_string(count) + " was asked for, but this machine has " + std::to_string(count)));
@@ -68,7 +69,7 @@ TEST_CASE("what one output needs of an expression computes the same") {
   const auto c = whole.input(2);
   const auto product = whole.apply(ScalarOp::multiply, c, whole.constant(3));
   whole.outputs = {whole.apply(ScalarOp::subtract, product, a), whole.apply(ScalarOp::add, a, b), c};
-  const auto first = replicator::cuda::part_of(whole, 0), second = replicator::cuda::part_of(whole, 1), third = replicator::cuda::part_of(whole, 2);
+  const auto first = replicator::detail::cuda::part_of(whole, 0), second = replicator::detail::cuda::part_of(whole, 1), third = replicator::detail::cuda::part_of(whole, 2);
   CHECK(first.expression.text() == "sub(mul(x1, 3), x0)");
   CHECK(first.inputs == std::vector<std::size_t>{0, 2});
   CHECK(second.expression.text() == "add(x0, x1)");
@@ -83,12 +84,12 @@ TEST_CASE("an expression that is too large for a launch is declined, not cut") {
   auto value = e.input(0);
   for (int i = 0; i < 300; ++i) value = e.apply(ScalarOp::add, value, e.input(0));
   e.outputs = {value};
-  const replicator::cuda::Operands operands{4, {4}, {{DType::float32, replicator::cuda::OperandKind::linear, {1}}}};
+  const replicator::detail::cuda::Operands operands{4, {4}, {{DType::float32, replicator::detail::cuda::OperandKind::linear, {1}}}};
   const DType dtypes[] = {DType::float32};
-  CHECK_FALSE(replicator::cuda::compile_scalar_program(e, operands, dtypes));
+  CHECK_FALSE(replicator::detail::cuda::compile_scalar_program(e, operands, dtypes));
   e.code.resize(200);
   e.outputs = {199};
-  const auto program = replicator::cuda::compile_scalar_program(e, operands, dtypes);
+  const auto program = replicator::detail::cuda::compile_scalar_program(e, operands, dtypes);
   REQUIRE(program);
   CHECK(program->step_count == 200);
 }

@@ -23,6 +23,7 @@
 namespace test_mistakes {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Where = std::source_location;
 using T = Tensor<float>;
 

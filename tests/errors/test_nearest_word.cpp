@@ -9,6 +9,7 @@
 namespace test_nearest_word {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 TEST_CASE("an edit distance counts insertions, omissions and replacements") {
   CHECK(edit_distance("", "") == 0);

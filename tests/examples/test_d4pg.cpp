@@ -17,6 +17,7 @@
 namespace test_d4pg {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

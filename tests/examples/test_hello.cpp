@@ -15,6 +15,7 @@
 namespace test_hello {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

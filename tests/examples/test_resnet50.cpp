@@ -13,6 +13,7 @@
 namespace test_resnet50 {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -15,6 +15,7 @@
 namespace test_sngan {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

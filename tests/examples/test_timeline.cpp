@@ -12,6 +12,7 @@
 namespace test_timeline {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Catch::Matchers::Contains;
 
 namespace {

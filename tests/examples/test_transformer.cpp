@@ -12,6 +12,7 @@
 namespace test_transformer {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

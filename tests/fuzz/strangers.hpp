@@ -23,15 +23,15 @@ namespace replicator::fuzz {
 using transport::FileDescriptor;
 
 // Sums instead of HMACs, and always the same random number: what a stranger cannot do for want of the token, an input can.
-inline transport::Digest sum_of(std::string_view key, Bytes message) {
-  transport::Digest result{};
+inline transport::Mac sum_of(std::string_view key, Bytes message) {
+  transport::Mac result{};
   for (std::size_t i = 0; i < key.size() + message.size(); ++i)
     result[i % 32] = static_cast<std::byte>(std::to_integer<int>(result[i % 32]) * 3 +
                                             (i < key.size() ? key[i] : std::to_integer<int>(message[i - key.size()])));
   return result;
 }
 inline transport::Nonce no_chance() { return {}; }
-inline bool equal_digests(const transport::Digest& a, Bytes b) {
+inline bool equal_digests(const transport::Mac& a, Bytes b) {
   return b.size() == a.size() && std::memcmp(a.data(), b.data(), a.size()) == 0;
 }
 inline constexpr transport::Cryptography guessable{sum_of, no_chance, equal_digests};

@@ -9,10 +9,10 @@ namespace replicator::fuzz {
 
 namespace {
 
-std::string masked_sum(Bytes bytes) { return little(io::masked_crc32c(bytes)); }
+std::string masked_sum(Bytes bytes) { return little(io::detail::masked_crc32c(bytes)); }
 
 std::string record(Bytes content) {
-  const auto framed = io::framed_record(content);
+  const auto framed = io::detail::framed_record(content);
   return std::string{text_of(framed)};
 }
 
@@ -20,7 +20,7 @@ std::string record(Bytes content) {
 std::string with_sums(std::string file) {
   for (std::size_t at = 0; file.size() - at >= 12;) {
     file.replace(at + 8, 4, masked_sum(bytes_of(file).subspan(at, 8)));
-    const auto size = io::load_little<std::uint64_t>(bytes_of(file).data() + at);
+    const auto size = io::detail::load_little<std::uint64_t>(bytes_of(file).data() + at);
     if (file.size() - at < 16 || size > file.size() - at - 16) break;
     file.replace(at + 12 + size, 4, masked_sum(bytes_of(file).subspan(at + 12, size)));
     at += 16 + size;

@@ -19,6 +19,7 @@
 namespace test_gradients {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::collective_error;
 using test::run_together;
 

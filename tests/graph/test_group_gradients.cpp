@@ -16,6 +16,7 @@
 namespace test_group_gradients {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::collective_error;
 using test::run_together;
 using T = Tensor<double>;

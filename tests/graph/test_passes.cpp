@@ -31,6 +31,7 @@
 namespace test_passes {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -21,6 +21,7 @@
 namespace test_recompute {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

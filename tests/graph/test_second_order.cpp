@@ -19,6 +19,7 @@
 namespace test_second_order {
 
 using namespace replicator;
+using namespace replicator::detail;
 using T = Tensor<double>;
 
 namespace {

@@ -11,6 +11,7 @@
 namespace test_shape {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();

@@ -12,6 +12,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 template <class T>
 std::string little(T value) {
   std::string bytes(sizeof value, '\0');

@@ -23,6 +23,7 @@
 namespace test_damaged_files {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

@@ -21,6 +21,7 @@
 namespace test_formats {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using Catch::Contains;
 

@@ -11,6 +11,7 @@
 namespace test_image_folder {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Catch::Contains;
 
 TEST_CASE("an image folder has sorted classes and sorted files, as torchvision reads it") {

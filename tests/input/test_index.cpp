@@ -11,6 +11,7 @@
 namespace test_index {
 
 using namespace replicator;
+using namespace replicator::detail;
 using data::Index;
 using data::Permutation;
 using data::Shard;

@@ -19,6 +19,7 @@
 namespace test_jpeg {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Catch::Contains;
 
 namespace {

@@ -18,6 +18,7 @@
 namespace test_padding {
 
 using namespace replicator;
+using namespace replicator::detail;
 using data::Last;
 
 namespace {

@@ -23,6 +23,7 @@
 namespace test_pipeline {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Catch::Contains;
 
 namespace {

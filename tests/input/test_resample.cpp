@@ -8,6 +8,7 @@
 namespace test_resample {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::data::detail;
 
 namespace {

@@ -16,6 +16,7 @@
 namespace test_synthetic {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Catch::Contains;
 
 namespace {

@@ -53,7 +53,7 @@ TEST_CASE("a worker pool reports the failure of the lowest item, whatever the ti
 }
 
 TEST_CASE("a worker pool has as many threads as the machine has cores unless told otherwise") {
-  CHECK(WorkerPool{}.threads() == replicator::usable_cores());
+  CHECK(WorkerPool{}.threads() == replicator::detail::usable_cores());
   CHECK(WorkerPool{5}.threads() == 5);
 }
 

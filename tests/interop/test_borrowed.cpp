@@ -14,6 +14,7 @@
 namespace test_borrowed {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 using test::on_devices;
 

@@ -12,6 +12,7 @@
 namespace test_dlpack {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 
 namespace {

@@ -15,6 +15,7 @@
 namespace test_tensorboard_reader {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 TEST_CASE("TensorBoard's own reader finds the scalars, images and histograms that were written, those of a resumed run from its first step on") {
   const char* python = std::getenv("REPLICATOR_PYTHON");

@@ -14,6 +14,7 @@
 namespace test_weights {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Catch::Contains;
 using test::error_of;
 using test::on_devices;

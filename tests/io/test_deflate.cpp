@@ -15,9 +15,10 @@
 namespace test_deflate {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
-bool comes_back(const std::vector<std::byte>& data) { return test::inflated(io::zlib_compressed(data), data.size()) == data; }
+bool comes_back(const std::vector<std::byte>& data) { return test::inflated(io::detail::zlib_compressed(data), data.size()) == data; }
 }  // namespace
 
 TEST_CASE("zlib reads what was compressed") {
@@ -49,11 +50,11 @@ TEST_CASE("every length and every distance of a repetition comes back") {
 TEST_CASE("what repeats shrinks, and noise grows by an eighth at most") {
   const std::vector<std::byte> even(100000, std::byte{255});
   CHECK(comes_back(even));
-  CHECK(io::zlib_compressed(even).size() < 1000);
+  CHECK(io::detail::zlib_compressed(even).size() < 1000);
   std::vector<std::byte> high(1000);
   for (std::size_t i = 0; i < high.size(); ++i) high[i] = static_cast<std::byte>(144 + i * i * 7 % 112);
-  CHECK(io::zlib_compressed(high).size() <= 1000 * 9 / 8 + 12);
-  CHECK(io::zlib_compressed({}).size() == 8);
+  CHECK(io::detail::zlib_compressed(high).size() <= 1000 * 9 / 8 + 12);
+  CHECK(io::detail::zlib_compressed({}).size() == 8);
   CHECK(comes_back({}));
 }
 

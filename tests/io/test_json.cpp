@@ -17,6 +17,7 @@
 namespace test_json {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -12,6 +12,7 @@
 namespace test_safetensors {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Catch::Contains;
 
 namespace {

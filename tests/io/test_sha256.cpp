@@ -4,7 +4,7 @@
 
 namespace test_sha256 {
 
-using replicator::Sha256;
+using replicator::detail::Sha256;
 
 namespace {
 std::string digest(std::string_view text) {

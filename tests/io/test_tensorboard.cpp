@@ -17,6 +17,7 @@
 namespace test_tensorboard {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

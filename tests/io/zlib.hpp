@@ -11,6 +11,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // None where zlib refuses the stream, or it has not `size` bytes.
 inline std::optional<std::vector<std::byte>> inflated(std::span<const std::byte> stream, std::size_t size) {
   std::vector<std::byte> data(size + 1);

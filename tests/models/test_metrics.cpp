@@ -17,6 +17,7 @@
 namespace test_metrics {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::metrics;
 using Catch::Matchers::Contains;
 

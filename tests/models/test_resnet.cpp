@@ -27,7 +27,7 @@ struct Traced {
       : logits{
             rp::models::resnet(replica, rp::Tensor<float>{element(0, {rp::DType::float32, images})}, depth, options)} {}
   rp::AnyTensor element(std::uint32_t index, rp::TensorType type) {
-    return graph.tensor(graph.add({rp::Input{rp::Input::Source::element, index}, {}, {type}, {}, {}}));
+    return graph.tensor(graph.add({rp::detail::Input{rp::detail::Input::Source::element, index}, {}, {type}, {}, {}}));
   }
 };
 
@@ -91,7 +91,7 @@ TEST_CASE("the bottlenecks of ResNet-50 have the stride in the 3x3 convolution")
   CHECK(count(traced.graph, "convolution") == 53);
   int strided = 0;
   for (const auto& node : traced.graph.nodes()) {
-    const auto* compute = node.get<rp::Compute>();
+    const auto* compute = node.get<rp::detail::Compute>();
     const auto* convolution = compute ? compute->operation.get<rp::Convolution>() : nullptr;
     if (!convolution || convolution->options.stride == rp::Extents2d{1, 1}) continue;
     const auto& read = traced.graph.node(node.inputs[1]);
@@ -140,7 +140,7 @@ TEST_CASE(
   rp::nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(traced.replica, loss);
   std::vector<std::string> labels_of_all_reduces;
   for (const auto& node : traced.graph.nodes())
-    if (node.get<rp::Placeholder>()) labels_of_all_reduces.push_back(node.label);
+    if (node.get<rp::detail::Placeholder>()) labels_of_all_reduces.push_back(node.label);
   CHECK(labels_of_all_reduces.size() == 161);
   CHECK(labels_of_all_reduces.front().starts_with("fc."));
   CHECK(labels_of_all_reduces.back() == "conv1.weight/gradient");
@@ -148,10 +148,10 @@ TEST_CASE(
   traced.graph.results() = {loss.any().value()};
 
   // Batch norm costs three passes that sum (mean, variance, backward), of which the last is shared with the shortcut's.
-  const auto optimised = rp::optimise(traced.graph);
+  const auto optimised = rp::detail::optimise(traced.graph);
   std::size_t sums = 0;
   for (const auto& node : optimised.nodes())
-    if (const auto* reduce = rp::operation_of<rp::Reduce>(node);
+    if (const auto* reduce = rp::detail::operation_of<rp::Reduce>(node);
         reduce && reduce->axes == std::vector<std::int64_t>{0, 2, 3})
       ++sums;
   CHECK(sums == 3 * 53 - 4);
@@ -167,7 +167,7 @@ TEST_CASE("ResNets refuse depths and images that they cannot take, at the user's
 TEST_CASE("a ResNet gives what its last layer receives beside its logits, from the same variables") {
   rp::Graph graph;
   rp::ReplicaContext replica{graph};
-  const rp::Tensor<float> x{graph.tensor(graph.add({rp::Input{rp::Input::Source::element, 0}, {}, {{rp::DType::float32, {2, 3, 32, 32}}}, {}, {}}))};
+  const rp::Tensor<float> x{graph.tensor(graph.add({rp::detail::Input{rp::detail::Input::Source::element, 0}, {}, {{rp::DType::float32, {2, 3, 32, 32}}}, {}, {}}))};
   const auto outputs = rp::models::resnet_outputs(replica, x, 18, {.classes = 10, .cifar_stem = true});
   CHECK(outputs.features.shape() == rp::Shape{2, 512});
   CHECK(outputs.logits.shape() == rp::Shape{2, 10});

@@ -19,7 +19,7 @@ struct Traced {
 
   template <class T>
   rp::Tensor<T> element(rp::Shape shape) {
-    return rp::Tensor<T>{graph.tensor(graph.add({rp::Input{rp::Input::Source::element, elements++}, {}, {{rp::dtype_of<T>, shape}}, {}, {}}))};
+    return rp::Tensor<T>{graph.tensor(graph.add({rp::detail::Input{rp::detail::Input::Source::element, elements++}, {}, {{rp::dtype_of<T>, shape}}, {}, {}}))};
   }
   std::int64_t trained() const {
     std::int64_t total = 0;
@@ -49,7 +49,7 @@ TEST_CASE("the networks for 32x32 pictures have the paper's layers and sizes") {
   CHECK(pictures.shape() == rp::Shape{2, 3, 32, 32});
   const auto up = 2 * (9 * g * g + g) + (g * g + g) + 4 * k * g;  // two 3x3, a 1x1, gain and bias of every class twice
   CHECK(generator.trained() == 128 * 16 * g + 16 * g + 3 * up + 2 * g + 27 * g + 3);
-  CHECK(generator.count<rp::Placeholder>() == 2 * 7);  // mean and variance of each normalisation
+  CHECK(generator.count<rp::detail::Placeholder>() == 2 * 7);  // mean and variance of each normalisation
 
   Traced discriminator;
   const auto scores = rp::models::sngan_discriminator(discriminator.replica, discriminator.element<float>({2, 3, 32, 32}),
@@ -57,18 +57,18 @@ TEST_CASE("the networks for 32x32 pictures have the paper's layers and sizes") {
   CHECK(scores.shape() == rp::Shape{2});
   const auto first = 27 * d + d + 9 * d * d + d + 3 * d + d, plain = 2 * (9 * d * d + d), down = plain + d * d + d;
   CHECK(discriminator.trained() == first + down + 2 * plain + d + 1 + k * d);
-  CHECK(discriminator.count<rp::Placeholder>() == 0);
-  CHECK(discriminator.count<rp::Assign>() == 12);  // the singular vector of each weight: 9 + 1 of blocks, the linear one, the embedding
+  CHECK(discriminator.count<rp::detail::Placeholder>() == 0);
+  CHECK(discriminator.count<rp::detail::Assign>() == 12);  // the singular vector of each weight: 9 + 1 of blocks, the linear one, the embedding
 }
 
 TEST_CASE("a discriminator that is not trained leaves its singular vectors, and statistics of replicas may be their own") {
   Traced traced;
   rp::models::sngan_discriminator(traced.replica, traced.element<float>({2, 3, 16, 16}), traced.element<std::int32_t>({2}),
                                   {.image_size = 16, .discriminator_channels = 4, .training = false});
-  CHECK(traced.count<rp::Assign>() == 0);
+  CHECK(traced.count<rp::detail::Assign>() == 0);
   rp::models::sngan_generator(traced.replica, traced.element<float>({2, 8}), traced.element<std::int32_t>({2}),
                               {.image_size = 16, .generator_channels = 4, .across_replicas = false});
-  CHECK(traced.count<rp::Placeholder>() == 0);
+  CHECK(traced.count<rp::detail::Placeholder>() == 0);
 }
 
 TEST_CASE("pictures are as large as asked, and other sizes than powers of two are refused") {

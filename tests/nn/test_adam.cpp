@@ -93,7 +93,7 @@ TEST_CASE("Adam leaves vectors undecayed where asked, and updates a variable in 
   nn::adamw(options).apply_gradients(replica, std::vector{w}, {w.read()});
   std::vector<std::size_t> outputs;  // of each operation on as many elements
   for (const auto& node : graph.nodes())
-    if (node.get<rp::Compute>() && node.outputs[0].shape.rank() == 2) outputs.push_back(node.outputs.size());
+    if (node.get<rp::detail::Compute>() && node.outputs[0].shape.rank() == 2) outputs.push_back(node.outputs.size());
   CHECK(outputs == std::vector<std::size_t>{3});
 }
 

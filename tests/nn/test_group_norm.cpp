@@ -15,6 +15,7 @@
 namespace test_group_norm {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
 

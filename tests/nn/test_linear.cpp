@@ -10,6 +10,7 @@
 namespace test_linear {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 TEST_CASE("linear takes the last axis of any batch to its features") {

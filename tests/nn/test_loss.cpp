@@ -171,7 +171,7 @@ TEST_CASE("the cross-entropy of a step reads the logits in few passes") {
   const rp::Tensor<float> logits{input(graph, {rp::DType::float32, {16, 1000}}, 0)};
   const rp::Tensor<std::int32_t> labels{input(graph, {rp::DType::int32, {16}}, 1)};
   graph.results() = {rp::softmax_cross_entropy(logits, labels).any().value()};
-  const auto optimised = rp::optimise(graph);
+  const auto optimised = rp::detail::optimise(graph);
   int passes = 0;
   for (const auto& node : optimised.nodes())
     for (const auto input : node.inputs) passes += optimised.type(input).shape == rp::Shape{16, 1000} ? 1 : 0;

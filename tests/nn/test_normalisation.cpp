@@ -77,14 +77,14 @@ TEST_CASE("batch norm and its gradient pass over the images as often as they mus
                               input(graph, {rp::DType::float64, channels}, 2)};
   const rp::AnyTensor y = normalised(in);
   // dy = exp(y): one pass that reads y and writes dy.
-  for (const auto& gradient : rp::gradients(rp::apply(rp::ScalarOp::exponential, {y}, {}), in))
+  for (const auto& gradient : rp::gradients(rp::apply(rp::detail::ScalarOp::exponential, {y}, {}), in))
     graph.results().push_back(gradient.value());
   graph.results().push_back(y.value());
-  const auto optimised = rp::optimise(graph);
+  const auto optimised = rp::detail::optimise(graph);
   int reads = 0, writes = 0;
   for (const auto& node : optimised.nodes()) {
     for (const auto value : node.inputs) reads += optimised.type(value).shape == shape ? 1 : 0;
-    for (const auto& output : node.outputs) writes += output.shape == shape && node.get<rp::Compute>() ? 1 : 0;
+    for (const auto& output : node.outputs) writes += output.shape == shape && node.get<rp::detail::Compute>() ? 1 : 0;
   }
   CHECK(reads == 2 + 1 + 1 + 2 + 2);  // mean, variance; y; dy; the sums of dy and x; dx of dy and x
   CHECK(writes == 3);                 // y, dy, dx
@@ -136,7 +136,7 @@ TEST_CASE("batch norm across replicas asks for the mean of the means, then of th
   rp::nn::batch_norm(replica, x, "bn", {.across_replicas = true});
   std::vector<std::string> labels;
   for (const auto& node : graph.nodes())
-    if (const auto* placeholder = node.get<rp::Placeholder>()) {
+    if (const auto* placeholder = node.get<rp::detail::Placeholder>()) {
       labels.push_back(node.label);
       CHECK(placeholder->reduction == rp::Reduction::mean);
       CHECK(node.outputs[0].shape.elements() == 3);
@@ -166,12 +166,12 @@ TEST_CASE("layers that normalise refuse a momentum or an epsilon that is none, a
   for (const double momentum : {-0.125, 1.5, std::nan("")}) {
     at(__LINE__ + 1);
     const auto error = error_of([&] { rp::nn::batch_norm(replica, x, "bn", {.momentum = momentum}); });
-    CHECK(error == "replica 0: batch_norm \"bn\" at " + line + ": momentum is " + rp::number_text(momentum) +
+    CHECK(error == "replica 0: batch_norm \"bn\" at " + line + ": momentum is " + rp::detail::number_text(momentum) +
                        ": it must lie in [0, 1], found float32[4, 2, 3, 3]");
   }
   const auto check = [&](auto layer, const std::string& rule) { CHECK(error_of(layer) == "the normalisation at " + line + rule); };
   for (const double epsilon : {-1e-5, std::nan(""), HUGE_VAL}) {
-    const auto rule = ": epsilon is " + rp::number_text(epsilon) + ": it must be a finite number and must not be negative";
+    const auto rule = ": epsilon is " + rp::detail::number_text(epsilon) + ": it must be a finite number and must not be negative";
     at(__LINE__ + 1);
     check([&] { rp::nn::batch_norm(replica, x, "bn", {.epsilon = epsilon}); }, rule);
     at(__LINE__ + 1);
@@ -220,7 +220,7 @@ TEST_CASE("conditional batch norm across replicas asks for the moments of all, a
   rp::nn::conditional_batch_norm(replica, x, one, "bn", {.classes = 2, .across_replicas = true});
   std::vector<std::string> labels;
   for (const auto& node : graph.nodes())
-    if (node.get<rp::Placeholder>()) labels.push_back(node.label);
+    if (node.get<rp::detail::Placeholder>()) labels.push_back(node.label);
   CHECK(labels == std::vector<std::string>{"bn.moments/mean", "bn.moments/variance"});
   const auto refused = [&](rp::Tensor<std::int32_t> y, rp::nn::ConditionalBatchNormOptions options) {
     return error_of([&] { rp::nn::conditional_batch_norm(replica, x, y, "bn", options); });

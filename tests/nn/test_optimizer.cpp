@@ -52,7 +52,7 @@ struct Problem {
 std::vector<std::string> placeholders(const rp::Graph& graph) {
   std::vector<std::string> labels;
   for (const auto& node : graph.nodes())
-    if (node.get<rp::Placeholder>()) labels.push_back(node.label);
+    if (node.get<rp::detail::Placeholder>()) labels.push_back(node.label);
   return labels;
 }
 
@@ -114,8 +114,8 @@ TEST_CASE("minimize leaves one all-reduce of the mean for each variable, named a
   nn::sgd({.learning_rate = 0.1, .momentum = 0.9}).minimize(replica, rp::mean(x));
   CHECK(placeholders(graph) == std::vector<std::string>{"net.fc.bias/gradient", "net.fc.weight/gradient"});
   for (const auto& node : graph.nodes())
-    if (const auto* placeholder = node.get<rp::Placeholder>()) {
-      CHECK(placeholder->kind == rp::CollectiveKind::all_reduce);
+    if (const auto* placeholder = node.get<rp::detail::Placeholder>()) {
+      CHECK(placeholder->kind == rp::detail::CollectiveKind::all_reduce);
       CHECK(placeholder->reduction == rp::Reduction::mean);
       CHECK(node.where.text().starts_with("test_optimizer.cpp:"));
     }

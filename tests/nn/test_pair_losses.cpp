@@ -14,6 +14,7 @@
 namespace test_pair_losses {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
 

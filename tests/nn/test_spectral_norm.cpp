@@ -13,6 +13,7 @@
 namespace test_spectral_norm {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
 

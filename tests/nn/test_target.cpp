@@ -10,6 +10,7 @@
 namespace test_target {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
 

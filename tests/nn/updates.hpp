@@ -18,6 +18,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 inline constexpr double first_values[] = {1, -2, 0.5, 3};
 inline constexpr double three_gradients[3][4] = {{0.5, -1, 0, 2}, {0.25, 3, -0.125, 1}, {-0.5, 0.5, 0.0625, -4}};
 

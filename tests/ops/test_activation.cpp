@@ -11,6 +11,7 @@
 namespace test_activation {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

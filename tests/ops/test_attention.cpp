@@ -12,6 +12,7 @@
 namespace test_attention {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
 

@@ -12,6 +12,7 @@
 namespace test_categorical_projection {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using Catch::Matchers::Contains;
 

@@ -10,6 +10,7 @@
 namespace test_convolution {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 TEST_CASE("the loops compute convolution and both its transposes as defined") {

@@ -12,6 +12,7 @@
 namespace test_cumulative_sum {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

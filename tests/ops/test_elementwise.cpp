@@ -14,6 +14,7 @@
 namespace test_elementwise {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using Values = std::vector<double>;
 

@@ -18,6 +18,7 @@
 namespace test_fused_statistics {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

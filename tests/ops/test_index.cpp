@@ -12,6 +12,7 @@
 namespace test_index {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 TEST_CASE("argmax gives the first place of the maximum along any axis, in any dtype") {

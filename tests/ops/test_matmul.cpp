@@ -13,6 +13,7 @@
 namespace test_matmul {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 TEST_CASE("the loops compute products of matrices as defined, batches broadcast") {

@@ -15,6 +15,7 @@
 namespace test_movement {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

@@ -15,6 +15,7 @@
 namespace test_number {
 
 using namespace replicator;
+using namespace replicator::detail;
 using replicator::test::on_devices;
 
 namespace {

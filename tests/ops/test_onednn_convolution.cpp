@@ -17,6 +17,7 @@
 namespace test_onednn_convolution {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

@@ -12,6 +12,7 @@
 namespace test_onednn_library {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 TEST_CASE("oneDNN says its version, and an environment by which it chooses other kernels") {
   const auto results = test::run_as_job(3, [](int rank) {  // it reads the environment once

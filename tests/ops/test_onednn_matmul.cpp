@@ -10,6 +10,7 @@
 namespace test_onednn_matmul {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 TEST_CASE("oneDNN computes products of matrices as defined, transposed and in batches") {

@@ -16,6 +16,7 @@
 namespace test_pooling {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

@@ -13,6 +13,7 @@
 namespace test_random {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

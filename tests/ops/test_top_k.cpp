@@ -14,6 +14,7 @@
 namespace test_top_k {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

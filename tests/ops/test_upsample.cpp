@@ -12,6 +12,7 @@
 namespace test_upsample {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 namespace {

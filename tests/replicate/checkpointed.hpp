@@ -25,6 +25,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // p -= 0.1 gradient / (1 + square root of the sum of all squared gradients): a user's own.
 struct Adagrad {
   template <FloatingElement T>

@@ -11,6 +11,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // So many devices of a kind in this process.
 inline Deployment on(DeviceKind kind, int replicas, int devices, std::uint64_t seed = 0) {
   Deployment result;

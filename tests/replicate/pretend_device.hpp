@@ -45,6 +45,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 namespace pretend {
 
 inline constexpr int devices = 8;

@@ -24,6 +24,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // Operands are indices into the pool of tensors made so far, modulo its size; the device is logical, modulo their number.
 struct RandomInstruction {
   unsigned op = 0, shape = 0, a = 0, b = 0, c = 0, device = 0;

@@ -10,6 +10,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 inline auto random_rows(const Shape& shape) {
   return [shape](const InputContext& ctx) {
     return data::from_generator([shape, ctx](std::int64_t position) {

@@ -18,7 +18,9 @@
 
 namespace replicator::test {
 
-namespace cl = replicator::collectives;
+using namespace replicator::detail;
+
+namespace cl = replicator::detail::collectives;
 
 using Bytes = std::vector<std::byte>;
 

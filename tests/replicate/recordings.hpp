@@ -18,6 +18,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // Writes what the replica receives in the steps from `first` up to, not including `end`.
 inline Deployment recording(Deployment where, int replica, std::uint64_t first, std::uint64_t end,
                             const std::string& file) {

@@ -17,6 +17,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 struct Outcome {
   std::string digest;
   std::string outputs;  // the bytes of all results of all steps

@@ -33,6 +33,7 @@
 namespace test_async {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 
 namespace {

@@ -43,6 +43,7 @@
 namespace test_async_processes {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::asynchronous;
 using test::error_of;
 

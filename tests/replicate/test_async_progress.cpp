@@ -23,6 +23,7 @@
 namespace test_async_progress {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 
@@ -342,7 +343,7 @@ TEST_CASE("a replica's next element is read before its step is made, and is of t
   inputs.push_back(std::make_unique<Source>(std::vector{number(11)}));
   inputs.push_back(std::make_unique<Source>(std::vector{Array<float>{{2}, {0, 0}}.any()}));
   InputWatch watch{std::chrono::milliseconds{0}};
-  AsyncElements elements{4, std::move(inputs), {{number(0)}, {number(10)}, {number(20)}}};
+  AsyncElements elements{ReplicaInputs{std::move(inputs), 4}, {{number(0)}, {number(10)}, {number(20)}}};
   const auto value = [&](int replica) { return elements.of(replica, 1)[0][0].as<float>()[0]; };
   CHECK(elements.of(4, 2).size() == 2);
   CHECK(elements.read_next(4, 2, 0, watch));

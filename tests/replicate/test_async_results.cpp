@@ -10,6 +10,7 @@
 namespace test_async_results {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 TEST_CASE("small results of a group's replicas are packed and unpacked in order, large ones stay where they are") {
   const TensorType small{DType::float32, {2}}, scalar{DType::int64, {}}, empty{DType::float32, {0}}, largest{DType::uint8, {4096}}, large{DType::uint8, {4097}};

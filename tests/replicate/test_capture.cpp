@@ -24,6 +24,7 @@
 namespace test_capture {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::on;
 namespace pretend = replicator::test::pretend;
 

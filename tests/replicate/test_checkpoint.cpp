@@ -25,6 +25,7 @@
 namespace test_checkpoint {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 using test::Experiment;
 using test::kept;

@@ -24,6 +24,7 @@
 namespace test_checkpoint_processes {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::Experiment;
 using test::kept;
 using test::on_devices;

@@ -18,6 +18,7 @@
 namespace test_deal {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 using test::on_devices;
 

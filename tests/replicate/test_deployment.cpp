@@ -11,6 +11,7 @@
 namespace test_deployment {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 Deployment parsed(std::initializer_list<const char*> arguments) {

@@ -17,6 +17,7 @@
 namespace test_device_memory {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

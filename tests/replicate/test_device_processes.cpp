@@ -17,6 +17,7 @@
 namespace test_device_processes {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -16,6 +16,7 @@
 namespace test_drift {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 using test::on_devices;
 

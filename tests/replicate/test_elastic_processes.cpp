@@ -26,6 +26,7 @@
 namespace test_elastic_processes {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::Experiment;
 using test::Source;
 

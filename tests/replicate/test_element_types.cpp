@@ -21,6 +21,7 @@
 namespace test_element_types {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -16,6 +16,7 @@
 namespace test_embedding {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Catch::Matchers::Contains;
 
 namespace {

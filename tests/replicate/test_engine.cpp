@@ -13,6 +13,7 @@
 namespace test_engine {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 using test::on_devices;
 

@@ -13,6 +13,7 @@
 namespace test_evaluation {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::on_devices;
 
 namespace {

@@ -23,6 +23,7 @@
 namespace test_group_processes {
 
 using namespace replicator;
+using namespace replicator::detail;
 using T = Tensor<float>;
 
 namespace {

@@ -18,6 +18,7 @@
 namespace test_groups {
 
 using namespace replicator;
+using namespace replicator::detail;
 using T = Tensor<float>;
 
 namespace {

@@ -16,6 +16,7 @@
 namespace test_hanging_device {
 
 using namespace replicator;
+using namespace replicator::detail;
 using replicator::test::error_of;
 namespace pretend = replicator::test::pretend;
 

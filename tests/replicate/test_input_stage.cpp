@@ -14,6 +14,7 @@
 namespace test_input_stage {
 
 using namespace replicator;
+using namespace replicator::detail;
 namespace pretend = replicator::test::pretend;
 
 namespace {

@@ -16,6 +16,7 @@
 namespace test_input_watch {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace std::chrono_literals;
 
 TEST_CASE("a read that takes long is told once, with replica and element, and what it gives is given on") {

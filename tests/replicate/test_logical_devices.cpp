@@ -32,6 +32,7 @@
 namespace test_logical_devices {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Catch::Matchers::Contains;
 using test::error_of;
 using test::run;

@@ -21,6 +21,7 @@
 namespace test_map_over_replicas {
 
 using namespace replicator;
+using namespace replicator::detail;
 using T = Tensor<float>;
 
 namespace {

@@ -21,6 +21,7 @@
 namespace test_memory {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Catch::Matchers::Contains;
 
 namespace {

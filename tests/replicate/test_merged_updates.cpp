@@ -23,6 +23,7 @@
 namespace test_merged_updates {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::on;
 using nlohmann::json;
 namespace pretend = replicator::test::pretend;

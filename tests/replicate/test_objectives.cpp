@@ -17,6 +17,7 @@
 namespace test_objectives {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::on_devices;
 
 namespace {

@@ -22,6 +22,7 @@
 namespace test_operations {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

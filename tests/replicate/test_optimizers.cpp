@@ -26,6 +26,7 @@
 namespace test_optimizers {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

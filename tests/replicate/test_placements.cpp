@@ -14,6 +14,7 @@
 namespace test_placements {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::Outcome;
 using test::RandomProgram;
 using test::run;

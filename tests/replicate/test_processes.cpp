@@ -29,6 +29,7 @@
 namespace test_processes {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::on_devices;
 
 #if __has_include(<replicator/with/ucx.hpp>)

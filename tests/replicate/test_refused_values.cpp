@@ -17,6 +17,7 @@
 namespace test_refused_values {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 using test::on;
 namespace pretend = replicator::test::pretend;

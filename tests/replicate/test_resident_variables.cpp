@@ -24,6 +24,7 @@
 namespace test_resident_variables {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 namespace pretend = replicator::test::pretend;
 

@@ -19,6 +19,7 @@
 namespace test_samples {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -31,6 +31,7 @@
 namespace test_shapes {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 using test::on_devices;
 

@@ -15,6 +15,7 @@
 namespace test_spread_processes {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

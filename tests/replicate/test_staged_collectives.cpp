@@ -21,6 +21,7 @@
 namespace test_staged_collectives {
 
 using namespace replicator;
+using namespace replicator::detail;
 using replicator::test::Asked;
 using replicator::test::counts_to;
 using replicator::test::error_of;
@@ -32,8 +33,8 @@ using replicator::test::received_on_host;
 using replicator::test::soon;
 using replicator::test::spec_of;
 namespace pretend = replicator::test::pretend;
-namespace cl = replicator::collectives;
-namespace rt = replicator::transport;
+namespace cl = replicator::detail::collectives;
+namespace rt = replicator::detail::transport;
 
 namespace {
 

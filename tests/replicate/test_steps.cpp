@@ -20,6 +20,7 @@
 namespace test_steps {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 using test::on_devices;
 

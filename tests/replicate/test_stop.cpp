@@ -20,6 +20,7 @@
 namespace test_stop {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::on_devices;
 
 namespace {

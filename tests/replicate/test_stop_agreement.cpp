@@ -23,6 +23,7 @@
 namespace test_stop_agreement {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Vote = StopAgreement::Vote;
 
 namespace {

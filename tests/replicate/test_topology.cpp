@@ -15,6 +15,7 @@
 namespace test_topology {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace std::chrono_literals;
 using collectives::Topology;
 

@@ -23,6 +23,7 @@
 namespace test_train_loop {
 
 using namespace replicator;
+using namespace replicator::detail;
 using Catch::Contains;
 using test::error_of;
 using test::on_devices;

@@ -9,6 +9,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 class Wrapped : public Executable {
  public:
   const Executable& inner() const { return *inner_; }

@@ -16,6 +16,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // step(replica, x) for each replica, x being a float32 input of this shape.
 template <class Step>
 std::vector<Graph> traced(int replicas, Step step, Shape shape = {4, 2}) {

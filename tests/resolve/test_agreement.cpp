@@ -10,6 +10,7 @@
 namespace test_agreement {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::resolution_error;
 using test::traced;
 using Where = std::source_location;

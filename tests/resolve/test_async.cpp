@@ -14,6 +14,7 @@
 namespace test_async {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::traced;
 
 namespace {

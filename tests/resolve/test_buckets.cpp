@@ -11,6 +11,7 @@
 namespace test_buckets {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::traced;
 
 namespace {

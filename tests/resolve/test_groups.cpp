@@ -11,6 +11,7 @@
 namespace test_groups {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::at_line;
 using test::resolution_error;
 using test::traced;

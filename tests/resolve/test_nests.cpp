@@ -16,6 +16,7 @@
 namespace test_nests {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::traced;
 using T = Tensor<float>;
 

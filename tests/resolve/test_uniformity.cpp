@@ -11,6 +11,7 @@
 namespace test_uniformity {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::resolution_error;
 using test::traced;
 using Where = std::source_location;

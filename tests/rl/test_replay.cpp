@@ -88,7 +88,7 @@ TEST_CASE("any episode gives one transition for each step, equal to the plain su
 TEST_CASE("a sum tree finds the number in whose part of the line a point lies") {
   rc::check([] {
     const auto weights = *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 5)));
-    rl::SumTree tree{static_cast<std::int64_t>(weights.size())};
+    rl::detail::SumTree tree{static_cast<std::int64_t>(weights.size())};
     std::vector<std::int64_t> line;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       tree.set(static_cast<std::int64_t>(i), 7);
@@ -102,12 +102,12 @@ TEST_CASE("a sum tree finds the number in whose part of the line a point lies") 
 }
 
 TEST_CASE("a sum tree refuses what is no weight and no number, and to draw where all weights are 0") {
-  rl::SumTree tree{3};
+  rl::detail::SumTree tree{3};
   CHECK_THROWS_WITH(tree.find(0), Contains("all weights are 0"));
   CHECK_THROWS_WITH(tree.set(3, 1), "number 3 was asked for of a sum tree that has 3");
   CHECK_THROWS_WITH(tree.set(0, -1), Contains("must be finite and not negative"));
   CHECK_THROWS_WITH(tree.set(0, NAN), Contains("must be finite and not negative"));
-  CHECK_THROWS_AS(rl::SumTree{0}, rp::BuildError);
+  CHECK_THROWS_AS(rl::detail::SumTree{0}, rp::BuildError);
 }
 
 TEST_CASE("transitions are drawn in proportion to their priorities, and their weights make up for it") {

@@ -10,6 +10,7 @@
 namespace test_arena {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 namespace test_flight_record {
 
-using replicator::FlightRecord;
+using replicator::detail::FlightRecord;
 
 TEST_CASE("a flight record keeps the last 64 collectives in order") {
   FlightRecord record;

@@ -14,6 +14,7 @@
 namespace test_host_memory {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -61,6 +61,7 @@ void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); 
 namespace test_program {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

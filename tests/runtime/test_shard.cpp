@@ -11,6 +11,7 @@
 namespace test_shard {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -11,6 +11,7 @@
 namespace test_staleness {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 TEST_CASE("an update is as stale as others were made since its reader read") {
   Staleness shard{3, std::nullopt};

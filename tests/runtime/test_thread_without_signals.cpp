@@ -8,7 +8,7 @@
 
 namespace test_thread_without_signals {
 
-using replicator::thread_without_signals;
+using replicator::detail::thread_without_signals;
 
 namespace {
 

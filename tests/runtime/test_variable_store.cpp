@@ -17,6 +17,7 @@
 namespace test_variable_store {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 namespace {
 

@@ -14,6 +14,7 @@
 namespace test_variable_value {
 
 using namespace replicator;
+using namespace replicator::detail;
 namespace pretend = replicator::test::pretend;
 using Devices = replicator::test::PretendDevices<>;
 

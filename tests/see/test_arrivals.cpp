@@ -18,6 +18,7 @@
 namespace test_arrivals {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 TEST_CASE("lateness is told for each collective and device, behind the first one") {
   std::vector<Arrival> arrivals;

@@ -23,6 +23,7 @@
 namespace test_explain {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::on_devices;
 
 namespace {

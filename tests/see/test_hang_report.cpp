@@ -28,6 +28,7 @@
 namespace test_hang_report {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace std::chrono_literals;
 
 namespace {
@@ -54,7 +55,7 @@ std::string sum_ten_times(Replicator& repl, Before before) {
 }
 
 // A step whose replica 1 is held up for 3 s by a function of the host.
-constexpr int hold_up_line = 63;
+constexpr int hold_up_line = 64;
 std::string hold_up(Replicator& repl) {
   auto train = repl.replicate(
       [](const InputContext&) { return data::from_generator([](std::int64_t) { return Array<float>{{}, {1}}; }); },

@@ -23,6 +23,7 @@
 namespace test_observe {
 
 using namespace replicator;
+using namespace replicator::detail;
 using test::error_of;
 using test::on_devices;
 

@@ -39,6 +39,7 @@
 namespace test_plan {
 
 using namespace replicator;
+using namespace replicator::detail;
 using nlohmann::json;
 
 namespace {

@@ -23,6 +23,7 @@
 namespace test_simulated_step {
 
 using namespace replicator;
+using namespace replicator::detail;
 using nlohmann::json;
 using tools::read_step;
 using Kind = collectives::SimulatedAction::Kind;

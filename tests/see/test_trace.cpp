@@ -33,6 +33,7 @@
 namespace test_trace {
 
 using namespace replicator;
+using namespace replicator::detail;
 using nlohmann::json;
 using test::on_devices;
 

@@ -16,6 +16,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 struct ConvolutionCase {
   ConvolutionOptions options;
   Shape x, w, y;

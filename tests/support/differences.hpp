@@ -11,6 +11,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 using Function = std::function<AnyTensor(Graph&, std::span<const AnyTensor>)>;
 
 inline double dot(const AnyArray& a, const AnyArray& b) {

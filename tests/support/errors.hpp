@@ -8,6 +8,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // What f throws as an Error, or "nothing".
 template <class F>
 std::string error_of(F f) {

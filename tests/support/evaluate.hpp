@@ -22,6 +22,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // --- layouts, element by element ---
 
 // Calls f(index) for every index of the shape in row-major order.

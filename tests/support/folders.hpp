@@ -8,6 +8,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 inline std::string folder_of(const char* variable) {
   const char* folder = std::getenv(variable);
   if (!folder) throw std::runtime_error{std::string{variable} + " is not set: run this by ctest"};

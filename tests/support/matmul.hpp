@@ -14,6 +14,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 struct MatmulCase {
   Matmul op;
   Shape a, b;

@@ -21,6 +21,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 struct ProgramResult {
   int exit_code = -1;
   std::string text;  // what it printed, errors too

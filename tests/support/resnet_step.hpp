@@ -14,6 +14,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // `images`: [n, 3, height, width]. Products are computed in `products`. Without training it is the loss alone, by the running statistics.
 inline Resolution resnet_step(const Shape& images, DType products, bool training = true, ConvolutionFusions fused = {}) {
   Graph graph{0, 2};

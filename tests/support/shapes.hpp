@@ -8,6 +8,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // Of a rank and with extents in these bounds, both included.
 inline Shape draw_shape(int least_rank, int most_rank, std::int64_t least, std::int64_t most) {
   Shape shape;

@@ -20,6 +20,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // What replica r receives when replica i has given parts[i].
 inline std::vector<double> by_definition(const Placeholder& p, const std::vector<std::vector<double>>& parts, int r) {
   const Groups groups = p.groups.over(static_cast<int>(parts.size()));

@@ -13,6 +13,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // Quicker than the defaults, slow enough for a busy machine.
 inline transport::JobOptions quick_options() {
   using std::chrono::milliseconds;

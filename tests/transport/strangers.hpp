@@ -20,6 +20,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 using transport::FileDescriptor;
 using transport::detail::Bytes;
 using transport::detail::FrameKind;

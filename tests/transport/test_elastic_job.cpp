@@ -25,6 +25,7 @@
 namespace test_elastic_job {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using transport::ElasticJob;
 using transport::FileDescriptor;

@@ -16,8 +16,9 @@
 namespace test_frames {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
-using namespace replicator::transport;
+using namespace replicator::detail::transport;
 
 namespace {
 

@@ -15,6 +15,7 @@
 namespace test_gone_wrong {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using transport::Job;
 

@@ -10,7 +10,7 @@
 
 namespace test_in_process {
 
-namespace rt = replicator::transport;
+namespace rt = replicator::detail::transport;
 
 namespace {
 

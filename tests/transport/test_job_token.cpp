@@ -16,8 +16,9 @@
 namespace test_job_token {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
-using namespace replicator::transport;
+using namespace replicator::detail::transport;
 using Catch::Matchers::Contains;
 using transport::detail::proof_of;
 using transport::detail::Prover;
@@ -115,7 +116,7 @@ TEST_CASE("a proof is good for one token, direction, rank and pair of random num
   other_job.job_name = "x";
   auto other_nonce = mine;
   other_nonce.nonce = introduction(1, 4).nonce;
-  const std::set<Digest> proofs{proof_of(secret, Prover::newcomer, mine, challenge),
+  const std::set<transport::Mac> proofs{proof_of(secret, Prover::newcomer, mine, challenge),
                                 proof_of(secret, Prover::process_0, mine, challenge),
                                 proof_of(secret + "2", Prover::newcomer, mine, challenge),
                                 proof_of(secret, Prover::newcomer, other_rank, challenge),

@@ -11,6 +11,7 @@
 namespace test_mailbox {
 
 using namespace replicator;
+using namespace replicator::detail;
 using transport::Slot;
 using transport::detail::Mailbox;
 using transport::detail::SharedRing;

@@ -15,7 +15,8 @@
 namespace test_pmix {
 
 using namespace replicator;
-using namespace replicator::transport;
+using namespace replicator::detail;
+using namespace replicator::detail::transport;
 using Catch::Matchers::Contains;
 
 namespace {

@@ -13,6 +13,7 @@
 namespace test_preflight {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace std::chrono_literals;
 using tools::Preflight;
 

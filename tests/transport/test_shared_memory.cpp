@@ -20,6 +20,7 @@
 namespace test_shared_memory {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using transport::Job;
 using transport::SharedMemory;

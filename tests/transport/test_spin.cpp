@@ -15,6 +15,7 @@
 namespace test_spin {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using transport::Clock;
 using transport::Latency;

@@ -18,6 +18,7 @@
 namespace test_ucx {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using transport::Job;
 using transport::Ucx;

@@ -11,6 +11,7 @@
 namespace test_ucx_process {
 
 using namespace replicator;
+using namespace replicator::detail;
 
 TEST_CASE("what UCX complains of goes to stderr, nothing to standard output") {
   const bool output = GENERATE(false, true);

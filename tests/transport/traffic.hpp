@@ -16,6 +16,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 inline std::byte pattern(int from, int to, std::uint32_t slot, std::size_t i) {
   return static_cast<std::byte>((from * 31 + to * 17 + static_cast<int>(slot) * 7 + static_cast<int>(i % 251)) & 255);
 }

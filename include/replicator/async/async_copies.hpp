@@ -13,7 +13,7 @@
 #include <replicator/job/part.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A device's own are copy d + 1 of the VariableStore; copy 0 is what they are copied from, where this process has the newest.
 class AsyncCopies {
@@ -88,4 +88,4 @@ class AsyncCopies {
   std::vector<std::vector<std::vector<Copy>>> copies_;  // the same, by device
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

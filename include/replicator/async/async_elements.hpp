@@ -14,7 +14,7 @@
 #include <replicator/engine/input_watch.hpp>
 #include <replicator/engine/replica_inputs.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Of each replica the element of its step and the one behind it, which is read before that step is made: so a group knows then whether it makes
 // another. Replicas of different devices may be asked for at the same time.
@@ -59,4 +59,4 @@ class AsyncElements {
   std::vector<ReplicaInputs::Element> current_, next_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

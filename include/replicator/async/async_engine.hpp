@@ -13,7 +13,7 @@
 #include <replicator/engine/host_engine.hpp>
 #include <replicator/engine/require_valid.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class AsyncEngine final : public HostEngine {
  public:
@@ -65,4 +65,4 @@ class AsyncEngine final : public HostEngine {
 
 inline const bool async_engine_registered = register_engine<AsyncEngine>(EngineKind::asynchronous);
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -18,7 +18,7 @@
 #include <replicator/collectives/connect/host_transport.hpp>
 #include <replicator/engine/host.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class AsyncPeers {
  public:
@@ -117,4 +117,4 @@ class AsyncPeers {
   bool takes_last_ = true;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -11,7 +11,7 @@
 #include <replicator/engine/placement.hpp>
 #include <replicator/replicate/deployment.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Groups of replicas in a row, numbered over the whole job; each is within one process. Where that has more groups than devices each is on one,
 // and a device makes the steps of its groups in turn; with fewer each has as many devices, of its own. For a deployment that
@@ -83,4 +83,4 @@ class AsyncPlacement {
   std::vector<Process> processes_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

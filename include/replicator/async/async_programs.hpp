@@ -30,7 +30,7 @@
 #include <replicator/runtime/plan/planner.hpp>
 #include <replicator/transport/in_process.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // One of the devices of a group, and the group's replicas on it.
 struct AsyncMember {
@@ -229,4 +229,4 @@ class AsyncPrograms {
   std::optional<AsyncCopies> copies_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

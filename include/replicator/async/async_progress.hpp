@@ -12,7 +12,7 @@
 
 #include <replicator/core/array.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // What a group says of the step that it has made.
 struct AsyncReport {
@@ -167,4 +167,4 @@ class AsyncProgress {
   std::uint64_t completed_ = 0;  // steps of groups
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -11,9 +11,7 @@
 #include <replicator/async/async_programs.hpp>
 #include <replicator/runtime/see/explain.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 inline std::string text_of_shard(std::size_t index, const AsyncShard& shard) {
   const auto what = std::to_string(shard.variables.size()) + " variable(s) from \"" + shard.variables.front() + "\", " + std::to_string(shard.bytes) + " B";
@@ -32,8 +30,6 @@ inline std::string text_of_devices(const AsyncGroup& group, const Deployment& de
     text += (text.empty() ? "" : " ") + deployment.devices[static_cast<std::size_t>(member.device)].text();
   return text;
 }
-
-}  // namespace detail
 
 // `steps`: done by each group of the job.
 inline std::string explain_async(AsyncPrograms& programs, const Deployment& deployment, const std::vector<std::uint64_t>& steps,
@@ -58,4 +54,4 @@ inline std::string explain_async(AsyncPrograms& programs, const Deployment& depl
   return text;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -12,7 +12,7 @@
 #include <replicator/core/shape.hpp>
 #include <replicator/runtime/program.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class AsyncResults {
  public:
@@ -58,4 +58,4 @@ class AsyncResults {
   std::size_t replicas_ = 0;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -21,7 +21,7 @@
 #include <replicator/graph/dot.hpp>
 #include <replicator/resolve/replica_context.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class AsyncStep final : public StepDriver, private Works {
  public:
@@ -82,8 +82,8 @@ class AsyncStep final : public StepDriver, private Works {
   std::uint64_t steps_resumed() const override { return 0; }
   int stop_signal() override { return stop_.signal(); }
   std::string explain(const ExplainOptions& options) override { return explain_async(*programs_, host_.deployment(), workers_->steps(), options); }
-  std::string dot() override { return replicator::dot(traced_); }
-  std::string resolved_dot() override { return replicator::dot(programs_->whole()); }
+  std::string dot() override { return replicator::detail::dot(traced_); }
+  std::string resolved_dot() override { return replicator::detail::dot(programs_->whole()); }
   std::string plan_json() override {
     throw BuildError{"plan_json() was asked for with --regime async: plans tell of devices at the same step; explain() tells of this regime"};
   }
@@ -141,4 +141,4 @@ class AsyncStep final : public StepDriver, private Works {
   bool finished_ = false;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -28,7 +28,7 @@
 #include <replicator/engine/input_watch.hpp>
 #include <replicator/runtime/execute.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A group's step: it copies the newest variables, computes, and gives the mean of its gradients to every shard. How many it makes, and when the
 // program's call of step() is done, AsyncProgress says.
@@ -420,4 +420,4 @@ class AsyncWorkers final : private ShardListener {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

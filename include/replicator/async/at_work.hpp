@@ -10,7 +10,7 @@
 #include <replicator/async/stop_agreement.hpp>
 #include <replicator/core/array.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class Works {
  public:
@@ -90,4 +90,4 @@ class AtWork {
   Works* latest_ = nullptr;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -11,9 +11,7 @@
 #include <replicator/engine/placement.hpp>
 #include <replicator/replicate/deployment.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 // The first flag that was given and that needs all replicas at the same step; empty: none.
 inline std::string_view flag_of_steps(const Deployment& d) {
@@ -27,8 +25,6 @@ inline std::string_view flag_of_steps(const Deployment& d) {
     if (is_given) return name;
   return {};
 }
-
-}  // namespace detail
 
 // Throws BuildError that names the first flag which does not fit.
 inline void require_async_possible(const Deployment& d) {
@@ -73,4 +69,4 @@ inline void require_groups_fit(const Deployment& d, const Placement& replicas, i
                      std::to_string(placement.at_once() - 1) + " updates at least. Allow so many, or name fewer --devices"};
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -18,7 +18,7 @@
 #include <replicator/graph/rewrite.hpp>
 #include <replicator/resolve/resolve.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Variables that are always updated together, and by one graph.
 struct ShardGraph {
@@ -35,8 +35,6 @@ struct AsyncResolution {
   std::size_t results = 0;          // of the step
   std::vector<ShardGraph> shards;   // none where the step asks for no gradient's mean: it may then assign nothing mirrored
 };
-
-namespace detail {
 
 inline bool assigns_mirrored(const Graph& graph, const Node& node) {
   const auto* assign = node.get<Assign>();
@@ -191,8 +189,6 @@ inline std::vector<ShardGraph> make_shards(const Graph& traced, int most) {
   return result;
 }
 
-}  // namespace detail
-
 // `traced`: the graphs of all replicas. `shards`: how many there may be. Throws BuildError for what resolve refuses, and for every
 // collective that is no mean of a gradient asked for by minimize, with its line.
 inline AsyncResolution resolve_async(std::span<const Graph> traced, int shards, const ResolveOptions& options = {}) {
@@ -210,4 +206,4 @@ inline AsyncResolution resolve_async(std::span<const Graph> traced, int shards, 
   return result;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

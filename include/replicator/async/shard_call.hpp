@@ -10,7 +10,7 @@
 #include <replicator/async/async_placement.hpp>
 #include <replicator/transport/transport.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A message to the server of a process. What follows it, and what comes back, both sides know.
 struct ShardCall {
@@ -68,4 +68,4 @@ class ShardRanks {
   std::vector<int> process_of_rank_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -17,7 +17,7 @@
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/transport/messenger.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Used by one thread at a time: that of the device, or the program's while the device rests. Every function returns when all is said and
 // answered. Throws CommunicationError when the job is aborted, and at the deadline, naming the process that is waited for.
@@ -127,4 +127,4 @@ class ShardClient {
   std::unique_ptr<transport::Messenger> messenger_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

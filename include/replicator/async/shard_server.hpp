@@ -26,7 +26,7 @@
 #include <replicator/job/job.hpp>
 #include <replicator/transport/messenger.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // What it hears beside the calls at shards. In the server's thread.
 class ShardListener {
@@ -311,4 +311,4 @@ class ShardServer {
   std::thread thread_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A reader reads values, computes from them, and makes one update of them. In between others make theirs: their number is how stale its
 // update is. Under a bound an update must wait where somebody who has read would become too late by it. Readers at work are
@@ -60,4 +60,4 @@ class Staleness {
   std::vector<std::optional<std::int64_t>> seen_;  // by reader: updates when it read; none where it is not at work
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

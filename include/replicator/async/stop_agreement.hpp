@@ -16,7 +16,7 @@
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // All processes make the same calls of step(), of whichever step, and count them. Who has caught a signal asks all for their votes: the first call
 // after which a process can stop, which is the one that it is at, or else its next. It does not return from that one before it knows what was agreed:
@@ -148,4 +148,4 @@ class StopAgreement {
   transport::Job::Hook hook_;  // the last: it uses the rest
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -16,7 +16,7 @@
 #include <replicator/async/staleness.hpp>
 #include <replicator/core/error.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Keeps updates apart from each other and from readers: a reader finds all of an update or nothing of it. It waits for whoever is at work here,
 // and for those whom a bound of staleness holds back.
@@ -152,4 +152,4 @@ class Shard {
   std::exception_ptr error_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 // Where a value is and which instruction makes it; inputs have no maker.
 struct Placed {
@@ -62,4 +62,4 @@ inline Placed append(Schedule& schedule, int rank, int channel, Instruction inst
   return {dst, true, {rank, channel, static_cast<int>(program.size()) - 1}};
 }
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

@@ -12,7 +12,7 @@
 #include <replicator/core/groups.hpp>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // The whole of a group's tree. A subtree depends on its own borders only, so the trees of all groups have nodes of their own.
 inline TreeNode tree_of(const Groups& groups, int group) {
@@ -71,4 +71,4 @@ inline std::vector<TreeNode> partials_on(const ReplicaBlocks& blocks, const Grou
   return found;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

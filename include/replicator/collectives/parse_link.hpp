@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Where nothing is said or measured: between the devices of a host, and bytes per microsecond that a device reduces.
 inline constexpr Link common_host_link{1, 20000};
@@ -50,4 +50,4 @@ inline Link parse_link(const std::string& flag, const std::string& text) {
   return {parse_duration(flag, std::string_view{text}.substr(comma + 1)), parse_bandwidth(flag, std::string_view{text}.substr(0, comma))};
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -12,7 +12,7 @@
 #include <string>
 #include <type_traits>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 using replicator::name_of;
 using replicator::Reduction;
@@ -185,4 +185,4 @@ inline void finish_root(DType dtype, Reduction reduction, std::byte* values, std
   if (dtype == DType::bfloat16) detail::divide_all<bfloat16>(values, elements, replicas);
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -6,7 +6,7 @@
 #include <replicator/core/error.hpp>
 #include <string>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // The first of `count` things that is in block `index` of so many; `count` itself for index == blocks.
 constexpr int block_begin(int count, int blocks, int index) {
@@ -39,4 +39,4 @@ class ReplicaBlocks {
   int ranks_;
 };
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

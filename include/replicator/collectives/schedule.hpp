@@ -24,7 +24,7 @@
 #include <string_view>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 using Kind = CollectiveKind;
 
@@ -111,4 +111,4 @@ struct Schedule {
   }
 };
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

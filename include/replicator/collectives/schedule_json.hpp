@@ -7,7 +7,7 @@
 #include <replicator/collectives/schedule.hpp>
 #include <replicator/io/json/json_writer.hpp>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 namespace detail {
 
@@ -75,4 +75,4 @@ inline void add_json(JsonWriter& json, const Schedule& schedule) {
   });
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

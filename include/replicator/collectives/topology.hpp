@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // What connects ranks, both ways at once.
 struct Link {
@@ -76,4 +76,4 @@ struct Topology {
   static constexpr std::int64_t most_ranks = std::int64_t{1} << 24;
 };
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

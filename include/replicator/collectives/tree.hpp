@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // The node T[begin, end); a subtree depends on its own borders only.
 struct TreeNode {
@@ -58,4 +58,4 @@ inline std::vector<TreeNode> maximal_subtrees(int replicas, int begin, int end) 
   return found;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -15,7 +15,7 @@
 #include <replicator/core/hash.hpp>
 #include <replicator/core/shape.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class AttributeHasher {
  public:
@@ -78,4 +78,4 @@ class AttributePrinter {
   std::string text_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace replicator {
+namespace replicator::detail {
 
 enum class CollectiveKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, all_to_all };
 
@@ -15,4 +15,4 @@ constexpr std::string_view name_of(CollectiveKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

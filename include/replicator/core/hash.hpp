@@ -10,7 +10,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace replicator {
+namespace replicator::detail {
 
 // What equal things have in common: 128 bits of a hash.
 struct Digest {
@@ -75,4 +75,4 @@ struct DigestHash {
   std::size_t operator()(const Digest& digest) const { return static_cast<std::size_t>(digest.low); }
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

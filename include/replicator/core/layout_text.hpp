@@ -9,7 +9,7 @@
 
 #include <replicator/core/layout.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // "row-major", or axes a, b, ... from the outermost to the innermost in memory, capitals where blocks are taken of them, then the blocks: "ABcd16b16a".
 // Source: oneDNN's memory format tags.
@@ -26,4 +26,4 @@ inline std::string layout_text(const Layout& layout) {
   return text;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

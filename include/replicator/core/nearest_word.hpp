@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace replicator {
+namespace replicator::detail {
 
 // How many letters have to be inserted, left out or replaced. Source: Wagner and Fischer, "The string-to-string
 // correction problem", 1974.
@@ -40,4 +40,4 @@ std::string_view nearest_word(std::string_view typed, const Words& words) {
   return nearest;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

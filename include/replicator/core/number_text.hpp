@@ -5,7 +5,7 @@
 #include <charconv>
 #include <string>
 
-namespace replicator {
+namespace replicator::detail {
 
 // "0.1", "1e-05", "nan": six digits at most, with a point in any locale.
 inline std::string number_text(double value) {
@@ -13,4 +13,4 @@ inline std::string number_text(double value) {
   return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6).ptr};
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

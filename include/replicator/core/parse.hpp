@@ -13,7 +13,7 @@
 
 #include <replicator/core/error.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // All of a text as a decimal number from `lowest` to `highest`; nothing where it is anything else.
 template <class T>
@@ -48,4 +48,4 @@ inline std::int64_t parse_bytes(std::string_view what, std::string_view text) {
                    "\": it must be a whole number of bytes, KiB, MiB or GiB: 8GiB, 512MiB"};
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace replicator {
+namespace replicator::detail {
 
 // While it lives, `place` holds another value; then it holds again what it held before. The innermost one counts.
 template <class T>
@@ -20,4 +20,4 @@ class [[nodiscard]] ScopedValue {
   T outer_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace replicator {
+namespace replicator::detail {
 
 class Sha256 {
  public:
@@ -95,4 +95,4 @@ class Sha256 {
   std::uint64_t length_ = 0;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

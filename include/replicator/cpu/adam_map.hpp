@@ -22,7 +22,7 @@
 #include <replicator/graph/symbol.hpp>
 #include <replicator/ops/adam_formula.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -178,4 +178,4 @@ inline std::unique_ptr<Executable> make_adam_map(const KernelRequest& request) {
 inline constexpr Kernel adam_map_kernel{"cpu adam", &make_adam_map};
 inline const bool adam_map_registered = register_kernel<Map>(DeviceKind::cpu, KernelTier::library, &adam_map_kernel);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -11,7 +11,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/convolution_shapes.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -137,4 +137,4 @@ inline const bool convolution_loops_registered =
     register_kernel<ConvolutionBackwardWeights>(DeviceKind::cpu, KernelTier::reference,
                                                 &convolution_loops<ConvolutionBackwardWeights>);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -19,7 +19,7 @@
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/operation.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 class CopyExecutable final : public Executable {
  public:
@@ -153,4 +153,4 @@ inline std::unique_ptr<Executable> make_layout_copy(const KernelRequest& request
 inline constexpr Kernel copy_kernel{"cpu loops", &make_layout_copy};
 inline const bool copy_registered = register_kernel<LayoutCopy>(DeviceKind::cpu, KernelTier::reference, &copy_kernel);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -14,7 +14,7 @@
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/ops/cumulative_sum.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -87,4 +87,4 @@ inline constexpr Kernel cumulative_sum_loops{"cumulative_sum loops", &detail::ma
 inline const bool cumulative_sum_loops_registered =
     register_kernel<CumulativeSum>(DeviceKind::cpu, KernelTier::reference, &cumulative_sum_loops);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -10,7 +10,7 @@
 #include <replicator/devices/device_support.hpp>
 #include <replicator/devices/pages.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -39,4 +39,4 @@ inline const bool device_registered = [] {
   return true;
 }();
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

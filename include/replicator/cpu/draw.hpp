@@ -14,7 +14,7 @@
 #include <replicator/cpu/loops/tiles.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -99,4 +99,4 @@ void draw_normal(std::span<T> values, std::uint64_t seed, std::uint64_t stream, 
   detail::draw<true>(values, seed, stream, substream, mean, deviation);
 }
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -14,7 +14,7 @@
 #error "replicator promises equal bits on every placement: compile without -ffast-math (and -Ofast)"
 #endif
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 // While it lives, the calling thread rounds to nearest, keeps denormals exact (flush-to-zero and denormals-are-zero are
 // off, whatever a loaded -ffast-math library has set), masks floating-point traps, and opens OpenMP teams of `threads`.
@@ -79,4 +79,4 @@ inline void self_test() {
           "run kernels under a KernelEnvironment, and load no library built with -ffast-math");
 }
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

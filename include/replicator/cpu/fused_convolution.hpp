@@ -7,9 +7,9 @@
 #include <replicator/cpu/reduce.hpp>
 #include <replicator/ops/fusion/convolution_in_parts.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 inline const bool fused_convolution_registered =
     register_kernel<FusedConvolution>(DeviceKind::cpu, KernelTier::reference, &convolution_in_parts<DeviceKind::cpu>);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -16,7 +16,7 @@
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/ops/gather.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -161,4 +161,4 @@ inline const bool gather_loops_registered =
     register_kernel<Gather>(DeviceKind::cpu, KernelTier::reference, &gather_loops) &&
     register_kernel<ScatterAdd>(DeviceKind::cpu, KernelTier::reference, &scatter_add_loops);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -8,7 +8,7 @@
 #include <replicator/core/layout.hpp>
 #include <replicator/core/shape.hpp>
 
-namespace replicator::cpu::detail {
+namespace replicator::detail::cpu::detail {
 
 // The layout that an image of this shape has when its channels lie in blocks of `pixel`.
 inline Layout channel_blocks(const Shape& shape, std::int64_t pixel) {
@@ -39,4 +39,4 @@ inline ImageLayout image_layout(const Layout& offered, const Shape& shape) {
   return {};
 }
 
-}  // namespace replicator::cpu::detail
+}  // namespace replicator::detail::cpu::detail

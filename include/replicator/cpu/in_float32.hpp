@@ -19,7 +19,7 @@
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/graph/kernel.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -100,4 +100,4 @@ inline std::unique_ptr<Executable> in_float32(const KernelRequest& request, std:
   return inner ? std::make_unique<detail::InFloat32>(request, std::move(inner)) : nullptr;
 }
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -10,7 +10,7 @@
 #include <replicator/ops/index.hpp>
 #include <replicator/ops/movement/around_axis.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -57,4 +57,4 @@ inline constexpr Kernel argmax_loops{"argmax loops", &detail::make_argmax};
 inline const bool argmax_loops_registered =
     register_kernel<ArgMax>(DeviceKind::cpu, KernelTier::reference, &argmax_loops);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

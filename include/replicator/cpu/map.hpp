@@ -14,7 +14,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 class MapExecutable final : public Executable {
  public:
@@ -61,4 +61,4 @@ inline std::unique_ptr<Executable> make_map(const KernelRequest& request) {
 inline constexpr Kernel map_kernel{"cpu tiles", &make_map};
 inline const bool map_registered = register_kernel<Map>(DeviceKind::cpu, KernelTier::reference, &map_kernel);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

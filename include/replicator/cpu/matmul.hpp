@@ -12,7 +12,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/matmul.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -108,4 +108,4 @@ inline constexpr Kernel matmul_loops{"matmul loops", &detail::make_matmul_loops}
 inline const bool matmul_loops_registered =
     register_kernel<Matmul>(DeviceKind::cpu, KernelTier::reference, &matmul_loops);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

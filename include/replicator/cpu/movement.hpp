@@ -12,7 +12,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/movement/strided_copy.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -92,4 +92,4 @@ inline const bool movement_loops_registered =
     register_kernel<Pad>(DeviceKind::cpu, KernelTier::reference, &pad_loops) &&
     register_kernel<Concat>(DeviceKind::cpu, KernelTier::reference, &concat_loops);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

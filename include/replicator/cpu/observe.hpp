@@ -10,9 +10,7 @@
 #include <replicator/graph/operation.hpp>
 #include <replicator/ops/observe.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 template <DeviceKind kind>
 class ObserveKernel final : public Executable {
@@ -56,6 +54,4 @@ inline const Kernel observe_on_cpu{"observe", &ObserveKernel<DeviceKind::cpu>::m
 inline const Kernel observe_on_cuda{"observe", &ObserveKernel<DeviceKind::cuda>::make};
 inline const bool observe_registered = register_kernel<Observe>(DeviceKind::cpu, KernelTier::reference, &observe_on_cpu) &&
                                        register_kernel<Observe>(DeviceKind::cuda, KernelTier::reference, &observe_on_cuda);
-
-}  // namespace detail
-}  // namespace replicator
+}  // namespace replicator::detail

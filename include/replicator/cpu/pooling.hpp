@@ -16,7 +16,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/pooling.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -105,4 +105,4 @@ inline const bool pooling_loops_registered =
     register_kernel<AveragePool>(DeviceKind::cpu, KernelTier::reference, &average_pool_loops) &&
     register_kernel<AveragePoolTranspose>(DeviceKind::cpu, KernelTier::reference, &average_pool_transpose_loops);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -15,7 +15,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/random.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -139,4 +139,4 @@ inline constexpr Kernel random_loops{"random loops", &detail::make_random};
 inline const bool random_loops_registered =
     register_kernel<Random>(DeviceKind::cpu, KernelTier::reference, &random_loops);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

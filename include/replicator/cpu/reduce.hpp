@@ -24,7 +24,7 @@
 #include <replicator/cpu/loops/tile_program.hpp>
 #include <replicator/cpu/map.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 class ReduceExecutable final : public Executable {
  public:
@@ -138,4 +138,4 @@ inline std::unique_ptr<Executable> make_reduce(const KernelRequest& request) {
 inline constexpr Kernel reduce_kernel{"cpu tiles", &make_reduce};
 inline const bool reduce_registered = register_kernel<Reduce>(DeviceKind::cpu, KernelTier::library, &reduce_kernel);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

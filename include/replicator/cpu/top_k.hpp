@@ -13,7 +13,7 @@
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/ops/top_k.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -81,4 +81,4 @@ inline std::unique_ptr<Executable> make_top_k(const KernelRequest& request) {
 inline constexpr Kernel top_k_loops{"top_k loops", &detail::make_top_k};
 inline const bool top_k_loops_registered = register_kernel<TopK>(DeviceKind::cpu, KernelTier::reference, &top_k_loops);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

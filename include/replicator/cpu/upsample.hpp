@@ -19,7 +19,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/upsample.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -191,4 +191,4 @@ inline const bool upsample_loops_registered =
     register_kernel<Upsample>(DeviceKind::cpu, KernelTier::reference, &upsample_loops) &&
     register_kernel<UpsampleTranspose>(DeviceKind::cpu, KernelTier::reference, &upsample_transpose_loops);
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -9,7 +9,7 @@
 #include <replicator/cuda/launch.cuh>
 #include <replicator/devices/device_support.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 namespace detail {
 
@@ -46,4 +46,4 @@ inline void release_captured(int index, void* captured) noexcept {
 inline constexpr CaptureSupport capture{&detail::begin_capture, &detail::end_capture, &detail::abandon_capture, &detail::replay,
                                         &detail::release_captured};
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

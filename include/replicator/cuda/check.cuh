@@ -9,7 +9,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/core/location.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 [[noreturn]] inline void fail(cudaError_t error, const char* expression, Location where) {
   (void)cudaGetLastError();  // forget it: the next check must not find it again
@@ -17,11 +17,11 @@ namespace replicator::cuda {
                     cudaGetErrorString(error)};
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda
 
 // Evaluates the expression once. Throws DeviceError with the expression, the error's name and its text.
 #define REPLICATOR_CUDA_CHECK(expression)                                                                   \
   do {                                                                                                      \
     if (const cudaError_t replicator_error = (expression); replicator_error != cudaSuccess)                 \
-      ::replicator::cuda::fail(replicator_error, #expression, ::replicator::Location{__FILE__, __LINE__}); \
+      ::replicator::detail::cuda::fail(replicator_error, #expression, ::replicator::Location{__FILE__, __LINE__}); \
   } while (false)

@@ -12,7 +12,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/convolution_shapes.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // ConvolutionShapes as an argument of kernels: x [images, inputs * groups, x[0], x[1]], w [outputs * groups, inputs, w[0], w[1]],
 // y [images, outputs * groups, y[0], y[1]].
@@ -161,4 +161,4 @@ inline const bool convolution_registered =
     register_kernel<ConvolutionBackwardData>(DeviceKind::cuda, KernelTier::reference, &convolution_data_loops) &&
     register_kernel<ConvolutionBackwardWeights>(DeviceKind::cuda, KernelTier::reference, &convolution_weights_loops);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -13,7 +13,7 @@
 #include <replicator/ops/cumulative_sum.hpp>
 #include <replicator/ops/movement/around_axis.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 template <class Stored>
 __global__ void add_up_lines(AroundAxis around, bool exclusive, bool reverse, const Stored* x, Stored* y) {
@@ -66,4 +66,4 @@ inline std::unique_ptr<Executable> make_cumulative_sum(const KernelRequest& requ
 inline constexpr Kernel cumulative_sum_kernel{"cuda cumulative_sum", &make_cumulative_sum};
 inline const bool cumulative_sum_registered = register_kernel<CumulativeSum>(DeviceKind::cuda, KernelTier::reference, &cumulative_sum_kernel);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -17,7 +17,7 @@
 #include <replicator/cuda/staging.cuh>
 #include <replicator/devices/device_support.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Why no GPU can be used; empty where `count` can.
 inline std::string missing_driver(int& count) {
@@ -123,4 +123,4 @@ inline const bool device_registered = [] {
   return true;
 }();
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -11,7 +11,7 @@
 #include <replicator/cuda/expressions/arithmetic.cuh>
 #include <replicator/cuda/launch.cuh>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // A NaN wins; of equal values (the two zeros) the right one.
 template <class T>
@@ -49,4 +49,4 @@ inline void fold(void* queue, DType dtype, Reduction reduction, std::byte* into,
   REPLICATOR_CUDA_CHECK(cudaGetLastError());
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -7,9 +7,9 @@
 #include <replicator/cuda/expressions/reduce.cuh>
 #include <replicator/ops/fusion/convolution_in_parts.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 inline const bool fused_convolution_registered =
     register_kernel<FusedConvolution>(DeviceKind::cuda, KernelTier::reference, &convolution_in_parts<DeviceKind::cuda>);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -9,7 +9,7 @@
 #include <replicator/cuda/indexed.cuh>
 #include <replicator/cuda/words.cuh>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 template <class Word>
 __global__ void gather_words(AroundAxis around, Indices indices, const Word* x, Word* y) {
@@ -44,4 +44,4 @@ inline std::unique_ptr<Executable> make_gather(const KernelRequest& request) {
 inline constexpr Kernel gather_kernel{"cuda gather", &make_gather};
 inline const bool gather_registered = register_kernel<Gather>(DeviceKind::cuda, KernelTier::reference, &gather_kernel);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

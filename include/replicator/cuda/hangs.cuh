@@ -4,8 +4,8 @@
 
 #include <atomic>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 inline std::atomic<bool> a_gpu_hangs{false};
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -8,7 +8,7 @@
 #include <replicator/core/layout.hpp>
 #include <replicator/core/shape.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 struct ImageLayout {
   bool channels_last = false;
@@ -22,4 +22,4 @@ inline ImageLayout image_layout(const Layout& offered, const Shape& shape) {
   return {!offered.plain && offered == channels_last(shape)};
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -9,7 +9,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/index.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 class ArgMaxExecutable final : public Executable {
  public:
@@ -34,4 +34,4 @@ inline std::unique_ptr<Executable> make_argmax(const KernelRequest& request) {
 inline constexpr Kernel argmax_kernel{"cuda argmax", &make_argmax};
 inline const bool argmax_registered = register_kernel<ArgMax>(DeviceKind::cuda, KernelTier::reference, &argmax_kernel);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -12,7 +12,7 @@
 #include <replicator/ops/gather.hpp>
 #include <replicator/ops/movement/around_axis.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Of an axis of this extent; where that is 0 none can be used.
 struct Indices {
@@ -73,4 +73,4 @@ class IndexedExecutable : public Executable {
   std::int64_t count_;
 };
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

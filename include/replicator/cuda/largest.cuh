@@ -15,7 +15,7 @@
 #include <replicator/cuda/launch.cuh>
 #include <replicator/ops/movement/around_axis.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // An element and its place in the line; the place of none is -1.
 template <class T>
@@ -117,4 +117,4 @@ inline void launch_find_largest(const AroundAxis& around, DType dtype, std::int6
   REPLICATOR_CUDA_CHECK(cudaGetLastError());
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

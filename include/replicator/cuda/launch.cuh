@@ -9,7 +9,7 @@
 
 #include <replicator/cuda/rtc/threads.cuh>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Blocks for `units`, of which a block takes `per_block` at a time: enough to fill any GPU, the rest by turns.
 inline unsigned blocks_for(std::int64_t units, std::int64_t per_block) {
@@ -18,4 +18,4 @@ inline unsigned blocks_for(std::int64_t units, std::int64_t per_block) {
 
 inline cudaStream_t stream_of(void* queue) { return static_cast<cudaStream_t>(queue); }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

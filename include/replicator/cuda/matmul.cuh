@@ -13,7 +13,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/matmul.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Strides of op(a) or op(b), which may be transposed, in elements.
 struct MatrixStrides {
@@ -127,4 +127,4 @@ inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
 inline constexpr Kernel matmul_kernel{"cuda tiles", &make_matmul};
 inline const bool matmul_registered = register_kernel<Matmul>(DeviceKind::cuda, KernelTier::reference, &matmul_kernel);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -17,7 +17,7 @@
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/ops/movement/strided_copy.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // A StridedCopy as an argument of kernels.
 struct StridedBox {
@@ -134,4 +134,4 @@ inline const bool movement_registered = register_kernel<Transpose>(DeviceKind::c
                                         register_kernel<Concat>(DeviceKind::cuda, KernelTier::reference, &concat_kernel) &&
                                         register_kernel<LayoutCopy>(DeviceKind::cuda, KernelTier::reference, &layout_copy_kernel);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

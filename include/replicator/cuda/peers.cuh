@@ -15,7 +15,7 @@
 #include <replicator/cuda/launch.cuh>
 #include <replicator/devices/device_support.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 namespace detail {
 
@@ -60,4 +60,4 @@ inline void finish(void* queue, DType dtype, Reduction reduction, std::byte* val
 
 inline constexpr PeerSupport peers{&detail::reach, &finish};
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -14,7 +14,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/pooling.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Images as planes of rows and columns: x[0] by x[1] pixels, of `pixel` elements each, are pooled to y[0] by y[1].
 struct PoolingExtents {
@@ -202,4 +202,4 @@ inline const bool pooling_registered =
     register_kernel<AveragePool>(DeviceKind::cuda, KernelTier::reference, &average_pool_kernel) &&
     register_kernel<AveragePoolTranspose>(DeviceKind::cuda, KernelTier::reference, &average_pool_transpose_kernel);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

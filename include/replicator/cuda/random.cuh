@@ -12,7 +12,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/random.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Four words; and what all blocks have in common: of a launch, and of a step.
 struct PhiloxBlock {
@@ -112,4 +112,4 @@ inline std::unique_ptr<Executable> make_random(const KernelRequest& request) {
 inline constexpr Kernel random_kernel{"cuda philox", &make_random};
 inline const bool random_registered = register_kernel<Random>(DeviceKind::cuda, KernelTier::reference, &random_kernel);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -10,7 +10,7 @@
 #include <replicator/cuda/indexed.cuh>
 #include <replicator/cuda/word_sort.cuh>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // An index and its place among the indices, in one word.
 struct PlacedIndices {
@@ -108,4 +108,4 @@ inline std::unique_ptr<Executable> make_scatter_add(const KernelRequest& request
 inline constexpr Kernel scatter_add_kernel{"cuda scatter_add", &make_scatter_add};
 inline const bool scatter_add_registered = register_kernel<ScatterAdd>(DeviceKind::cuda, KernelTier::reference, &scatter_add_kernel);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -11,7 +11,7 @@
 #include <replicator/cuda/launch.cuh>
 #include <replicator/devices/device_support.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 namespace detail {
 
@@ -63,4 +63,4 @@ inline constexpr StagingSupport staging{&detail::allocate_host, &detail::release
                                         &detail::record_event,  &detail::wait_event,    &detail::await_event,
                                         &detail::has_happened};
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -13,7 +13,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/top_k.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // What comes before has the lower rank: as in largest.cuh, but that the place decides between equal ones.
 inline __device__ std::uint32_t rank_of(float x) {
@@ -134,4 +134,4 @@ inline std::unique_ptr<Executable> make_top_k(const KernelRequest& request) {
 inline constexpr Kernel top_k_kernel{"cuda top_k", &make_top_k};
 inline const bool top_k_registered = register_kernel<TopK>(DeviceKind::cuda, KernelTier::reference, &top_k_kernel);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -13,7 +13,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/upsample.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Images as planes: `small` before up-sampling, factors times as large behind it; pixels are of `pixel` elements.
 struct UpsampleExtents {
@@ -117,4 +117,4 @@ inline constexpr Kernel upsample_transpose_kernel{"cuda upsample transpose", &ma
 inline const bool upsample_registered = register_kernel<Upsample>(DeviceKind::cuda, KernelTier::reference, &upsample_kernel) &&
                                         register_kernel<UpsampleTranspose>(DeviceKind::cuda, KernelTier::reference, &upsample_transpose_kernel);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -13,7 +13,7 @@
 
 #include <replicator/cuda/check.cuh>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // So many tell `count` values apart.
 inline int bits_for(std::int64_t count) { return count > 1 ? std::bit_width(static_cast<std::uint64_t>(count - 1)) : 0; }
@@ -56,4 +56,4 @@ class WordSort {
   std::size_t cub_bytes_ = 0;
 };
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -7,7 +7,7 @@
 
 #include <replicator/core/dtype.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Calls f.template operator()<Word>() with an unsigned type of so many bytes.
 template <class F>
@@ -20,4 +20,4 @@ decltype(auto) visit_word(DType dtype, F&& f) {
   }
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -21,7 +21,7 @@ class WorkerPool {
   using Work = std::function<void(std::int64_t index, int worker)>;
 
   // `threads` = 0 takes as many as there are usable_cores. They start with the first work.
-  explicit WorkerPool(int threads = 0) : size_{threads > 0 ? threads : usable_cores()} {}
+  explicit WorkerPool(int threads = 0) : size_{threads > 0 ? threads : replicator::detail::usable_cores()} {}
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
   ~WorkerPool() {

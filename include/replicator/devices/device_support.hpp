@@ -12,7 +12,7 @@
 #include <replicator/core/reduction.hpp>
 #include <replicator/devices/device_kind.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // An ability of some kinds of devices: work that is the same in every step is captured once, and given to the queue again as one.
 // Addresses and arguments are those of the capture; what changes from step to step must lie in memory.
@@ -106,4 +106,4 @@ inline const DeviceSupport& support_of(DeviceKind kind) {
                    (kind == DeviceKind::cpu ? "/kernels.hpp>" : "/kernels.cuh>")};
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -8,7 +8,7 @@
 
 #include <replicator/devices/device_kind.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Says all of a library that decides bits: name, version, and by what it chooses its kernels on this machine.
 using DescribeKernelLibrary = std::string (*)();
@@ -22,4 +22,4 @@ inline std::string kernel_library(DeviceKind kind) {
   return describe ? describe() : "none";
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -8,9 +8,7 @@
 #include <thread>
 #include <utility>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 // While it lives, the calling thread takes no signal; threads that are started inherit that.
 class SignalsBlocked {
@@ -28,8 +26,6 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-}  // namespace detail
-
 // A thread that runs `work`, and no signal handler. Throws std::system_error where the system has none.
 template <class Work>
 std::thread thread_without_signals(Work work) {
@@ -37,4 +33,4 @@ std::thread thread_without_signals(Work work) {
   return std::thread{std::move(work)};
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -7,7 +7,7 @@
 
 #include <replicator/devices/device_kind.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 struct ToolRanges {
   bool (*attached)() = nullptr;  // whether a tool listens: it does from the program's start, or never
@@ -40,4 +40,4 @@ class ToolRange {
   const ToolRanges* tool_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

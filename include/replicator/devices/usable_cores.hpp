@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-namespace replicator {
+namespace replicator::detail {
 
 // The cores that the calling thread may run on; threads that it starts inherit them. Launchers and containers often leave a process fewer than
 // the machine has; shares of time that a container is given (cgroups) are not among what is asked here.
@@ -23,4 +23,4 @@ inline int usable_cores() {
   return CPU_COUNT(&set);
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

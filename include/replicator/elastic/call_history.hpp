@@ -20,7 +20,7 @@
 #include <replicator/job/job.hpp>
 #include <replicator/job/part.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Before a call of the program.
 struct Moment {
@@ -112,4 +112,4 @@ inline std::uint64_t oldest_moment(transport::Job& job, std::uint64_t latest, in
   return oldest;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -15,7 +15,7 @@
 #include <replicator/engine/state/checkpoints.hpp>
 #include <replicator/replicate/step_driver.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A replicated step, on whatever host it is.
 struct Course {
@@ -69,4 +69,4 @@ class Courses {
   std::vector<std::weak_ptr<Course>> steps_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -23,7 +23,7 @@
 #include <replicator/job/elastic/elastic_job.hpp>
 #include <replicator/replicate/engine.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Of processes that come back to a job. It is at work, so what comparing steps would find too late is looked at too: the program's own
 // arguments. Throws BuildError for devices that cannot be.
@@ -312,4 +312,4 @@ class ElasticEngine final : public Engine {
 
 inline const bool elastic_engine_registered = register_engine<ElasticEngine>(EngineKind::elastic);
 
-}  // namespace replicator
+}  // namespace replicator::detail

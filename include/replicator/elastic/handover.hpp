@@ -15,14 +15,14 @@
 #include <replicator/engine/state/snapshot.hpp>
 #include <replicator/job/wire/frame.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 struct Handover {
   Snapshot snapshot;
   std::map<int, Resumption> steps;  // by ordinal: how far those are that are not gone
 };
 
-namespace detail::handing {
+namespace handing {
 
 using transport::detail::FrameReader;
 using transport::detail::FrameWriter;
@@ -84,7 +84,7 @@ inline void unpack_variable(FrameReader from, Snapshot& snapshot) {
   snapshot.variables.emplace(name, Snapshot::Variable{std::move(declaration), read_value(from)});
 }
 
-}  // namespace detail::handing
+}  // namespace handing
 
 // How far all is, then a part for each variable.
 inline std::vector<std::vector<std::byte>> pack_handover(const Snapshot& snapshot, const std::map<int, Resumption>& steps) {
@@ -152,4 +152,4 @@ inline Handover unpack_handover(const std::vector<std::vector<std::byte>>& parts
   return result;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

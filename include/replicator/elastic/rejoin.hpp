@@ -15,9 +15,7 @@
 #include <replicator/elastic/handover.hpp>
 #include <replicator/job/elastic/elastic_job.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 // Of the first process: it gives what all remember to one that waits for this place.
 inline std::optional<transport::Offer> offer_at(transport::ElasticJob& elastic, const Courses& courses, const Course& course,
@@ -30,8 +28,6 @@ inline std::optional<transport::Offer> offer_at(transport::ElasticJob& elastic, 
                              return pack_handover(latest, steps);
                            });
 }
-
-}  // namespace detail
 
 // Every process calls it: all are before a run of `course`, and `latest` is the snapshot of that. True where somebody who waited outside
 // has taken it: then all leave the job, and meet that process in the next one. Throws CommunicationError where a process is lost.
@@ -64,4 +60,4 @@ inline Moment come_in(transport::ElasticJob& elastic, const Courses& courses, co
   return moment;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

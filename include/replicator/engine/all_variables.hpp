@@ -12,7 +12,7 @@
 #include <replicator/job/job.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class AllVariables {
  public:
@@ -70,4 +70,4 @@ class AllVariables {
   std::vector<std::vector<std::byte>> processes_;  // empty where there is one
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -19,9 +19,7 @@
 #include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 template <class T>
 std::vector<T> unpacked(const std::vector<std::byte>& bytes) {
@@ -34,8 +32,6 @@ inline std::string regime_text(const Deployment& d) {
   if (d.regime == Regime::synchronous) return "sync";
   return "async, " + (d.staleness ? std::to_string(*d.staleness) : std::string{"any"}) + ", " + std::to_string(d.sync_group);
 }
-
-}  // namespace detail
 
 // What all processes of a job have the same of before the first step: program, arguments, machine.
 inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
@@ -121,4 +117,4 @@ inline bool latest_of_processes(JointWork& building, std::vector<std::uint32_t>&
   return same;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

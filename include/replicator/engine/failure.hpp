@@ -11,7 +11,7 @@
 #include <replicator/engine/placement.hpp>
 #include <replicator/job/job.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // What it says.
 inline std::string text_of(const std::exception_ptr& error) {
@@ -101,4 +101,4 @@ class Failure {
   std::exception_ptr first_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -16,9 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 // What process 0 makes of it, on every process; where it throws, all throw DataError with its words.
 inline std::string made_by_first_process(transport::Job& job, const char* what, const std::function<std::string()>& make) {
@@ -56,8 +54,6 @@ inline collectives::Topology fitting_topology(const std::string& text, const std
   return topology;
 }
 
-}  // namespace detail
-
 // Collective: all processes name a file, or none does. Process 0 reads it; where there is none, all measure, and process 0
 // writes it. All use the figures that it then has, so they are equal everywhere. `grid`: {devices of a process, processes};
 // empty where the processes differ in their devices. Nothing is measured or written where there is one device in all.
@@ -93,4 +89,4 @@ inline collectives::Topology topology_of_link(const std::string& link, const std
   return topology;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

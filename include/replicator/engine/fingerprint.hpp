@@ -18,7 +18,7 @@
 #include <replicator/job/job.hpp>
 #include <replicator/resolve/resolve.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 struct FingerprintField {
   std::string name;   // "collective 3"
@@ -28,8 +28,6 @@ struct FingerprintField {
 };
 
 using Fingerprint = std::vector<FingerprintField>;
-
-namespace detail {
 
 inline std::vector<std::byte> pack(const Fingerprint& fields) {
   std::vector<std::byte> bytes;
@@ -87,8 +85,6 @@ inline void require_same(const Fingerprint& mine, const Fingerprint& first, cons
   }
 }
 
-}  // namespace detail
-
 // Of the packed fingerprints of all processes: throws BuildError, the same on all, naming the first field in which one differs from process 0.
 inline void require_equal(const transport::Job& job, const std::vector<std::vector<std::byte>>& all) {
   const auto first = detail::unpack(all[0], 0);
@@ -99,8 +95,6 @@ inline void require_equal(const transport::Job& job, const std::vector<std::vect
 inline void compare_fingerprints(transport::Job& job, const Fingerprint& mine) {
   if (job.size() > 1) require_equal(job, job.exchange(detail::pack(mine), "the comparison of fingerprints"));
 }
-
-namespace detail {
 
 inline std::string text_of(const Initializer& initializer) {
   Hasher hasher;
@@ -127,8 +121,6 @@ inline void add_interface(Fingerprint& fields, const Graph& graph) {
     fields.push_back({"result " + std::to_string(k) + " of the step", graph.type(graph.results()[k]).text(), {}, same_step});
 }
 
-}  // namespace detail
-
 // The collectives with all attributes, variables, results, and what variables are given.
 inline void add_resolution(Fingerprint& fields, const Resolution& resolution) {
   for (std::size_t k = 0; k < resolution.collectives.size(); ++k) {
@@ -148,4 +140,4 @@ inline void add_resolution(Fingerprint& fields, const Resolution& resolution) {
   fields.push_back({"the values that mirrored variables are given", hasher.result().text(), {}, detail::same_step});
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

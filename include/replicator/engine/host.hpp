@@ -44,7 +44,7 @@
 #include <replicator/runtime/see/calibrate.hpp>
 #include <replicator/runtime/see/range_names.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // In a job of several processes the constructor, compile, run, digest and save_checkpoint are called by all at the same time.
 class Host {
@@ -215,7 +215,7 @@ class Host {
 
   // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.
   std::string resolved_dot(const HostStep& step) const { return dot(step.resolution, placement_.begin()); }
-  std::string plan_json(const HostStep& step) const { return replicator::plan_json({plan_part(view(step))}); }
+  std::string plan_json(const HostStep& step) const { return replicator::detail::plan_json({plan_part(view(step))}); }
   // Of each device of the first team: its collectives, the nodes that cost most, its memory.
   std::string explain(const HostStep& step, ExplainOptions options) {
     std::string text;
@@ -318,4 +318,4 @@ class Host {
   bool parted_ = false;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -20,7 +20,7 @@
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/in_process_devices.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class HostCommunicators {
  public:
@@ -102,4 +102,4 @@ class HostCommunicators {
   std::string through_host_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

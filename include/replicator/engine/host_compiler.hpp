@@ -23,7 +23,7 @@
 #include <replicator/runtime/executable_cache.hpp>
 #include <replicator/runtime/plan/planner.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // All processes of a job compile the same steps, in the same order, as joint work.
 class HostCompiler {
@@ -143,4 +143,4 @@ class HostCompiler {
   std::uint32_t next_collective_ = 0;  // of all steps
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -14,7 +14,7 @@
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/runtime/device_threads.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class HostDevices {
  public:
@@ -70,4 +70,4 @@ class HostDevices {
   DeviceThreads threads_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

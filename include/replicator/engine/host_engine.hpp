@@ -12,7 +12,7 @@
 #include <replicator/engine/read_ahead_step.hpp>
 #include <replicator/replicate/engine.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class HostEngine : public Engine {
  public:
@@ -63,4 +63,4 @@ class HostEngine : public Engine {
 
 inline const bool host_engine_registered = register_engine<HostEngine>(EngineKind::synchronous);
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -20,7 +20,7 @@
 #include <replicator/runtime/see/trace.hpp>
 #include <replicator/runtime/watches.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 struct HostStep {
   int ordinal = 0;  // which step of the Replicator
@@ -33,8 +33,6 @@ struct HostStep {
   std::vector<std::unique_ptr<Watches>> watches;     // by device; empty where nobody looks on
   HangReport::Listing listing;                       // the last: nobody looks at the rest when it is gone
 };
-
-namespace detail {
 
 // What a replica, of any host, has put into the exchange.
 inline const std::byte* exchanged_block(const Program& program, int replica) {
@@ -63,8 +61,6 @@ inline std::vector<AnyArray> own_result(const HostStep& step, std::size_t k, con
   return values;
 }
 
-}  // namespace detail
-
 // What the step that was just run gave. `upcoming[r]`: what this host's replica r has for the next one.
 inline StepResults results_of(const HostStep& step, const Placement& placement, std::span<const std::uint64_t> upcoming) {
   const auto& first = step.programs[0];
@@ -89,4 +85,4 @@ inline StepResults results_of(const HostStep& step, const Placement& placement, 
   return results;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -16,7 +16,7 @@
 #include <replicator/devices/thread_without_signals.hpp>
 #include <replicator/runtime/see/quantity_text.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class InputWatch {
  public:
@@ -80,4 +80,4 @@ class InputWatch {
   std::thread thread_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

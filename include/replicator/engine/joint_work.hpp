@@ -16,7 +16,7 @@
 #include <replicator/job/job.hpp>
 #include <replicator/job/part.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Whoever fails tells so in the next exchange, in which the others find it, or fail too:
 //
@@ -92,4 +92,4 @@ class JointWork {
   Failure& failure_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

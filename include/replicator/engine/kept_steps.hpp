@@ -12,7 +12,7 @@
 
 #include <replicator/engine/host_step.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // At most `most`, each with its memory: the one used longest ago is dropped, to be compiled again where its shapes come again. Compiling is
 // collective, so all processes must ask for the same keys in the same order; then they keep, and drop, the same.
@@ -42,4 +42,4 @@ class KeptSteps {
   std::list<std::pair<Key, std::unique_ptr<HostStep>>> kept_;  // the latest first
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

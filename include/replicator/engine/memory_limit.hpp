@@ -14,7 +14,7 @@
 #include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/memory_plan.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // What a step may need on a device of this process: what was asked for, else an equal part of the memory that the device
 // shares with others: all CPU devices with each other, a GPU with its parts.
@@ -42,4 +42,4 @@ inline void require_room_for_variables(const Resolution& resolution, const Deplo
   for (const auto& [device, plan] : plans) require_room(plan, deployment.devices[0].text(), memory_limit(deployment, 0));
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

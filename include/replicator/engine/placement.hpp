@@ -14,7 +14,7 @@
 #include <replicator/job/part.hpp>
 #include <replicator/replicate/deployment.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A team is the devices, all of one process, that hold the same replicas: one for each logical device, or fewer that share
 // them. Teams are the ranks of collectives, those of process 0 first; device i of a team meets device i of the others.
@@ -106,4 +106,4 @@ class Placement {
   int begin_ = 0, end_ = 0;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

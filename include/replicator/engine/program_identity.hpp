@@ -11,7 +11,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/core/hash.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Of a file's bytes. Throws DataError where it cannot be read.
 inline Digest file_digest(const std::string& path) {
@@ -45,4 +45,4 @@ inline std::string instruction_set() {
   return text.empty() ? "baseline" : text.substr(0, text.size() - 1);
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -21,7 +21,7 @@
 #include <replicator/engine/shape_numbers.hpp>
 #include <replicator/graph/dot.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class ReadAheadStep final : public StepDriver {
  public:
@@ -45,7 +45,7 @@ class ReadAheadStep final : public StepDriver {
   std::uint64_t steps_resumed() const override { return from_.done; }
   int stop_signal() override { return host_.stop_signal(); }
   std::string explain(const ExplainOptions& options) override { return host_.explain(latest(), options); }
-  std::string dot() override { return replicator::dot(trace_all()); }
+  std::string dot() override { return replicator::detail::dot(trace_all()); }
   std::string resolved_dot() override { return host_.resolved_dot(latest()); }
   std::string plan_json() override { return host_.plan_json(latest()); }
 
@@ -162,4 +162,4 @@ class ReadAheadStep final : public StepDriver {
   bool finished_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

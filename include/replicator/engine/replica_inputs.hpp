@@ -22,7 +22,7 @@
 #include <replicator/replicate/step_driver.hpp>
 #include <replicator/resolve/replica_context.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class ReplicaInputs {
  public:
@@ -89,4 +89,4 @@ inline std::vector<Graph> trace_replicas(const Host& host, std::span<const Repli
   return graphs;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

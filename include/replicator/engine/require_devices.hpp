@@ -10,7 +10,7 @@
 #include <replicator/devices/device_support.hpp>
 #include <replicator/replicate/deployment.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Throws BuildError for kinds that are not part of the program, or mixed; DeviceError for devices that are missing.
 inline void require_devices(std::span<const DeviceName> devices) {
@@ -25,4 +25,4 @@ inline void require_devices(std::span<const DeviceName> devices) {
   }
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

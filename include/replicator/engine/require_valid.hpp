@@ -16,9 +16,7 @@
 #include <replicator/core/parse.hpp>
 #include <replicator/replicate/deployment.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 // As of flags. Clocks count nanoseconds, in 63 bits: what is much longer could not be added to one.
 inline constexpr std::int64_t most_seconds = std::numeric_limits<int>::max();
@@ -41,8 +39,6 @@ inline void require_distinct(const std::vector<DeviceName>& devices) {
     if (!known.emplace(device.kind, device.index, device.part).second) throw BuildError{"--devices names " + device.text() + " twice"};
   }
 }
-
-}  // namespace detail
 
 // Throws BuildError that names the flag of the first value that cannot be. (That devices are there, that there are replicas for
 // them, schedules and files are looked at where they are used.)
@@ -80,4 +76,4 @@ inline void require_valid(const Deployment& deployment) {
   }
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

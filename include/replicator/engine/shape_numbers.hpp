@@ -9,7 +9,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/hash.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Of one replica. Its first shapes have number 0, so before the first step nobody needs to be told; others are numbered in the order in
 // which they come. Each replica's own process numbers them, and all processes know all numbers: so they are equal everywhere.
@@ -29,4 +29,4 @@ class ShapeNumbers {
   std::unordered_map<Digest, std::uint64_t, DigestHash> numbers_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -13,7 +13,7 @@
 #include <replicator/runtime/program.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A step about to be done, or just done.
 struct StepMoment {
@@ -61,4 +61,4 @@ class StepListener {
   virtual void failed(const StepMoment& moment, const std::exception_ptr& error) noexcept = 0;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

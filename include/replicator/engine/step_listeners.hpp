@@ -10,7 +10,7 @@
 #include <replicator/engine/failure.hpp>
 #include <replicator/engine/step_listener.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Told in the order in which they were added. What one of them throws ends the Replicator.
 class StepListeners {
@@ -45,4 +45,4 @@ class StepListeners {
   std::vector<std::shared_ptr<StepListener>> listeners_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

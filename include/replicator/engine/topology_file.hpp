@@ -19,11 +19,9 @@
 #include <string_view>
 #include <vector>
 
-namespace replicator {
+namespace replicator::detail {
 
 inline constexpr std::string_view topology_format = "replicator topology 1";
-
-namespace detail {
 
 // Throws DataError "<path>: byte 17: topology: ..." for all that is not exactly this.
 class TopologyReader : io::detail::JsonCursor {
@@ -88,8 +86,6 @@ class TopologyReader : io::detail::JsonCursor {
   }
 };
 
-}  // namespace detail
-
 // `path` is for errors. Throws DataError that names file and place.
 inline collectives::Topology parse_topology(std::string_view text, const std::string& path) { return detail::TopologyReader{text, path}.read(); }
 
@@ -121,4 +117,4 @@ inline void write_topology(const std::string& path, std::string_view text) {
   file.commit();
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

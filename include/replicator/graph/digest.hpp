@@ -8,7 +8,7 @@
 #include <replicator/core/attributes.hpp>
 #include <replicator/graph/graph.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Of the alternative and its attributes; a variable counts by its name.
 inline void hash_node(Hasher& hasher, const Graph& graph, const Node& node) {
@@ -51,4 +51,4 @@ inline Digest digest_of(const Graph& graph) {
   return hasher.result();
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -9,7 +9,7 @@
 #include <replicator/core/shape.hpp>
 #include <replicator/graph/kernel.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // The layout in which a kernel walks its domain: the first dense one that is not plain among the inputs
 // that span the domain, else plain.
@@ -27,4 +27,4 @@ inline std::vector<Layout> demanded_layouts(const KernelRequest& request, const 
   return result;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

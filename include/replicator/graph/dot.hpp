@@ -11,9 +11,7 @@
 #include <replicator/graph/digest.hpp>
 #include <replicator/graph/node_text.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 // In a label a quote and a backslash need a backslash.
 inline std::string dot_text(const std::string& text) {
@@ -78,8 +76,6 @@ void add_dot_cluster(std::string& text, const Graph& graph, const std::string& p
 
 inline std::string dot_title(const std::vector<int>& replicas) { return (replicas.size() == 1 ? "replica " : "replicas ") + ranges(replicas); }
 
-}  // namespace detail
-
 // The graphs of replicas as they were traced: equal ones are drawn once. The order is that of the replicas and of the program.
 inline std::string dot(std::span<const Graph> graphs) {
   std::vector<std::pair<Digest, std::vector<std::size_t>>> folded;
@@ -100,4 +96,4 @@ inline std::string dot(std::span<const Graph> graphs) {
   return text + "}\n";
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -16,7 +16,7 @@
 #include <replicator/core/number.hpp>
 #include <replicator/core/number_text.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Comparisons and logic give 1 or 0 in the compute type; logic reads "not zero" as true.
 enum class ScalarOp : std::uint8_t {
@@ -143,4 +143,4 @@ struct Expression {
 
 using ExpressionPtr = std::shared_ptr<const Expression>;
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -21,8 +21,8 @@ namespace replicator {
 
 namespace detail {
 
-inline bool ends_gradients(const Node& node) {
-  const auto* compute = node.get<Compute>();
+inline bool ends_gradients(const detail::Node& node) {
+  const auto* compute = node.get<detail::Compute>();
   return compute && (compute->operation.get<StopGradient>() || compute->operation.get<AssignedValue>());
 }
 
@@ -46,12 +46,12 @@ class Differentiation {
  public:
   Differentiation(AnyTensor y, std::span<const AnyTensor> xs, Location where)
       : graph_{y.graph()}, end_{y.value().node + 1}, where_{where}, reaches_{dependent_nodes(y, xs, where)}, adjoints_(end_) {
-    const LogicalDeviceScope there{graph_, graph_.node(y.value()).device};
-    NodeMarks marks = graph_.marks();
+    const detail::LogicalDeviceScope there{graph_, graph_.node(y.value()).device};
+    detail::NodeMarks marks = graph_.marks();
     for (std::uint32_t i = 0; i < end_; ++i)
       if (reaches_[i]) marks.order = std::max(marks.order, graph_.node(i).marks.order);
     ++marks.order;
-    const ScopedValue scope{graph_.marks(), marks};
+    const detail::ScopedValue scope{graph_.marks(), marks};
     accumulate(y.value(), fill(graph_, y.type(), 1, where));
     for (std::uint32_t i = end_; i-- > 0;)
       if (reaches_[i] && !adjoints_[i].empty() && !graph_.node(i).inputs.empty()) visit(i);
@@ -60,7 +60,7 @@ class Differentiation {
   // Of x's type: zeros where none arrived.
   AnyTensor of(AnyTensor x) {
     if (const auto* found = arrived(x)) return *found;
-    const LogicalDeviceScope there{graph_, graph_.node(x.value()).device};
+    const detail::LogicalDeviceScope there{graph_, graph_.node(x.value()).device};
     return fill(graph_, x.type(), 0, where_);
   }
 
@@ -78,22 +78,22 @@ class Differentiation {
     auto& outputs = adjoints_[value.node];
     if (outputs.empty()) outputs.resize(graph_.node(value.node).outputs.size());
     auto& adjoint = outputs[value.output];
-    const LogicalDeviceScope there{graph_, graph_.node(value.node).device};
-    adjoint = adjoint ? apply(ScalarOp::add, {adjoint, gradient}, graph_.node(value.node).where) : gradient;
+    const detail::LogicalDeviceScope there{graph_, graph_.node(value.node).device};
+    adjoint = adjoint ? apply(detail::ScalarOp::add, {adjoint, gradient}, graph_.node(value.node).where) : gradient;
   }
 
   // Copies what it needs of the node first: adding nodes moves them.
   void visit(std::uint32_t index) {
     const std::vector<Value> values = graph_.node(index).inputs;
     const Location where = graph_.node(index).where;
-    const LogicalDeviceScope there{graph_, graph_.node(index).device};
+    const detail::LogicalDeviceScope there{graph_, graph_.node(index).device};
     std::vector<AnyTensor> inputs, outputs;
     for (const auto value : values) inputs.emplace_back(graph_, value);
     for (std::uint32_t o = 0; o < graph_.node(index).outputs.size(); ++o) outputs.push_back(graph_.tensor(index, o));
     std::vector<AnyTensor> gradients;
-    if (const auto* placeholder = graph_.node(index).get<Placeholder>())
-      gradients = {placeholder_gradient(Placeholder{*placeholder}, inputs[0], outputs[0], adjoints_[index][0], where)};
-    else if (const auto* compute = graph_.node(index).get<Compute>())
+    if (const auto* placeholder = graph_.node(index).get<detail::Placeholder>())
+      gradients = {placeholder_gradient(detail::Placeholder{*placeholder}, inputs[0], outputs[0], adjoints_[index][0], where)};
+    else if (const auto* compute = graph_.node(index).get<detail::Compute>())
       gradients = of_compute(AnyOperation{compute->operation}, inputs, outputs, adjoints_[index], where);
     bool handed_on = false;
     for (std::size_t i = 0; i < gradients.size(); ++i)

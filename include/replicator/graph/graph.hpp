@@ -16,6 +16,10 @@
 
 namespace replicator {
 
+namespace detail {
+class LogicalDeviceScope;
+}
+
 // What a step has assigned to a variable, read again. Gradients end here, as at the value that the variable began with: this one is the variable's
 // too, and no longer what it was computed from.
 struct AssignedValue {
@@ -31,7 +35,7 @@ struct AssignedValue {
   std::vector<AnyTensor> expand(const ExpansionContext& at) const;  // the value
 };
 
-class Graph : public GraphAnchor {
+class Graph : public detail::GraphAnchor {
  public:
   explicit Graph(int replica = 0, int replicas = 1, int logical_devices = 1)
       : replica_{replica}, replicas_{replicas}, logical_devices_{logical_devices} {}
@@ -44,20 +48,20 @@ class Graph : public GraphAnchor {
   int replicas() const { return replicas_; }
   // How many devices nodes may be placed on: see LogicalDeviceScope.
   int logical_devices() const { return logical_devices_; }
-  std::span<const Node> nodes() const { return nodes_; }
-  const Node& node(std::uint32_t index) const { return nodes_[index]; }
-  const Node& node(Value value) const { return nodes_[value.node]; }
+  std::span<const detail::Node> nodes() const { return nodes_; }
+  const detail::Node& node(std::uint32_t index) const { return nodes_[index]; }
+  const detail::Node& node(Value value) const { return nodes_[value.node]; }
   const TensorType& type(Value value) const { return nodes_[value.node].outputs[value.output]; }
 
   // Appends; every input is an earlier node. A node without a device gets that of the scope, else that of its first input
   // that is no leaf, else 0; one without marks gets the graph's.
   // Never inlined: g++ 12 would warn, wrongly, that alternatives the node does not hold are not initialised.
-  [[gnu::noinline]] std::uint32_t add(Node node) {
+  [[gnu::noinline]] std::uint32_t add(detail::Node node) {
     if (complete()) refuse_foreign(std::string{node.kind()} + " at " + node.where.text());
     for (const auto& output : node.outputs)
       if (output.shape.too_large()) throw BuildError{std::string{node.kind()} + " at " + node.where.text() + ": " + output.shape.too_large_text()};
     if (node.device < 0) node.device = device_for(node);
-    if (node.marks == NodeMarks{}) node.marks = marks_;
+    if (node.marks == detail::NodeMarks{}) node.marks = marks_;
     nodes_.push_back(std::move(node));
     return static_cast<std::uint32_t>(nodes_.size() - 1);
   }
@@ -120,7 +124,7 @@ class Graph : public GraphAnchor {
       throw BuildError{"replica " + std::to_string(replica_) + ": \"" + declaration.name + "\" is " +
                        declaration.type.text() + " (declared at " + declaration.where.text() + "), but the value assigned at " +
                        where.text() + " is " + type(value).text() + ": assign a value of the variable's type"};
-    add({Assign{variable}, {value}, {}, where, declaration.name, declaration.device});
+    add({detail::Assign{variable}, {value}, {}, where, declaration.name, declaration.device});
     states_[variable].current = value;
     states_[variable].assigned = true;
   }
@@ -137,7 +141,7 @@ class Graph : public GraphAnchor {
   std::uint32_t next_collective() { return collectives_++; }
 
   // Of nodes added from here on; held by a ScopedValue.
-  NodeMarks& marks() { return marks_; }
+  detail::NodeMarks& marks() { return marks_; }
   // What products of float32 tensors asked for from here on are computed in; see rp::mixed_precision.
   DType& products() { return products_; }
   // Counts the calls of rp::recompute.
@@ -160,9 +164,9 @@ class Graph : public GraphAnchor {
   }
 
  private:
-  friend class LogicalDeviceScope;
+  friend class detail::LogicalDeviceScope;
 
-  std::int32_t device_for(const Node& node) const {
+  std::int32_t device_for(const detail::Node& node) const {
     if (device_ >= 0) return device_;
     for (const auto input : node.inputs)
       if (!nodes_[input.node].leaf()) return nodes_[input.node].device;
@@ -176,7 +180,7 @@ class Graph : public GraphAnchor {
   };
   void read_first(std::uint32_t variable, Location where) {
     const auto& declaration = variables_[variable];
-    const Value start{add({Read{variable}, {}, {declaration.type}, where, declaration.name, declaration.device}), 0};
+    const Value start{add({detail::Read{variable}, {}, {declaration.type}, where, declaration.name, declaration.device}), 0};
     states_[variable].start = states_[variable].current = start;
     if (!substitute_ || !declaration.trainable) return;
     const Value other = substitute_(*this, variable, {*this, start}, where).value();  // may declare variables
@@ -184,7 +188,7 @@ class Graph : public GraphAnchor {
   }
   void read_again(std::uint32_t variable, Location where) {
     const Value value = *states_[variable].current;
-    states_[variable].current = Value{add({Compute{AssignedValue{variable}}, {value}, {type(value)}, where, {}, node(value).device}), 0};
+    states_[variable].current = Value{add({detail::Compute{AssignedValue{variable}}, {value}, {type(value)}, where, {}, node(value).device}), 0};
     states_[variable].assigned = false;
   }
   static void require_same(const VariableDeclaration& a, const VariableDeclaration& b) {
@@ -200,7 +204,7 @@ class Graph : public GraphAnchor {
   int replicas_;
   int logical_devices_;
   std::int32_t device_ = -1;  // of the scope; -1: none
-  std::vector<Node> nodes_;
+  std::vector<detail::Node> nodes_;
   std::vector<Value> results_;
   std::vector<VariableDeclaration> variables_;
   std::map<std::string, std::uint32_t, std::less<>> variable_index_;
@@ -208,13 +212,13 @@ class Graph : public GraphAnchor {
   std::string scope_;
   std::uint32_t collectives_ = 0;
   std::uint32_t regions_ = 0;
-  NodeMarks marks_;
+  detail::NodeMarks marks_;
   DType products_ = DType::float32;
   Substitute substitute_ = nullptr;
 };
 
-inline GraphHandle::GraphHandle(Graph& graph) : place_{graph.place()} {}
-inline Graph& GraphHandle::operator*() const {
+inline detail::GraphHandle::GraphHandle(Graph& graph) : place_{graph.place()} {}
+inline Graph& detail::GraphHandle::operator*() const {
   if (!place_->anchor)
     throw BuildError{"a tensor or a variable was used that was kept from an earlier trace of a step_fn, whose graph is gone: make tensors anew in every "
                      "trace, and ask for variables by name"};
@@ -272,7 +276,7 @@ inline std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span
     throw BuildError{"replica " + std::to_string(graph.replica()) + ": " + std::string{operation.name()} + " at " + where.text() +
                      ": " + error.what()};
   }
-  return graph.add({Compute{std::move(operation)}, std::move(values), std::move(outputs), where, {}});
+  return graph.add({detail::Compute{std::move(operation)}, std::move(values), std::move(outputs), where, {}});
 }
 
 // The same, for an operation with one output.

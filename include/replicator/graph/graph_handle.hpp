@@ -7,8 +7,11 @@
 #include <utility>
 
 namespace replicator {
-
 class Graph;
+}
+
+namespace replicator::detail {
+
 class GraphHandle;
 
 // The part of a graph that handles find it by. They follow it when it is moved; a copy has handles of its own, and may grow.
@@ -73,4 +76,4 @@ class GraphHandle {
   GraphAnchor::Place* place_ = nullptr;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

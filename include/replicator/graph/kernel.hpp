@@ -77,7 +77,7 @@ class Executable {
   std::size_t table_bytes = 0;
   // What executables have in common whose runs may be merged; empty where each is a launch of its own, as on devices that compute on the
   // host's memory, where operands may move.
-  std::optional<Digest> family;
+  std::optional<detail::Digest> family;
   // run() looks at values on the host, for which it waits for the queue: it cannot be captured.
   bool needs_host = false;
   // Of a device with memory of its own: values that it cannot take it notes in Launch::refused, and does something harmless in their place. The

@@ -8,7 +8,7 @@
 #include <replicator/core/layout.hpp>
 #include <replicator/graph/operation.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // The same elements in another layout; padding is zero. The planner puts it where a kernel demands one.
 struct LayoutCopy {
@@ -26,4 +26,4 @@ struct LayoutCopy {
   std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -7,7 +7,7 @@
 #include <replicator/core/scoped_value.hpp>
 #include <replicator/graph/graph.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Nodes made while it lives, and variables declared, are on that logical device. The innermost scope counts. Where nodes
 // are never changes a value: passes do not look at it.
@@ -28,4 +28,4 @@ class LogicalDeviceScope {
   ScopedValue<std::int32_t> device_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -6,7 +6,7 @@
 
 #include <replicator/graph/operation.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Asks the highest filled tier first, then the next. Null where there is none, or all decline.
 inline std::unique_ptr<Executable> make_executable(DeviceKind kind, const KernelRequest& request) {
@@ -20,4 +20,4 @@ inline std::unique_ptr<Executable> make_executable(DeviceKind kind, const Kernel
   return nullptr;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -45,7 +45,7 @@ inline void require_domain(std::span<const TensorType> inputs, const Shape& doma
 // Every output element is the expression of the elements of the inputs broadcast to `domain`.
 struct Map {
   static constexpr std::string_view name = "map";
-  ExpressionPtr expression;
+  detail::ExpressionPtr expression;
   Shape domain;
   std::vector<DType> dtypes;  // of the outputs
 
@@ -76,7 +76,7 @@ constexpr std::string_view name_of(ReduceKind kind) {
 struct Reduce {
   static constexpr std::string_view name = "reduce";
   ReduceKind kind = ReduceKind::sum;
-  ExpressionPtr expression;
+  detail::ExpressionPtr expression;
   std::vector<std::int64_t> axes;
   Shape domain;               // the shape over which the expression runs: the inputs broadcast to it
   std::vector<DType> dtypes;  // of the outputs: the compute type, or a narrower one it is converted to at the end
@@ -143,13 +143,13 @@ struct StopGradient {
 };
 
 // An elementwise node over `domain`.
-inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, Shape domain, DType result,
+inline AnyTensor map_node(Graph& graph, detail::Expression expression, std::span<const AnyTensor> inputs, Shape domain, DType result,
                           Location where) {
-  return graph.tensor(add_compute(graph, Map{std::make_shared<const Expression>(std::move(expression)), domain, {result}}, inputs, where));
+  return graph.tensor(add_compute(graph, Map{std::make_shared<const detail::Expression>(std::move(expression)), domain, {result}}, inputs, where));
 }
 
 // The same over the inputs broadcast together. Throws BuildError where they cannot be.
-inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, DType result, Location where) {
+inline AnyTensor map_node(Graph& graph, detail::Expression expression, std::span<const AnyTensor> inputs, DType result, Location where) {
   std::vector<TensorType> types;
   for (const auto& input : inputs) types.push_back(input.type());
   Shape domain;
@@ -164,18 +164,18 @@ inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const A
 // The same values as another type.
 inline AnyTensor converted(AnyTensor x, DType to, Location where) {
   if (x.dtype() == to) return x;
-  Expression e;
-  e.compute = compute_type(x.dtype());
+  detail::Expression e;
+  e.compute = detail::compute_type(x.dtype());
   e.inputs = 1;
   e.outputs = {e.input(0)};
   return map_node(x.graph(), std::move(e), {&x, 1}, to, where);
 }
 
 // Sum (min, max) of an expression over axes of the domain.
-inline AnyTensor reduce_node(Graph& graph, ReduceKind kind, Expression expression, std::span<const AnyTensor> inputs, Shape domain,
+inline AnyTensor reduce_node(Graph& graph, ReduceKind kind, detail::Expression expression, std::span<const AnyTensor> inputs, Shape domain,
                              std::vector<std::int64_t> axes, DType result, Location where) {
   return graph.tensor(add_compute(
-      graph, Reduce{kind, std::make_shared<const Expression>(std::move(expression)), std::move(axes), domain, {result}}, inputs, where));
+      graph, Reduce{kind, std::make_shared<const detail::Expression>(std::move(expression)), std::move(axes), domain, {result}}, inputs, where));
 }
 
 inline AnyTensor reshape(AnyTensor x, Shape shape, Location where) {
@@ -184,10 +184,10 @@ inline AnyTensor reshape(AnyTensor x, Shape shape, Location where) {
 }
 
 // One scalar operation on tensors of one dtype.
-inline AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Location where) {
+inline AnyTensor apply(detail::ScalarOp op, std::initializer_list<AnyTensor> inputs, Location where) {
   const DType dtype = inputs.begin()->dtype();
-  Expression e;
-  e.compute = compute_type(dtype);
+  detail::Expression e;
+  e.compute = detail::compute_type(dtype);
   e.inputs = static_cast<std::uint16_t>(inputs.size());
   std::uint16_t x[3]{};
   for (std::uint16_t i = 0; i < e.inputs; ++i) x[i] = e.input(i);
@@ -196,9 +196,9 @@ inline AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Loc
 }
 
 // op(x, scalar)
-inline AnyTensor apply(ScalarOp op, AnyTensor x, Number scalar, Location where) {
-  Expression e;
-  e.compute = compute_type(x.dtype());
+inline AnyTensor apply(detail::ScalarOp op, AnyTensor x, Number scalar, Location where) {
+  detail::Expression e;
+  e.compute = detail::compute_type(x.dtype());
   e.inputs = 1;
   e.outputs = {e.apply(op, e.input(0), e.constant(scalar))};
   return map_node(x.graph(), std::move(e), {&x, 1}, x.dtype(), where);
@@ -206,18 +206,18 @@ inline AnyTensor apply(ScalarOp op, AnyTensor x, Number scalar, Location where) 
 
 // A constant node.
 inline AnyTensor constant_node(Graph& graph, AnyArray array, Location where) {
-  Hasher hasher;
+  detail::Hasher hasher;
   hasher.word(static_cast<std::uint64_t>(array.dtype()));
   for (const auto extent : array.shape()) hasher.word(static_cast<std::uint64_t>(extent));
   hasher.bytes(array.bytes());
   const TensorType type = array.type();
-  return graph.tensor(graph.add({Constant{std::make_shared<const AnyArray>(std::move(array)), hasher.result()}, {}, {type}, where, {}}));
+  return graph.tensor(graph.add({detail::Constant{std::make_shared<const AnyArray>(std::move(array)), hasher.result()}, {}, {type}, where, {}}));
 }
 
 // The value in every element of a tensor of this type.
 inline AnyTensor fill(Graph& graph, TensorType type, Number value, Location where) {
-  Expression e;
-  e.compute = compute_type(type.dtype);
+  detail::Expression e;
+  e.compute = detail::compute_type(type.dtype);
   e.outputs = {e.constant(value)};
   return map_node(graph, std::move(e), {}, type.shape, type.dtype, where);
 }

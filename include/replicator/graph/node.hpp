@@ -18,7 +18,7 @@
 #include <replicator/graph/operation.hpp>
 #include <replicator/graph/value.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // What the outside gives a step.
 struct Input {
@@ -109,4 +109,4 @@ struct Node {
   }
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -8,7 +8,7 @@
 
 #include <replicator/graph/graph.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // "convolution#17", with the label where there is one: "read#3 conv1.weight". Numbered in this graph.
 inline std::string node_text(const Graph& graph, std::uint32_t index) {
@@ -28,4 +28,4 @@ inline std::string formula_of(const Node& node, std::size_t length = 80) {
   return compute ? compute->operation.formula(length) : std::string{};
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -45,7 +45,7 @@ enum class OfWidened : std::uint8_t {
 };
 
 template <class Op>
-concept Operation = requires(const Op& op, std::span<const TensorType> inputs, AttributePrinter& v) {
+concept Operation = requires(const Op& op, std::span<const TensorType> inputs, detail::AttributePrinter& v) {
   { Op::name } -> std::convertible_to<std::string_view>;
   { op.infer_shape(inputs) } -> std::same_as<std::vector<TensorType>>;
   op.describe(v);
@@ -77,7 +77,7 @@ class AnyOperation {
   // "stride=[2, 2], groups=1"
   std::string attributes() const { return model_->attributes(); }
   // Over name and attributes.
-  const Digest& digest() const { return model_->digest; }
+  const detail::Digest& digest() const { return model_->digest; }
 
   // The struct itself, or null if this is another operation.
   template <class Op>
@@ -103,15 +103,15 @@ class AnyOperation {
     virtual std::string formula(std::size_t) const = 0;
     virtual const KernelSlots& slots() const = 0;
     virtual std::string attributes() const = 0;
-    Digest digest;
+    detail::Digest digest;
   };
 
   template <class Op>
   struct Model final : Interface {
     explicit Model(Op value) : op{std::move(value)} {
-      Hasher hasher;
+      detail::Hasher hasher;
       hasher.text(Op::name);
-      AttributeHasher visitor{hasher};
+      detail::AttributeHasher visitor{hasher};
       op.describe(visitor);
       this->digest = hasher.result();
     }
@@ -157,7 +157,7 @@ class AnyOperation {
     }
     const KernelSlots& slots() const override { return kernels<Op>::slot; }
     std::string attributes() const override {
-      AttributePrinter printer;
+      detail::AttributePrinter printer;
       op.describe(printer);
       return printer.text();
     }

@@ -10,9 +10,7 @@
 
 #include <replicator/graph/map.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 // all_gather joins along axis 0 (scalars become a vector); reduce_scatter and all_to_all split along it.
 inline Shape collective_shape(const Placeholder& p, const Shape& input, int members, const std::string& where) {
@@ -46,8 +44,6 @@ inline void require_groups(const Placeholder& p, int replicas, const std::string
     throw BuildError{asked + ", whose sizes differ, so no one number divides the mean: take the sum and divide it"};
 }
 
-}  // namespace detail
-
 // How many replicas take part together: the members of this replica's group.
 inline int members_of(const Placeholder& placeholder, const Graph& graph) {
   return placeholder.groups.everybody() ? graph.replicas() : placeholder.groups.size(placeholder.groups.group_of(graph.replica()));
@@ -77,8 +73,6 @@ inline AnyTensor placeholder_node(AnyTensor x, Placeholder placeholder, Location
 inline AnyTensor replica_id(Graph& graph, Location where) {
   return graph.tensor(graph.add({Input{Input::Source::replica_id, 0}, {}, {TensorType{DType::int32, {}}}, where, {}}));
 }
-
-namespace detail {
 
 // a at the root of each group, 0 elsewhere. The graphs of all replicas stay equal: the id is compared while the step runs.
 inline AnyTensor at_root(AnyTensor a, const Placeholder& p, Location where) {
@@ -146,6 +140,4 @@ inline AnyTensor placeholder_gradient(Placeholder p, AnyTensor x, AnyTensor y, A
   }
   return {};
 }
-
-}  // namespace detail
-}  // namespace replicator
+}  // namespace replicator::detail

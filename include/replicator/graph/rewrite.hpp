@@ -7,7 +7,7 @@
 
 #include <replicator/graph/graph.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class Rewriter {
  public:
@@ -66,4 +66,4 @@ const Op* operation_of(const Node& node) {
   return compute ? compute->operation.get<Op>() : nullptr;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -10,7 +10,7 @@ namespace replicator {
 
 class Symbol {
  public:
-  Symbol(Expression& expression, std::uint16_t index) : expression_{&expression}, index_{index} {}
+  Symbol(detail::Expression& expression, std::uint16_t index) : expression_{&expression}, index_{index} {}
   std::uint16_t index() const { return index_; }
   // A number in the same expression.
   Symbol number(Number value) const { return {*expression_, expression_->constant(value)}; }
@@ -24,20 +24,20 @@ class Symbol {
     return false;
   }
 
-  friend Symbol operator+(Symbol a, Symbol b) { return a.with(ScalarOp::add, b); }
-  friend Symbol operator-(Symbol a, Symbol b) { return a.with(ScalarOp::subtract, b); }
-  friend Symbol operator*(Symbol a, Symbol b) { return a.with(ScalarOp::multiply, b); }
-  friend Symbol operator/(Symbol a, Symbol b) { return a.with(ScalarOp::divide, b); }
-  friend Symbol operator<(Symbol a, Symbol b) { return a.with(ScalarOp::less, b); }
-  friend Symbol operator<=(Symbol a, Symbol b) { return a.with(ScalarOp::less_equal, b); }
-  friend Symbol operator>(Symbol a, Symbol b) { return b.with(ScalarOp::less, a); }
-  friend Symbol operator>=(Symbol a, Symbol b) { return b.with(ScalarOp::less_equal, a); }
-  friend Symbol operator==(Symbol a, Symbol b) { return a.with(ScalarOp::equal, b); }
+  friend Symbol operator+(Symbol a, Symbol b) { return a.with(detail::ScalarOp::add, b); }
+  friend Symbol operator-(Symbol a, Symbol b) { return a.with(detail::ScalarOp::subtract, b); }
+  friend Symbol operator*(Symbol a, Symbol b) { return a.with(detail::ScalarOp::multiply, b); }
+  friend Symbol operator/(Symbol a, Symbol b) { return a.with(detail::ScalarOp::divide, b); }
+  friend Symbol operator<(Symbol a, Symbol b) { return a.with(detail::ScalarOp::less, b); }
+  friend Symbol operator<=(Symbol a, Symbol b) { return a.with(detail::ScalarOp::less_equal, b); }
+  friend Symbol operator>(Symbol a, Symbol b) { return b.with(detail::ScalarOp::less, a); }
+  friend Symbol operator>=(Symbol a, Symbol b) { return b.with(detail::ScalarOp::less_equal, a); }
+  friend Symbol operator==(Symbol a, Symbol b) { return a.with(detail::ScalarOp::equal, b); }
   friend Symbol operator!=(Symbol a, Symbol b) { return !(a == b); }
-  friend Symbol operator&&(Symbol a, Symbol b) { return a.with(ScalarOp::logical_and, b); }
-  friend Symbol operator||(Symbol a, Symbol b) { return a.with(ScalarOp::logical_or, b); }
-  friend Symbol operator!(Symbol a) { return a.with(ScalarOp::logical_not); }
-  friend Symbol operator-(Symbol a) { return a.with(ScalarOp::negate); }
+  friend Symbol operator&&(Symbol a, Symbol b) { return a.with(detail::ScalarOp::logical_and, b); }
+  friend Symbol operator||(Symbol a, Symbol b) { return a.with(detail::ScalarOp::logical_or, b); }
+  friend Symbol operator!(Symbol a) { return a.with(detail::ScalarOp::logical_not); }
+  friend Symbol operator-(Symbol a) { return a.with(detail::ScalarOp::negate); }
 
 #define REPLICATOR_SCALAR_ON_EITHER_SIDE(op)                               \
   friend Symbol operator op(Symbol a, Number b) { return a op a.number(b); } \
@@ -54,39 +54,39 @@ class Symbol {
   REPLICATOR_SCALAR_ON_EITHER_SIDE(!=)
 #undef REPLICATOR_SCALAR_ON_EITHER_SIDE
 
-  friend Symbol abs(Symbol a) { return a.with(ScalarOp::absolute); }
-  friend Symbol sign(Symbol a) { return a.with(ScalarOp::sign); }
-  friend Symbol sqrt(Symbol a) { return a.with(ScalarOp::square_root); }
-  friend Symbol exp(Symbol a) { return a.with(ScalarOp::exponential); }
-  friend Symbol log(Symbol a) { return a.with(ScalarOp::logarithm); }
-  friend Symbol tanh(Symbol a) { return a.with(ScalarOp::hyperbolic_tangent); }
-  friend Symbol sin(Symbol a) { return a.with(ScalarOp::sine); }
-  friend Symbol cos(Symbol a) { return a.with(ScalarOp::cosine); }
-  friend Symbol floor(Symbol a) { return a.with(ScalarOp::floor); }
-  friend Symbol relu(Symbol a) { return a.with(ScalarOp::rectify); }
-  friend Symbol min(Symbol a, Symbol b) { return a.with(ScalarOp::minimum, b); }
-  friend Symbol max(Symbol a, Symbol b) { return a.with(ScalarOp::maximum, b); }
-  friend Symbol pow(Symbol a, Symbol b) { return a.with(ScalarOp::power, b); }
+  friend Symbol abs(Symbol a) { return a.with(detail::ScalarOp::absolute); }
+  friend Symbol sign(Symbol a) { return a.with(detail::ScalarOp::sign); }
+  friend Symbol sqrt(Symbol a) { return a.with(detail::ScalarOp::square_root); }
+  friend Symbol exp(Symbol a) { return a.with(detail::ScalarOp::exponential); }
+  friend Symbol log(Symbol a) { return a.with(detail::ScalarOp::logarithm); }
+  friend Symbol tanh(Symbol a) { return a.with(detail::ScalarOp::hyperbolic_tangent); }
+  friend Symbol sin(Symbol a) { return a.with(detail::ScalarOp::sine); }
+  friend Symbol cos(Symbol a) { return a.with(detail::ScalarOp::cosine); }
+  friend Symbol floor(Symbol a) { return a.with(detail::ScalarOp::floor); }
+  friend Symbol relu(Symbol a) { return a.with(detail::ScalarOp::rectify); }
+  friend Symbol min(Symbol a, Symbol b) { return a.with(detail::ScalarOp::minimum, b); }
+  friend Symbol max(Symbol a, Symbol b) { return a.with(detail::ScalarOp::maximum, b); }
+  friend Symbol pow(Symbol a, Symbol b) { return a.with(detail::ScalarOp::power, b); }
   friend Symbol min(Symbol a, Number b) { return min(a, a.number(b)); }
   friend Symbol max(Symbol a, Number b) { return max(a, a.number(b)); }
   friend Symbol pow(Symbol a, Number b) { return pow(a, a.number(b)); }
   // a * b + c with one rounding.
   friend Symbol fma(Symbol a, Symbol b, Symbol c) {
-    return {*a.expression_, a.expression_->apply(ScalarOp::multiply_add, a.index_, b.index_, c.index_)};
+    return {*a.expression_, a.expression_->apply(detail::ScalarOp::multiply_add, a.index_, b.index_, c.index_)};
   }
   // condition ? yes : no, element by element.
   friend Symbol select(Symbol condition, Symbol yes, Symbol no) {
-    return {*condition.expression_, condition.expression_->apply(ScalarOp::select, condition.index_, yes.index_, no.index_)};
+    return {*condition.expression_, condition.expression_->apply(detail::ScalarOp::select, condition.index_, yes.index_, no.index_)};
   }
   friend Symbol select(Symbol condition, Number yes, Symbol no) { return select(condition, no.number(yes), no); }
   friend Symbol select(Symbol condition, Symbol yes, Number no) { return select(condition, yes, yes.number(no)); }
   friend Symbol select(Symbol condition, Number yes, Number no) { return select(condition, condition.number(yes), condition.number(no)); }
 
  private:
-  Symbol with(ScalarOp op) const { return {*expression_, expression_->apply(op, index_)}; }
-  Symbol with(ScalarOp op, Symbol b) const { return {*expression_, expression_->apply(op, index_, b.index_)}; }
+  Symbol with(detail::ScalarOp op) const { return {*expression_, expression_->apply(op, index_)}; }
+  Symbol with(detail::ScalarOp op, Symbol b) const { return {*expression_, expression_->apply(op, index_, b.index_)}; }
 
-  Expression* expression_;
+  detail::Expression* expression_;
   std::uint16_t index_;
 };
 

@@ -33,69 +33,69 @@ class Tensor {
     return out << x.any_.type().text();
   }
 
-  friend Tensor operator+(located<Tensor> a, located<Tensor> b) { return binary(ScalarOp::add, a, b); }
-  friend Tensor operator-(located<Tensor> a, located<Tensor> b) { return binary(ScalarOp::subtract, a, b); }
-  friend Tensor operator*(located<Tensor> a, located<Tensor> b) { return binary(ScalarOp::multiply, a, b); }
-  friend Tensor operator/(located<Tensor> a, located<Tensor> b) { return binary(ScalarOp::divide, a, b); }
+  friend Tensor operator+(located<Tensor> a, located<Tensor> b) { return binary(detail::ScalarOp::add, a, b); }
+  friend Tensor operator-(located<Tensor> a, located<Tensor> b) { return binary(detail::ScalarOp::subtract, a, b); }
+  friend Tensor operator*(located<Tensor> a, located<Tensor> b) { return binary(detail::ScalarOp::multiply, a, b); }
+  friend Tensor operator/(located<Tensor> a, located<Tensor> b) { return binary(detail::ScalarOp::divide, a, b); }
 
-  friend Tensor operator+(located<Tensor> a, T b) { return scalar_right(ScalarOp::add, a, b); }
-  friend Tensor operator-(located<Tensor> a, T b) { return scalar_right(ScalarOp::subtract, a, b); }
-  friend Tensor operator*(located<Tensor> a, T b) { return scalar_right(ScalarOp::multiply, a, b); }
-  friend Tensor operator/(located<Tensor> a, T b) { return scalar_right(ScalarOp::divide, a, b); }
+  friend Tensor operator+(located<Tensor> a, T b) { return scalar_right(detail::ScalarOp::add, a, b); }
+  friend Tensor operator-(located<Tensor> a, T b) { return scalar_right(detail::ScalarOp::subtract, a, b); }
+  friend Tensor operator*(located<Tensor> a, T b) { return scalar_right(detail::ScalarOp::multiply, a, b); }
+  friend Tensor operator/(located<Tensor> a, T b) { return scalar_right(detail::ScalarOp::divide, a, b); }
 
-  friend Tensor operator+(T a, located<Tensor> b) { return scalar_left(ScalarOp::add, a, b); }
-  friend Tensor operator-(T a, located<Tensor> b) { return scalar_left(ScalarOp::subtract, a, b); }
-  friend Tensor operator*(T a, located<Tensor> b) { return scalar_left(ScalarOp::multiply, a, b); }
-  friend Tensor operator/(T a, located<Tensor> b) { return scalar_left(ScalarOp::divide, a, b); }
+  friend Tensor operator+(T a, located<Tensor> b) { return scalar_left(detail::ScalarOp::add, a, b); }
+  friend Tensor operator-(T a, located<Tensor> b) { return scalar_left(detail::ScalarOp::subtract, a, b); }
+  friend Tensor operator*(T a, located<Tensor> b) { return scalar_left(detail::ScalarOp::multiply, a, b); }
+  friend Tensor operator/(T a, located<Tensor> b) { return scalar_left(detail::ScalarOp::divide, a, b); }
 
-  friend Tensor operator-(located<Tensor> a) { return Tensor{apply(ScalarOp::negate, {a.value.any_}, a.where)}; }
+  friend Tensor operator-(located<Tensor> a) { return Tensor{apply(detail::ScalarOp::negate, {a.value.any_}, a.where)}; }
 
-  Tensor& operator+=(located<Tensor> b) { return *this = Tensor{apply(ScalarOp::add, {any_, b.value.any_}, b.where)}; }
-  Tensor& operator-=(located<Tensor> b) { return *this = Tensor{apply(ScalarOp::subtract, {any_, b.value.any_}, b.where)}; }
-  Tensor& operator*=(located<Tensor> b) { return *this = Tensor{apply(ScalarOp::multiply, {any_, b.value.any_}, b.where)}; }
-  Tensor& operator/=(located<Tensor> b) { return *this = Tensor{apply(ScalarOp::divide, {any_, b.value.any_}, b.where)}; }
-  Tensor& operator+=(located<T> b) { return *this = Tensor{apply(ScalarOp::add, any_, b.value, b.where)}; }
-  Tensor& operator-=(located<T> b) { return *this = Tensor{apply(ScalarOp::subtract, any_, b.value, b.where)}; }
-  Tensor& operator*=(located<T> b) { return *this = Tensor{apply(ScalarOp::multiply, any_, b.value, b.where)}; }
-  Tensor& operator/=(located<T> b) { return *this = Tensor{apply(ScalarOp::divide, any_, b.value, b.where)}; }
+  Tensor& operator+=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::add, {any_, b.value.any_}, b.where)}; }
+  Tensor& operator-=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::subtract, {any_, b.value.any_}, b.where)}; }
+  Tensor& operator*=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::multiply, {any_, b.value.any_}, b.where)}; }
+  Tensor& operator/=(located<Tensor> b) { return *this = Tensor{apply(detail::ScalarOp::divide, {any_, b.value.any_}, b.where)}; }
+  Tensor& operator+=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::add, any_, b.value, b.where)}; }
+  Tensor& operator-=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::subtract, any_, b.value, b.where)}; }
+  Tensor& operator*=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::multiply, any_, b.value, b.where)}; }
+  Tensor& operator/=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::divide, any_, b.value, b.where)}; }
 
   // Comparisons of elements: where an operand is a NaN, != is true and the others are false; -0 equals 0.
-  friend Tensor<bool> operator<(located<Tensor> a, located<Tensor> b) { return compare(ScalarOp::less, a, b); }
-  friend Tensor<bool> operator<=(located<Tensor> a, located<Tensor> b) { return compare(ScalarOp::less_equal, a, b); }
-  friend Tensor<bool> operator>(located<Tensor> a, located<Tensor> b) { return compare(ScalarOp::less, b, a); }
-  friend Tensor<bool> operator>=(located<Tensor> a, located<Tensor> b) { return compare(ScalarOp::less_equal, b, a); }
-  friend Tensor<bool> operator==(located<Tensor> a, located<Tensor> b) { return compare(ScalarOp::equal, a, b); }
-  friend Tensor<bool> operator!=(located<Tensor> a, located<Tensor> b) { return !compare(ScalarOp::equal, a, b); }
+  friend Tensor<bool> operator<(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less, a, b); }
+  friend Tensor<bool> operator<=(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, a, b); }
+  friend Tensor<bool> operator>(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less, b, a); }
+  friend Tensor<bool> operator>=(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, b, a); }
+  friend Tensor<bool> operator==(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::equal, a, b); }
+  friend Tensor<bool> operator!=(located<Tensor> a, located<Tensor> b) { return !compare(detail::ScalarOp::equal, a, b); }
 
-  friend Tensor<bool> operator<(located<Tensor> a, T b) { return compare(ScalarOp::less, a, like(a, b)); }
-  friend Tensor<bool> operator<=(located<Tensor> a, T b) { return compare(ScalarOp::less_equal, a, like(a, b)); }
-  friend Tensor<bool> operator>(located<Tensor> a, T b) { return compare(ScalarOp::less, like(a, b), a); }
-  friend Tensor<bool> operator>=(located<Tensor> a, T b) { return compare(ScalarOp::less_equal, like(a, b), a); }
-  friend Tensor<bool> operator==(located<Tensor> a, T b) { return compare(ScalarOp::equal, a, like(a, b)); }
-  friend Tensor<bool> operator!=(located<Tensor> a, T b) { return !compare(ScalarOp::equal, a, like(a, b)); }
+  friend Tensor<bool> operator<(located<Tensor> a, T b) { return compare(detail::ScalarOp::less, a, like(a, b)); }
+  friend Tensor<bool> operator<=(located<Tensor> a, T b) { return compare(detail::ScalarOp::less_equal, a, like(a, b)); }
+  friend Tensor<bool> operator>(located<Tensor> a, T b) { return compare(detail::ScalarOp::less, like(a, b), a); }
+  friend Tensor<bool> operator>=(located<Tensor> a, T b) { return compare(detail::ScalarOp::less_equal, like(a, b), a); }
+  friend Tensor<bool> operator==(located<Tensor> a, T b) { return compare(detail::ScalarOp::equal, a, like(a, b)); }
+  friend Tensor<bool> operator!=(located<Tensor> a, T b) { return !compare(detail::ScalarOp::equal, a, like(a, b)); }
 
-  friend Tensor<bool> operator<(T a, located<Tensor> b) { return compare(ScalarOp::less, like(b, a), b); }
-  friend Tensor<bool> operator<=(T a, located<Tensor> b) { return compare(ScalarOp::less_equal, like(b, a), b); }
-  friend Tensor<bool> operator>(T a, located<Tensor> b) { return compare(ScalarOp::less, b, like(b, a)); }
-  friend Tensor<bool> operator>=(T a, located<Tensor> b) { return compare(ScalarOp::less_equal, b, like(b, a)); }
-  friend Tensor<bool> operator==(T a, located<Tensor> b) { return compare(ScalarOp::equal, like(b, a), b); }
-  friend Tensor<bool> operator!=(T a, located<Tensor> b) { return !compare(ScalarOp::equal, like(b, a), b); }
+  friend Tensor<bool> operator<(T a, located<Tensor> b) { return compare(detail::ScalarOp::less, like(b, a), b); }
+  friend Tensor<bool> operator<=(T a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, like(b, a), b); }
+  friend Tensor<bool> operator>(T a, located<Tensor> b) { return compare(detail::ScalarOp::less, b, like(b, a)); }
+  friend Tensor<bool> operator>=(T a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, b, like(b, a)); }
+  friend Tensor<bool> operator==(T a, located<Tensor> b) { return compare(detail::ScalarOp::equal, like(b, a), b); }
+  friend Tensor<bool> operator!=(T a, located<Tensor> b) { return !compare(detail::ScalarOp::equal, like(b, a), b); }
 
   // Of bools. The left operands are no located<Tensor>, to which the operators of C++ itself, by the conversion below, would be as good.
   friend Tensor operator&&(Tensor a, located<Tensor> b)
     requires std::same_as<T, bool>
   {
-    return Tensor{apply(ScalarOp::logical_and, {a.any_, b.value.any_}, b.where)};
+    return Tensor{apply(detail::ScalarOp::logical_and, {a.any_, b.value.any_}, b.where)};
   }
   friend Tensor operator||(Tensor a, located<Tensor> b)
     requires std::same_as<T, bool>
   {
-    return Tensor{apply(ScalarOp::logical_or, {a.any_, b.value.any_}, b.where)};
+    return Tensor{apply(detail::ScalarOp::logical_or, {a.any_, b.value.any_}, b.where)};
   }
   friend Tensor operator!(Tensor a)
     requires std::same_as<T, bool>
   {
-    return Tensor{apply(ScalarOp::logical_not, {a.any_}, a.graph().node(a.any_.value()).where)};
+    return Tensor{apply(detail::ScalarOp::logical_not, {a.any_}, a.graph().node(a.any_.value()).where)};
   }
 
   // While a step function is traced there are no values to branch on.
@@ -109,9 +109,9 @@ class Tensor {
   }
 
  private:
-  static Tensor<bool> compare(ScalarOp op, const located<Tensor>& a, const located<Tensor>& b) {
-    Expression e;
-    e.compute = compute_type(dtype_of<T>);
+  static Tensor<bool> compare(detail::ScalarOp op, const located<Tensor>& a, const located<Tensor>& b) {
+    detail::Expression e;
+    e.compute = detail::compute_type(dtype_of<T>);
     e.inputs = 2;
     e.outputs = {e.apply(op, e.input(0), e.input(1))};
     const AnyTensor operands[] = {a.value.any_, b.value.any_};
@@ -123,15 +123,15 @@ class Tensor {
     result.where = a.where;
     return result;
   }
-  static Tensor binary(ScalarOp op, const located<Tensor>& a, const located<Tensor>& b) {
+  static Tensor binary(detail::ScalarOp op, const located<Tensor>& a, const located<Tensor>& b) {
     return Tensor{apply(op, {a.value.any_, b.value.any_}, a.where)};
   }
-  static Tensor scalar_right(ScalarOp op, const located<Tensor>& a, T b) {
+  static Tensor scalar_right(detail::ScalarOp op, const located<Tensor>& a, T b) {
     return Tensor{apply(op, a.value.any_, b, a.where)};
   }
-  static Tensor scalar_left(ScalarOp op, T a, const located<Tensor>& b) {
-    Expression e;
-    e.compute = compute_type(dtype_of<T>);
+  static Tensor scalar_left(detail::ScalarOp op, T a, const located<Tensor>& b) {
+    detail::Expression e;
+    e.compute = detail::compute_type(dtype_of<T>);
     e.inputs = 1;
     const auto scalar = e.constant(a);
     e.outputs = {e.apply(op, scalar, e.input(0))};

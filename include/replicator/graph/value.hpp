@@ -27,14 +27,14 @@ class AnyTensor {
   explicit operator bool() const { return static_cast<bool>(graph_); }
   // Throws BuildError where the graph is gone: the tensor was kept from an earlier trace.
   Graph& graph() const { return *graph_; }
-  bool in(const GraphHandle& graph) const { return graph_ == graph; }
+  bool in(const detail::GraphHandle& graph) const { return graph_ == graph; }
   Value value() const { return value_; }
   const TensorType& type() const;  // graph.hpp
   const Shape& shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
 
  private:
-  GraphHandle graph_;
+  detail::GraphHandle graph_;
   Value value_;
 };
 

@@ -8,9 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 using Crc32cTables = std::array<std::array<std::uint32_t, 256>, 8>;
 
@@ -27,8 +25,6 @@ constexpr Crc32cTables make_crc32c_tables() {
 }
 inline constexpr Crc32cTables crc32c_tables = make_crc32c_tables();
 
-}  // namespace detail
-
 inline std::uint32_t crc32c(std::span<const std::byte> bytes) {
   const auto& t = detail::crc32c_tables;
   std::uint32_t crc = ~0u;
@@ -43,4 +39,4 @@ inline std::uint32_t crc32c(std::span<const std::byte> bytes) {
   return ~crc;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

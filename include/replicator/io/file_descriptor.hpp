@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 class FileDescriptor {
  public:
@@ -40,4 +40,4 @@ class FileDescriptor {
 // "Connection refused" and the like; safe in threads, unlike strerror.
 inline std::string errno_text(int number) { return std::generic_category().message(number); }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-namespace replicator::io {
+namespace replicator::io::detail {
 
 // Keeps no descriptor, so that thousands may be open. Whoever makes the file shorter while it is mapped ends the readers of what
 // is gone (SIGBUS): replace files by renaming.
@@ -47,4 +47,4 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace replicator::io
+}  // namespace replicator::io::detail

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Nothing where it cannot be read, so for a folder; errno says why.
 inline std::optional<std::string> read_text(const std::string& path) {
@@ -20,4 +20,4 @@ inline std::optional<std::string> read_text(const std::string& path) {
   return text;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

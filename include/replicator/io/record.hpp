@@ -9,14 +9,14 @@
 #include <span>
 #include <vector>
 
-namespace replicator::io {
+namespace replicator::io::detail {
 
 // What a record has besides its content, in bytes.
 inline constexpr std::size_t record_frame = 16;
 
 // The sum as records store it: turned and shifted, so that sums of data with sums in them stay good ones.
 inline std::uint32_t masked_crc32c(std::span<const std::byte> bytes) {
-  const std::uint32_t sum = crc32c(bytes);
+  const std::uint32_t sum = replicator::detail::crc32c(bytes);
   return (sum >> 15 | sum << 17) + 0xA282EAD8u;
 }
 
@@ -34,4 +34,4 @@ inline std::vector<std::byte> framed_record(std::span<const std::byte> content) 
   return record;
 }
 
-}  // namespace replicator::io
+}  // namespace replicator::io::detail

@@ -47,7 +47,7 @@ inline void write_safetensors(const std::string& path, std::vector<NamedTensor> 
   std::string header = "{";
   for (const auto& [key, value] : metadata)
     header +=
-        (header.size() == 1 ? "\"__metadata__\":{" : ",") + json_string(key) + ":" + json_string(value);
+        (header.size() == 1 ? "\"__metadata__\":{" : ",") + replicator::detail::json_string(key) + ":" + replicator::detail::json_string(value);
   if (!metadata.empty()) header += "}";
   std::uint64_t offset = 0;
   for (const NamedTensor& tensor : tensors) {
@@ -116,7 +116,7 @@ inline Safetensors read_safetensors(const std::string& path) {
     throw DataError{path + ": not a safetensors file: it has " + std::to_string(size) + " bytes, the shortest has 10"};
   std::byte length_bytes[8];
   detail::read_exactly(path, file.fd(), length_bytes);
-  const auto length = load_little<std::uint64_t>(length_bytes);
+  const auto length = io::detail::load_little<std::uint64_t>(length_bytes);
   if (length > max_header || length > size - 8)
     throw DataError{path + ": not a safetensors file, or cut short: its header claims " + std::to_string(length) +
                     " bytes, and " + std::to_string(size - 8) + " follow"};

@@ -100,7 +100,7 @@ class SafetensorsHeaderReader : JsonCursor {
 inline std::string json_entry(const std::string& name, const TensorEntry& entry) {
   std::string shape;
   for (const std::int64_t extent : entry.type.shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
-  return json_string(name) + ":{\"dtype\":\"" +
+  return replicator::detail::json_string(name) + ":{\"dtype\":\"" +
          std::string{safetensors_names[static_cast<std::size_t>(entry.type.dtype)]} + "\",\"shape\":[" + shape +
          "],\"data_offsets\":[" + std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]}";
 }

@@ -13,11 +13,9 @@
 #include <string_view>
 #include <type_traits>
 
-namespace replicator::io {
+namespace replicator::io::detail {
 
 enum class Stored : std::uint8_t { boolean, uint8, int8, uint16, int16, uint32, int32, int64, float32, float64 };
-
-namespace detail {
 
 template <class F>
 constexpr decltype(auto) visit_stored(Stored stored, F&& f) {
@@ -46,8 +44,6 @@ constexpr bool fits_into() {
            (std::is_unsigned_v<S> || std::is_signed_v<T>);
 }
 
-}  // namespace detail
-
 constexpr std::size_t size_of(Stored stored) {
   return detail::visit_stored(stored, [&]<class S>() { return sizeof(S); });
 }
@@ -69,8 +65,6 @@ void require_hold(const std::string& path, Stored stored) {
                     std::string{replicator::name_of(dtype_of<T>)} + ": ask for the same type or one that holds all its values"};
 }
 
-namespace detail {
-
 template <class S>
 S load_one(bool big_endian, const std::byte* from) {
   if constexpr (std::is_same_v<S, bool>) {
@@ -90,8 +84,6 @@ void load_as(bool big_endian, const std::byte* from, T* to, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i, from += sizeof(S)) to[i] = static_cast<T>(load_one<S>(big_endian, from));
   }
 }
-
-}  // namespace detail
 
 // `count` numbers at `from` (not aligned), exactly. Only where can_hold<T>(stored).
 template <Element T>
@@ -118,4 +110,4 @@ U load_big(const std::byte* from) {
   throw DataError{path + ": byte " + std::to_string(offset) + ": " + found};
 }
 
-}  // namespace replicator::io
+}  // namespace replicator::io::detail

@@ -80,12 +80,12 @@ class TensorBoardWriter {
   // Makes the folder where it is missing. Throws DataError where it cannot write there.
   explicit TensorBoardWriter(const std::string& folder, TensorBoardOptions options = {})
       : clock_{std::move(options.clock)}, path_{new_path(folder)}, file_{path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create"} {
-    ProtobufMessage version;
+    io::detail::ProtobufMessage version;
     version.float64(1, clock_());
     version.string(3, "brain.Event:2");
     append(version);
     if (options.first_step <= 0) return;
-    ProtobufMessage start, restart = event(options.first_step);
+    io::detail::ProtobufMessage start, restart = event(options.first_step);
     start.int64(1, 1);  // SessionLog.START
     restart.message(7, start);
     append(restart);
@@ -95,7 +95,7 @@ class TensorBoardWriter {
 
   // Throws DataError, as all below, where it cannot be written.
   void scalar(std::string_view tag, std::int64_t step, double value) {
-    ProtobufMessage item;
+    io::detail::ProtobufMessage item;
     item.string(1, tag);
     item.float32(2, static_cast<float>(value));
     summary(step, item);
@@ -104,7 +104,7 @@ class TensorBoardWriter {
   // `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB). Throws BuildError for other shapes.
   void image(std::string_view tag, std::int64_t step, const Array<std::uint8_t>& pixels) {
     const auto png = encode_png(pixels);
-    ProtobufMessage picture, item;
+    io::detail::ProtobufMessage picture, item;
     picture.int64(1, pixels.shape()[0]);
     picture.int64(2, pixels.shape()[1]);
     picture.int64(3, pixels.shape().rank() == 3 ? pixels.shape()[2] : 1);
@@ -119,7 +119,7 @@ class TensorBoardWriter {
   void histogram(std::string_view tag, std::int64_t step, std::span<const float> values, int buckets = 30) {
     if (buckets < 1 || buckets > 1 << 20)
       throw BuildError{"a histogram of " + std::to_string(buckets) + " intervals was asked for: take 1 to " + std::to_string(1 << 20)};
-    ProtobufMessage item;
+    io::detail::ProtobufMessage item;
     item.string(1, tag);
     item.message(5, detail::histogram_message(values, buckets));
     summary(step, item);
@@ -140,21 +140,21 @@ class TensorBoardWriter {
     return path + std::to_string(number);
   }
 
-  ProtobufMessage event(std::int64_t step) const {
-    ProtobufMessage message;
+  io::detail::ProtobufMessage event(std::int64_t step) const {
+    io::detail::ProtobufMessage message;
     message.float64(1, clock_());
     message.int64(2, step);
     return message;
   }
-  void summary(std::int64_t step, const ProtobufMessage& item) {
-    ProtobufMessage values, message = event(step);
+  void summary(std::int64_t step, const io::detail::ProtobufMessage& item) {
+    io::detail::ProtobufMessage values, message = event(step);
     values.message(1, item);
     message.message(5, values);
     append(message);
   }
   // Where the disk is full, say, what was half written is taken back: behind it no record could be read.
-  void append(const ProtobufMessage& message) {
-    const auto record = framed_record(message.view());
+  void append(const io::detail::ProtobufMessage& message) {
+    const auto record = io::detail::framed_record(message.view());
     try {
       detail::write_all(path_, file_.fd(), record);
     } catch (const DataError&) {

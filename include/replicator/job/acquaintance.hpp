@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 using MeetingClock = std::chrono::steady_clock;
 
@@ -96,4 +96,4 @@ inline Refused read_refusal(FrameReader fields) {
   return result;
 }
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

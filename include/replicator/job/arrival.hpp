@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // Tries the addresses in turn until process 0 has welcomed this process. With a job token nothing that is said there
 // counts, but that the token is wrong, before process 0 has proven that it has it too.
@@ -254,4 +254,4 @@ class Arrival {
   Meeting meeting_;
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

@@ -13,7 +13,7 @@
 
 #include <replicator/job/job.hpp>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // The true difference is certain to lie within `offset` +- `uncertainty`; both in nanoseconds of std::chrono::steady_clock.
 struct ClockOffset {
@@ -49,4 +49,4 @@ inline ClockOffset measure_clock_offset(Job& job, int rounds = 16) {
   return {low + (high - low) / 2, (high - low + 1) / 2};
 }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // On how many cores some process of the calling one's host may run, where hosts[p] is the host of process p: launchers give each process cores
 // of its own. Collective.
@@ -30,4 +30,4 @@ inline int cores_of_host(Job& job, std::span<const int> hosts) {
   return CPU_COUNT(&together);
 }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

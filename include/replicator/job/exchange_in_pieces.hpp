@@ -11,7 +11,7 @@
 #include <replicator/job/job.hpp>
 #include <replicator/job/part.hpp>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // All-gather as Job::exchange, in exchanges of at most `piece` bytes of each process: a frame has a largest size, and while a job copies one
 // it does not beat. `bytes[p]`: what process p gives, which all know. Throws CommunicationError as that does, and where a process gives other than that.
@@ -30,4 +30,4 @@ inline std::vector<detail::Bytes> exchange_in_pieces(Job& job, std::span<const s
   return all;
 }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -14,12 +14,12 @@
 #include <span>
 #include <string_view>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 namespace detail {
 
-inline Digest openssl_hmac_sha256(std::string_view key, std::span<const std::byte> message) {
-  Digest result{};
+inline Mac openssl_hmac_sha256(std::string_view key, std::span<const std::byte> message) {
+  Mac result{};
   unsigned length = 0;
   const auto* bytes = reinterpret_cast<const unsigned char*>(message.data());
   auto* out = reinterpret_cast<unsigned char*>(result.data());
@@ -37,7 +37,7 @@ inline Nonce openssl_random() {
   return result;
 }
 
-inline bool openssl_equal(const Digest& a, std::span<const std::byte> b) {
+inline bool openssl_equal(const Mac& a, std::span<const std::byte> b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
@@ -49,4 +49,4 @@ inline constexpr Cryptography openssl_cryptography{detail::openssl_hmac_sha256, 
 // Makes it known, wherever this header is part of the program.
 inline const bool cryptography_is_known = (cryptography_slot.store(&openssl_cryptography), true);
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

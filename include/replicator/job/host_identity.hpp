@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // Equal for two processes exactly where memory can be passed between them: the same running kernel, the same namespaces of
 // names (host name, IPC, and network, in which abstract sockets live), and the same user in the same namespace of users: a process would not
@@ -51,4 +51,4 @@ inline bool same_host(Job& job) {
   return std::all_of(hosts.begin(), hosts.end(), [](int host) { return host == 0; });
 }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

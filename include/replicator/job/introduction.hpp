@@ -7,7 +7,7 @@
 #include <replicator/job/wire/frame.hpp>
 #include <string>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // What a stranger sent, fit for a sentence on a terminal.
 inline std::string printable(std::string text, std::size_t longest = 255) {
@@ -50,4 +50,4 @@ struct Introduction {
   }
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

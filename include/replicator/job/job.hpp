@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // One per process. Processes 1.. each hold a connection to process 0, and every process a thread that beats,
 // listens and judges; a job of one process has neither. Process 0 gives the verdict when something fails, so that
@@ -200,7 +200,7 @@ class Job {
   std::thread thread_;
 };
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport
 
 #include <replicator/job/job_inline.hpp>
 #include <replicator/job/job_thread.hpp>

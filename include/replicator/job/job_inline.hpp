@@ -11,7 +11,7 @@
 #include <replicator/devices/thread_without_signals.hpp>
 #include <replicator/job/job.hpp>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 inline Job::Job(const ProcessEnvironment& environment, const JobOptions& options)
     : Job{detail::meet(environment, options), environment.rank, environment.interface, options} {}
@@ -177,4 +177,4 @@ inline void Job::wake_thread() {
   if (wakeup_) static_cast<void>(!::write(wakeup_.get(), &one, sizeof one));
 }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

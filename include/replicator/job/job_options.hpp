@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // All in milliseconds. Every process of a job should be given the same.
 struct JobOptions {
@@ -32,4 +32,4 @@ struct ProcessInfo {
   std::string host;
 };
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

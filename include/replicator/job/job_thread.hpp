@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <replicator/job/job.hpp>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // The thread: sleeps until a frame, a wish of the program, or a clock.
 inline void Job::run() {
@@ -238,4 +238,4 @@ inline void Job::finish_output() {
     }
 }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // Throws BuildError where the job is at work already.
 inline Meeting meet(const ProcessEnvironment& environment, const JobOptions& options) {
@@ -54,4 +54,4 @@ inline Meeting meet_or_find_at_work(const ProcessEnvironment& environment, const
   return Reception{here, options}.receive();
 }
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

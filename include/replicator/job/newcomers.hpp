@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 struct Newcomer {
   Link link;
@@ -179,4 +179,4 @@ class Newcomers {
   std::vector<std::string> turned_away_;
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // Throws CommunicationError, which blames the process, where the `bytes` that it gave cannot be what `what` asked for.
 inline void require_part(bool sound, int process, std::size_t bytes, std::string_view what) {
@@ -17,4 +17,4 @@ inline void require_part(bool sound, int process, std::size_t bytes, std::string
                              process};
 }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -21,7 +21,7 @@
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/wire/tcp.hpp>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 namespace detail {
 
@@ -166,4 +166,4 @@ inline constexpr Launcher pmix_launcher{
 // Makes find_environment() know it, wherever this header is part of the program.
 inline const bool pmix_is_known = (launcher_slot.store(&pmix_launcher), true);
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

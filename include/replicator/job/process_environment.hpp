@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // Which process of how many this is. The default is a job of one process.
 struct ProcessEnvironment {
@@ -46,4 +46,4 @@ inline int number_variable(const std::string& name, std::string_view text, int l
 
 }  // namespace detail
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // Throws BuildError where a rank is given to a process that the job does not have.
 inline void check_process_table(const Job& job, const std::vector<int>& process_of_rank) {
@@ -18,4 +18,4 @@ inline void check_process_table(const Job& job, const std::vector<int>& process_
                        ", but the job has " + std::to_string(job.size()) + " processes"};
 }
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

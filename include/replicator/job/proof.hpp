@@ -11,17 +11,17 @@
 #include <string>
 #include <string_view>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
-using Digest = std::array<std::byte, 32>;
+using Mac = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
 
 // What a proof needs of a library of cryptography. All throw CommunicationError where the library fails.
 struct Cryptography {
-  Digest (*hmac_sha256)(std::string_view key, std::span<const std::byte> message);
+  Mac (*hmac_sha256)(std::string_view key, std::span<const std::byte> message);
   Nonce (*random)();
   // In a time that does not depend on what is compared.
-  bool (*equal)(const Digest& a, std::span<const std::byte> b);
+  bool (*equal)(const Mac& a, std::span<const std::byte> b);
 };
 
 // Filled by the header that brings one (hmac.hpp) when it is part of the program.
@@ -42,7 +42,7 @@ enum class Prover { newcomer, process_0 };
 // What `prover` sends: HMAC-SHA256 under the token, of who proves, all that the newcomer said of itself, and a fresh
 // random number of each side. So a proof is good for one connection, one rank and one direction: neither a recorded one
 // nor one's own, sent back, is accepted.
-inline Digest proof_of(const std::string& token, Prover prover, const Introduction& newcomer, const Nonce& challenge) {
+inline Mac proof_of(const std::string& token, Prover prover, const Introduction& newcomer, const Nonce& challenge) {
   FrameWriter message{FrameKind::proof};
   message.text(prover == Prover::newcomer ? "replicator rendezvous 1: newcomer" : "replicator rendezvous 1: process 0");
   newcomer.write(message);
@@ -52,4 +52,4 @@ inline Digest proof_of(const std::string& token, Prover prover, const Introducti
 
 }  // namespace detail
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // Listens until all are here, and then welcomes them; whoever does not speak as one of them is sent away (newcomers.hpp).
 class Reception {
@@ -233,4 +233,4 @@ class Reception {
   WaitReport report_;
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

@@ -15,7 +15,7 @@
 #include <string>
 #include <utility>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // What the user may say about meeting, besides the variables.
 struct RendezvousOptions {
@@ -130,4 +130,4 @@ inline ProcessEnvironment find_environment(const RendezvousOptions& options = {}
   return result;
 }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

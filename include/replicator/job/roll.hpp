@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // Where a process listens for the case that others are lost.
 struct Refuge {
@@ -159,4 +159,4 @@ class Roll {
   MeetingClock::time_point next_look_{};
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 namespace detail {
 
@@ -79,4 +79,4 @@ inline ProcessEnvironment environment_from_slurm(const std::string& interface = 
   return result;
 }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -79,7 +79,7 @@ class ResNetBuilder {
 
  private:
   // One device: where the caller is.
-  LogicalDeviceScope place(int stage) const {
+  replicator::detail::LogicalDeviceScope place(int stage) const {
     Graph& graph = replica_.graph();
     if (options_.logical_devices == 1) return {graph, graph.device()};
     return {graph, stage * options_.logical_devices / 4, Location{where_}};
@@ -106,7 +106,7 @@ class ResNetBuilder {
       y = norm(y, "bn2", gain);
     }
     if (stride != 1 || x.shape()[1] != features) x = norm(conv(x, "downsample.0", features, 1, stride), "downsample.1");
-    return relu(Tensor<T>{apply(ScalarOp::add, {y, x}, where_)}, where_);
+    return relu(Tensor<T>{apply(replicator::detail::ScalarOp::add, {y, x}, where_)}, where_);
   }
 
   Tensor<T> conv(Tensor<T> x, std::string_view name, std::int64_t features, std::int64_t kernel, std::int64_t stride) {

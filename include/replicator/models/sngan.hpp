@@ -65,7 +65,7 @@ class SnganBuilder {
     for (const int end = i + 2; i < end; ++i) x = down_block(x, "block" + std::to_string(i), false);
     const auto h = sum(relu(x, where_), {2, 3}, where_);  // [N, channels]
     const auto score = nn::linear(replica_, h, "linear", {.features = 1, .initializer = nn::glorot_uniform({1, h.shape()[1]}), .spectral_norm = normalised()}, where_);
-    return Tensor<T>{apply(ScalarOp::add, {reshape(score.any(), labels.shape(), where_), projection(h, labels)}, where_)};
+    return Tensor<T>{apply(replicator::detail::ScalarOp::add, {reshape(score.any(), labels.shape(), where_), projection(h, labels)}, where_)};
   }
 
  private:
@@ -83,7 +83,7 @@ class SnganBuilder {
                        .spectral_norm = spectral_norm},
                       where_);
   }
-  Tensor<T> plus(Tensor<T> a, Tensor<T> b) { return Tensor<T>{apply(ScalarOp::add, {a, b}, where_)}; }
+  Tensor<T> plus(Tensor<T> a, Tensor<T> b) { return Tensor<T>{apply(replicator::detail::ScalarOp::add, {a, b}, where_)}; }
 
   // norm, relu, twice as large, 3x3, norm, relu, 3x3; beside it twice as large, 1x1.
   Tensor<T> up_block(Tensor<T> x, Labels labels, const std::string& name) {
@@ -124,7 +124,7 @@ class SnganBuilder {
                                             .initializer = nn::glorot_uniform({options_.classes, h.shape()[1]}),
                                             .spectral_norm = normalised()},
                                            where_);
-    return sum(Tensor<T>{apply(ScalarOp::multiply, {of_class, h}, where_)}, {1}, where_);
+    return sum(Tensor<T>{apply(replicator::detail::ScalarOp::multiply, {of_class, h}, where_)}, {1}, where_);
   }
 
   ReplicaContext& replica_;

@@ -63,7 +63,7 @@ void track(const RunningStatistics<T>& running, const MeanAndVariance<T>& batch,
   };
   running.mean.assign(blend(running.mean, batch.mean, 1));
   running.variance.assign(blend(running.variance, batch.variance, elements / (elements - 1)));
-  running.batches.assign(Tensor<std::int64_t>{apply(ScalarOp::add, running.batches.read().any(), 1, where)});
+  running.batches.assign(Tensor<std::int64_t>{apply(replicator::detail::ScalarOp::add, running.batches.read().any(), 1, where)});
 }
 
 }  // namespace detail
@@ -85,7 +85,7 @@ Tensor<T> batch_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name
   if ((rank != 2 && rank != 4) || x.shape().elements() == 0) fail("x must be [N, C] or [N, C, H, W] and not empty");
   const auto channels = x.shape()[1];
   const auto elements = x.shape().elements() / channels * (options.across_replicas ? replica.count() : 1);
-  if (!(options.momentum >= 0 && options.momentum <= 1)) fail("momentum is " + number_text(options.momentum) + ": it must lie in [0, 1]");
+  if (!(options.momentum >= 0 && options.momentum <= 1)) fail("momentum is " + replicator::detail::number_text(options.momentum) + ": it must lie in [0, 1]");
   if ((options.training || !options.track) && elements < 2) fail("training needs more than one element for each channel");
 
   const auto scope = replica.scope(name);

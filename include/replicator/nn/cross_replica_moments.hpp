@@ -20,10 +20,10 @@ template <FloatingElement T>
 MeanAndVariance<T> cross_replica_moments(Tensor<T> x, const Axes& axes = {}, const CollectiveOptions& options = {},
                                          std::source_location where = std::source_location::current()) {
   const auto local = moments(x, axes, where);
-  Placeholder of_means{CollectiveKind::all_reduce, Reduction::mean, 0, options.any_order, options.group};
+  replicator::detail::Placeholder of_means{replicator::detail::CollectiveKind::all_reduce, Reduction::mean, 0, options.any_order, options.group};
   of_means.stands_for = x.shape().elements() / std::max<std::int64_t>(local.mean.shape().elements(), 1);
   const auto mean_of = [&](const Tensor<T>& value, std::string_view what) {
-    return Tensor<T>{placeholder_node(value, of_means, where, options.label.empty() ? std::string{} : options.label + std::string{what})};
+    return Tensor<T>{replicator::detail::placeholder_node(value, of_means, where, options.label.empty() ? std::string{} : options.label + std::string{what})};
   };
   const auto mean = mean_of(local.mean, "/mean");
   const Tensor<T> around{replicator::detail::map_at(

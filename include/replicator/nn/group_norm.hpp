@@ -37,7 +37,7 @@ MeanAndVariance<T> moments_of_groups(const MeanAndVariance<T>& channels, std::in
   const Shape grouped{shape[0], groups, shape[1] / groups};
   const auto average = [&](AnyTensor x) {
     const AnyTensor sum = replicator::detail::reduce(ReduceKind::sum, x, Axes{2}.kept(), "group_norm", where);
-    return apply(ScalarOp::divide, sum, static_cast<double>(grouped[2]), where);
+    return apply(replicator::detail::ScalarOp::divide, sum, static_cast<double>(grouped[2]), where);
   };
   const auto spread = [&](AnyTensor x) {
     return Tensor<T>{reshape(broadcast_to(Tensor<T>{x}, grouped, where), shape, where)};

@@ -39,7 +39,7 @@ Tensor<T> linear(ReplicaContext& replica, Tensor<T> x, std::string_view name, co
                                               options.initializer.value_or(uniform), options.spectral_norm, 0, where);
   const Tensor<T> y = matmul(x, weight, {.transpose_b = true}, where);
   if (!options.bias) return y;
-  return Tensor<T>{apply(ScalarOp::add, {y, detail::layer_bias<T>(replica, options.features, uniform, where)}, where)};
+  return Tensor<T>{apply(replicator::detail::ScalarOp::add, {y, detail::layer_bias<T>(replica, options.features, uniform, where)}, where)};
 }
 
 }  // namespace replicator::nn

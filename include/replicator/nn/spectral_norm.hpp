@@ -50,7 +50,7 @@ SingularVectors<T> power_iterations(Tensor<T> weight, Tensor<T> u, const Spectra
   for (std::int64_t axis = 0; axis < static_cast<std::int64_t>(weight.shape().rank()); ++axis)
     if (axis != options.output_axis) others.axes.push_back(axis);
   const auto product = [&](Tensor<T> by, const Axes& axes) {
-    const Tensor<T> terms{apply(ScalarOp::multiply, {weight.any(), by.any()}, where)};
+    const Tensor<T> terms{apply(replicator::detail::ScalarOp::multiply, {weight.any(), by.any()}, where)};
     return to_unit_length(sum(terms, axes.kept(), where), options.epsilon, where);
   };
   SingularVectors<T> result{u, u};
@@ -96,7 +96,7 @@ Tensor<T> spectral_norm(ReplicaContext& replica, Tensor<T> weight, std::string_v
   if (options.training && now.value() == start.value()) memory.assign(Tensor<T>{reshape(u, outputs, where)}, where);
   const Tensor<T> terms{replicator::detail::map_at(
       weight.graph(), dtype_of<T>, where, [](Symbol w, Symbol a, Symbol b) { return w * a * b; }, weight, u, v)};
-  return Tensor<T>{apply(ScalarOp::divide, {weight, sum(terms, {}, where)}, where)};
+  return Tensor<T>{apply(replicator::detail::ScalarOp::divide, {weight, sum(terms, {}, where)}, where)};
 }
 
 namespace detail {

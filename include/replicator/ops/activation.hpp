@@ -69,7 +69,7 @@ struct Softplus {
   }
   std::vector<AnyTensor> gradient(const GradientContext& at) const {
     const AnyTensor slope = compute(at.graph, Sigmoid{}, {at.inputs[0]}, at.where);
-    return {apply(ScalarOp::multiply, {at.upstream[0], slope}, at.where)};
+    return {apply(detail::ScalarOp::multiply, {at.upstream[0], slope}, at.where)};
   }
 };
 
@@ -88,14 +88,14 @@ Tensor<T> softplus(Tensor<T> x, std::source_location where = std::source_locatio
 // log(sigmoid(x)) = -softplus(-x).
 template <FloatingElement T>
 Tensor<T> log_sigmoid(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  const AnyTensor negative = apply(ScalarOp::negate, {x.any()}, where);
-  return Tensor<T>{apply(ScalarOp::negate, {compute(x.graph(), Softplus{}, {negative}, where)}, where)};
+  const AnyTensor negative = apply(detail::ScalarOp::negate, {x.any()}, where);
+  return Tensor<T>{apply(detail::ScalarOp::negate, {compute(x.graph(), Softplus{}, {negative}, where)}, where)};
 }
 
 // x sigmoid(x), also called swish. Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
 template <FloatingElement T>
 Tensor<T> silu(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(ScalarOp::multiply, {x.any(), compute(x.graph(), Sigmoid{}, {x}, where)}, where)};
+  return Tensor<T>{apply(detail::ScalarOp::multiply, {x.any(), compute(x.graph(), Sigmoid{}, {x}, where)}, where)};
 }
 
 // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): the authors' approximation of x Phi(x), PyTorch's

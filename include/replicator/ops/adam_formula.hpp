@@ -2,7 +2,7 @@
 // The formula of Adam, written once: for graphs, on symbols, and for kernels, on numbers.
 #pragma once
 
-namespace replicator {
+namespace replicator::detail {
 
 template <class Number>
 struct AdamConstants {
@@ -26,4 +26,4 @@ constexpr X next_weight(X p, X first, X root, X rate, X factor, const AdamConsta
   return p - rate * (first / (root * factor + c.epsilon));
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -183,7 +183,7 @@ Tensor<T> convolution(Tensor<T> x, Tensor<T> w, Tensor<T> bias, ConvolutionOptio
   if (!(bias.shape() == Shape{w.shape()[0]}))
     throw BuildError{"convolution at " + Location{where}.text() + ": the weights " + w.shape().text() +
                      " need a bias " + Shape{w.shape()[0]}.text() + ", found " + bias.shape().text()};
-  return Tensor<T>{apply(ScalarOp::add, {y, reshape(bias, {w.shape()[0], 1, 1}, where)}, where)};
+  return Tensor<T>{apply(detail::ScalarOp::add, {y, reshape(bias, {w.shape()[0], 1, 1}, where)}, where)};
 }
 
 }  // namespace replicator

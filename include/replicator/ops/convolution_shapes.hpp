@@ -5,7 +5,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/convolution.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // x [N, C, H, W], w [O, C / groups, KH, KW], y [N, O, OH, OW], whichever of them is the result.
 struct ConvolutionShapes {
@@ -23,4 +23,4 @@ inline ConvolutionShapes shapes_of(const ConvolutionBackwardWeights& op, const K
   return {op.options, r.inputs[0].shape, op.w, r.inputs[1].shape};
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -86,7 +86,7 @@ Tensor<T> convolution_transpose(Tensor<T> x, Tensor<T> w, Tensor<T> bias, Convol
     throw BuildError{"convolution_transpose at " + Location{where}.text() + ": the weights " + w.shape().text() +
                      " in " + std::to_string(options.groups) + " groups need a bias " + Shape{channels}.text() +
                      ", found " + bias.shape().text()};
-  return Tensor<T>{apply(ScalarOp::add, {y, reshape(bias, {channels, 1, 1}, where)}, where)};
+  return Tensor<T>{apply(detail::ScalarOp::add, {y, reshape(bias, {channels, 1, 1}, where)}, where)};
 }
 
 }  // namespace replicator

@@ -21,8 +21,8 @@ namespace detail {
 
 // Calls f on one symbol for each input.
 template <class F, std::size_t... I>
-Expression record(F& f, DType compute, std::index_sequence<I...>) {
-  Expression e;
+detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
+  detail::Expression e;
   e.compute = compute;
   e.inputs = sizeof...(I);
   constexpr bool takes_symbols = requires(const std::uint16_t* input) { std::invoke(f, Symbol{e, input[I]}...); };
@@ -45,7 +45,7 @@ AnyTensor map_at(Graph& graph, DType dtype, Location where, F f, const Inputs&..
 }
 
 template <Element T>
-Tensor<T> unary(ScalarOp op, Tensor<T> x, Location where) {
+Tensor<T> unary(detail::ScalarOp op, Tensor<T> x, Location where) {
   return Tensor<T>{apply(op, {x.any()}, where)};
 }
 
@@ -65,7 +65,7 @@ struct map : Tensor<T> {
   static AnyTensor make(F& f, Location where, const Tensor<T>& x, const More&... more) {
     const AnyTensor operands[] = {x, more...};
     auto expression = detail::at_line("map", where, [&] {
-      return detail::record(f, compute_type(dtype_of<T>), std::make_index_sequence<1 + sizeof...(More)>{});
+      return detail::record(f, detail::compute_type(dtype_of<T>), std::make_index_sequence<1 + sizeof...(More)>{});
     });
     return map_node(x.graph(), std::move(expression), operands, dtype_of<T>, where);
   }
@@ -76,47 +76,47 @@ map(F, Tensor<T>, More...) -> map<F, T, Tensor<typename More::element_type>...>;
 // |x|; of the lowest integer itself. Its derivative at 0 is 0.
 template <Element T>
 Tensor<T> abs(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return detail::unary(ScalarOp::absolute, x, where);
+  return detail::unary(detail::ScalarOp::absolute, x, where);
 }
 // -1, 0 or 1; 0 of a NaN. Its derivative is 0.
 template <Element T>
 Tensor<T> sign(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return detail::unary(ScalarOp::sign, x, where);
+  return detail::unary(detail::ScalarOp::sign, x, where);
 }
 // The square root; NaN below 0. Its derivative at 0 is infinite.
 template <FloatingElement T>
 Tensor<T> sqrt(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return detail::unary(ScalarOp::square_root, x, where);
+  return detail::unary(detail::ScalarOp::square_root, x, where);
 }
 // e^x
 template <FloatingElement T>
 Tensor<T> exp(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return detail::unary(ScalarOp::exponential, x, where);
+  return detail::unary(detail::ScalarOp::exponential, x, where);
 }
 // The natural logarithm; minus infinity at 0, NaN below.
 template <FloatingElement T>
 Tensor<T> log(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return detail::unary(ScalarOp::logarithm, x, where);
+  return detail::unary(detail::ScalarOp::logarithm, x, where);
 }
 // The hyperbolic tangent, in [-1, 1].
 template <FloatingElement T>
 Tensor<T> tanh(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return detail::unary(ScalarOp::hyperbolic_tangent, x, where);
+  return detail::unary(detail::ScalarOp::hyperbolic_tangent, x, where);
 }
 // The sine of x in radians; NaN beyond 2^30.
 template <FloatingElement T>
 Tensor<T> sin(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return detail::unary(ScalarOp::sine, x, where);
+  return detail::unary(detail::ScalarOp::sine, x, where);
 }
 // The cosine of x in radians; NaN beyond 2^30.
 template <FloatingElement T>
 Tensor<T> cos(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return detail::unary(ScalarOp::cosine, x, where);
+  return detail::unary(detail::ScalarOp::cosine, x, where);
 }
 // The largest whole number that is not above x. Its derivative is 0.
 template <FloatingElement T>
 Tensor<T> floor(Tensor<T> x, std::source_location where = std::source_location::current()) {
-  return detail::unary(ScalarOp::floor, x, where);
+  return detail::unary(detail::ScalarOp::floor, x, where);
 }
 // max(x, 0), a NaN stays; its derivative at 0 is 0. Below rp::mixed_precision the result is rounded.
 template <Element T>
@@ -128,25 +128,25 @@ Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::c
 // left one is taken, which receives the gradient.
 template <Element T>
 Tensor<T> minimum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(ScalarOp::minimum, {a.any(), b.any()}, where)};
+  return Tensor<T>{apply(detail::ScalarOp::minimum, {a.any(), b.any()}, where)};
 }
 template <Element T>
 Tensor<T> minimum(Tensor<T> a, std::type_identity_t<T> b, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(ScalarOp::minimum, a.any(), b, where)};
+  return Tensor<T>{apply(detail::ScalarOp::minimum, a.any(), b, where)};
 }
 // a < b ? b : a; NaN and ties as for minimum.
 template <Element T>
 Tensor<T> maximum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(ScalarOp::maximum, {a.any(), b.any()}, where)};
+  return Tensor<T>{apply(detail::ScalarOp::maximum, {a.any(), b.any()}, where)};
 }
 template <Element T>
 Tensor<T> maximum(Tensor<T> a, std::type_identity_t<T> b, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(ScalarOp::maximum, a.any(), b, where)};
+  return Tensor<T>{apply(detail::ScalarOp::maximum, a.any(), b, where)};
 }
 // a^exponent, as C's pow: NaN for a negative a and an exponent that is not whole, 1 for the exponent 0.
 template <FloatingElement T>
 Tensor<T> pow(Tensor<T> a, double exponent, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(ScalarOp::power, a.any(), exponent, where)};
+  return Tensor<T>{apply(detail::ScalarOp::power, a.any(), exponent, where)};
 }
 
 // condition ? yes : no, element by element, all three broadcast; one of the two may be a number. Each receives the gradient where it

@@ -66,10 +66,10 @@ Tensor<T> one_hot(Tensor<I> labels, std::int32_t classes,
   Shape column = labels.shape();
   column.push_back(1);
   const AnyTensor inputs[] = {reshape(labels, column, where), iota(labels.graph(), classes, where)};
-  Expression e;
+  detail::Expression e;
   e.compute = dtype_of<I>;
   e.inputs = 2;
-  e.outputs = {e.apply(ScalarOp::equal, e.input(0), e.input(1))};
+  e.outputs = {e.apply(detail::ScalarOp::equal, e.input(0), e.input(1))};
   return Tensor<T>{map_node(labels.graph(), std::move(e), inputs, dtype_of<T>, where)};
 }
 

@@ -72,7 +72,7 @@ inline AnyTensor rows_of(AnyTensor x, Location where) {
 // The sum over the axes along which `shape` was repeated to make x.
 inline AnyTensor sum_repeated(AnyTensor x, const Shape& shape, Location where) {
   if (const auto axes = repeated_axes(shape, x.shape()); !axes.empty()) {
-    Expression e;
+    detail::Expression e;
     e.compute = compute_type(x.dtype());
     e.inputs = 1;
     e.outputs = {e.input(0)};

@@ -22,7 +22,7 @@ namespace replicator {
 // DType::float32 takes a part out again. Throws BuildError for any other type.
 // Where the processor has no bfloat16 the values are the same but for the order of additions, and nothing becomes faster.
 // Source: Micikevicius et al., "Mixed precision training", 2018; Kalamkar et al., "A study of BFLOAT16 for deep learning training", 2019.
-inline ScopedValue<DType> mixed_precision(Graph& graph, DType products = DType::bfloat16,
+inline detail::ScopedValue<DType> mixed_precision(Graph& graph, DType products = DType::bfloat16,
                                           std::source_location where = std::source_location::current()) {
   if (products != DType::bfloat16 && products != DType::float32)
     throw BuildError{"replica " + std::to_string(graph.replica()) + ": mixed_precision at " + Location{where}.text() + " was asked for products in " +
@@ -45,10 +45,10 @@ inline AnyTensor product_node(AnyOperation operation, AnyTensor a, AnyTensor b, 
 
 // relu(x), rounded as products would read it.
 inline AnyTensor rectified_node(AnyTensor x, Location where) {
-  if (!is_mixed(x)) return apply(ScalarOp::rectify, {x}, where);
-  Expression rectify;
+  if (!is_mixed(x)) return apply(detail::ScalarOp::rectify, {x}, where);
+  detail::Expression rectify;
   rectify.inputs = 1;
-  rectify.outputs = {rectify.apply(ScalarOp::rectify, rectify.input(0))};
+  rectify.outputs = {rectify.apply(detail::ScalarOp::rectify, rectify.input(0))};
   return converted(map_node(x.graph(), std::move(rectify), {&x, 1}, x.graph().products(), where), DType::float32, where);
 }
 

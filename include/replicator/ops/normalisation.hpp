@@ -42,13 +42,13 @@ struct Moments {
     const Shape kept = detail::keep_axes(x.shape(), axes);
     const auto n = static_cast<double>(detail::reduced_elements(x.shape(), axes));
     const auto average = [&](AnyTensor values) {
-      Expression e;
-      e.compute = compute_type(x.dtype());
+      detail::Expression e;
+      e.compute = detail::compute_type(x.dtype());
       e.inputs = 1;
       e.outputs = {e.input(0)};
       const AnyTensor sum =
           reduce_node(at.graph, ReduceKind::sum, std::move(e), {&values, 1}, x.shape(), axes, x.dtype(), at.where);
-      return reshape(apply(ScalarOp::divide, sum, n, at.where), kept, at.where);
+      return reshape(apply(detail::ScalarOp::divide, sum, n, at.where), kept, at.where);
     };
     const AnyTensor mean = average(x);
     const AnyTensor squares = detail::map_at(
@@ -62,7 +62,7 @@ struct Moments {
     const double part = 1 / static_cast<double>(detail::reduced_elements(x.shape(), axes));
     // The factors are taken on the small tensors, so that the pass over x has little to do.
     const auto scaled = [&](AnyTensor upstream, double factor) {
-      return upstream ? apply(ScalarOp::multiply, upstream, factor, at.where)
+      return upstream ? apply(detail::ScalarOp::multiply, upstream, factor, at.where)
                       : fill(at.graph, mean.type(), 0, at.where);
     };
     return {detail::map_at(

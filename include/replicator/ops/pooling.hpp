@@ -196,14 +196,14 @@ Tensor<T> global_average_pool(Tensor<T> x, std::source_location where = std::sou
   if (shape.rank() != 4)
     throw BuildError{"global_average_pool at " + Location{where}.text() + ": x must be [N, C, H, W], found " +
                      shape.text()};
-  Expression e;
-  e.compute = compute_type(dtype_of<T>);
+  detail::Expression e;
+  e.compute = detail::compute_type(dtype_of<T>);
   e.inputs = 1;
   e.outputs = {e.input(0)};
   const AnyTensor any = x;
   const AnyTensor sum =
       reduce_node(x.graph(), ReduceKind::sum, std::move(e), {&any, 1}, shape, {2, 3}, dtype_of<T>, where);
-  return Tensor<T>{apply(ScalarOp::divide, sum, static_cast<double>(shape[2] * shape[3]), where)};
+  return Tensor<T>{apply(detail::ScalarOp::divide, sum, static_cast<double>(shape[2] * shape[3]), where)};
 }
 
 }  // namespace replicator

@@ -62,11 +62,11 @@ inline AnyTensor random_node(Graph& graph, Distribution distribution, TensorType
 }
 // x * scale + shift
 inline AnyTensor scale_and_shift(AnyTensor x, double scale, double shift, DType result, Location where) {
-  Expression e;
+  detail::Expression e;
   e.compute = compute_type(x.dtype());
   e.inputs = 1;
-  const auto scaled = scale == 1 ? e.input(0) : e.apply(ScalarOp::multiply, e.input(0), e.constant(scale));
-  e.outputs = {shift == 0 ? scaled : e.apply(ScalarOp::add, scaled, e.constant(shift))};
+  const auto scaled = scale == 1 ? e.input(0) : e.apply(detail::ScalarOp::multiply, e.input(0), e.constant(scale));
+  e.outputs = {shift == 0 ? scaled : e.apply(detail::ScalarOp::add, scaled, e.constant(shift))};
   return scale == 1 && shift == 0 && x.dtype() == result ? x : map_node(x.graph(), std::move(e), {&x, 1}, result, where);
 }
 }  // namespace detail
@@ -92,16 +92,16 @@ Tensor<T> normal(Graph& graph, const Shape& shape, T mean = 0, T stddev = 1,
 template <FloatingElement T>
 Tensor<T> dropout(Tensor<T> x, double rate, std::source_location where = std::source_location::current()) {
   if (!(rate >= 0 && rate < 1))
-    throw BuildError{"dropout at " + Location{where}.text() + ": asked for the rate " + number_text(rate) +
+    throw BuildError{"dropout at " + Location{where}.text() + ": asked for the rate " + detail::number_text(rate) +
                      ", which must be at least 0 and less than 1"};
   if (rate == 0) return x;
   const AnyTensor u = detail::random_node(x.graph(), Distribution::uniform, x.any().type(), where);
-  Expression e;
-  e.compute = compute_type(dtype_of<T>);
+  detail::Expression e;
+  e.compute = detail::compute_type(dtype_of<T>);
   e.inputs = 2;
-  const auto kept = e.apply(ScalarOp::multiply, e.input(0), e.constant(1 / (1 - rate)));
-  const auto dropped = e.apply(ScalarOp::less, e.input(1), e.constant(rate));
-  e.outputs = {e.apply(ScalarOp::select, dropped, e.constant(0), kept)};
+  const auto kept = e.apply(detail::ScalarOp::multiply, e.input(0), e.constant(1 / (1 - rate)));
+  const auto dropped = e.apply(detail::ScalarOp::less, e.input(1), e.constant(rate));
+  e.outputs = {e.apply(detail::ScalarOp::select, dropped, e.constant(0), kept)};
   const AnyTensor inputs[] = {x, u};
   return Tensor<T>{map_node(x.graph(), std::move(e), inputs, dtype_of<T>, where)};
 }

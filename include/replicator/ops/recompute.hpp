@@ -30,9 +30,9 @@ class Recomputed {
     static_assert(knows_graph, "the function made by rp::recompute(f) must be called with at least one rp::Tensor (or the ReplicaContext)");
     if constexpr (knows_graph) {
       Graph& graph = graph_of(arguments...);
-      NodeMarks marks = graph.marks();
+      detail::NodeMarks marks = graph.marks();
       if (marks.region == 0) marks.region = graph.next_region();
-      const ScopedValue scope{graph.marks(), marks};
+      const detail::ScopedValue scope{graph.marks(), marks};
       return f_(std::forward<A>(arguments)...);
     }
   }

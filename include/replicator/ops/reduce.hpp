@@ -48,7 +48,7 @@ inline std::vector<std::int64_t> resolve_axes(const Axes& axes, const Shape& sha
 
 inline AnyTensor reduce(ReduceKind kind, AnyTensor x, const Axes& axes, std::string_view operation, Location where) {
   const auto resolved = resolve_axes(axes, x.shape(), operation, where);
-  Expression e;
+  detail::Expression e;
   e.compute = compute_type(x.dtype());
   e.inputs = 1;
   e.outputs = {e.input(0)};
@@ -76,7 +76,7 @@ Tensor<T> sum(Tensor<T> x, const Axes& axes = {}, std::source_location where = s
 template <FloatingElement T>
 Tensor<T> mean(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   const auto n = detail::reduced_elements(x.shape(), detail::resolve_axes(axes, x.shape(), "mean", where));
-  return Tensor<T>{apply(ScalarOp::divide, detail::reduce(ReduceKind::sum, x, axes, "mean", where), static_cast<double>(n), where)};
+  return Tensor<T>{apply(detail::ScalarOp::divide, detail::reduce(ReduceKind::sum, x, axes, "mean", where), static_cast<double>(n), where)};
 }
 
 // The largest element; a NaN among them wins. Where several attain it, each gets an equal part of the gradient.

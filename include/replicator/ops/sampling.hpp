@@ -34,7 +34,7 @@ Tensor<std::int32_t> categorical(Tensor<T> logits, std::int64_t axis = -1,
                                  std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return categorical(cast<float>(logits, where), axis, where);
   const AnyTensor noise = gumbel<T>(logits.graph(), logits.shape(), where);
-  const Tensor<T> perturbed{apply(ScalarOp::add, {logits.any(), noise}, where)};
+  const Tensor<T> perturbed{apply(detail::ScalarOp::add, {logits.any(), noise}, where)};
   return argmax(perturbed, axis, where);
 }
 

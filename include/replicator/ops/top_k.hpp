@@ -50,11 +50,11 @@ inline AnyTensor places_in_memory(AnyTensor places, const Shape& x, std::size_t 
   Array<std::int64_t> blocks{{outer, 1, 1}}, columns{{inner}};
   for (std::int64_t i = 0; i < outer; ++i) blocks[i] = i * x[axis] * inner;
   for (std::int64_t i = 0; i < inner; ++i) columns[i] = i;
-  Expression e;
+  detail::Expression e;
   e.compute = DType::int64;
   e.inputs = 3;
-  const auto row = e.apply(ScalarOp::multiply, e.input(0), e.constant(inner));
-  e.outputs = {e.apply(ScalarOp::add, e.apply(ScalarOp::add, row, e.input(1)), e.input(2))};
+  const auto row = e.apply(detail::ScalarOp::multiply, e.input(0), e.constant(inner));
+  e.outputs = {e.apply(detail::ScalarOp::add, e.apply(detail::ScalarOp::add, row, e.input(1)), e.input(2))};
   Graph& graph = places.graph();
   const AnyTensor inputs[] = {reshape(places, Shape{outer, places.shape()[axis], inner}, where),
                               constant_node(graph, std::move(blocks).any(), where),

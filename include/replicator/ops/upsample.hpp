@@ -98,7 +98,7 @@ namespace detail {
 template <Element T>
 Tensor<T> repeat_pixels(Tensor<T> x, const Extents2d& factors, Location where) {
   const Shape s = x.shape();
-  Expression e;
+  detail::Expression e;
   e.compute = compute_type(dtype_of<T>);
   e.inputs = 1;
   e.outputs = {e.input(0)};

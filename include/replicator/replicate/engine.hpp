@@ -16,7 +16,7 @@
 #include <replicator/replicate/input_source.hpp>
 #include <replicator/replicate/step_driver.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Devices, processes and variables. In a job of several processes drive, digest and save_checkpoint are called by all at the same time.
 class Engine {
@@ -85,4 +85,4 @@ inline std::unique_ptr<Engine> make_engine(Deployment deployment) {
                    "_engine.hpp> in one file, or leave " + asked + " out"};
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

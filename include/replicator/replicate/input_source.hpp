@@ -15,7 +15,7 @@
 #include <replicator/data/input.hpp>
 #include <replicator/graph/tensor.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class InputSource {
  public:
@@ -30,8 +30,6 @@ class InputSource {
 
 // Those of this host's replicas, as they are now.
 using MakeInputs = std::function<std::vector<std::unique_ptr<InputSource>>()>;
-
-namespace detail {
 
 template <class T>
 std::vector<AnyArray> components(Array<T> array) {
@@ -113,6 +111,4 @@ struct InputTypes<std::tuple<Array<T>...>> {
     return step(context, Tensor<T>{x[I]}...);
   }
 };
-
-}  // namespace detail
-}  // namespace replicator
+}  // namespace replicator::detail

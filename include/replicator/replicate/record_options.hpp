@@ -14,10 +14,10 @@
 namespace replicator {
 
 // "1:11" as the steps from 1 up to, not including 11. Throws BuildError, which names the flag, for anything else.
-inline TraceWindow parse_steps(std::string_view flag, std::string_view text) {
+inline detail::TraceWindow parse_steps(std::string_view flag, std::string_view text) {
   const auto colon = text.find(':');
-  const auto first = whole_number<std::uint64_t>(text.substr(0, colon));
-  const auto end = colon == std::string_view::npos ? std::nullopt : whole_number<std::uint64_t>(text.substr(colon + 1));
+  const auto first = detail::whole_number<std::uint64_t>(text.substr(0, colon));
+  const auto end = colon == std::string_view::npos ? std::nullopt : detail::whole_number<std::uint64_t>(text.substr(colon + 1));
   if (!first || !end || *first >= *end)
     throw BuildError{std::string{flag} + " is \"" + std::string{text} +
                      "\": it must be two whole numbers, as in 1:11, the first below the second"};
@@ -27,7 +27,7 @@ inline TraceWindow parse_steps(std::string_view flag, std::string_view text) {
 // Which replica's steps are written to which file.
 struct RecordOptions {
   int replica = 0;
-  TraceWindow steps;  // of every replicated step
+  detail::TraceWindow steps;  // of every replicated step
   std::string file;   // "replica3.safetensors" unless it is given
 
   // Throws BuildError for anything but replica=N,steps=A:B[,file=F], in any order.
@@ -45,7 +45,7 @@ struct RecordOptions {
       const auto value = equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
       const auto key = item.substr(0, equals);
       if (key == "replica") {
-        const auto number = whole_number<int>(value);
+        const auto number = detail::whole_number<int>(value);
         if (!number) throw bad("replica must be a whole number, at least 0");
         result.replica = *number;
         replica = true;

@@ -26,7 +26,7 @@ class Replicator {
  public:
   // Meets the other processes of the job, if there are any. Throws BuildError for a deployment that cannot be (more devices
   // than replicas, unknown devices, processes that differ), DeviceError for missing devices, CommunicationError for missing processes.
-  explicit Replicator(Deployment deployment = {}) : engine_{make_engine(std::move(deployment))} {}
+  explicit Replicator(Deployment deployment = {}) : engine_{detail::make_engine(std::move(deployment))} {}
 
   const Deployment& deployment() const { return engine_->deployment(); }
   int replicas() const { return deployment().replicas; }
@@ -117,7 +117,7 @@ class Replicator {
       using Plain = std::remove_cvref_t<Result>;
       if constexpr (detail::require_results<Plain>()) {
         const int ordinal = engine_->next_ordinal(options.checkpointed);
-        Trace trace = [step_fn = std::move(step_fn)](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
+        detail::Trace trace = [step_fn = std::move(step_fn)](ReplicaContext& context, const std::vector<AnyTensor>& x) mutable {
           Graph& graph = context.graph();
           if constexpr (std::is_void_v<Plain>) Types::call(step_fn, context, x);
           else
@@ -132,9 +132,9 @@ class Replicator {
     }
   }
   template <class Range, class Begin>
-  MakeInputs make_inputs(Begin begin, int ordinal) {
+  detail::MakeInputs make_inputs(Begin begin, int ordinal) {
     return [engine = engine_.get(), begin = std::move(begin), ordinal] {
-      std::vector<std::unique_ptr<InputSource>> inputs;
+      std::vector<std::unique_ptr<detail::InputSource>> inputs;
       const auto components = detail::InputTypes<data::InputValue<Range>>::dtypes();
       if (auto recorded = engine->recorded_input(ordinal, components)) {
         inputs.push_back(std::move(recorded));
@@ -147,16 +147,16 @@ class Replicator {
     };
   }
   template <class Result>
-  auto make_step(int ordinal, ReplicateOptions options, MakeInputs inputs, Trace trace) {
+  auto make_step(int ordinal, ReplicateOptions options, detail::MakeInputs inputs, detail::Trace trace) {
     auto driver = engine_->drive(ordinal, options.checkpointed, std::move(inputs), std::move(trace));
     return wrap(std::move(driver), std::type_identity<typename detail::StepResult<Result>::Arrays>{});
   }
   template <class... A>
-  Step<A...> wrap(std::unique_ptr<StepDriver> driver, std::type_identity<std::tuple<A...>>) const {
+  Step<A...> wrap(std::unique_ptr<detail::StepDriver> driver, std::type_identity<std::tuple<A...>>) const {
     return Step<A...>{engine_, std::move(driver), replicas()};
   }
 
-  std::shared_ptr<Engine> engine_;  // steps share it
+  std::shared_ptr<detail::Engine> engine_;  // steps share it
 };
 
 }  // namespace replicator

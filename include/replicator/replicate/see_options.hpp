@@ -14,7 +14,7 @@ namespace replicator {
 
 struct SeeOptions {
   std::string trace;         // file for the timeline of all processes, for ui.perfetto.dev; empty: none
-  TraceWindow trace_steps;   // which steps of every replicated step are timed: [1, 11)
+  detail::TraceWindow trace_steps;   // which steps of every replicated step are timed: [1, 11)
   std::string dot;           // file for the graphs as traced, for Graphviz; as resolved, in <name>.resolved.<extension>; empty: none
   std::string plan;          // file for what every device of all processes executes, as JSON; empty: none
   bool timing = false;       // times steps for explain(), whether or not a trace is written

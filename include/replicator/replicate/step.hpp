@@ -67,7 +67,7 @@ class Step {
   using Results = std::tuple<PerReplica<A>...>;
 
   // `engine` is what the driver refers to.
-  Step(std::shared_ptr<Engine> engine, std::unique_ptr<StepDriver> driver, int replicas)
+  Step(std::shared_ptr<detail::Engine> engine, std::unique_ptr<detail::StepDriver> driver, int replicas)
       : resumed_{driver->steps_resumed()}, replicas_{replicas}, held_{std::make_unique<Held>(std::move(engine), std::move(driver))} {}
 
   // Runs one step. Where the elements of any replica have shapes that no step had before, all processes compile programs for them: of the latest
@@ -148,22 +148,22 @@ class Step {
     return static_cast<std::int64_t>(before);
   }
   template <std::size_t... I>
-  Results unpack(StepResults results, std::index_sequence<I...>) {
+  Results unpack(detail::StepResults results, std::index_sequence<I...>) {
     return {per_replica<A>(results, I)...};
   }
   template <class V>
-  PerReplica<V> per_replica(StepResults& results, std::size_t k) {
+  PerReplica<V> per_replica(detail::StepResults& results, std::size_t k) {
     std::vector<V> values;
     for (auto& value : results.values[k]) values.emplace_back(std::move(value));
     return {std::move(values), results.first[k], replicas_};
   }
 
   struct Held {
-    Held(std::shared_ptr<Engine> of, std::unique_ptr<StepDriver> by) : engine{std::move(of)}, driver{std::move(by)} {}
-    std::shared_ptr<Engine> engine;
-    std::unique_ptr<StepDriver> driver;  // goes first
+    Held(std::shared_ptr<detail::Engine> of, std::unique_ptr<detail::StepDriver> by) : engine{std::move(of)}, driver{std::move(by)} {}
+    std::shared_ptr<detail::Engine> engine;
+    std::unique_ptr<detail::StepDriver> driver;  // goes first
   };
-  StepDriver& driver() const {
+  detail::StepDriver& driver() const {
     if (!held_) throw BuildError{"this step was moved from: use the rp::Step that it was moved to"};
     return *held_->driver;
   }

@@ -12,8 +12,10 @@
 #include <replicator/runtime/see/machine_figures.hpp>
 
 namespace replicator {
-
 class ReplicaContext;
+}
+
+namespace replicator::detail {
 
 // The step function of one replica, given the tensors of its element.
 using Trace = std::function<void(ReplicaContext&, const std::vector<AnyTensor>&)>;
@@ -49,4 +51,4 @@ class StepDriver {
   virtual std::string plan_json() = 0;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -11,7 +11,7 @@
 
 #include <replicator/graph/graph.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // The placeholders of a graph by ordinal: where each one's node is.
 inline std::vector<std::uint32_t> placeholders_of(const Graph& graph) {
@@ -30,8 +30,6 @@ inline std::string describe_placeholder(const Node& node) {
   if (!node.label.empty()) text += " \"" + node.label + "\"";
   return text + " at " + node.where.text();
 }
-
-namespace detail {
 
 // "replica 2: all_reduce "loss" at gan.cpp:41 has 128 floats; replica 0 has 256 at gan.cpp:38: ..."
 [[noreturn]] inline void disagree(const Graph& a, const Node& x, const Graph& b, const Node& y, const std::string& has, const std::string& other,
@@ -114,8 +112,6 @@ inline void require_equal_variables(const Graph& a, const Graph& b) {
   }
 }
 
-}  // namespace detail
-
 // Throws BuildError that names the first difference, both replicas and both source lines.
 inline void check_agreement(std::span<const Graph> graphs) {
   if (graphs.empty()) return;
@@ -146,4 +142,4 @@ inline void check_agreement(std::span<const Graph> graphs) {
   }
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -54,20 +54,20 @@ inline AnyTensor join_axes(AnyTensor x, std::size_t axis, Location where) {
 template <Element T>
 Tensor<T> all_to_all(Tensor<T> x, std::int64_t split = 0, std::int64_t join = 0, const CollectiveOptions& options = {},
                      std::source_location where = std::source_location::current()) {
-  const Placeholder exchange{CollectiveKind::all_to_all, Reduction::sum, 0, false, options.group};
+  const detail::Placeholder exchange{detail::CollectiveKind::all_to_all, Reduction::sum, 0, false, options.group};
   const auto axis = [&](std::int64_t given) {
     return static_cast<std::size_t>(detail::at_line("all_to_all", where, [&] { return detail::require_axis(given, x.shape().rank()); }));
   };
   const std::size_t from = axis(split), to = axis(join);
-  if (from == 0 && to == 0) return Tensor<T>{placeholder_node(x, exchange, where, options.label)};
+  if (from == 0 && to == 0) return Tensor<T>{detail::placeholder_node(x, exchange, where, options.label)};
   const std::string what = "replica " + std::to_string(x.graph().replica()) + ": all_to_all at " + Location{where}.text();
   detail::require_groups(exchange, x.graph().replicas(), what);
-  const int members = members_of(exchange, x.graph());
+  const int members = detail::members_of(exchange, x.graph());
   if (x.shape()[from] % members != 0)
     throw BuildError{what + ": axis " + std::to_string(from) + " is split over " + std::to_string(members) + " replicas, found the shape " +
                      x.shape().text() + ": make it a multiple"};
   AnyTensor parts = detail::move_axis(detail::split_axis(x, from, members, where), from, 0, where);
-  parts = placeholder_node(parts, exchange, where, options.label);  // [source, ...]
+  parts = detail::placeholder_node(parts, exchange, where, options.label);  // [source, ...]
   return Tensor<T>{detail::join_axes(detail::move_axis(parts, 0, to, where), to, where)};
 }
 

@@ -50,12 +50,12 @@ MappedThunks run_thunks(Graph& graph, const Thunks& thunks, std::string_view nam
   MappedThunks result{"replica " + std::to_string(graph.replica()) + ": " + std::string{name} + " at " + where.text(),
                       static_cast<int>(thunks.size()), graph.replicas(), {}, {}, {}};
   if (result.count == 0) throw BuildError{result.where + ": found no thunks: give at least one"};
-  require_groups({CollectiveKind::all_gather, Reduction::sum, 0, false, options.group}, graph.replicas(), result.where);
+  require_groups({detail::CollectiveKind::all_gather, Reduction::sum, 0, false, options.group}, graph.replicas(), result.where);
   const Groups groups = options.group.over(graph.replicas());
   result.members = groups.size(0);
   const int position = groups.position(graph.replica());
-  const int begin = collectives::block_begin(result.count, result.members, position);
-  const int end = collectives::block_begin(result.count, result.members, position + 1);
+  const int begin = detail::collectives::block_begin(result.count, result.members, position);
+  const int end = detail::collectives::block_begin(result.count, result.members, position + 1);
   for (int i = begin; i < end; ++i) {
     const AnyTensor tensor = thunks[static_cast<std::size_t>(i)]();
     if (!result.own.empty() && tensor.type() != result.type)
@@ -71,31 +71,31 @@ MappedThunks run_thunks(Graph& graph, const Thunks& thunks, std::string_view nam
 }
 
 // The smaller (larger) of each pair, or the NaN among them, as all_reduce has it.
-inline AnyTensor extremum(ScalarOp op, AnyTensor a, AnyTensor b, Location where) {
-  Expression e;  // b is a NaN ? b : op(a, b)
+inline AnyTensor extremum(detail::ScalarOp op, AnyTensor a, AnyTensor b, Location where) {
+  detail::Expression e;  // b is a NaN ? b : op(a, b)
   e.compute = compute_type(a.dtype());
   e.inputs = 2;
   const auto left = e.input(0), right = e.input(1);
-  e.outputs = {e.apply(ScalarOp::select, e.apply(ScalarOp::equal, right, right), e.apply(op, left, right), right)};
+  e.outputs = {e.apply(detail::ScalarOp::select, e.apply(detail::ScalarOp::equal, right, right), e.apply(op, left, right), right)};
   const AnyTensor operands[] = {a, b};
   return map_node(a.graph(), std::move(e), operands, a.dtype(), where);
 }
 
 // T over the replica's own results.
-inline AnyTensor fold_thunks(const std::vector<AnyTensor>& results, collectives::TreeNode node, Reduction reduction, Location where) {
+inline AnyTensor fold_thunks(const std::vector<AnyTensor>& results, detail::collectives::TreeNode node, Reduction reduction, Location where) {
   if (node.leaf()) return results[static_cast<std::size_t>(node.begin)];
   const AnyTensor left = fold_thunks(results, node.left(), reduction, where), right = fold_thunks(results, node.right(), reduction, where);
-  if (reduction == Reduction::min) return extremum(ScalarOp::minimum, left, right, where);
-  if (reduction == Reduction::max) return extremum(ScalarOp::maximum, left, right, where);
-  return apply(ScalarOp::add, {left, right}, where);
+  if (reduction == Reduction::min) return extremum(detail::ScalarOp::minimum, left, right, where);
+  if (reduction == Reduction::max) return extremum(detail::ScalarOp::maximum, left, right, where);
+  return apply(detail::ScalarOp::add, {left, right}, where);
 }
 
 // Zeros that depend on x: gradients ask for the same collectives as where x is used. No pass can know that no id is -1.
 inline AnyTensor nothing_of(AnyTensor x, Location where) {
-  Expression e;  // id == -1 ? x : 0
+  detail::Expression e;  // id == -1 ? x : 0
   e.compute = compute_type(x.dtype());
   e.inputs = 2;
-  e.outputs = {e.apply(ScalarOp::select, e.apply(ScalarOp::equal, e.input(0), e.constant(-1)), e.input(1), e.constant(0))};
+  e.outputs = {e.apply(detail::ScalarOp::select, e.apply(detail::ScalarOp::equal, e.input(0), e.constant(-1)), e.input(1), e.constant(0))};
   const AnyTensor operands[] = {replica_id(x.graph(), where), x};
   return map_node(x.graph(), std::move(e), operands, x.shape(), x.dtype(), where);
 }
@@ -138,7 +138,7 @@ auto map_reduce(Graph& graph, const Thunks& thunks, Reduction reduction, const C
                             : adds              ? detail::nothing_of(mapped.first, where)
                                                 : mapped.first;
     const Tensor<T> total = all_reduce(Tensor<T>{local}, adds ? Reduction::sum : reduction, options, where);
-    return reduction == Reduction::mean ? Tensor<T>{apply(ScalarOp::divide, total, mapped.count, Location{where})} : total;
+    return reduction == Reduction::mean ? Tensor<T>{apply(detail::ScalarOp::divide, total, mapped.count, Location{where})} : total;
   }
 }
 

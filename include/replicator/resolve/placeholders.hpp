@@ -30,13 +30,13 @@ struct CollectiveOptions {
 template <Element T>
 Tensor<T> all_reduce(Tensor<T> x, Reduction reduction, const CollectiveOptions& options = {},
                      std::source_location where = std::source_location::current()) {
-  return Tensor<T>{placeholder_node(x, {CollectiveKind::all_reduce, reduction, 0, options.any_order, options.group}, where, options.label)};
+  return Tensor<T>{detail::placeholder_node(x, {detail::CollectiveKind::all_reduce, reduction, 0, options.any_order, options.group}, where, options.label)};
 }
 
 // The values of all replicas joined along axis 0, in the order of the replicas: [n, ...] -> [replicas * n, ...]; a scalar gives [replicas].
 template <Element T>
 Tensor<T> all_gather(Tensor<T> x, const CollectiveOptions& options = {}, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{placeholder_node(x, {CollectiveKind::all_gather, Reduction::sum, 0, false, options.group}, where, options.label)};
+  return Tensor<T>{detail::placeholder_node(x, {detail::CollectiveKind::all_gather, Reduction::sum, 0, false, options.group}, where, options.label)};
 }
 
 // Replica i's part of the reduction, split along axis 0: [replicas * n, ...] -> [n, ...]; else as all_reduce. Throws BuildError where
@@ -44,13 +44,13 @@ Tensor<T> all_gather(Tensor<T> x, const CollectiveOptions& options = {}, std::so
 template <Element T>
 Tensor<T> reduce_scatter(Tensor<T> x, Reduction reduction, const CollectiveOptions& options = {},
                          std::source_location where = std::source_location::current()) {
-  return Tensor<T>{placeholder_node(x, {CollectiveKind::reduce_scatter, reduction, 0, options.any_order, options.group}, where, options.label)};
+  return Tensor<T>{detail::placeholder_node(x, {detail::CollectiveKind::reduce_scatter, reduction, 0, options.any_order, options.group}, where, options.label)};
 }
 
 // The root replica's value, on every replica. Throws BuildError where there is no such replica.
 template <Element T>
 Tensor<T> broadcast(Tensor<T> x, int root, const CollectiveOptions& options = {}, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{placeholder_node(x, {CollectiveKind::broadcast, Reduction::sum, root, false, options.group}, where, options.label)};
+  return Tensor<T>{detail::placeholder_node(x, {detail::CollectiveKind::broadcast, Reduction::sum, root, false, options.group}, where, options.label)};
 }
 
 }  // namespace replicator

@@ -58,18 +58,18 @@ class ReplicaContext {
   // Steps done before this one: an int64 scalar, the same on every replica.
   Tensor<std::int64_t> step(std::source_location where = std::source_location::current()) {
     return Tensor<std::int64_t>{
-        graph_->tensor(graph_->add({Input{Input::Source::step, 0}, {}, {TensorType{DType::int64, {}}}, where, {}}))};
+        graph_->tensor(graph_->add({detail::Input{detail::Input::Source::step, 0}, {}, {TensorType{DType::int64, {}}}, where, {}}))};
   }
 
   // Names of variables declared while it lives begin with `name` and a dot.
-  ScopedValue<std::string> scope(std::string_view name) { return {graph_->scope(), graph_->scope() + std::string{name} + "."}; }
+  detail::ScopedValue<std::string> scope(std::string_view name) { return {graph_->scope(), graph_->scope() + std::string{name} + "."}; }
 
   // What is built while it lives, and the variables that it declares, are on logical device i of this replica:
   //   Tensor<float> h = [&] { const auto here = replica.logical_device(0); return first_half(replica, x); }();
   // Outside of any, a node is where its first input is. Gradients are where the node is whose gradient they are; a variable
   // and what is assigned to it stay together. Copies between devices are made for you, and no placing changes a bit.
   // Throws BuildError, with the caller's line, where the deployment gives a replica fewer logical devices.
-  [[nodiscard]] LogicalDeviceScope logical_device(int i, std::source_location where = std::source_location::current()) const {
+  [[nodiscard]] detail::LogicalDeviceScope logical_device(int i, std::source_location where = std::source_location::current()) const {
     return {*graph_, i, Location{where}};
   }
   int logical_devices() const { return graph_->logical_devices(); }

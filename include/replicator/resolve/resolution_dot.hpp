@@ -9,7 +9,7 @@
 #include <replicator/graph/dot.hpp>
 #include <replicator/resolve/resolve.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Replicas with equal graphs are one cluster. What is uniform, and so runs once per device, is grey; the collectives that are
 // done as one meet in a bucket, between the clusters. `first_replica`: of those that were resolved.
@@ -39,4 +39,4 @@ inline std::string dot(const Resolution& resolution, int first_replica = 0) {
   return text + "}\n";
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

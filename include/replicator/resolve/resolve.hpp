@@ -17,7 +17,7 @@
 #include <replicator/resolve/agreement.hpp>
 #include <replicator/resolve/uniformity.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // What every replica asks for at one place of the program.
 struct ResolvedCollective {
@@ -66,8 +66,6 @@ struct Resolution {
   std::vector<std::uint32_t> bucket_of;    // ordinal -> bucket
   std::vector<std::uint32_t> member_of;    // ordinal -> position in its bucket
 };
-
-namespace detail {
 
 inline bool mergeable(const ResolvedCollective& a, const ResolvedCollective& b) {
   return a.what.kind == CollectiveKind::all_reduce && b.what.kind == CollectiveKind::all_reduce && a.what.reduction == b.what.reduction &&
@@ -176,8 +174,6 @@ inline void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions&
   }
 }
 
-}  // namespace detail
-
 // The graphs of this process's replicas, as traced. Throws BuildError where replicas disagree or a mirrored variable would
 // be given a value that varies.
 inline Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options = {}) {
@@ -206,4 +202,4 @@ inline Resolution resolve(std::span<const Graph> traced, const ResolveOptions& o
   return result;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -12,7 +12,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/rewrite.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Of the nodes of one graph.
 struct Uniformity {
@@ -26,8 +26,6 @@ struct Uniformity {
 
   const Digest& digest(Value value) const { return digests[value.node][value.output]; }
 };
-
-namespace detail {
 
 inline bool is_uniform_leaf(const Graph& graph, const Node& node) {
   if (const auto* input = node.get<Input>()) return input->source == Input::Source::step || input->source == Input::Source::arrival;
@@ -131,8 +129,6 @@ inline std::vector<Digest> digests_of_node(const Graph& graph, const Node& node,
   return digests;
 }
 
-}  // namespace detail
-
 inline Uniformity analyse_uniformity(const Graph& graph) {
   Uniformity result;
   for (const auto& node : graph.nodes()) {
@@ -193,4 +189,4 @@ inline void check_assignments(const Graph& graph, const Uniformity& uniformity) 
   }
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -33,7 +33,7 @@ class Variable {
  private:
   const VariableDeclaration& declaration() const { return graph_->variables()[index_]; }
 
-  GraphHandle graph_;
+  detail::GraphHandle graph_;
   std::uint32_t index_;
 };
 

@@ -101,8 +101,8 @@ class Replay {
       if (items[i] < added_ - size()) continue;
       const double priority = std::pow(std::abs(static_cast<double>(errors[i])) + options_.epsilon, options_.priority_exponent);
       if (!std::isfinite(priority))
-        throw DataError{"the error " + number_text(errors[i]) + " of transition " + std::to_string(items[i]) + " gives it no finite priority: its power " +
-                        number_text(options_.priority_exponent) + " is too large"};
+        throw DataError{"the error " + replicator::detail::number_text(errors[i]) + " of transition " + std::to_string(items[i]) + " gives it no finite priority: its power " +
+                        replicator::detail::number_text(options_.priority_exponent) + " is too large"};
       tree_.set(items[i] % options_.capacity, priority);
       largest_ = std::max(largest_, priority);
     }
@@ -112,7 +112,7 @@ class Replay {
   static const ReplayOptions& checked(const ReplayOptions& o) {
     if (o.capacity < 1 || !(o.priority_exponent >= 0) || !(o.importance_exponent >= 0) || !(o.epsilon > 0))
       throw BuildError{"a replay takes a capacity from 1 on, exponents from 0 on and an epsilon above 0; found " + std::to_string(o.capacity) + ", " +
-                       number_text(o.priority_exponent) + ", " + number_text(o.importance_exponent) + " and " + number_text(o.epsilon)};
+                       replicator::detail::number_text(o.priority_exponent) + ", " + replicator::detail::number_text(o.importance_exponent) + " and " + replicator::detail::number_text(o.epsilon)};
     return o;
   }
 
@@ -125,7 +125,7 @@ class Replay {
       actions_done_.reserve(rows * static_cast<std::size_t>(actions_));
       rewards_.reserve(rows);
       discounts_.reserve(rows);
-      tree_ = SumTree{options_.capacity};
+      tree_ = detail::SumTree{options_.capacity};
     } catch (const std::exception&) {
       throw BuildError{"a replay of " + std::to_string(options_.capacity) + " transitions was asked for, with two observations " + observation_.text() +
                        " of " + std::to_string(extent * sizeof(O)) + " bytes in each: there is no room for it; take a smaller capacity"};
@@ -181,7 +181,7 @@ class Replay {
   ReplayOptions options_;
   Shape observation_;
   std::int64_t actions_;
-  SumTree tree_{1};
+  detail::SumTree tree_{1};
   double largest_ = 1;
   std::int64_t added_ = 0;
   std::vector<O> observations_, nexts_;  // a row for each slot; memory is taken as they fill

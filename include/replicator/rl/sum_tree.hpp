@@ -12,7 +12,7 @@
 
 #include <replicator/core/error.hpp>
 
-namespace replicator::rl {
+namespace replicator::rl::detail {
 
 // Weights of 0 ... size - 1, zero at first. A node is always the sum of its two children as they are now, so errors do not pile up, and
 // sums depend on the weights only, not on their history.
@@ -68,4 +68,4 @@ class SumTree {
   std::vector<double> nodes_;  // the children of node i are 2 i and 2 i + 1; the root is 1
 };
 
-}  // namespace replicator::rl
+}  // namespace replicator::rl::detail

@@ -12,7 +12,7 @@
 
 #include <replicator/devices/device_support.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Alive from instruction `first` to instruction `last`, both included.
 struct Lifetime {
@@ -111,4 +111,4 @@ class Arena {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace replicator {
+namespace replicator::detail {
 
 class DeviceThreads {
  public:
@@ -90,4 +90,4 @@ class DeviceThreads {
   bool stop_ = false;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -16,7 +16,7 @@
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/make_executable.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class ExecutableCache {
  public:
@@ -65,4 +65,4 @@ class ExecutableCache {
   std::vector<std::unique_ptr<Executable>> effects_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

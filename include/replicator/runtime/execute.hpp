@@ -18,9 +18,7 @@
 #include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/program.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 class Execution {
  public:
@@ -342,8 +340,6 @@ class Execution {
   const std::function<void()> others_ = [this] { advance(); };  // move on while one is waited for
 };
 
-}  // namespace detail
-
 // `inputs[r]`: the arrays of the device's replica r. Throws CommunicationError at a deadline or when the job is aborted,
 // DataError where a kernel refuses a value (an index that points nowhere), with the user's line.
 inline void execute(Program& program, InputStage::Inputs inputs, const ExecutionOptions& options) {
@@ -354,4 +350,4 @@ inline void execute(Program& program, InputStage::Inputs inputs, const Execution
   detail::Execution{program, inputs, options}.run();
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

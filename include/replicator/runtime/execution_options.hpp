@@ -10,7 +10,7 @@
 #include <replicator/runtime/input_stage.hpp>
 #include <replicator/runtime/watch.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // By so much longer than the deadline waits who waits for others only: whose own device hangs is the first to say so, and names it.
 inline constexpr std::chrono::seconds others_first{1};
@@ -28,4 +28,4 @@ struct ExecutionOptions {
   bool capture = true;                  // stretches are captured and replayed, where the device can and nobody watches
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

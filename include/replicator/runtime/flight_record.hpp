@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace replicator {
+namespace replicator::detail {
 
 // trace_clock() of some milliseconds ago, for a fifth of its price.
 inline std::int64_t coarse_clock() {
@@ -133,4 +133,4 @@ class alignas(64) FlightRecord {
   std::array<Slot, capacity> slots_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -24,7 +24,7 @@
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/transport/spin.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Shared by the devices' threads; made before their programs are planned, and it outlives them.
 class Handoffs {
@@ -135,4 +135,4 @@ class Handoffs {
   std::condition_variable awake_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -12,9 +12,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/devices/device_support.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 // Of the process: whether it was said that a device's copies must do with plain memory.
 inline constinit std::atomic<bool> told_of_plain_memory{false};
 inline void tell_of_plain_memory(std::size_t bytes) {
@@ -24,7 +22,6 @@ inline void tell_of_plain_memory(std::size_t bytes) {
                "which is slow, and ends at no deadline where the device hangs. Raise the limit of locked memory (ulimit -l), or leave more of it free\n",
                bytes);
 }
-}  // namespace detail
 
 // Not initialised, at least 64-byte aligned; plain memory, of which stderr is told once, where the kind of device has none to give.
 class HostMemory {
@@ -95,4 +92,4 @@ inline AnyArray host_array(const StagingSupport* staging, const TensorType& type
   return AnyArray::borrow(type, data, std::move(memory));
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -19,7 +19,7 @@
 #include <replicator/runtime/host_memory.hpp>
 #include <replicator/runtime/queue.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A component of a replica's element, and its place in the memory of the device.
 struct InputPlace {
@@ -111,4 +111,4 @@ class InputStage {
   Queue copies_;  // the last: gone before the memory that it copies from
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

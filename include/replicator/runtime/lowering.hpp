@@ -11,7 +11,7 @@
 #include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/executable_cache.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A tensor in memory: an output of a node, or its copy in another layout.
 struct LoweredValue {
@@ -47,8 +47,6 @@ struct LoweredGraph {
   std::vector<LoweredValue> values;
   std::vector<std::uint32_t> results;  // values, plain
 };
-
-namespace detail {
 
 class Lowering {
  public:
@@ -164,11 +162,9 @@ class Lowering {
   std::map<Value, std::vector<std::pair<Layout, std::uint32_t>>> copies_;
 };
 
-}  // namespace detail
-
 // Throws BuildError where an operation has no kernel for this kind of device, and for placeholders that were not resolved.
 inline LoweredGraph lower(const GraphClass& source, DeviceKind kind, ExecutableCache& cache) {
   return detail::Lowering{source, kind, cache}.run();
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -16,7 +16,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/graph/variable.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 enum class MemoryUse : std::uint8_t {
   variables,    // mirrored ones once, replica-local ones for each replica of the device
@@ -80,8 +80,6 @@ struct MemoryPlan {
     if (largest.size() > listed) largest.pop_back();
   }
 };
-
-namespace detail {
 // "variables 204 MiB, collectives 204 MiB, ..." of what is not nothing
 inline std::string text_of_uses(const MemoryPlan& plan) {
   std::string text;
@@ -98,7 +96,6 @@ inline std::string text_of_owners(std::span<const MemoryOwner> owners) {
   for (const auto& owner : owners) text += "\n  " + text_of_bytes(owner.bytes) + ": " + owner.text;
   return text;
 }
-}  // namespace detail
 
 // A line of what needs how much, then one for each of the largest owners.
 inline std::string text_of(const MemoryPlan& plan) {
@@ -121,4 +118,4 @@ inline void require_room(const MemoryPlan& plan, std::string_view device, const 
       "\nUse smaller batches, wrap parts of the model in rp::recompute, or deal the replicas to more devices"};
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

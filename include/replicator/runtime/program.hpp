@@ -24,7 +24,7 @@
 #include <replicator/runtime/step_words.hpp>
 #include <replicator/runtime/used_variables.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // One of the nodes that a merged launch computes: the class of its graph, and its first input and output among the instruction's pointers.
 struct LaunchPart {
@@ -186,4 +186,4 @@ inline bool on_device(const Program& program, const std::byte* address) {
          std::any_of(program.device_memory.begin(), program.device_memory.end(), holds);
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -8,7 +8,7 @@
 #include <replicator/collectives/reduction.hpp>
 #include <replicator/devices/device_support.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Work of a queue that can be given to it again. May be empty.
 class CapturedWork {
@@ -131,4 +131,4 @@ class Event {
   void* handle_ = nullptr;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

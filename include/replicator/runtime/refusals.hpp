@@ -14,7 +14,7 @@
 #include <replicator/runtime/host_memory.hpp>
 #include <replicator/runtime/queue.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class Refusals {
  public:
@@ -59,4 +59,4 @@ class Refusals {
   HostMemory on_host_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -29,7 +29,7 @@
 #include <replicator/runtime/host_memory.hpp>
 #include <replicator/runtime/queue.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Bytes of a block that are worth copies of their own: 20 to 40 us at the pace of a GPU's bus, a few times what it takes to queue them.
 inline constexpr std::size_t least_copied_bytes = std::size_t{1} << 20;
@@ -227,4 +227,4 @@ class StagedCommunicator final : public collectives::Communicator {
   CopyQueues copies_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -10,7 +10,7 @@
 #include <replicator/devices/device_support.hpp>
 #include <replicator/runtime/host_memory.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class StepWords {
  public:
@@ -30,4 +30,4 @@ class StepWords {
   HostMemory memory_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

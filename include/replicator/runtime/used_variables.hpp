@@ -7,7 +7,7 @@
 
 #include <replicator/runtime/variable_value.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 struct UsedVariable {
   VariableValue* value = nullptr;
@@ -64,4 +64,4 @@ class UsedVariables {
   std::vector<UsedVariable> used_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -12,7 +12,7 @@
 #include <replicator/runtime/arena.hpp>
 #include <replicator/runtime/queue.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class VariableMemory {
  public:
@@ -40,4 +40,4 @@ class VariableMemory {
   Queue queue_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -29,9 +29,7 @@
 #include <replicator/runtime/variable_memory.hpp>
 #include <replicator/runtime/variable_value.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 // Zero-filled. A large one is in pages of its own that nothing has touched: until it is written to, it costs neither time nor memory. With
 // `staging`, in memory for a device's copies.
@@ -50,8 +48,6 @@ inline AnyArray copy_of(const AnyArray& array, const StagingSupport* staging) {
 inline bool is_zero(const Initializer& initializer) {
   return initializer.kind == Initializer::Kind::constant && initializer.a.real() == 0 && !std::signbit(initializer.a.real());
 }
-
-}  // namespace detail
 
 // Throws BuildError where the initializer's array has another type.
 inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, const StagingSupport* staging = nullptr) {
@@ -193,4 +189,4 @@ class VariableStore {
   std::list<VariableMemory> memories_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -14,7 +14,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/runtime/variable_memory.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class VariableValue {
  public:
@@ -115,4 +115,4 @@ class VariableValue {
   const VariableMemory* changing_ = nullptr;  // where a step is writing it
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace replicator {
+namespace replicator::detail {
 
 struct Program;
 
@@ -27,4 +27,4 @@ class Watch {
   virtual void end() = 0;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

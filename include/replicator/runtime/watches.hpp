@@ -9,7 +9,7 @@
 
 #include <replicator/runtime/watch.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Several who look on at one device, in order.
 class Watches final : public Watch {
@@ -40,4 +40,4 @@ class Watches final : public Watch {
   std::vector<std::shared_ptr<Watch>> all_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

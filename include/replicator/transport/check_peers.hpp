@@ -18,7 +18,7 @@
 #include <replicator/core/philox.hpp>
 #include <replicator/devices/device_support.hpp>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 namespace detail {
 
@@ -99,4 +99,4 @@ inline std::string why_misread(const DeviceSupport& support, std::string_view ki
   return {};
 }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

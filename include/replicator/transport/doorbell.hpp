@@ -13,7 +13,7 @@
 #include <climits>
 #include <cstdint>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // Lies in shared memory, zero at first. std::atomic::wait would use a private futex, which other processes
 // cannot wake.
@@ -69,4 +69,4 @@ class Sleeper {
   std::uint32_t seen_;
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 class InProcess;
 
@@ -249,4 +249,4 @@ class InProcess {
 
 static_assert(PeerWritable<InProcess>);
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -19,7 +19,7 @@
 #include <replicator/transport/in_process.hpp>
 #include <replicator/transport/transport.hpp>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // Why devices of these indices, by rank, do not reach each other's memory, or read it wrongly; empty where they do, from now on. The same device
 // may be several ranks. Throws DeviceError where one of them does not come back.
@@ -154,4 +154,4 @@ class InProcessDevices : public InProcess {
 
 static_assert(DeviceMemory<InProcessDevices>);
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // "collective 3, channel 0, instruction 7"
 inline std::string slot_text(std::uint64_t slot) {
@@ -237,4 +237,4 @@ class Mailbox {
   std::vector<std::uint32_t> free_;
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 class Mapping {
  public:
@@ -81,4 +81,4 @@ inline std::size_t round_to_pages(std::size_t bytes) {
   return (bytes + MemoryFile::page - 1) / MemoryFile::page * MemoryFile::page;
 }
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

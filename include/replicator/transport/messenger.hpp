@@ -9,7 +9,7 @@
 #include <span>
 #include <utility>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // Of one rank; one thread at a time. Each function does what the transport's does.
 class Messenger {
@@ -37,4 +37,4 @@ class MessengerOf final : public Messenger {
   std::unique_ptr<T> endpoint_;
 };
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // The job's random token is in the name (nobody else's socket) and in the parcels (nobody else's files). Every user of the machine can read
 // the names in use, so who comes must be of the same user.
@@ -141,4 +141,4 @@ inline std::vector<std::vector<FileDescriptor>> exchange_descriptors(Job& job, s
   return result;
 }
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

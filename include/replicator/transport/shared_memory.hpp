@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // The endpoint of one rank. Its memory is a file without a name that the peers map: nothing is left behind, not even
 // by kill -9. Large data is read by peers in place; messages (up to any size) go through a ring per pair of ranks.
@@ -153,4 +153,4 @@ class SharedMemory {
 
 static_assert(PeerWritable<SharedMemory>);
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

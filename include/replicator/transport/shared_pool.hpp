@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // At the start of every rank's file; after it a ring from every rank, then the regions.
 struct ControlPage {
@@ -113,4 +113,4 @@ class SharedPool {
   std::map<std::uint32_t, std::vector<Mapping>> regions_;
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

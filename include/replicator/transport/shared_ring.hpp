@@ -9,7 +9,7 @@
 #include <cstring>
 #include <span>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // Zero-filled is empty. `written` and `read` count bytes since the start and never wrap. Each side owns one of them, but the other can
 // write both: whatever they are, nothing outside of `data` is touched. A ring that claims to hold, or to have room for, more than its
@@ -57,4 +57,4 @@ inline std::size_t read_some(SharedRing& ring, std::span<std::byte> bytes) {
   return count;
 }
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

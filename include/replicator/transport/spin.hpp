@@ -9,7 +9,7 @@
 #include <replicator/devices/usable_cores.hpp>
 #include <replicator/transport/transport.hpp>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // Looks again and again for what others do. Threads may share one.
 class Spin {
@@ -45,4 +45,4 @@ class Spin {
   std::chrono::microseconds longest_;
 };
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -12,7 +12,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/devices/device_support.hpp>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 using Clock = std::chrono::steady_clock;
 
@@ -112,4 +112,4 @@ concept DeviceMemory = PeerReadable<T> && requires(T& t, std::size_t bytes, Regi
   { t.marked(region) } -> std::same_as<bool>;
 };
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

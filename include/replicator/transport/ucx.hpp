@@ -29,7 +29,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // The endpoint of one rank, used by one thread. Whoever waits makes progress; a dead peer is noticed by the job's
 // heartbeats, and sooner where UCX reports a broken connection. The environment's UCX_ variables are obeyed.
@@ -99,6 +99,6 @@ class Ucx {
 
 static_assert(Transport<Ucx>);
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport
 
 #include <replicator/transport/ucx_inline.hpp>

@@ -4,7 +4,7 @@
 
 #include <replicator/transport/ucx.hpp>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 inline std::vector<std::unique_ptr<Ucx>> Ucx::create(Job& job, const std::vector<int>& process_of_rank) {
   detail::check_process_table(job, process_of_rank);
@@ -239,4 +239,4 @@ inline void Ucx::sleep(Clock::time_point until) {
   ::poll(events, 2, detail::remaining_ms(until, 60000));
 }
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

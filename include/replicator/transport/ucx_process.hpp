@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <initializer_list>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 inline ucs_log_func_rc_t say_on_stderr(const char*, unsigned, const char*, ucs_log_level_t level,
                                        const ucs_log_component_config_t*, const char* message, va_list values) {
@@ -33,4 +33,4 @@ inline void restrain_ucx() {
   if (std::getenv("UCX_LOG_FILE") == nullptr) ucs_log_push_handler(say_on_stderr);
 }
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

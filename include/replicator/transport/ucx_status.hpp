@@ -7,7 +7,7 @@
 #include <replicator/core/error.hpp>
 #include <string>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 enum class UcxFailure { usage, device, wire };
 
@@ -49,4 +49,4 @@ inline void check_ucx(ucs_status_t status, const std::string& what) {
   if (status != UCS_OK) throw_ucx(status, what, -1);
 }
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

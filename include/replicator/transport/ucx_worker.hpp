@@ -13,7 +13,7 @@
 #include <string>
 #include <system_error>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 class UcxWorker {
  public:
@@ -88,4 +88,4 @@ class UcxWorker {
   int event_descriptor_ = -1;
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

@@ -17,7 +17,7 @@
 #include <replicator/core/error.hpp>
 #include <string>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 struct RawCall {
   Kind kind = Kind::all_reduce;
@@ -94,4 +94,4 @@ struct RawCall {
   }
 };
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

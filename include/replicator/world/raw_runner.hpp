@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Belongs to one thread; the communicator outlives it. The same calls in the same order on every rank.
 class RawRunner {
@@ -276,4 +276,4 @@ class RawRunner {
   bool alike_ = true;  // all ranks have as many replicas, and fold none of them
 };
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

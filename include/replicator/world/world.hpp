@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives alone, between processes, on raw buffers that lie anywhere: no graphs, no replicator.hpp.
 //
-//   replicator::collectives::World world;                                      // who am I: the environment, or mpirun
+//   replicator::World world;                                      // who am I: the environment, or mpirun
 //   world.all_reduce(gradient.data(), gradient.data(), n, Reduction::mean);    // in place
 //   world.finish();
 #pragma once
@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator {
 
 // Equal on every process.
 struct WorldOptions {
@@ -55,8 +55,8 @@ class World {
  public:
   // Meets the other processes: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, a launcher that the program knows (PMIx), or
   // srun; alone without them. Throws BuildError, CommunicationError.
-  explicit World(const WorldOptions& options = {}) : World{transport::find_environment(), options} {}
-  World(const transport::ProcessEnvironment& environment, const WorldOptions& options)
+  explicit World(const WorldOptions& options = {}) : World{detail::transport::find_environment(), options} {}
+  World(const detail::transport::ProcessEnvironment& environment, const WorldOptions& options)
       : options_{checked(options)},
         job_{environment, job_options(options_)},
         blocks_{options.replicas == 0 ? job_.size() : options.replicas, job_.size()} {
@@ -64,8 +64,8 @@ class World {
                  ", window " + std::to_string(options.window));
     std::vector<int> process_of_rank(static_cast<std::size_t>(job_.size()));
     for (std::size_t rank = 0; rank < process_of_rank.size(); ++rank) process_of_rank[rank] = static_cast<int>(rank);
-    communicator_ = std::move(connect_hosts(options.transport, job_, process_of_rank, blocks_).front());
-    runner_ = std::make_unique<RawRunner>(*communicator_, options.window);
+    communicator_ = std::move(detail::collectives::connect_hosts(options.transport, job_, process_of_rank, blocks_).front());
+    runner_ = std::make_unique<detail::collectives::RawRunner>(*communicator_, options.window);
   }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -84,24 +84,24 @@ class World {
   // process counts that are no power of two; the bits then depend on their number.
   void all_reduce(const void* input, void* output, std::int64_t count, DType dtype, Reduction reduction = Reduction::sum,
                   bool any_order = false) {
-    run({Kind::all_reduce, dtype, reduction, any_order, 0, count, bytes(input), bytes(output)});
+    run({detail::collectives::Kind::all_reduce, dtype, reduction, any_order, 0, count, bytes(input), bytes(output)});
   }
   // Replica r gets the reduction of block r of all replicas.
   void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype,
                       Reduction reduction = Reduction::sum) {
-    run({Kind::reduce_scatter, dtype, reduction, false, 0, count, bytes(input), bytes(output)});
+    run({detail::collectives::Kind::reduce_scatter, dtype, reduction, false, 0, count, bytes(input), bytes(output)});
   }
   // Every process gets the blocks of all replicas, one after the other.
   void all_gather(const void* input, void* output, std::int64_t count, DType dtype) {
-    run({Kind::all_gather, dtype, Reduction::sum, false, 0, count, bytes(input), bytes(output)});
+    run({detail::collectives::Kind::all_gather, dtype, Reduction::sum, false, 0, count, bytes(input), bytes(output)});
   }
   // Every process gets the block of replica `root`; elsewhere `input` is not looked at.
   void broadcast(const void* input, void* output, std::int64_t count, DType dtype, int root = 0) {
-    run({Kind::broadcast, dtype, Reduction::sum, false, root, count, bytes(input), bytes(output)});
+    run({detail::collectives::Kind::broadcast, dtype, Reduction::sum, false, root, count, bytes(input), bytes(output)});
   }
   // Replica r gets block r of all replicas, one after the other.
   void all_to_all(const void* input, void* output, std::int64_t count, DType dtype) {
-    run({Kind::all_to_all, dtype, Reduction::sum, false, 0, count, bytes(input), bytes(output)});
+    run({detail::collectives::Kind::all_to_all, dtype, Reduction::sum, false, 0, count, bytes(input), bytes(output)});
   }
   // Memory in which peers read and write: calls on it copy nothing. `count` elements, zero at first, aligned to 64 bytes;
   // it lives until finish(). Every process calls it with the same count, and then passes the same places of the same
@@ -189,7 +189,7 @@ class World {
     unsigned saved_;
   };
   using Place = std::pair<std::size_t, std::size_t>;
-  using Signature = std::tuple<Kind, DType, Reduction, bool, int, std::int64_t, Place, Place>;
+  using Signature = std::tuple<detail::collectives::Kind, DType, Reduction, bool, int, std::int64_t, Place, Place>;
   static constexpr std::size_t most_known = 65536;
   static constexpr std::chrono::hours longest_deadline{24 * 36525};  // a clock counts no more than some of these
 
@@ -199,15 +199,15 @@ class World {
     if (options.deadline > longest_deadline) options.deadline = {};
     return options;
   }
-  static transport::JobOptions job_options(const WorldOptions& options) {
-    transport::JobOptions result;
+  static detail::transport::JobOptions job_options(const WorldOptions& options) {
+    detail::transport::JobOptions result;
     result.exchange_deadline = options.deadline;
     return result;
   }
   static const std::byte* bytes(const void* pointer) { return static_cast<const std::byte*>(pointer); }
   static std::byte* bytes(void* pointer) { return static_cast<std::byte*>(pointer); }
 
-  void run(const RawCall& call) {
+  void run(const detail::collectives::RawCall& call) {
     guarded(call, [&] {
       call.require_valid(blocks_, rank());
       const PlainArithmetic environment;
@@ -218,13 +218,13 @@ class World {
     });
   }
 
-  void compare(const RawCall& call) {
+  void compare(const detail::collectives::RawCall& call) {
     if (job_.size() == 1) return;
     job_.set_context("during call", ++calls_, name_of(call.kind).data());
     if (!options_.compare_calls) return;
     if (known_.size() == most_known) known_.clear();
     // Only the root looks at a broadcast's input.
-    const Place input = call.kind == Kind::broadcast ? Place{} : runner_->place_of(call.input), output = runner_->place_of(call.output);
+    const Place input = call.kind == detail::collectives::Kind::broadcast ? Place{} : runner_->place_of(call.input), output = runner_->place_of(call.output);
     const Signature signature{call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count, input, output};
     if (signature == last_) return;
     if (known_.insert(signature).second) job_.barrier(call.text() + words("input", input) + words("output", output));
@@ -236,7 +236,7 @@ class World {
     return std::string{", its "} + what + " at byte " + std::to_string(place.second) + " of allocation " + std::to_string(place.first);
   }
   static std::string words(const char* what) { return what; }
-  static std::string words(const RawCall& call) { return call.text(); }
+  static std::string words(const detail::collectives::RawCall& call) { return call.text(); }
 
   template <class What, class Action>
   void guarded(const What& what, Action&& action) {
@@ -261,10 +261,10 @@ class World {
   }
 
   WorldOptions options_;
-  transport::Job job_;
-  ReplicaBlocks blocks_;
-  std::unique_ptr<Communicator> communicator_;
-  std::unique_ptr<RawRunner> runner_;
+  detail::transport::Job job_;
+  detail::collectives::ReplicaBlocks blocks_;
+  std::unique_ptr<detail::collectives::Communicator> communicator_;
+  std::unique_ptr<detail::collectives::RawRunner> runner_;
   std::set<Signature> known_;
   std::optional<Signature> last_;  // a call is often as the one before
   std::vector<replicator::detail::Pages> pages_;
@@ -274,4 +274,4 @@ class World {
   std::exception_ptr failure_;
 };
 
-}  // namespace replicator::collectives
+}  // namespace replicator

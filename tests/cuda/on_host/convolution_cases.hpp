@@ -5,6 +5,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 struct ConvolutionCase {
   Shape x, w;
   ConvolutionOptions options = {};

@@ -55,7 +55,7 @@ inline nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* co
   std::ofstream text{file};
   text << program->source;
   for (std::sregex_iterator at{program->source.begin(), program->source.end(), kernels}, end; at != end; ++at)
-    text << "extern \"C\" OnHostLaunch* bind_" << (*at)[1] << "(void** arguments) { return on_host_launch(&replicator::cuda::" << (*at)[1]
+    text << "extern \"C\" OnHostLaunch* bind_" << (*at)[1] << "(void** arguments) { return on_host_launch(&replicator::detail::cuda::" << (*at)[1]
          << ", arguments); }\n";
   text.close();
   static int made = 0;

@@ -3,6 +3,8 @@
 
 namespace replicator::test {
 
+using namespace replicator::detail;
+
 // As it was when this was made.
 template <class T>
 class Restored {

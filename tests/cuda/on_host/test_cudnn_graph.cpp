@@ -22,6 +22,7 @@
 namespace {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using cuda::cudnn::Descriptor;
 using cuda::cudnn::may_be_taken;

@@ -16,6 +16,7 @@
 namespace {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 
 constexpr RunOptions by_library{.lowest = KernelTier::library}, loops{.highest = KernelTier::reference};

@@ -19,6 +19,7 @@
 namespace {
 
 using namespace replicator;
+using namespace replicator::detail;
 using namespace replicator::test;
 using cuda::cudnn::Forward;
 using cuda::cudnn::ToData;

@@ -14,6 +14,7 @@
 namespace {
 
 using namespace replicator;
+using namespace replicator::detail;
 using nlohmann::json;
 
 // Of the elementwise nodes that are computed once for all replicas: the optimizer's, and the counts of batch norm.

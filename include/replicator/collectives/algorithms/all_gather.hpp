@@ -12,7 +12,7 @@
 
 #include <replicator/collectives/build.hpp>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Inside each group. Channel k reads the k-th rank behind the reader.
 inline Schedule all_gather(const ReplicaBlocks& blocks, const Groups& in = {}) {
@@ -36,4 +36,4 @@ inline Schedule all_gather(const ReplicaBlocks& blocks, const Groups& in = {}) {
   return schedule;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

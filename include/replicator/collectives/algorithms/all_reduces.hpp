@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Which all-reduce to take: by its name, or "auto" for what the bytes and ranks suggest, or the times predicted on a topology.
 struct AllReducePreference {
@@ -76,4 +76,4 @@ inline Schedule all_reduce_by_name(const AllReducePreference& wanted, const Repl
   throw BuildError{"there is no all_reduce by the name \"" + wanted.name + "\""};
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

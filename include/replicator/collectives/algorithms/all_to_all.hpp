@@ -13,7 +13,7 @@
 
 #include <replicator/collectives/build.hpp>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Inside each group. Channel k reads the k-th rank behind the reader.
 inline Schedule all_to_all(const ReplicaBlocks& blocks, const Groups& in = {}) {
@@ -34,4 +34,4 @@ inline Schedule all_to_all(const ReplicaBlocks& blocks, const Groups& in = {}) {
   return schedule;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -20,7 +20,7 @@
 #include <replicator/collectives/algorithms/crossing_tree.hpp>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Deterministic; one chunk, one channel.
 inline Schedule binary_tree(const ReplicaBlocks& blocks) {
@@ -47,4 +47,4 @@ inline Schedule binary_tree(const ReplicaBlocks& blocks) {
   return schedule;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

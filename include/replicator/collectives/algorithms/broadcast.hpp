@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 namespace detail {
 
@@ -60,4 +60,4 @@ inline Schedule broadcast(const ReplicaBlocks& blocks, int root, bool flat = fal
   return schedule;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // T above the partials of the ranks, children before parents; the root is last.
 class CrossingTree {
@@ -129,4 +129,4 @@ inline Placed append_tree(Schedule& schedule, const CrossingTree& tree, const st
 
 }  // namespace detail
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -15,7 +15,7 @@
 #include <replicator/collectives/algorithms/crossing_tree.hpp>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Deterministic; one chunk, one channel. Inside each group.
 inline Schedule direct(const ReplicaBlocks& blocks, const Groups& in = {}) {
@@ -32,4 +32,4 @@ inline Schedule direct(const ReplicaBlocks& blocks, const Groups& in = {}) {
   return schedule;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

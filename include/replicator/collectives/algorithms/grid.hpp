@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 // A rank that takes part: its sum of `node`'s replicas, all chunks of it, in an input or in its output.
 struct Member {
@@ -144,4 +144,4 @@ class Grid {
   int width_;                // of a part, in chunks
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

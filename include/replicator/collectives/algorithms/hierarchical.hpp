@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // `dimensions`: their sizes, innermost first ({devices of a host, hosts}); ranks count along the first one first.
 // Channel 0 only, D chunks. Throws BuildError unless their product is the number of ranks.
@@ -41,4 +41,4 @@ inline Schedule hierarchical(const ReplicaBlocks& blocks, const std::vector<int>
   return schedule;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

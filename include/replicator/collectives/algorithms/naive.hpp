@@ -12,7 +12,7 @@
 #include <replicator/collectives/algorithms/crossing_tree.hpp>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Deterministic; one chunk, one channel.
 inline Schedule naive(const ReplicaBlocks& blocks) {
@@ -27,4 +27,4 @@ inline Schedule naive(const ReplicaBlocks& blocks) {
   return schedule;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -20,7 +20,7 @@
 #include <replicator/collectives/algorithms/crossing_tree.hpp>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 namespace detail {
 
@@ -52,4 +52,4 @@ inline Schedule owner_computes(const ReplicaBlocks& blocks, const Groups& in = {
   return schedule;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

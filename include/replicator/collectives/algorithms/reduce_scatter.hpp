@@ -13,7 +13,7 @@
 
 #include <replicator/collectives/algorithms/crossing_tree.hpp>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Deterministic, inside each group. Channel p belongs to the replica at place p.
 inline Schedule reduce_scatter(const ReplicaBlocks& blocks, const Groups& in = {}) {
@@ -30,4 +30,4 @@ inline Schedule reduce_scatter(const ReplicaBlocks& blocks, const Groups& in = {
   return schedule;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -15,7 +15,7 @@
 #include <replicator/collectives/build.hpp>
 #include <utility>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 namespace detail {
 
@@ -66,4 +66,4 @@ inline Schedule ring(const ReplicaBlocks& blocks) {
   return schedule;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -8,7 +8,7 @@
 #include <replicator/collectives/check/check_replay.hpp>
 #include <string>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Empty, or what is wrong with the schedule and where.
 inline std::string find_fault(const Schedule& schedule) {
@@ -28,4 +28,4 @@ inline void check(const Schedule& schedule) {
                      "\" is wrong: " + fault};
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

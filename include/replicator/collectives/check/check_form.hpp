@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 // The instructions of a schedule in order of (rank, channel, index).
 class Events {
@@ -161,4 +161,4 @@ class FormCheck {
   std::vector<std::vector<Extent>> extents_;  // [rank][slot]: the slots used with it
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

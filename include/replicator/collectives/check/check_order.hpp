@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 class Order {
  public:
@@ -124,4 +124,4 @@ class Order {
   std::vector<std::uint64_t> ancestors_;  // a bit for every event that happens before
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

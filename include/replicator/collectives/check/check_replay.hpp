@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 class Replay {
  public:
@@ -214,4 +214,4 @@ class Replay {
   std::vector<std::map<std::pair<Buffer, std::pair<int, int>>, Cell>> cells_;  // [rank]{buffer, index, chunk}
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

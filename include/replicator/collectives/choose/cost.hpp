@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 struct Choice {
   Schedule schedule;
@@ -182,4 +182,4 @@ inline Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& b
   return choice;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

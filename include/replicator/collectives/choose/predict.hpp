@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // How many chunks come to a rank and leave it, before lowering.
 struct Traffic {
@@ -169,4 +169,4 @@ inline double predicted_microseconds(const Schedule& schedule, std::int64_t bloc
   return std::max(sum, chain) + (pieces - 1) * most;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -13,7 +13,7 @@
 #include <replicator/transport/messenger.hpp>
 #include <replicator/transport/shared_memory.hpp>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // The communicators of this process's ranks, ascending; process_of_rank[r] owns rank r.
 using MakeCommunicators = std::vector<std::unique_ptr<Communicator>> (*)(transport::Job& job,
@@ -102,4 +102,4 @@ inline std::vector<std::unique_ptr<transport::Messenger>> connect_messengers(con
   return detail::choose_host_transport(name, job).messengers(job, process_of_rank);
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Rounds of pairs in which each of an even number of ranks meets every other one once: the circle method.
 inline std::vector<Groups> tournament(int ranks) {
@@ -152,4 +152,4 @@ inline std::vector<Link> measure_links(Communicator& communicator, std::span<con
   return links;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

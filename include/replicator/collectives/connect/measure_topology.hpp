@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // The same on every process.
 struct MeasuredJob {
@@ -164,4 +164,4 @@ inline Topology topology_of(const MeasuredJob& measured, int devices) {
   return topology;
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -6,7 +6,7 @@
 #include <replicator/transport/ucx.hpp>
 #include <replicator/transport/ucx_process.hpp>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 inline const bool ucx_registered = [] {
   ucx_slot.store(&host_transport_of<transport::Ucx>);
@@ -14,4 +14,4 @@ inline const bool ucx_registered = [] {
   return true;
 }();
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

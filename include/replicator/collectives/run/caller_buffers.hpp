@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Block b of input i, of the n blocks that each input has, begins at input + (i n + b) stride, block b of the output at
 // output + b stride. All are aligned to their elements.
@@ -27,4 +27,4 @@ struct CallerBuffers {
   std::int64_t clipped(std::int64_t from, std::int64_t count) const { return std::clamp<std::int64_t>(elements - from, 0, count); }
 };
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Equal on every rank.
 struct CollectiveSpec {
@@ -117,4 +117,4 @@ class Communicator {
   virtual std::vector<std::byte*> allocate(std::size_t) { return {}; }
 };
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

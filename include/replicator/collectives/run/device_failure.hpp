@@ -8,7 +8,7 @@
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/core/error.hpp>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 // Does work() of a collective. `device`: counted in its kind.
 template <class Work>
@@ -21,4 +21,4 @@ std::invoke_result_t<Work&> named(const std::string& collective, const ReplicaBl
   }
 }
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

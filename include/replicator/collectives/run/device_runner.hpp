@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 // In one piece: a queue does one thing at a time, so pieces would overlap nothing.
 template <transport::DeviceMemory T>
@@ -182,4 +182,4 @@ class DeviceRunner final : public Prepared<T>, public DeviceCollective {
   bool told_ = false;  // a peer's word was written since the last notify()
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 // Ready when the word is at least the step's base + offset.
 struct Wait {
@@ -242,4 +242,4 @@ class LaneProgram {
   std::vector<std::pair<Place, std::int64_t>> exposed_;
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

@@ -6,7 +6,7 @@
 #include <replicator/collectives/grouping.hpp>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // How a rank folds the leaves of its block into its partials while they arrive in ascending order. Pure data, made at
 // plan time: leaf i is written to the buffer `leaves[i].buffer`, then the folds follow at once, each
@@ -66,4 +66,4 @@ class LocalFold {
   int temporaries_ = 0;
 };
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

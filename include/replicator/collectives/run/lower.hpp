@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 namespace detail {
 
@@ -85,4 +85,4 @@ class Lowering {
 // An equal schedule in which every rank touches its own buffers only. `schedule` must pass `check`.
 inline Schedule lower(const Schedule& schedule) { return detail::Lowering{schedule}.run(); }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -18,7 +18,7 @@
 #include <replicator/collectives/run/prepared.hpp>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 inline constexpr std::size_t mailbox_limit_bytes = 64 * 1024;
 inline constexpr std::size_t run_ahead_bytes = 16 * 1024, run_ahead_steps = 8;  // at most
@@ -251,4 +251,4 @@ class Mailbox final : public Prepared<T> {
 
 }  // namespace detail
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

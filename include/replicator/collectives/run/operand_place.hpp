@@ -8,7 +8,7 @@
 #include <replicator/collectives/run/region_layout.hpp>
 #include <replicator/collectives/schedule.hpp>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 struct Place {
   Buffer buffer;
@@ -41,4 +41,4 @@ struct Place {
   }
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

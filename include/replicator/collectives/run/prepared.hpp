@@ -12,7 +12,7 @@
 #include <replicator/collectives/run/region_layout.hpp>
 #include <string>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 // Words that ranks signal with. Stored seq_cst, so that a notifier that sees no sleeper has been seen by all waiters.
 inline void publish(std::byte* word, std::uint64_t value) {
@@ -130,4 +130,4 @@ class Prepared : public Collective {
   std::uint64_t moved_ = 0;  // bytes written in this step
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

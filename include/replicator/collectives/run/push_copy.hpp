@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Bytes that are worth one push_copy: more in a row, and what was just computed leaves the first cache meanwhile.
 inline constexpr std::size_t push_tile_bytes = 4096;
@@ -17,4 +17,4 @@ inline void push_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 // A copy from a finished output; inside a rank only roots are copied to it.
 inline bool fetches_output(const Instruction& i) {
@@ -142,4 +142,4 @@ inline Readers readers_of(const Schedule& schedule, int rank, bool pushing) {
   return result;
 }
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

@@ -13,7 +13,7 @@
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/schedule.hpp>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Bytes of a chunk that are worth a piece of their own: half of a core's second cache.
 inline constexpr std::size_t default_piece_bytes = 256 * 1024;
@@ -102,4 +102,4 @@ class Layout {
   std::size_t end_ = 0;
 };
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 namespace detail {
 
@@ -111,4 +111,4 @@ requires transport::Transport<std::remove_reference_t<T>> std::unique_ptr<Commun
   return std::make_unique<detail::TransportCommunicator<T>>(std::forward<T>(transport), blocks, piece_bytes);
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

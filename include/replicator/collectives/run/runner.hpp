@@ -17,7 +17,7 @@
 #include <replicator/collectives/run/push_copy.hpp>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 template <transport::Transport T>
 class Runner final : public Prepared<T> {
@@ -246,4 +246,4 @@ class Runner final : public Prepared<T> {
   bool told_ = false;    // a peer's word was written since the last notify()
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 // Every rank works through its actions; `actions` has one list for each rank, or one for all. The same arguments give the
 // same result, bit by bit. Throws BuildError where topology, schedules and actions differ in their ranks, where an action
@@ -45,4 +45,4 @@ inline Simulation simulate(const Schedule& schedule, const CollectiveSpec& spec,
   return simulate({{&schedule, spec, pieces}}, {{{Kind::start, 0, 0}, {Kind::wait, 0, 0}}}, topology, options);
 }
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

@@ -11,7 +11,7 @@
 #include <replicator/core/philox.hpp>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 // What delays something: an entry of a log.
 using Cause = std::int64_t;
@@ -85,4 +85,4 @@ class Chance {
   std::uint64_t seed_;
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

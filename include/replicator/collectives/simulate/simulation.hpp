@@ -8,7 +8,7 @@
 #include <replicator/collectives/schedule.hpp>
 #include <vector>
 
-namespace replicator::collectives {
+namespace replicator::detail::collectives {
 
 struct SimulatedAction {
   enum class Kind : std::uint8_t { compute, start, wait };
@@ -61,4 +61,4 @@ struct Simulation {
   double time() const { return finish.empty() ? 0 : *std::max_element(finish.begin(), finish.end()); }
 };
 
-}  // namespace replicator::collectives
+}  // namespace replicator::detail::collectives

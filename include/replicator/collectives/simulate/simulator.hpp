@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 class Simulator {
   using Id = TaskGraph::Id;
@@ -327,4 +327,4 @@ class Simulator {
   Simulation result_;
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

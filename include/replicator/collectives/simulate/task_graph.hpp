@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::collectives::detail {
+namespace replicator::detail::collectives::detail {
 
 struct Task {
   int rank = 0;   // who works, or sends
@@ -148,4 +148,4 @@ class TaskGraph {
   std::vector<Id> next_, heads_;
 };
 
-}  // namespace replicator::collectives::detail
+}  // namespace replicator::detail::collectives::detail

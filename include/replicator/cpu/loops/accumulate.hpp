@@ -12,7 +12,7 @@
 #include <replicator/cpu/loops/tiles.hpp>
 #include <replicator/graph/map.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 // The loops of one kind of reduction on one element type.
 struct AccumulateLoops {
@@ -166,4 +166,4 @@ inline AccumulateLoops accumulate_loops(DType compute, ReduceKind kind, Instruct
   }
 }
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

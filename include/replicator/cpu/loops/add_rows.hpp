@@ -6,7 +6,7 @@
 
 #include <replicator/cpu/loops/tiles.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 // y[i] = a[i] + b[i] for `count` elements; y may be a or b, but not overlap them otherwise.
 template <class T>
@@ -18,4 +18,4 @@ void add_rows(T* y, const T* a, const T* b, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = detail::plus(a[i], b[i]);
 }
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

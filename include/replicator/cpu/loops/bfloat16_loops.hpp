@@ -15,7 +15,7 @@
 #include <replicator/cpu/loops/lanes.hpp>
 #include <replicator/cpu/loops/tiles.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 // Which of a loop's operands, and whether its result, are bfloat16 in memory.
 struct StoredOperands {
@@ -108,4 +108,4 @@ inline TileLoop bfloat16_loop(TileOp op, StoredOperands stored, InstructionLevel
   return detail::rounds_by_instruction() ? detail::lanes_table<detail::RoundedByInstruction>[index] : detail::lanes_table<bfloat16>[index];
 }
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

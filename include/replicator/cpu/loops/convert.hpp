@@ -12,7 +12,7 @@
 #include <replicator/cpu/loops/lanes.hpp>
 #include <replicator/cpu/loops/tiles.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 namespace detail {
 
@@ -115,4 +115,4 @@ inline void convert_all(TileLoop loop, std::byte* to, std::size_t to_size, const
   std::memcpy(to + done * to_size, out, rest * to_size);
 }
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

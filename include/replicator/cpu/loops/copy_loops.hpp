@@ -12,7 +12,7 @@
 #include <replicator/core/layout.hpp>
 #include <replicator/core/shape.hpp>
 
-namespace replicator::cpu::detail {
+namespace replicator::detail::cpu::detail {
 
 // One digit of an axis' index in a mixed radix.
 struct CopyLoop {
@@ -97,4 +97,4 @@ inline std::int64_t turns(const CopyLoop& loop, const Shape& shape, const CopyPo
   return std::clamp<std::int64_t>((left + loop.step - 1) / loop.step, 0, loop.extent);
 }
 
-}  // namespace replicator::cpu::detail
+}  // namespace replicator::detail::cpu::detail

@@ -13,7 +13,7 @@
 #include <replicator/cpu/loops/copy_loops.hpp>
 #include <replicator/cpu/loops/rectangle.hpp>
 
-namespace replicator::cpu::detail {
+namespace replicator::detail::cpu::detail {
 
 class CopyRun {
  public:
@@ -80,4 +80,4 @@ class CopyRun {
   std::int64_t period_stride_ = 0;
 };
 
-}  // namespace replicator::cpu::detail
+}  // namespace replicator::detail::cpu::detail

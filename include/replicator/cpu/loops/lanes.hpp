@@ -9,7 +9,7 @@
 #include <replicator/core/dtype.hpp>
 #include <replicator/cpu/loops/tiles.hpp>
 
-namespace replicator::cpu::detail {
+namespace replicator::detail::cpu::detail {
 
 using FloatLanes = float __attribute__((vector_size(64)));
 using WordLanes = std::uint32_t __attribute__((vector_size(64)));
@@ -59,4 +59,4 @@ inline bool rounds_by_instruction() {
 }
 [[gnu::target("avx512f"), gnu::always_inline]] inline void store_lanes(std::byte* to, FloatLanes lanes, float) { std::memcpy(to, &lanes, sizeof lanes); }
 
-}  // namespace replicator::cpu::detail
+}  // namespace replicator::detail::cpu::detail

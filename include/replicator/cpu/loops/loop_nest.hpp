@@ -12,7 +12,7 @@
 #include <replicator/core/shape.hpp>
 #include <replicator/cpu/loops/tiles.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 // One loop over a dense tensor as stored: `step` is by how much one turn advances the index of `axis`.
 struct StorageLoop {
@@ -187,4 +187,4 @@ class BroadcastOperand {
   std::int64_t stretch_ = 1;
 };
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

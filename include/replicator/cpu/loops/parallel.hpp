@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 // Calls body(part, begin, end) for `threads` contiguous parts of [0, n), one per thread; the borders depend on n and
 // `threads` only. One thread does not enter OpenMP. `body` must not throw.
@@ -24,4 +24,4 @@ void parallel_for(int threads, std::int64_t n, const Body& body) {
   }
 }
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -8,7 +8,7 @@
 
 #include <replicator/core/philox.hpp>
 
-namespace replicator::cpu::detail {
+namespace replicator::detail::cpu::detail {
 
 inline constexpr std::size_t philox_lanes = 16;
 using PhiloxWords = std::array<std::array<std::uint32_t, philox_lanes>, 4>;
@@ -36,4 +36,4 @@ using PhiloxWords = std::array<std::array<std::uint32_t, philox_lanes>, 4>;
   }
 }
 
-}  // namespace replicator::cpu::detail
+}  // namespace replicator::detail::cpu::detail

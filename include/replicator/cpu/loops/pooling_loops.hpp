@@ -9,7 +9,7 @@
 #include <replicator/cpu/loops/vector_math.hpp>
 #include <replicator/ops/pooling.hpp>
 
-namespace replicator::cpu::detail {
+namespace replicator::detail::cpu::detail {
 
 // The positions [begin, end) along an axis.
 struct PoolingSpan {
@@ -208,4 +208,4 @@ PoolingLoop pooling_loop(std::int64_t pixel) {
   return &pooling_avx2<Loop, 8, T>;
 }
 
-}  // namespace replicator::cpu::detail
+}  // namespace replicator::detail::cpu::detail

@@ -12,7 +12,7 @@
 #include <replicator/cpu/loops/convert.hpp>
 #include <replicator/cpu/loops/pooling_loops.hpp>
 
-namespace replicator::cpu::detail {
+namespace replicator::detail::cpu::detail {
 
 // How the rows of images with the extents of x, or of y, are had.
 struct ImageRows {
@@ -90,4 +90,4 @@ class RowWriter {
   std::int64_t cleared_ = 0, finished_ = 0;
 };
 
-}  // namespace replicator::cpu::detail
+}  // namespace replicator::detail::cpu::detail

@@ -10,7 +10,7 @@
 
 #include <replicator/cpu/loops/tiles.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 // Words of 4 bytes, at most `side` rows and columns of them. Row r of the source begins `row_at[r]` bytes behind `from`, row q of the result
 // `result_at[q]` bytes behind `to`; a transposed row of the result is a column of the source. Both tables have `side` entries.
@@ -162,4 +162,4 @@ inline RectangleMove rectangle_move(bool transposed, InstructionLevel level) {
   return level == InstructionLevel::avx2 ? &detail::transpose_avx2 : &detail::transpose_baseline;
 }
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

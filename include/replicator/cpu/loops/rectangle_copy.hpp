@@ -19,7 +19,7 @@
 #include <replicator/cpu/loops/rectangles_ahead.hpp>
 #include <replicator/cpu/loops/tiles.hpp>
 
-namespace replicator::cpu::detail {
+namespace replicator::detail::cpu::detail {
 
 class RectangleCopy {
  public:
@@ -132,4 +132,4 @@ class RectangleCopy {
   std::vector<CopyLoop> outer_;
 };
 
-}  // namespace replicator::cpu::detail
+}  // namespace replicator::detail::cpu::detail

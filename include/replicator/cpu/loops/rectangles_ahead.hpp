@@ -9,7 +9,7 @@
 
 #include <replicator/cpu/loops/rectangle.hpp>
 
-namespace replicator::cpu::detail {
+namespace replicator::detail::cpu::detail {
 
 // Memory is asked for each rectangle as it comes, and it is moved when some others have come after it.
 class RectanglesAhead {
@@ -50,4 +50,4 @@ class RectanglesAhead {
   std::size_t oldest_ = 0;
 };
 
-}  // namespace replicator::cpu::detail
+}  // namespace replicator::detail::cpu::detail

@@ -9,7 +9,7 @@
 #include <replicator/cpu/loops/loop_nest.hpp>
 #include <replicator/cpu/loops/tiles.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 // `levels` of outer loops around units of `rows` (one block at most) by `width` kept elements.
 struct ReductionNest {
@@ -75,4 +75,4 @@ struct ReductionNest {
   }
 };
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -11,7 +11,7 @@
 #include <replicator/cpu/loops/accumulate.hpp>
 #include <replicator/cpu/loops/reduction_nest.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 // The scratch of a kernel: a state for each part (thread) and output, which is lanes and a stack for each reduced level; then,
 // for each output, the results and as much spare room; where threads share the outermost reduced loop, what its turns gave.
@@ -103,4 +103,4 @@ class ReductionPlan {
   std::size_t scratch_bytes_ = 0;
 };
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -13,7 +13,7 @@
 #include <replicator/cpu/loops/reduction_plan.hpp>
 #include <replicator/cpu/loops/tile_program.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 class ReductionWorker {
  public:
@@ -109,4 +109,4 @@ class ReductionWorker {
   std::int64_t done_ = 0;
 };
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -18,7 +18,7 @@
 #include <replicator/cpu/loops/tile_terms.hpp>
 #include <replicator/cpu/loops/tiles.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 // Evaluates an expression for stretches of the domain in storage order. Immutable; each thread brings its own scratch.
 class TileProgram {
@@ -288,4 +288,4 @@ class TileProgram {
   std::vector<Place> results_;
 };
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

@@ -10,7 +10,7 @@
 #include <replicator/cpu/loops/tiles.hpp>
 #include <replicator/graph/expression.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 struct TileTerm {
   TileOp op;
@@ -87,4 +87,4 @@ inline std::vector<TileTerm> tile_terms(const Expression& expression) {
   return terms;
 }
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

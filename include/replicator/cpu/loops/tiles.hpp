@@ -15,7 +15,7 @@
 #include <replicator/graph/expression.hpp>
 #include <replicator/graph/map.hpp>
 
-namespace replicator::cpu {
+namespace replicator::detail::cpu {
 
 // Elements that a loop takes at a time; the counts given to it are multiples.
 inline constexpr std::int64_t tile_group = 16;
@@ -303,4 +303,4 @@ inline TileLoop tile_loop(DType compute, TileOp op, InstructionLevel level) {
   }
 }
 
-}  // namespace replicator::cpu
+}  // namespace replicator::detail::cpu

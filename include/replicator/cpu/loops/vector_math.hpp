@@ -18,7 +18,7 @@
 
 #include <replicator/cpu/loops/vector_math_double.hpp>
 
-namespace replicator::cpu::vector_math {
+namespace replicator::detail::cpu::vector_math {
 
 [[gnu::always_inline]] inline double exp_for_float(double x) {
   const double clamped = choose(x < 200.0, choose(x > -200.0, x, -200.0), 200.0);
@@ -80,4 +80,4 @@ namespace replicator::cpu::vector_math {
   return power_special(x, y, static_cast<float>(exp_for_float(e)));
 }
 
-}  // namespace replicator::cpu::vector_math
+}  // namespace replicator::detail::cpu::vector_math

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace replicator::cpu::vector_math {
+namespace replicator::detail::cpu::vector_math {
 
 template <class T>
 struct BitsOf;
@@ -269,4 +269,4 @@ template <class T>
   return power_special(x, y, scale(1.0 - (r - z), shifted));
 }
 
-}  // namespace replicator::cpu::vector_math
+}  // namespace replicator::detail::cpu::vector_math

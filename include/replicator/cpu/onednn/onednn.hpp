@@ -20,15 +20,15 @@
 #if DNNL_VERSION_MAJOR == 2
 #include <replicator/cpu/onednn/onednn_2.hpp>
 #elif DNNL_VERSION_MAJOR == 3
-namespace replicator::cpu::onednn {
+namespace replicator::detail::cpu::onednn {
 using MemoryPointer = dnnl_memory_desc_t;
 using ConstMemoryPointer = const_dnnl_memory_desc_t;
-}  // namespace replicator::cpu::onednn
+}  // namespace replicator::detail::cpu::onednn
 #else
 #error "replicator uses the C interface of oneDNN 2 or 3"
 #endif
 
-namespace replicator::cpu::onednn {
+namespace replicator::detail::cpu::onednn {
 
 constexpr std::string_view name_of(dnnl_status_t status) {
   constexpr std::string_view names[] = {"success",       "out of memory", "invalid arguments", "unimplemented",
@@ -129,4 +129,4 @@ constexpr std::optional<dnnl_data_type_t> data_type(DType dtype) {
   }
 }
 
-}  // namespace replicator::cpu::onednn
+}  // namespace replicator::detail::cpu::onednn

@@ -5,7 +5,7 @@
 
 #include <dnnl.h>
 
-namespace replicator::cpu::onednn {
+namespace replicator::detail::cpu::onednn {
 
 using MemoryPointer = dnnl_memory_desc_t*;
 using ConstMemoryPointer = const dnnl_memory_desc_t*;
@@ -104,4 +104,4 @@ inline dnnl_status_t dnnl_matmul_primitive_desc_create(dnnl_primitive_desc_t* ma
   return describe_operation(dnnl_matmul_desc_init(&operation, src, weights, bias, dst), &operation, made, engine, attributes);
 }
 
-}  // namespace replicator::cpu::onednn
+}  // namespace replicator::detail::cpu::onednn

@@ -16,7 +16,7 @@
 #include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/onednn/onednn_primitive.hpp>
 
-namespace replicator::cpu::onednn {
+namespace replicator::detail::cpu::onednn {
 
 // The three tensors of a convolution as oneDNN is asked for them.
 struct ConvolutionMemory {
@@ -217,4 +217,4 @@ inline const bool convolution_registered =
     register_kernel<ConvolutionBackwardData>(DeviceKind::cpu, KernelTier::library, &convolution_backward_data) &&
     register_kernel<ConvolutionBackwardWeights>(DeviceKind::cpu, KernelTier::library, &convolution_backward_weights);
 
-}  // namespace replicator::cpu::onednn
+}  // namespace replicator::detail::cpu::onednn

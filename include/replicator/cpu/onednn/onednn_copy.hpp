@@ -14,7 +14,7 @@
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/operation.hpp>
 
-namespace replicator::cpu::onednn {
+namespace replicator::detail::cpu::onednn {
 
 class ReorderExecutable final : public Executable {
  public:
@@ -57,4 +57,4 @@ inline std::unique_ptr<Executable> make_reorder(const KernelRequest& request) { 
 inline constexpr Kernel reorder_kernel{"oneDNN reorder", &make_reorder};
 inline const bool reorder_registered = register_kernel<LayoutCopy>(DeviceKind::cpu, KernelTier::library, &reorder_kernel);
 
-}  // namespace replicator::cpu::onednn
+}  // namespace replicator::detail::cpu::onednn

@@ -13,7 +13,7 @@
 #include <replicator/cpu/onednn/onednn_primitive.hpp>
 #include <replicator/ops/matmul.hpp>
 
-namespace replicator::cpu::onednn {
+namespace replicator::detail::cpu::onednn {
 
 class MatmulPrimitive final : public Executable {
  public:
@@ -103,4 +103,4 @@ inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
 inline constexpr Kernel matmul_kernel{"oneDNN matmul", &make_matmul};
 inline const bool matmul_registered = register_kernel<Matmul>(DeviceKind::cpu, KernelTier::library, &matmul_kernel);
 
-}  // namespace replicator::cpu::onednn
+}  // namespace replicator::detail::cpu::onednn

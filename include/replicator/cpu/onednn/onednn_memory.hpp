@@ -14,7 +14,7 @@
 #include <replicator/core/layout.hpp>
 #include <replicator/cpu/onednn/onednn.hpp>
 
-namespace replicator::cpu::onednn {
+namespace replicator::detail::cpu::onednn {
 
 // Owns a description, which nothing changes; copies share it. Empty until a call made one.
 class MemoryDescription {
@@ -115,4 +115,4 @@ inline MemoryDescription described(const Shape& shape, dnnl_data_type_t type, co
   return {};
 }
 
-}  // namespace replicator::cpu::onednn
+}  // namespace replicator::detail::cpu::onednn

@@ -11,7 +11,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/cpu/onednn/onednn_memory.hpp>
 
-namespace replicator::cpu::onednn {
+namespace replicator::detail::cpu::onednn {
 
 // Of one of a primitive's tensors, or of its scratchpad; empty where it has none.
 inline MemoryDescription memory_of(const PrimitiveDescription& primitive, dnnl_query_t what) {
@@ -89,4 +89,4 @@ inline std::size_t aligned(std::size_t bytes) {
   return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
 }
 
-}  // namespace replicator::cpu::onednn
+}  // namespace replicator::detail::cpu::onednn

@@ -15,7 +15,7 @@
 #include <replicator/graph/expression.hpp>
 #include <replicator/graph/map.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 template <class T>
 __device__ T apply(ScalarOp op, T a, T b, T c) {
@@ -125,4 +125,4 @@ void visit_compute(DType compute, F&& f) {
   }
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -23,7 +23,7 @@
 #include <replicator/cuda/libraries/nvrtc.hpp>
 #include <replicator/graph/kernel.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // What a source was compiled to; it serves all GPUs of its kind. Lives as long as the process.
 class CompiledKernels {
@@ -116,4 +116,4 @@ inline void launch_compiled(cudaKernel_t kernel, unsigned blocks, unsigned threa
                                          const_cast<void**>(arguments.begin()), 0, stream_of(launch.stream)));
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

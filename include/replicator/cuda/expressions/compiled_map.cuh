@@ -16,7 +16,7 @@
 #include <replicator/cuda/expressions/expression_source.hpp>
 #include <replicator/cuda/expressions/map.cuh>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 class CompiledMergedMap final : public MergedMap {
  public:
@@ -78,4 +78,4 @@ inline std::unique_ptr<Executable> make_compiled_map(const KernelRequest& reques
 inline constexpr Kernel compiled_map{"NVRTC", &make_compiled_map};
 inline const bool compiled_map_registered = register_kernel<Map>(DeviceKind::cuda, KernelTier::compiled, &compiled_map);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

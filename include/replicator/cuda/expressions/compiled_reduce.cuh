@@ -12,7 +12,7 @@
 #include <replicator/cuda/expressions/expression_source.hpp>
 #include <replicator/cuda/expressions/reduce.cuh>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 class CompiledReduce final : public ReduceExecutable {
  public:
@@ -54,4 +54,4 @@ inline std::unique_ptr<Executable> make_compiled_reduce(const KernelRequest& req
 inline constexpr Kernel compiled_reduce{"NVRTC", &make_compiled_reduce};
 inline const bool compiled_reduce_registered = register_kernel<Reduce>(DeviceKind::cuda, KernelTier::compiled, &compiled_reduce);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

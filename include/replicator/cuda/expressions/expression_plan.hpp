@@ -18,7 +18,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // What integers do not have.
 constexpr bool only_floating(ScalarOp op) {
@@ -82,4 +82,4 @@ inline ReducePlan plan_of(const Reduce& reduce, const KernelRequest& request) {
   return plan;
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -19,7 +19,7 @@
 #include <replicator/graph/expression.hpp>
 #include <replicator/graph/map.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // A source, and the words of its kernels' first argument, a Program, but for the addresses.
 struct ExpressionSource {
@@ -261,4 +261,4 @@ inline std::optional<ExpressionSource> reduce_source(ReduceKind kind, const Expr
   return source;
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -22,7 +22,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 template <class T>
 __global__ void interpret_map(const __grid_constant__ ScalarProgram program) {
@@ -100,4 +100,4 @@ inline std::unique_ptr<Executable> make_interpreted_map(const KernelRequest& req
 inline constexpr Kernel interpreted_map{interpreter_name, &make_interpreted_map};
 inline const bool interpreted_map_registered = register_kernel<Map>(DeviceKind::cuda, KernelTier::reference, &interpreted_map);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -14,7 +14,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 class MapExecutable : public Executable {
  public:
@@ -89,4 +89,4 @@ class MergedMap : public Executable {
   std::vector<MapTile> tiles_;
 };
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -12,7 +12,7 @@
 #include <replicator/core/layout.hpp>
 #include <replicator/core/shape.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 enum class OperandKind : std::uint8_t {
   linear,  // element i of the domain is its element i
@@ -83,4 +83,4 @@ inline std::array<std::uint64_t, 2> divider_words(std::int64_t extent) {
   return {multiplier | static_cast<std::uint64_t>(shift) << 32, divisor};
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

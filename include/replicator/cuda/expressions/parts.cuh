@@ -14,7 +14,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/operation.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // What one output of an expression needs of it: an expression of its own, over some of the inputs.
 struct ExpressionPart {
@@ -98,4 +98,4 @@ std::unique_ptr<Executable> make_parts(const KernelRequest& request, const std::
   return result;
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -17,7 +17,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 template <class T>
 __global__ void interpret_few(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents) {
@@ -129,4 +129,4 @@ inline std::unique_ptr<Executable> make_interpreted_reduce(const KernelRequest& 
 inline constexpr Kernel interpreted_reduce{"cuda interpreter", &make_interpreted_reduce};
 inline const bool interpreted_reduce_registered = register_kernel<Reduce>(DeviceKind::cuda, KernelTier::reference, &interpreted_reduce);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

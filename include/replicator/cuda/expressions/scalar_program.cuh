@@ -19,7 +19,7 @@
 #include <replicator/cuda/expressions/operands.hpp>
 #include <replicator/graph/expression.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Operands are registers; `a` of an input or a constant is its index.
 struct ScalarStep {
@@ -220,4 +220,4 @@ inline ScalarProgram bind(ScalarProgram program, const std::byte* const* inputs,
   return program;
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

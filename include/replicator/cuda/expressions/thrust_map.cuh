@@ -28,7 +28,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Not inlined into each of Thrust's kernels, for which nvcc would take its time.
 [[gnu::noinline]] inline __device__ float apply_any(ScalarOp op, float a, float b, float c) { return apply(op, a, b, c); }
@@ -158,4 +158,4 @@ inline std::unique_ptr<Executable> make_thrust_map(const KernelRequest& request)
 inline constexpr Kernel thrust_map{"Thrust", &make_thrust_map};
 inline const bool thrust_map_registered = register_kernel<Map>(DeviceKind::cuda, KernelTier::library, &thrust_map);
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -10,7 +10,7 @@
 #include <replicator/cuda/libraries/libraries.cuh>
 #include <replicator/cuda/libraries/owned.cuh>
 
-namespace replicator::cuda::cublaslt {
+namespace replicator::detail::cuda::cublaslt {
 
 // Throws DeviceError with the call, the error's name and text.
 inline void require(cublasStatus_t status, const char* call) {
@@ -55,4 +55,4 @@ inline const bool described = (describe_cublaslt.store(&describe), true);
 // The calling thread's for its current GPU.
 inline cublasLtHandle_t handle() { return handle_for_current_gpu<Handle>(&cublasLtCreate); }
 
-}  // namespace replicator::cuda::cublaslt
+}  // namespace replicator::detail::cuda::cublaslt

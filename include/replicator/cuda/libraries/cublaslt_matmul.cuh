@@ -16,7 +16,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/matmul.hpp>
 
-namespace replicator::cuda::cublaslt {
+namespace replicator::detail::cuda::cublaslt {
 
 // What NVIDIA advises for Hopper; smaller GPUs need less.
 inline constexpr std::size_t most_workspace = std::size_t{32} << 20;
@@ -155,4 +155,4 @@ inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
 inline constexpr Kernel matmul_kernel{"cuBLASLt", &make_matmul};
 inline const bool matmul_registered = register_kernel<Matmul>(DeviceKind::cuda, KernelTier::library, &matmul_kernel);
 
-}  // namespace replicator::cuda::cublaslt
+}  // namespace replicator::detail::cuda::cublaslt

@@ -19,7 +19,7 @@
 #include <replicator/cuda/libraries/owned.cuh>
 #include <replicator/ops/window.hpp>
 
-namespace replicator::cuda::cudnn {
+namespace replicator::detail::cuda::cudnn {
 
 // Throws DeviceError with the call, the error's name and text, and what cuDNN says of its cause.
 inline void require(cudnnStatus_t status, const char* call) {
@@ -94,4 +94,4 @@ inline const bool described = (describe_cudnn.store(&describe), true);
 // The calling thread's for its current GPU.
 inline cudnnHandle_t handle() { return handle_for_current_gpu<Handle>(); }
 
-}  // namespace replicator::cuda::cudnn
+}  // namespace replicator::detail::cuda::cudnn

@@ -12,7 +12,7 @@
 #include <replicator/cuda/libraries/cudnn_graph.cuh>
 #include <replicator/graph/expression.hpp>
 
-namespace replicator::cuda::cudnn {
+namespace replicator::detail::cuda::cudnn {
 
 // The shape with axes of 1 before it, so that it has four.
 inline Shape as_image(const Shape& shape) {
@@ -86,4 +86,4 @@ class GraphArithmetic {
   std::int64_t next_;
 };
 
-}  // namespace replicator::cuda::cudnn
+}  // namespace replicator::detail::cuda::cudnn

@@ -17,7 +17,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/convolution_shapes.hpp>
 
-namespace replicator::cuda::cudnn {
+namespace replicator::detail::cuda::cudnn {
 
 // The three tensors of a convolution, and the convolution, as cuDNN is asked for them.
 class ConvolutionProblem {
@@ -180,4 +180,4 @@ inline const bool convolution_registered =
     register_kernel<ConvolutionBackwardData>(DeviceKind::cuda, KernelTier::library, &convolution_backward_data) &&
     register_kernel<ConvolutionBackwardWeights>(DeviceKind::cuda, KernelTier::library, &convolution_backward_weights);
 
-}  // namespace replicator::cuda::cudnn
+}  // namespace replicator::detail::cuda::cudnn

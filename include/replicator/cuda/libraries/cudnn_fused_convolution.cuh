@@ -22,7 +22,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/fusion/fused_convolution.hpp>
 
-namespace replicator::cuda::cudnn {
+namespace replicator::detail::cuda::cudnn {
 
 struct FusedProblem {
   FusedConvolution operation;
@@ -139,4 +139,4 @@ inline std::unique_ptr<Executable> make_fused_convolution(const KernelRequest& r
 inline constexpr Kernel fused_convolution{"cuDNN graph", &make_fused_convolution};
 inline const bool fused_convolution_registered = register_kernel<FusedConvolution>(DeviceKind::cuda, KernelTier::library, &fused_convolution);
 
-}  // namespace replicator::cuda::cudnn
+}  // namespace replicator::detail::cuda::cudnn

@@ -20,7 +20,7 @@
 #include <replicator/cuda/libraries/cudnn.cuh>
 #include <replicator/devices/kernel_choice.hpp>
 
-namespace replicator::cuda::cudnn {
+namespace replicator::detail::cuda::cudnn {
 
 // Thrown where cuDNN cannot compute what is asked for, caught where another kernel is taken then.
 struct Unsupported : DeviceError {
@@ -247,4 +247,4 @@ inline std::unique_ptr<const ExecutionPlan> make_plan(OperationGraph graph, DTyp
   return std::make_unique<const ExecutionPlan>(std::move(graph), handles[device].get(), dtype, choice);
 }
 
-}  // namespace replicator::cuda::cudnn
+}  // namespace replicator::detail::cuda::cudnn

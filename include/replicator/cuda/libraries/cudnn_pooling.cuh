@@ -19,7 +19,7 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/pooling.hpp>
 
-namespace replicator::cuda::cudnn {
+namespace replicator::detail::cuda::cudnn {
 
 // Images x, their pooled ones y, and the pooling, as cuDNN is asked for them.
 class PoolingProblem {
@@ -139,4 +139,4 @@ inline const bool pooling_registered = register_kernel<MaxPool>(DeviceKind::cuda
                                        register_kernel<AveragePool>(DeviceKind::cuda, KernelTier::library, &average_pool) &&
                                        register_kernel<AveragePoolTranspose>(DeviceKind::cuda, KernelTier::library, &average_pool_transpose);
 
-}  // namespace replicator::cuda::cudnn
+}  // namespace replicator::detail::cuda::cudnn

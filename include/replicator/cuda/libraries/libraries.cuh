@@ -10,7 +10,7 @@
 
 #include <replicator/devices/kernel_library.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Name and version of each that is part of the program: "cuDNN 9.19.0".
 inline constinit std::atomic<DescribeKernelLibrary> describe_cudnn{}, describe_cublaslt{};
@@ -32,4 +32,4 @@ inline const bool libraries_registered = [] {
   return true;
 }();
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

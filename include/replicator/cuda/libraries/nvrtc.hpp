@@ -12,7 +12,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/with/rtc_headers.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 namespace detail {
 
@@ -83,4 +83,4 @@ inline std::string compile_to_cubin(const std::string& source, const std::string
   return program.cubin();
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

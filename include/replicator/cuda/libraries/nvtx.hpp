@@ -8,7 +8,7 @@
 
 #include <replicator/devices/tool_ranges.hpp>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 namespace detail {
 
@@ -37,4 +37,4 @@ inline const bool nvtx_registered = [] {
   return true;
 }();
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -10,7 +10,7 @@
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/hangs.cuh>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // A handle or description, which `destroy` gives back.
 template <class T, auto destroy>
@@ -38,4 +38,4 @@ auto handle_for_current_gpu(Given... given) {
   return own.try_emplace(device, given...).first->second.get();
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -7,7 +7,7 @@
 #include <cuda_runtime.h>
 #endif
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 template <class T>
 inline constexpr bool is_float = false;
@@ -198,4 +198,4 @@ __device__ T larger(T a, T b) {
   return a < b || b != b ? b : a;
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -6,7 +6,7 @@
 #include <cuda_runtime.h>
 #endif
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // cuda/expressions/operands.hpp makes these words.
 struct Divider {
@@ -20,4 +20,4 @@ __device__ inline unsigned quotient_of(unsigned n, const Divider& by) {
 }
 __device__ inline long long quotient_of(long long n, const Divider& by) { return n / by.divisor; }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

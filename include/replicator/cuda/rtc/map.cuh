@@ -5,7 +5,7 @@
 
 #include <replicator/cuda/rtc/threads.cuh>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // Elements first, first + stride, ... in front of `end`, of which there is at least one. Program::at_once of them are read before the first
 // of them is written, so that as many loads are under way. Their reads are not guarded, so that they need no branches: behind the end
@@ -41,4 +41,4 @@ __device__ void map_tile(const Program& program, unsigned number) {
   map_range<T>(program, begin + threadIdx.x, block_threads, end < program.elements ? end : program.elements);
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

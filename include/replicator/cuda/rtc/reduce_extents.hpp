@@ -2,7 +2,7 @@
 // The extents of a reduction, for host and device.
 #pragma once
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // The domain is numbered with the kept axes first: element j of output element k is k * reduced + j.
 struct ReduceExtents {
@@ -12,4 +12,4 @@ struct ReduceExtents {
   long long kept = 1, reduced = 1, blocks = 1;
 };
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

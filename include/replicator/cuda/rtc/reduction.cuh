@@ -7,7 +7,7 @@
 #include <replicator/cuda/rtc/reduce_extents.hpp>
 #include <replicator/cuda/rtc/threads.cuh>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // The values of all threads of a block, in thread 0; the other threads have some part of it. The order is that of CUB's BlockReduce,
 // whose headers are not there where NVRTC compiles this: lanes of a warp in a tree whose nodes are neighbours first, then the warps one after
@@ -111,4 +111,4 @@ __device__ void reduce_tree(const Program& program, Combine combine, ReduceExten
     }
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -4,7 +4,7 @@
 
 #include <replicator/cuda/rtc/arithmetic.cuh>
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 // bfloat16 in memory; arithmetic on it is float's. The other types are stored as they are computed.
 struct Bfloat16Word {
@@ -74,4 +74,4 @@ __device__ void store(Stored* data, long long at, T value) {
   data[at] = Storing<Stored>::of(value);
 }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

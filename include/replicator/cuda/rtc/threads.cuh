@@ -7,7 +7,7 @@
 #include <cuda_runtime.h>
 #endif
 
-namespace replicator::cuda {
+namespace replicator::detail::cuda {
 
 inline constexpr int block_threads = 256;
 
@@ -15,4 +15,4 @@ inline constexpr int block_threads = 256;
 inline __device__ long long first_element() { return static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; }
 inline __device__ long long element_stride() { return static_cast<long long>(gridDim.x) * blockDim.x; }
 
-}  // namespace replicator::cuda
+}  // namespace replicator::detail::cuda

@@ -30,10 +30,10 @@ class CifarFiles {
   // Throws DataError for a file that is missing, empty or no whole number of records.
   CifarFiles(const std::vector<std::string>& paths, std::size_t label_bytes, int classes) : record_{label_bytes + pixels}, classes_{classes} {
     for (const std::string& path : paths) {
-      io::MappedFile file{path};
+      io::detail::MappedFile file{path};
       const std::size_t size = file.bytes().size();
       if (size == 0 || size % record_ != 0)
-        io::refuse(path, size - size % record_,
+        io::detail::refuse(path, size - size % record_,
                    "CIFAR's records have " + std::to_string(record_) + " bytes; the file has " + std::to_string(size) +
                        ", no whole number of them: it was cut short, or is another file");
       size_ += static_cast<std::int64_t>(size / record_);
@@ -50,7 +50,7 @@ class CifarFiles {
     const std::byte* const record = files_[file].bytes().data() + at;
     const int label = std::to_integer<int>(record[record_ - pixels - 1]);
     if (label >= classes_)
-      io::refuse(files_[file].path(), at + record_ - pixels - 1,
+      io::detail::refuse(files_[file].path(), at + record_ - pixels - 1,
                  "the label " + std::to_string(label) + "; there are " + std::to_string(classes_) + " classes");
     Array<std::uint8_t> picture{Shape{3, 32, 32}};
     std::memcpy(picture.data(), record + record_ - pixels, pixels);
@@ -61,7 +61,7 @@ class CifarFiles {
   std::size_t record_;
   int classes_;
   std::int64_t size_ = 0;
-  std::vector<io::MappedFile> files_;
+  std::vector<io::detail::MappedFile> files_;
   std::vector<std::int64_t> ends_;
 };
 

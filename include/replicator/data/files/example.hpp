@@ -53,7 +53,7 @@ class WireReader {
   }
   std::uint32_t fixed32() {
     skip_bytes(4);
-    return io::load_little<std::uint32_t>(message_.data() + at_ - 4);
+    return io::detail::load_little<std::uint32_t>(message_.data() + at_ - 4);
   }
   void skip(int type) {
     if (type == varint_type) varint();

@@ -64,9 +64,9 @@ class NpyHeaderReader : io::detail::TextCursor {
   }
   void type(StoredArray& result) {
     const std::string_view descr = string();
-    static constexpr std::pair<std::string_view, io::Stored> known[] = {
-        {"b1", io::Stored::boolean}, {"u1", io::Stored::uint8}, {"i1", io::Stored::int8},   {"u2", io::Stored::uint16},  {"i2", io::Stored::int16},
-        {"u4", io::Stored::uint32},  {"i4", io::Stored::int32}, {"i8", io::Stored::int64}, {"f4", io::Stored::float32}, {"f8", io::Stored::float64}};
+    static constexpr std::pair<std::string_view, io::detail::Stored> known[] = {
+        {"b1", io::detail::Stored::boolean}, {"u1", io::detail::Stored::uint8}, {"i1", io::detail::Stored::int8},   {"u2", io::detail::Stored::uint16},  {"i2", io::detail::Stored::int16},
+        {"u4", io::detail::Stored::uint32},  {"i4", io::detail::Stored::int32}, {"i8", io::detail::Stored::int64}, {"f4", io::detail::Stored::float32}, {"f8", io::detail::Stored::float64}};
     for (const auto& [name, stored] : known)
       if (descr.size() == 3 && descr.substr(1) == name && std::string_view{"<>|="}.find(descr[0]) != std::string_view::npos) {
         result.stored = stored;
@@ -92,19 +92,19 @@ class NpyHeaderReader : io::detail::TextCursor {
 inline StoredArray read_npy_header(const std::string& path, std::span<const std::byte> file) {
   static constexpr std::string_view magic = "\x93NUMPY";
   const std::string_view text{reinterpret_cast<const char*>(file.data()), file.size()};
-  if (file.size() < 10 || text.substr(0, 6) != magic) io::refuse(path, 0, "no .npy file: it does not begin with \\x93NUMPY, or ends too early");
+  if (file.size() < 10 || text.substr(0, 6) != magic) io::detail::refuse(path, 0, "no .npy file: it does not begin with \\x93NUMPY, or ends too early");
   const int version = std::to_integer<int>(file[6]);
-  if (version < 1 || version > 3) io::refuse(path, 6, "version " + std::to_string(version) + " of .npy; 1 to 3 can be read");
+  if (version < 1 || version > 3) io::detail::refuse(path, 6, "version " + std::to_string(version) + " of .npy; 1 to 3 can be read");
   const std::size_t head = version == 1 ? 10 : 12;
-  if (file.size() < head) io::refuse(path, file.size(), "the file ends within its header");
-  const std::size_t length = version == 1 ? io::load_little<std::uint16_t>(file.data() + 8) : io::load_little<std::uint32_t>(file.data() + 8);
+  if (file.size() < head) io::detail::refuse(path, file.size(), "the file ends within its header");
+  const std::size_t length = version == 1 ? io::detail::load_little<std::uint16_t>(file.data() + 8) : io::detail::load_little<std::uint32_t>(file.data() + 8);
   if (length > file.size() - head)
-    io::refuse(path, 8,
+    io::detail::refuse(path, 8,
                "the header claims " + std::to_string(length) + " bytes, and " + std::to_string(file.size() - head) +
                    " follow");
   StoredArray result = NpyHeaderReader{text.substr(head, length), head, path}.read();
   result.begin = head + length;
-  if (result.shape.rank() == 0) io::refuse(path, head, "a scalar; the elements of an input lie along the first dimension");
+  if (result.shape.rank() == 0) io::detail::refuse(path, head, "a scalar; the elements of an input lie along the first dimension");
   require_bytes(path, file, result);
   return result;
 }
@@ -116,7 +116,7 @@ inline StoredArray read_npy_header(const std::string& path, std::span<const std:
 // Throws DataError, naming file and place, for what is no .npy file, is cut short, is in Fortran's order, or does not fit into T.
 template <Element T>
 TableSource<detail::StoredRows<T>> npy(const std::string& path) {
-  io::MappedFile file{path};
+  io::detail::MappedFile file{path};
   const auto header = detail::read_npy_header(path, file.bytes());
   return TableSource<detail::StoredRows<T>>{detail::StoredRows<T>{std::move(file), header}, path};
 }

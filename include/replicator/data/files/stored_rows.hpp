@@ -15,7 +15,7 @@ namespace replicator::data::detail {
 
 // An array in a file: what IDX and .npy come to.
 struct StoredArray {
-  io::Stored stored = io::Stored::uint8;
+  io::detail::Stored stored = io::detail::Stored::uint8;
   bool big_endian = false;
   Shape shape;            // the first extent counts the elements
   std::size_t begin = 0;  // of the data in the file
@@ -23,12 +23,12 @@ struct StoredArray {
 
 // Throws DataError unless the rest of the file, behind its header, is this array.
 inline void require_bytes(const std::string& path, std::span<const std::byte> file, const StoredArray& array) {
-  if (array.shape.too_large()) io::refuse(path, array.begin, "the header describes " + array.shape.too_large_text());
+  if (array.shape.too_large()) io::detail::refuse(path, array.begin, "the header describes " + array.shape.too_large_text());
   const std::uint64_t found = file.size() - array.begin;
-  const std::uint64_t bytes = static_cast<std::uint64_t>(array.shape.elements()) * io::size_of(array.stored);
+  const std::uint64_t bytes = static_cast<std::uint64_t>(array.shape.elements()) * io::detail::size_of(array.stored);
   if (bytes == found) return;
-  io::refuse(path, array.begin,
-             "the header describes " + std::string{io::name_of(array.stored)} + array.shape.text() + ", but " + std::to_string(found) +
+  io::detail::refuse(path, array.begin,
+             "the header describes " + std::string{io::detail::name_of(array.stored)} + array.shape.text() + ", but " + std::to_string(found) +
                  " bytes follow it" + (bytes > found ? ": the file was cut short" : ""));
 }
 
@@ -36,21 +36,21 @@ inline void require_bytes(const std::string& path, std::span<const std::byte> fi
 template <Element T>
 class StoredRows {
  public:
-  StoredRows(io::MappedFile file, const StoredArray& array)
+  StoredRows(io::detail::MappedFile file, const StoredArray& array)
       : file_{std::move(file)}, array_{array}, row_{std::span{array.shape.begin() + 1, array.shape.rank() - 1}} {
-    io::require_hold<T>(file_.path(), array.stored);
+    io::detail::require_hold<T>(file_.path(), array.stored);
   }
   std::int64_t size() const { return array_.shape[0]; }
   Array<T> operator[](std::int64_t item) const {
     Array<T> result{row_};
     const auto count = static_cast<std::size_t>(row_.elements());
-    const std::size_t at = array_.begin + static_cast<std::size_t>(item) * count * io::size_of(array_.stored);
-    io::load(array_.stored, array_.big_endian, file_.bytes().data() + at, result.data(), count);
+    const std::size_t at = array_.begin + static_cast<std::size_t>(item) * count * io::detail::size_of(array_.stored);
+    io::detail::load(array_.stored, array_.big_endian, file_.bytes().data() + at, result.data(), count);
     return result;
   }
 
  private:
-  io::MappedFile file_;
+  io::detail::MappedFile file_;
   StoredArray array_;
   Shape row_;
 };

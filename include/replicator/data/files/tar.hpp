@@ -101,7 +101,7 @@ class TarSamples {
       for (std::size_t i = 0; i < wanted_.size(); ++i) {
         if (!among(wanted_[i], name.ending)) continue;
         if (sample.found[i])
-          io::refuse(path, member->header,
+          io::detail::refuse(path, member->header,
                      "tar: the sample \"" + sample.key + "\" has two files that end in \"" + wanted_[i] + "\"");
         sample.found[i] = true;
         sample.parts[i] = {archive, member->begin, member->size};
@@ -113,7 +113,7 @@ class TarSamples {
     if (sample.key.empty()) return;
     for (std::size_t i = 0; i < wanted_.size(); ++i)
       if (!sample.found[i])
-        io::refuse(path, sample.header,
+        io::detail::refuse(path, sample.header,
                    "tar: the sample \"" + sample.key + "\" has no file that ends in \"" + wanted_[i] +
                        "\"; the files of a sample lie one behind the other");
     keys_.push_back(sample.key);
@@ -121,7 +121,7 @@ class TarSamples {
   }
 
   std::vector<std::string> wanted_;
-  std::vector<io::MappedFile> archives_;
+  std::vector<io::detail::MappedFile> archives_;
   std::vector<std::string> keys_;
   std::vector<Part> parts_;  // [sample][component]
 };

@@ -63,7 +63,7 @@ class TarReader {
  private:
   static constexpr std::uint64_t block = 512;
 
-  [[noreturn]] void fail(std::uint64_t offset, const std::string& found) const { io::refuse(path_, offset, "tar: " + found); }
+  [[noreturn]] void fail(std::uint64_t offset, const std::string& found) const { io::detail::refuse(path_, offset, "tar: " + found); }
 
   static bool empty(std::span<const std::byte> bytes) {
     for (const std::byte b : bytes)

@@ -33,7 +33,7 @@ class RecordFiles {
   // Throws DataError where the content does not have its check sum.
   Array<std::uint8_t> operator[](std::int64_t item) const {
     const Record& record = records_[static_cast<std::size_t>(item)];
-    const io::MappedFile& file = files_[record.file];
+    const io::detail::MappedFile& file = files_[record.file];
     const auto content = file.bytes().subspan(record.begin, record.size);
     check(file.path(), record.begin, content, file.bytes().data() + record.begin + record.size, "the content of the record");
     return array_of_bytes(content);
@@ -47,31 +47,31 @@ class RecordFiles {
   };
 
   static void check(const std::string& path, std::uint64_t offset, std::span<const std::byte> bytes, const std::byte* stored, const char* what) {
-    if (io::masked_crc32c(bytes) != io::load_little<std::uint32_t>(stored))
-      io::refuse(path, offset,
+    if (io::detail::masked_crc32c(bytes) != io::detail::load_little<std::uint32_t>(stored))
+      io::detail::refuse(path, offset,
                  std::string{"TFRecord: "} + what +
                      " does not have the check sum that is stored with it: the file is damaged, or no TFRecord file");
   }
 
-  void scan(const io::MappedFile& file) {
+  void scan(const io::detail::MappedFile& file) {
     const auto bytes = file.bytes();
     for (std::uint64_t at = 0; at < bytes.size();) {
-      if (bytes.size() - at < io::record_frame)
-        io::refuse(file.path(), at,
+      if (bytes.size() - at < io::detail::record_frame)
+        io::detail::refuse(file.path(), at,
                    "TFRecord: " + std::to_string(bytes.size() - at) +
                        " bytes are left, too few for a record: the file was cut short");
       check(file.path(), at, bytes.subspan(at, 8), bytes.data() + at + 8, "the length of the record");
-      const auto size = io::load_little<std::uint64_t>(bytes.data() + at);
-      if (size > bytes.size() - at - io::record_frame)
-        io::refuse(file.path(), at,
+      const auto size = io::detail::load_little<std::uint64_t>(bytes.data() + at);
+      if (size > bytes.size() - at - io::detail::record_frame)
+        io::detail::refuse(file.path(), at,
                    "TFRecord: a record of " + std::to_string(size) + " bytes, but " +
-                       std::to_string(bytes.size() - at - io::record_frame) + " are left: the file was cut short");
+                       std::to_string(bytes.size() - at - io::detail::record_frame) + " are left: the file was cut short");
       records_.push_back({static_cast<std::uint32_t>(files_.size() - 1), at + 12, size});
-      at += size + io::record_frame;
+      at += size + io::detail::record_frame;
     }
   }
 
-  std::vector<io::MappedFile> files_;
+  std::vector<io::detail::MappedFile> files_;
   std::vector<Record> records_;
 };
 

@@ -24,7 +24,7 @@
 #include <replicator/devices/kernel_choice.hpp>
 #include <replicator/io/safetensors.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 using NamedArrays = std::map<std::string, AnyArray>;
 
@@ -70,8 +70,6 @@ struct Recording {
     return found == arrays.end() ? nullptr : &found->second;
   }
 };
-
-namespace detail {
 
 inline constexpr std::string_view recording_format = "replicator recording 1";
 
@@ -177,8 +175,6 @@ class RecordingReader {
   io::Safetensors file_;
 };
 
-}  // namespace detail
-
 // Replaces the file as a whole. Throws DataError that names it.
 inline void save_recording(const std::string& path, const Recording& recording) {
   std::vector<io::NamedTensor> tensors;
@@ -212,4 +208,4 @@ inline void save_recording(const std::string& path, const Recording& recording) 
 // Throws DataError, naming the file, where it is missing, damaged or no recording.
 inline Recording load_recording(const std::string& path) { return detail::RecordingReader{path}.read(); }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -20,7 +20,7 @@
 #include <replicator/engine/step_listener.hpp>
 #include <replicator/replicate/input_source.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // The recorded elements of one step of the Replicator, in the order of its steps.
 class RecordedInput final : public InputSource {
@@ -214,4 +214,4 @@ class Replay final : public StepListener {
   std::string first_fault_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -12,7 +12,7 @@
 #include <replicator/devices/device_support.hpp>
 #include <replicator/runtime/arena.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class ReplayCollective final : public collectives::Collective, public collectives::DeviceCollective {
  public:
@@ -64,4 +64,4 @@ class ReplayCommunicator final : public collectives::Communicator {
   int index_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

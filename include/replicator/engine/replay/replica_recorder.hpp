@@ -17,7 +17,7 @@
 #include <replicator/engine/step_listener.hpp>
 #include <replicator/io/file.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class ReplicaRecorder final : public StepListener {
  public:
@@ -130,4 +130,4 @@ class ReplicaRecorder final : public StepListener {
   bool saved_ = true;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -10,15 +10,13 @@
 
 #include <replicator/core/array.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 struct BitDifference {
   std::int64_t first = 0;  // element, row-major
   std::int64_t count = 0;  // of elements that differ
   std::string a, b;        // that element: "0.25 (0x3e800000)"
 };
-
-namespace detail {
 
 // Shortest decimal text that reads back the same, then the bits.
 template <class T>
@@ -34,8 +32,6 @@ std::string text_with_bits(const std::byte* element) {
     for (const int shift : {4, 0}) bits += "0123456789abcdef"[(std::to_integer<unsigned>(element[i]) >> shift) & 15];
   return std::string{decimal} + " (" + bits + ")";
 }
-
-}  // namespace detail
 
 // Empty where all bits are equal. The arrays are of one type.
 inline std::optional<BitDifference> first_difference(const AnyArray& a, const AnyArray& b) {
@@ -55,4 +51,4 @@ inline std::optional<BitDifference> first_difference(const AnyArray& a, const An
   return result;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -15,7 +15,7 @@
 #include <replicator/job/job.hpp>
 #include <replicator/job/part.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class DriftCheck final : public StepListener {
  public:
@@ -111,4 +111,4 @@ class DriftCheck final : public StepListener {
   std::vector<std::string> devices_;  // the first of each team
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

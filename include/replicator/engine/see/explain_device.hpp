@@ -10,7 +10,7 @@
 #include <replicator/runtime/see/copies_text.hpp>
 #include <replicator/runtime/see/explain.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Its collectives, the nodes that cost most, its kernels, its copies and its memory.
 inline std::string explain_device(const HostStep& step, std::size_t device, const ExplainOptions& options) {
@@ -23,4 +23,4 @@ inline std::string explain_device(const HostStep& step, std::size_t device, cons
   return text + copies_text(program) + capture_text(step.resolution, program) + text_of(program.memory);
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

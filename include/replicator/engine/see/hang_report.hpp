@@ -26,7 +26,7 @@
 #include <replicator/runtime/see/instruction_text.hpp>
 #include <replicator/runtime/see/trace_ring.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // One per host. Reports go to stderr, with all that the rings hold into the file of --hang-report. Any thread may ask.
 class HangReport {
@@ -265,4 +265,4 @@ class HangReport {
   detail::ReportSignal::Entry signal_;  // the last: what calls back ends first
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -11,7 +11,7 @@
 #include <replicator/engine/step_listener.hpp>
 #include <replicator/replicate/see_options.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // The steps that a run had. Several replicated steps count alike, each from 0: then from the first of any to the last of any.
 struct StepsRun {
@@ -67,4 +67,4 @@ class MissedSteps final : public StepListener {
   StepsRun run_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

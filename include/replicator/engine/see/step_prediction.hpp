@@ -20,7 +20,7 @@
 #include <replicator/runtime/see/quantity_text.hpp>
 #include <replicator/runtime/see/trace.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Of one compiled step, as a device of process 0 has it: all devices are taken to do the same. docs/simulate.md says what is modelled.
 class StepPrediction {
@@ -125,4 +125,4 @@ class StepPrediction {
   bool spread_ = false;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -28,7 +28,7 @@
 #include <replicator/runtime/see/trace_json.hpp>
 #include <replicator/runtime/watches.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class StepReporter {
  public:
@@ -218,4 +218,4 @@ class StepReporter {
   std::uint32_t watched_ = 0;  // steps
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

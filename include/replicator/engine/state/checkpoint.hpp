@@ -18,7 +18,7 @@
 #include <replicator/graph/variable.hpp>
 #include <replicator/io/safetensors.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A replicated step, by the number of the replicate() call that made it.
 struct CheckpointedStep {
@@ -56,8 +56,6 @@ inline TensorType checkpointed_type(const TensorType& type, VariableKind kind, i
   if (type.shape.rank() == Shape::max_rank) result.shape[0] *= replicas;
   return result;
 }
-
-namespace detail {
 
 inline constexpr std::string_view checkpoint_format = "replicator checkpoint 1";
 
@@ -133,8 +131,6 @@ class CheckpointReader {
   io::Safetensors file_;
 };
 
-}  // namespace detail
-
 // Writes it beside, flushes it to the disk and renames it. `tensors`: the values of its variables. Throws DataError that names the file.
 inline void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
   std::map<std::string, std::string> metadata{{"format", std::string{detail::checkpoint_format}}, {"next", std::to_string(checkpoint.next_ordinal)}};
@@ -153,4 +149,4 @@ inline void write_checkpoint(const std::string& path, const Checkpoint& checkpoi
 // Throws DataError, naming the file, where it is missing, damaged or no checkpoint.
 inline Checkpoint read_checkpoint(const std::string& path) { return detail::CheckpointReader{path}.read(); }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -17,7 +17,7 @@
 
 #include <replicator/io/file.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class CheckpointFolder {
  public:
@@ -77,4 +77,4 @@ class CheckpointFolder {
   std::string path_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -23,7 +23,7 @@
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/resolve/resolve.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Where a step of a resumed run goes on.
 struct Resumption {
@@ -277,4 +277,4 @@ class Checkpoints {
   std::set<int> declared_, due_;  // steps
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -18,7 +18,7 @@
 #include <replicator/job/job.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 struct Snapshot {
   struct Variable {
@@ -70,4 +70,4 @@ struct Snapshot {
   }
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -8,7 +8,7 @@
 #include <replicator/graph/digest.hpp>
 #include <replicator/graph/rewrite.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 // Nodes that do the same to the same inputs become one. Placeholders, assignments and effects are kept apart.
 inline Graph merge_common(const Graph& graph) {
@@ -33,4 +33,4 @@ inline Graph merge_common(const Graph& graph) {
   return std::move(rewriter).finish();
 }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

@@ -7,7 +7,7 @@
 
 #include <replicator/graph/rewrite.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 // Drops what neither a result, the last assignment of a variable, a placeholder, nor an effect needs. Placeholders stay: whether a
 // collective is needed is decided for all replicas together.
@@ -28,4 +28,4 @@ inline Graph remove_dead_code(const Graph& graph) {
   return std::move(rewriter).finish();
 }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

@@ -9,7 +9,7 @@
 #include <replicator/graph/logical_device.hpp>
 #include <replicator/graph/rewrite.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 // Replaces composite operations by what they are made of, until none is left.
 inline Graph expand(const Graph& graph) {
@@ -33,4 +33,4 @@ inline Graph expand(const Graph& graph) {
   return expand(std::move(rewriter).finish());
 }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

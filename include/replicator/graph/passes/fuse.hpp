@@ -11,7 +11,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/rewrite.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 namespace detail {
 
@@ -145,4 +145,4 @@ class Fusion {
 
 inline Graph fuse(const Graph& graph) { return detail::Fusion{graph}.run(); }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

@@ -7,7 +7,7 @@
 
 #include <replicator/graph/rewrite.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 // Every placeholder follows the node that makes its input: a collective starts while the rest of the backward pass runs,
 // though a step function asks for it only when all gradients are there. All else keeps its order.
@@ -25,4 +25,4 @@ inline Graph hoist_placeholders(const Graph& graph) {
   return std::move(rewriter).finish();
 }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

@@ -13,7 +13,7 @@
 #include <replicator/graph/passes/round_trips.hpp>
 #include <replicator/graph/rewrite.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 namespace detail {
 
@@ -91,4 +91,4 @@ class LateRounding {
 // Behind dead code and common subexpressions, which would count as uses; before the other passes of bfloat16, which go on from what is chosen.
 inline Graph round_late(const Graph& graph) { return detail::LateRounding{graph}.run(); }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

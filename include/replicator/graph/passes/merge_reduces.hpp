@@ -11,7 +11,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/rewrite.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 namespace detail {
 
@@ -152,4 +152,4 @@ class ReduceMerging {
 // `mark`, by node, keeps apart what must not become one node (what is the same on all replicas and what is not, say).
 inline Graph merge_reduces(const Graph& graph, const std::vector<bool>& mark = {}) { return detail::ReduceMerging{graph, mark}.run(); }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

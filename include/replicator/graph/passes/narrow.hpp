@@ -12,7 +12,7 @@
 #include <replicator/graph/passes/round_trips.hpp>
 #include <replicator/graph/rewrite.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 namespace detail {
 
@@ -67,4 +67,4 @@ class Narrowing {
 // The bits stay the same (a signalling NaN becomes a quiet one): see OfWidened.
 inline Graph narrow(const Graph& graph) { return detail::Narrowing{graph}.run(); }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

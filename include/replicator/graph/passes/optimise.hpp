@@ -13,7 +13,7 @@
 #include <replicator/graph/passes/recompute.hpp>
 #include <replicator/graph/passes/round_trips.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // The same values by the operations that have kernels, each computed once.
 inline Graph simplify(const Graph& graph) {
@@ -29,4 +29,4 @@ inline Graph condense(const Graph& graph, const passes::RecomputeOptions& option
 
 inline Graph optimise(const Graph& graph) { return passes::remove_dead_code(passes::merge_reduces(condense(graph))); }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -22,7 +22,7 @@
 #include <replicator/graph/passes/fuse.hpp>
 #include <replicator/graph/rewrite.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 struct RecomputeOptions {
   std::int64_t smallest = 64 << 10;   // bytes of a value that is worth it
@@ -215,4 +215,4 @@ inline Graph recompute(const Graph& graph, const RecomputeOptions& options = {})
   return remove_dead_code(detail::Recomputation{graph, options}.run());
 }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

@@ -11,7 +11,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/rewrite.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 namespace detail {
 
@@ -57,4 +57,4 @@ inline Graph drop_round_trips(const Graph& graph) {
   return std::move(rewriter).finish();
 }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

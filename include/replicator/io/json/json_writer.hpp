@@ -11,9 +11,7 @@
 #include <string_view>
 #include <utility>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 // Bytes of the character that `text`, which is not empty, begins with; 0 where that is not UTF-8 (RFC 3629).
 inline std::size_t utf8_length(std::string_view text) {
@@ -29,8 +27,6 @@ inline std::size_t utf8_length(std::string_view text) {
   const bool surrogate = first == 0xED && second > 0x9F, too_large = first == 0xF4 && second > 0x8F;
   return too_long || surrogate || too_large ? 0 : length;
 }
-
-}  // namespace detail
 
 // `text` as a JSON string with its quotes; bytes that are no UTF-8 become U+FFFD.
 inline std::string json_string(std::string_view text) {
@@ -126,4 +122,4 @@ class JsonWriter {
   bool comma_ = false;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -11,9 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::io {
-
-namespace detail {
+namespace replicator::io::detail {
 
 // One block with the fixed codes of RFC 1951, 3.2.6.
 class DeflateBlock {
@@ -87,8 +85,6 @@ inline std::uint32_t adler32(std::span<const std::byte> data) {
   return (b << 16) | a;
 }
 
-}  // namespace detail
-
 // The bytes as a zlib stream (RFC 1950).
 inline std::vector<std::byte> zlib_compressed(std::span<const std::byte> data) {
   using detail::DeflateBlock, detail::LastSeen;
@@ -113,4 +109,4 @@ inline std::vector<std::byte> zlib_compressed(std::span<const std::byte> data) {
   return stream;
 }
 
-}  // namespace replicator::io
+}  // namespace replicator::io::detail

@@ -17,7 +17,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 
-namespace replicator::io {
+namespace replicator::io::detail {
 
 // Points in the order in which they are joined; one alone is a dot.
 struct Curve {
@@ -29,8 +29,6 @@ struct LinePlotOptions {
   std::int64_t width = 640, height = 400;  // pixels
   double low = 0, high = 1;                // of y: what is at the lower and the upper edge; beyond both is cut off
 };
-
-namespace detail {
 
 class LinePlot {
  public:
@@ -117,8 +115,6 @@ class LinePlot {
   double first_ = 0, last_ = 1;
 };
 
-}  // namespace detail
-
 // Curves over a grid with numbers -> [height, width, 3] in 8 bits, for write_png; x reaches from the least to the greatest. Throws BuildError for
 // curves whose x and y differ in number, values that are not finite, pictures below 160 x 100 and low >= high.
 inline Array<std::uint8_t> line_plot(std::span<const Curve> curves, const LinePlotOptions& options = {}) {
@@ -134,4 +130,4 @@ inline Array<std::uint8_t> line_plot(std::span<const Curve> curves, const LinePl
   return detail::LinePlot{curves, options}.pixels();
 }
 
-}  // namespace replicator::io
+}  // namespace replicator::io::detail

@@ -9,7 +9,7 @@
 
 #include <replicator/core/array.hpp>
 
-namespace replicator::io {
+namespace replicator::io::detail {
 
 struct PictureGridOptions {
   std::int64_t columns = 8;
@@ -46,4 +46,4 @@ inline Array<std::uint8_t> picture_grid(const Array<float>& pictures, const Pict
   return grid;
 }
 
-}  // namespace replicator::io
+}  // namespace replicator::io::detail

@@ -74,7 +74,7 @@ inline std::vector<std::byte> encode_png(const Array<std::uint8_t>& pixels) {
     const auto* source = reinterpret_cast<const std::byte*>(pixels.data()) + y * row;
     lines.insert(lines.end(), source, source + row);
   }
-  const auto compressed = zlib_compressed(lines);
+  const auto compressed = io::detail::zlib_compressed(lines);
   if (compressed.size() > 0x7FFFFFFF) throw BuildError{"a picture of 2 GiB or more does not fit in a PNG"};
 
   detail::PngBytes header;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace replicator::io {
+namespace replicator::io::detail {
 
 // Every member appends a field with the number `field` (1 or more) of the type that it is named after. Nothing is left out: a
 // number that is 0 is written too.
@@ -56,4 +56,4 @@ class ProtobufMessage {
   std::vector<std::byte> bytes_;
 };
 
-}  // namespace replicator::io
+}  // namespace replicator::io::detail

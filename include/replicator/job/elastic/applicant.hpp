@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // The other side of Door. All throw BuildError with its sentence where the job refuses this process, CommunicationError where nobody answers
 // within options.connect_deadline, or the job comes to no place for it within options.exchange_deadline.
@@ -136,4 +136,4 @@ class Applicant {
   bool given_ = false;  // the job has come to its place: from now on the first process watches the clock
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

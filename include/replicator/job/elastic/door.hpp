@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // Who may come (back) to an elastic job.
 struct Admission {
@@ -230,4 +230,4 @@ inline bool hand_over(Guest& guest, const std::vector<Bytes>& parts, const JobOp
 
 }  // namespace detail
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 // One per process. A Job ends for all when it loses a process; here those that are left then meet in another one. A thread sees to
 // that at once, whatever the program is doing meanwhile, so that a process is never left out for being busy.
@@ -288,4 +288,4 @@ class ElasticJob {
   std::thread thread_;
 };
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

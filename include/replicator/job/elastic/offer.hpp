@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace replicator::transport {
+namespace replicator::detail::transport {
 
 struct Offer {
   int process = 0;         // as the processes were counted at first
@@ -41,4 +41,4 @@ struct Offer {
   }
 };
 
-}  // namespace replicator::transport
+}  // namespace replicator::detail::transport

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // From its beginning on every process listens at a port of its own, its refuge. When the job has failed, the lowest process that lives
 // receives the others there, as process 0 did at first (token proofs included). Processes keep the numbers they had at
@@ -151,4 +151,4 @@ class Regroup {
   std::vector<int> members_;  // of the job at hand, by rank
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

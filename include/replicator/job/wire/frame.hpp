@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 using Bytes = std::vector<std::byte>;
 
@@ -107,4 +107,4 @@ class FrameReader {
   std::span<const std::byte> rest_;
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

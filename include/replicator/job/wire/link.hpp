@@ -13,7 +13,7 @@
 #include <span>
 #include <utility>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 // Not thread-safe: its owner guards it.
 class Link {
@@ -114,4 +114,4 @@ class Link {
   bool valid_ = true;
 };
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

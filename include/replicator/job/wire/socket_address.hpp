@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 struct SocketAddress {
   sockaddr_storage storage{};  // IPv4 or IPv6
@@ -119,4 +119,4 @@ inline std::vector<InterfaceAddress> addresses_of(const std::string& choice) {
   return chosen;
 }
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

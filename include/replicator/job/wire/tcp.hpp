@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-namespace replicator::transport::detail {
+namespace replicator::detail::transport::detail {
 
 inline void set_no_delay(int socket) {
   const int on = 1;
@@ -175,4 +175,4 @@ inline std::optional<SocketAddress> listening_address(const std::string& interfa
   return local && !addresses.empty() ? loopback_address(addresses.front()) : std::nullopt;
 }
 
-}  // namespace replicator::transport::detail
+}  // namespace replicator::detail::transport::detail

@@ -38,11 +38,11 @@ inline void require_parts(const ReplicaContext& replica, int parts, const Tensor
 
 template <FloatingElement T>
 Tensor<T> added(Tensor<T> a, Tensor<T> b, Location where) {
-  return Tensor<T>{apply(ScalarOp::add, {a.any(), b.any()}, where)};
+  return Tensor<T>{apply(replicator::detail::ScalarOp::add, {a.any(), b.any()}, where)};
 }
 template <FloatingElement T>
 Tensor<T> divided(Tensor<T> a, int parts, Location where) {
-  return Tensor<T>{apply(ScalarOp::divide, a.any(), parts, where)};
+  return Tensor<T>{apply(replicator::detail::ScalarOp::divide, a.any(), parts, where)};
 }
 
 // The part-th of `parts` equal parts along axis 0.

@@ -51,7 +51,7 @@ class Adam : public UpdatesVariables<Adam> {
     static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
     const AnyTensor counts[] = {replica.step(where), detail::count_update(replica, all[0].variable, "updates", where)};
     const auto scalars = detail::scalars_of(replica, scalar_formula(), counts, compute, where);
-    const ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+    const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
     for (const auto& one : all) {
       const bool decay = detail::decays(replica, one, options_.decay_vectors);
       detail::update(replica, one, scalars, slots, decay ? decayed : plain, where);
@@ -68,7 +68,7 @@ class Adam : public UpdatesVariables<Adam> {
   }
 
   // (step, t) -> (what of p is kept, the rate of m without bias, the factor of sqrt(v) without bias)
-  ExpressionPtr scalar_formula() const {
+  replicator::detail::ExpressionPtr scalar_formula() const {
     return detail::record_update(DType::float64, 2, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol rate = options_.learning_rate(x[0]), t = x[1];
       const Symbol bias1 = 1 - pow(t.number(options_.beta1), t), bias2 = 1 - pow(t.number(options_.beta2), t);
@@ -77,13 +77,13 @@ class Adam : public UpdatesVariables<Adam> {
   }
 
   // (p, gradient, kept, rate, factor, m, v) -> (p, m, v)
-  ExpressionPtr formula(DType compute, double decay) const {
-    const AdamConstants<double> c{options_.beta1, 1 - options_.beta1, options_.beta2, 1 - options_.beta2, options_.epsilon};
+  replicator::detail::ExpressionPtr formula(DType compute, double decay) const {
+    const replicator::detail::AdamConstants<double> c{options_.beta1, 1 - options_.beta1, options_.beta2, 1 - options_.beta2, options_.epsilon};
     return detail::record_update(compute, 7, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol g = decay > 0 && !decoupled_ ? x[1] + decay * x[0] : x[1];
       const Symbol p = decay > 0 && decoupled_ ? x[0] * x[2] : x[0];
-      const Symbol m = next_first_moment(x[5], g, c), v = next_second_moment(x[6], g, c);
-      return {next_weight(p, m, sqrt(v), x[3], x[4], c), m, v};
+      const Symbol m = replicator::detail::next_first_moment(x[5], g, c), v = replicator::detail::next_second_moment(x[6], g, c);
+      return {replicator::detail::next_weight(p, m, sqrt(v), x[3], x[4], c), m, v};
     });
   }
 

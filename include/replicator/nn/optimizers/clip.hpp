@@ -20,9 +20,9 @@ inline AnyTensor global_norm(const std::vector<AnyTensor>& tensors, Location whe
   AnyTensor total;
   for (const auto& tensor : tensors) {
     const AnyTensor squares = detail::sum_of_squares(tensor, where);
-    total = total ? apply(ScalarOp::add, {total, squares}, where) : squares;
+    total = total ? apply(replicator::detail::ScalarOp::add, {total, squares}, where) : squares;
   }
-  return apply(ScalarOp::square_root, {total}, where);
+  return apply(replicator::detail::ScalarOp::square_root, {total}, where);
 }
 
 // An optimizer whose gradients are made smaller, all by one factor, where their global norm is above `most`:

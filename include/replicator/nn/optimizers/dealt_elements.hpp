@@ -32,7 +32,7 @@ inline AnyTensor own_part(AnyTensor x, Location where) {
 
 // [m] of each replica -> the whole, of this shape, on every one.
 inline AnyTensor joined(AnyTensor part, const Shape& shape, std::string label, Location where) {
-  const AnyTensor all = placeholder_node(part, {CollectiveKind::all_gather, Reduction::sum, 0, false, {}}, where, std::move(label));
+  const AnyTensor all = replicator::detail::placeholder_node(part, {replicator::detail::CollectiveKind::all_gather, Reduction::sum, 0, false, {}}, where, std::move(label));
   const auto n = shape.elements();
   return reshape(all.shape()[0] == n ? all : compute(all.graph(), Slice{{0}, {n}, {1}}, {all}, where), shape, where);
 }

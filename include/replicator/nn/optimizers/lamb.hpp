@@ -48,8 +48,8 @@ class Lamb : public UpdatesVariables<Lamb> {
     Graph& graph = replica.graph();
     const AnyTensor count = detail::count_update(graph, all[0].variable, "updates", where);
     const auto bias = detail::scalars_of(graph, bias_formula(), {&count, 1}, compute, where);
-    const ExpressionPtr ratio = ratio_formula(), move = move_formula(compute);
-    const ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+    const replicator::detail::ExpressionPtr ratio = ratio_formula(), move = move_formula(compute);
+    const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
     for (const auto& one : all) {
       const bool adapt = detail::decays(replica, one, options_.adapt_vectors);
       const AnyTensor p = graph.read(one.variable, where);
@@ -67,7 +67,7 @@ class Lamb : public UpdatesVariables<Lamb> {
 
  private:
   // t -> (the factor of m without bias, that of sqrt(v))
-  ExpressionPtr bias_formula() const {
+  replicator::detail::ExpressionPtr bias_formula() const {
     return detail::record_update(DType::float64, 1, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol t = x[0];
       return {1 / (1 - pow(t.number(options_.beta1), t)), 1 / sqrt(1 - pow(t.number(options_.beta2), t))};
@@ -75,7 +75,7 @@ class Lamb : public UpdatesVariables<Lamb> {
   }
 
   // (rate, squares of p, squares of u) -> the variable's own rate
-  static ExpressionPtr ratio_formula() {
+  static replicator::detail::ExpressionPtr ratio_formula() {
     return detail::record_update(DType::float64, 3, [](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol p = sqrt(x[1]), u = sqrt(x[2]);
       return {x[0] * select(p > 0 && u > 0, p / u, 1)};
@@ -83,7 +83,7 @@ class Lamb : public UpdatesVariables<Lamb> {
   }
 
   // (p, gradient, factor of m, factor of sqrt(v), m, v) -> (u, m, v)
-  ExpressionPtr formula(DType compute, double decay) const {
+  replicator::detail::ExpressionPtr formula(DType compute, double decay) const {
     return detail::record_update(compute, 6, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol m = options_.beta1 * x[4] + (1 - options_.beta1) * x[1];
       const Symbol v = options_.beta2 * x[5] + (1 - options_.beta2) * (x[1] * x[1]);
@@ -93,7 +93,7 @@ class Lamb : public UpdatesVariables<Lamb> {
   }
 
   // (p, rate, u) -> p
-  static ExpressionPtr move_formula(DType compute) {
+  static replicator::detail::ExpressionPtr move_formula(DType compute) {
     return detail::record_update(compute, 3, [](const std::vector<Symbol>& x) -> std::vector<Symbol> { return {x[0] - x[1] * x[2]}; });
   }
 

@@ -61,10 +61,10 @@ namespace detail {
 
 // [n, r] -> [1, r], in double
 inline AnyTensor squares_of_columns(AnyTensor x, Location where) {
-  Expression e;
+  replicator::detail::Expression e;
   e.compute = DType::float64;
   e.inputs = 1;
-  e.outputs = {e.apply(ScalarOp::multiply, e.input(0), e.input(0))};
+  e.outputs = {e.apply(replicator::detail::ScalarOp::multiply, e.input(0), e.input(0))};
   return reshape(reduce_node(x.graph(), ReduceKind::sum, std::move(e), {&x, 1}, x.shape(), {0}, DType::float64, where), Shape{1, x.shape()[1]}, where);
 }
 
@@ -92,10 +92,10 @@ inline AnyTensor orthonormal_columns(AnyTensor x, Location where) {
     if (k + 1 == rank) break;
     rest = columns_of(rest, 1, rank - k, where);
     whole = columns_of(whole, 1, rank - k, where);
-    Expression product;
+    replicator::detail::Expression product;
     product.compute = DType::float64;
     product.inputs = 2;
-    product.outputs = {product.apply(ScalarOp::multiply, product.input(0), product.input(1))};
+    product.outputs = {product.apply(replicator::detail::ScalarOp::multiply, product.input(0), product.input(1))};
     const AnyTensor operands[] = {rest, columns.back()};
     const AnyTensor along = reshape(reduce_node(graph, ReduceKind::sum, std::move(product), operands, rest.shape(), {0}, DType::float64, where),
                                     Shape{1, rank - k - 1}, where);
@@ -118,13 +118,13 @@ inline AnyTensor multiplied(AnyTensor a, bool transpose_a, AnyTensor b, bool tra
   return compute(a.graph(), Matmul{transpose_a, transpose_b}, {a, b}, where);
 }
 inline AnyTensor mean_of(AnyTensor x, const std::string& label, Location where) {
-  return mean_by_wire(CollectiveKind::all_reduce, x, Wire::whole, label, where);
+  return mean_by_wire(replicator::detail::CollectiveKind::all_reduce, x, Wire::whole, label, where);
 }
 
 inline Factors begin_factors(std::size_t index, const Trained& one, std::int64_t rank, Location where) {
   Graph& graph = one.gradient.graph();
   const VariableDeclaration owner = graph.variables()[one.variable];
-  const DType type = compute_type(one.gradient.dtype());
+  const DType type = replicator::detail::compute_type(one.gradient.dtype());
   const Shape shape = one.gradient.shape();
   const std::int64_t rows = shape[0], columns = shape.elements() / rows;
   Factors f;

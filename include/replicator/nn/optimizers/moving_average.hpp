@@ -23,7 +23,7 @@ inline constexpr double not_averaged = std::numeric_limits<double>::infinity();
 // "<variable>/average". Infinite until the first update, so that neither a count nor the first value of the variable is needed.
 inline std::uint32_t declare_average(Graph& graph, std::uint32_t variable, Location where) {
   const VariableDeclaration& owner = graph.variables()[variable];
-  return graph.declare({owner.name + "/average", {compute_type(owner.type.dtype), owner.type.shape}, VariableKind::mirrored, false,
+  return graph.declare({owner.name + "/average", {replicator::detail::compute_type(owner.type.dtype), owner.type.shape}, VariableKind::mirrored, false,
                         Initializer::constant(not_averaged), where, owner.device});
 }
 
@@ -43,7 +43,7 @@ inline void update_average(Graph& graph, std::uint32_t variable, double kept, Lo
 inline AnyTensor read_average(Graph& graph, std::uint32_t variable, AnyTensor own, Location where) {
   const auto slot = declare_average(graph, variable, where);
   const TensorType type = graph.variables()[variable].type;
-  const auto formula = record_update(compute_type(type.dtype), 2, [](const std::vector<Symbol>& x) -> std::vector<Symbol> {
+  const auto formula = record_update(replicator::detail::compute_type(type.dtype), 2, [](const std::vector<Symbol>& x) -> std::vector<Symbol> {
     return {select(x[0] < not_averaged, x[0], x[1])};
   });
   const AnyTensor operands[] = {graph.read(slot, where), own};
@@ -85,6 +85,6 @@ Averaged<Optimizer> averaged(Optimizer optimizer, double decay) {
 // averaged: for a step function that evaluates.
 //   const auto averages = nn::read_averages(replica);
 //   return rp::accuracy(network(replica, images), labels);
-inline ScopedValue<Graph::Substitute> read_averages(ReplicaContext& replica) { return {replica.graph().substitute(), &detail::read_average}; }
+inline replicator::detail::ScopedValue<Graph::Substitute> read_averages(ReplicaContext& replica) { return {replica.graph().substitute(), &detail::read_average}; }
 
 }  // namespace replicator::nn

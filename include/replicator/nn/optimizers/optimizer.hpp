@@ -43,11 +43,11 @@ class ValuesRead {
       if (needed_[i] && !replicator::detail::ends_gradients(graph_.node(i)))
         for (const auto input : graph_.node(i).inputs) needed_[input.node] = true;
     for (std::uint32_t i = 0; i < graph_.nodes().size(); ++i) {
-      const Node& node = graph_.node(i);
-      if (const auto* read = node.get<Read>()) note(read->variable, i);
-      const auto* compute = node.get<Compute>();
+      const replicator::detail::Node& node = graph_.node(i);
+      if (const auto* read = node.get<replicator::detail::Read>()) note(read->variable, i);
+      const auto* compute = node.get<replicator::detail::Compute>();
       if (const auto* again = compute ? compute->operation.get<AssignedValue>() : nullptr) note(again->variable, i);
-      const auto* assign = node.get<Assign>();
+      const auto* assign = node.get<replicator::detail::Assign>();
       if (assign && i >= needed_.size()) assigned_since_[assign->variable] = true;
     }
   }
@@ -74,7 +74,7 @@ class ValuesRead {
 inline std::string no_gradient_text(const Graph& graph, std::optional<std::uint32_t> nearest_end, std::size_t variables, const std::string& first) {
   const auto them = " any of the " + std::to_string(variables) + " variables that are to be trained (\"" + first + "\" is one)";
   if (nearest_end)
-    return "has no gradient for" + them + ": it ends at " + located_text(graph, *nearest_end) +
+    return "has no gradient for" + them + ": it ends at " + replicator::detail::located_text(graph, *nearest_end) +
            ", whose derivative is 0 wherever there is one, as that of comparisons, argmax and casts to integers: minimise what that was computed from";
   return "does not depend on" + them +
          ": compute it from what the layers return, and not behind a rp::stop_gradient; where a replica has nothing to add, take 0 times such a loss";
@@ -122,19 +122,19 @@ inline std::vector<std::size_t> order_of_making(const std::vector<Trained>& all)
 }
 
 // By an all_reduce or a reduce_scatter.
-inline AnyTensor mean_by_wire(CollectiveKind kind, AnyTensor gradient, Wire wire, const std::string& label, Location where) {
+inline AnyTensor mean_by_wire(replicator::detail::CollectiveKind kind, AnyTensor gradient, Wire wire, const std::string& label, Location where) {
   const DType dtype = gradient.dtype();
   Graph& graph = gradient.graph();
   const auto ask = [&](AnyTensor value, Reduction reduction) {
-    Placeholder placeholder{kind, reduction, 0, false, {}};
+    replicator::detail::Placeholder placeholder{kind, reduction, 0, false, {}};
     placeholder.of_minimize = true;
-    return placeholder_node(value, std::move(placeholder), where, label);
+    return replicator::detail::placeholder_node(value, std::move(placeholder), where, label);
   };
   if (wire == Wire::whole || dtype == DType::bfloat16) return ask(gradient, Reduction::mean);
   const auto same = [](Symbol x) { return x; };
   const AnyTensor narrow = replicator::detail::map_at(graph, DType::bfloat16, where, same, gradient);
   const AnyTensor sum = ask(narrow, Reduction::sum);
-  return apply(ScalarOp::divide, replicator::detail::map_at(graph, dtype, where, same, sum), graph.replicas(), where);
+  return apply(replicator::detail::ScalarOp::divide, replicator::detail::map_at(graph, dtype, where, same, sum), graph.replicas(), where);
 }
 
 }  // namespace detail
@@ -147,7 +147,7 @@ std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variab
                                           std::source_location where = std::source_location::current()) {
   std::vector<Tensor<T>> means = gradients;
   for (const auto i : detail::order_of_making(trained(variables, gradients, where)))
-    means[i] = Tensor<T>{detail::mean_by_wire(CollectiveKind::all_reduce, gradients[i], wire, variables[i].name() + "/gradient", where)};
+    means[i] = Tensor<T>{detail::mean_by_wire(replicator::detail::CollectiveKind::all_reduce, gradients[i], wire, variables[i].name() + "/gradient", where)};
   return means;
 }
 
@@ -233,7 +233,7 @@ class UpdatesVariables : public Minimizes<Optimizer> {
                        const std::vector<Tensor<T>>& gradients,
                        std::source_location where = std::source_location::current()) const {
     const auto& optimizer = static_cast<const Optimizer&>(*this);
-    const DType compute = compute_type(dtype_of<T>);
+    const DType compute = replicator::detail::compute_type(dtype_of<T>);
     if constexpr (UpdatesElements<Optimizer>) optimizer.update_elements(replica, trained(variables, gradients, where), compute, where);
     else optimizer.update_variables(replica, trained(variables, gradients, where), compute, where);
   }

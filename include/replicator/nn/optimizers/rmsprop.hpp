@@ -46,7 +46,7 @@ class Rmsprop : public UpdatesVariables<Rmsprop> {
     std::vector<std::string_view> slots{"mean_square"};
     if (options_.centered) slots.push_back("mean_gradient");
     if (options_.momentum > 0) slots.push_back("momentum");
-    const ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+    const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
     for (const auto& one : all) {
       const bool decay = detail::decays(replica, one, options_.decay_vectors);
       detail::update(replica, one, {&rate, 1}, slots, decay ? decayed : plain, where);
@@ -55,7 +55,7 @@ class Rmsprop : public UpdatesVariables<Rmsprop> {
 
  private:
   // (p, gradient, rate, v[, a][, m]) -> (p, v[, a][, m])
-  ExpressionPtr formula(DType compute, double decay) const {
+  replicator::detail::ExpressionPtr formula(DType compute, double decay) const {
     const double alpha = options_.alpha, momentum = options_.momentum;
     const std::size_t inputs = 4 + (options_.centered ? 1 : 0) + (momentum > 0 ? 1 : 0);
     return detail::record_update(compute, inputs, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {

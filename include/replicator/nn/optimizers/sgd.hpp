@@ -40,7 +40,7 @@ class Sgd : public UpdatesVariables<Sgd> {
     const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
     static constexpr std::string_view momentum[] = {"momentum"};
     const std::span<const std::string_view> slots{momentum, options_.momentum > 0 ? 1u : 0u};
-    const ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+    const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
     for (const auto& one : all) {
       const bool decay = detail::decays(replica, one, options_.decay_vectors);
       detail::update(replica, one, {&rate, 1}, slots, decay ? decayed : plain, where);
@@ -49,7 +49,7 @@ class Sgd : public UpdatesVariables<Sgd> {
 
  private:
   // (p, gradient, rate[, m]) -> (p[, m])
-  ExpressionPtr formula(DType compute, double decay) const {
+  replicator::detail::ExpressionPtr formula(DType compute, double decay) const {
     const double momentum = options_.momentum;
     return detail::record_update(compute, momentum > 0 ? 4 : 3, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol p = x[0], rate = x[2], g = decay > 0 ? x[1] + decay * p : x[1];

@@ -41,14 +41,14 @@ class Sharded {
     require_trainable(replica, variables, "minimize", where);
     auto all = trained(variables, variable_gradients(loss, variables, where), where);
     for (const auto i : detail::order_of_making(all)) all[i] = averaged(replica, all[i], where);
-    inner_.update_elements(replica, all, compute_type(dtype_of<T>), where);
+    inner_.update_elements(replica, all, replicator::detail::compute_type(dtype_of<T>), where);
   }
 
  private:
   Trained averaged(ReplicaContext& replica, const Trained& one, Location where) const {
     const VariableDeclaration& variable = replica.graph().variables()[one.variable];
     const bool in_parts = replica.count() > 1 && variable.type.shape.elements() >= options_.least;
-    const auto kind = in_parts ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+    const auto kind = in_parts ? replicator::detail::CollectiveKind::reduce_scatter : replicator::detail::CollectiveKind::all_reduce;
     const AnyTensor gradient = in_parts ? detail::in_parts(one.gradient, where) : one.gradient;
     return {one.variable, detail::mean_by_wire(kind, gradient, options_.wire, variable.name + "/gradient", where), in_parts};
   }

@@ -64,7 +64,7 @@ std::vector<Trained> trained(const std::vector<Variable<T>>& variables, const st
 namespace detail {
 
 [[noreturn]] inline void refuse_option(const char* optimizer, const char* option, double value, const char* rule) {
-  throw BuildError{std::string{optimizer} + ": " + option + " is " + number_text(value) + ": it must " + rule};
+  throw BuildError{std::string{optimizer} + ": " + option + " is " + replicator::detail::number_text(value) + ": it must " + rule};
 }
 // A NaN fails every comparison.
 inline void require_not_negative(const char* optimizer, const char* option, double value) {
@@ -92,15 +92,15 @@ inline bool decays(const Graph& graph, const Trained& one, bool vectors) {
 // How often the variable was updated, this time included: an int64 scalar, counted in the slot of that name.
 inline AnyTensor count_update(Graph& graph, std::uint32_t variable, std::string_view name, Location where) {
   const auto slot = declare_slot(graph, variable, name, {DType::int64, {}}, where);
-  const AnyTensor count = apply(ScalarOp::add, graph.read(slot, where), 1, where);
+  const AnyTensor count = apply(replicator::detail::ScalarOp::add, graph.read(slot, where), 1, where);
   graph.assign(slot, count.value(), where);
   return count;
 }
 
 // Records f(inputs) -> outputs, elementwise, computed in `compute`. f takes and returns a std::vector<Symbol>.
 template <class F>
-ExpressionPtr record_update(DType compute, std::size_t inputs, const F& f) {
-  auto e = std::make_shared<Expression>();
+replicator::detail::ExpressionPtr record_update(DType compute, std::size_t inputs, const F& f) {
+  auto e = std::make_shared<replicator::detail::Expression>();
   e->compute = compute;
   e->inputs = static_cast<std::uint16_t>(inputs);
   std::vector<Symbol> symbols;
@@ -110,7 +110,7 @@ ExpressionPtr record_update(DType compute, std::size_t inputs, const F& f) {
 }
 
 // The outputs of the formula of these scalars, computed in double and rounded to `result` once.
-inline std::vector<AnyTensor> scalars_of(Graph& graph, const ExpressionPtr& formula, std::span<const AnyTensor> inputs, DType result,
+inline std::vector<AnyTensor> scalars_of(Graph& graph, const replicator::detail::ExpressionPtr& formula, std::span<const AnyTensor> inputs, DType result,
                                          Location where) {
   const std::vector<DType> dtypes(formula->outputs.size(), result);
   const auto node = add_compute(graph, Map{formula, Shape{}, dtypes}, inputs, where);
@@ -121,23 +121,23 @@ inline std::vector<AnyTensor> scalars_of(Graph& graph, const ExpressionPtr& form
 
 // The sum of the squares of all elements, a scalar of the type in which they are computed.
 inline AnyTensor sum_of_squares(AnyTensor x, Location where) {
-  Expression e;
-  e.compute = compute_type(x.dtype());
+  replicator::detail::Expression e;
+  e.compute = replicator::detail::compute_type(x.dtype());
   e.inputs = 1;
-  e.outputs = {e.apply(ScalarOp::multiply, e.input(0), e.input(0))};
+  e.outputs = {e.apply(replicator::detail::ScalarOp::multiply, e.input(0), e.input(0))};
   std::vector<std::int64_t> axes(x.shape().rank());
   std::iota(axes.begin(), axes.end(), std::int64_t{0});
-  return reduce_node(x.graph(), ReduceKind::sum, std::move(e), {&x, 1}, x.shape(), std::move(axes), compute_type(x.dtype()), where);
+  return reduce_node(x.graph(), ReduceKind::sum, std::move(e), {&x, 1}, x.shape(), std::move(axes), replicator::detail::compute_type(x.dtype()), where);
 }
 
 // One pass: formula is (variable, gradient, scalars..., slots...) -> (value, slots...). Assigns the slots, and gives the value, of type
 // `result`. Slots are of the type in which the variable's elements are computed: those of a bfloat16 variable are float32, or small
 // changes would be lost.
 inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
-                         const ExpressionPtr& formula, DType result, Location where) {
+                         const replicator::detail::ExpressionPtr& formula, DType result, Location where) {
   const AnyTensor whole = graph.read(one.variable, where);
   std::vector<AnyTensor> operands{one.in_parts ? own_part(whole, where) : whole, one.gradient};
-  const TensorType slot_type{compute_type(whole.dtype()), operands[0].shape()};
+  const TensorType slot_type{replicator::detail::compute_type(whole.dtype()), operands[0].shape()};
   const VariableKind kind = one.in_parts ? VariableKind::replica_local : VariableKind::mirrored;
   operands.insert(operands.end(), scalars.begin(), scalars.end());
   std::vector<std::uint32_t> targets;
@@ -154,7 +154,7 @@ inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTe
 
 // The same where the value is the variable's new one.
 inline void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
-                   const ExpressionPtr& formula, Location where) {
+                   const replicator::detail::ExpressionPtr& formula, Location where) {
   const TensorType type = graph.variables()[one.variable].type;
   const AnyTensor value = advance(graph, one, scalars, slots, formula, type.dtype, where);
   const AnyTensor whole = one.in_parts ? joined(value, type.shape, graph.variables()[one.variable].name + "/value", where) : value;

@@ -15,7 +15,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/ops/fusion/fused_convolution.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class ConvolutionInParts final : public Executable {
  public:
@@ -69,8 +69,6 @@ inline Reduce channel_sums(const Shape& shape) {
   e.outputs = {e.input(0), e.apply(ScalarOp::multiply, e.input(0), e.input(0))};
   return {ReduceKind::sum, std::make_shared<const Expression>(std::move(e)), {0, 2, 3}, shape, {DType::float32, DType::float32}};
 }
-
-namespace detail {
 
 template <DeviceKind kind>
 class PartsOfConvolution {
@@ -166,8 +164,6 @@ class PartsOfConvolution {
   bool incomplete_ = false;
 };
 
-}  // namespace detail
-
 template <DeviceKind kind>
 std::unique_ptr<Executable> make_convolution_in_parts(const KernelRequest& r) {
   return detail::PartsOfConvolution<kind>{r}.make();
@@ -176,4 +172,4 @@ std::unique_ptr<Executable> make_convolution_in_parts(const KernelRequest& r) {
 template <DeviceKind kind>
 inline constexpr Kernel convolution_in_parts{"convolution in parts", &make_convolution_in_parts<kind>};
 
-}  // namespace replicator
+}  // namespace replicator::detail

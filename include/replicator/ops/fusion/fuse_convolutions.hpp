@@ -11,7 +11,7 @@
 #include <replicator/ops/fusion/fuse_prologues.hpp>
 #include <replicator/ops/fusion/fuse_statistics.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 // For condensed graphs. What could be one convolution's epilogue and the next one's prologue becomes the epilogue: the next one is plain then.
 inline Graph fuse_convolutions(Graph graph, const ConvolutionFusions& wanted) {
@@ -21,4 +21,4 @@ inline Graph fuse_convolutions(Graph graph, const ConvolutionFusions& wanted) {
   return graph;
 }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

@@ -11,7 +11,7 @@
 
 #include <replicator/ops/fusion/fusible_arithmetic.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 namespace detail {
 
@@ -74,4 +74,4 @@ class EpilogueFusion {
 // For graphs whose elementwise operations are fused with each other.
 inline Graph fuse_epilogues(const Graph& graph) { return detail::EpilogueFusion{graph}.run(); }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

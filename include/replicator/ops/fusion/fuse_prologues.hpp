@@ -10,7 +10,7 @@
 
 #include <replicator/ops/fusion/fusible_arithmetic.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 namespace detail {
 
@@ -61,4 +61,4 @@ class PrologueFusion {
 // For graphs whose elementwise operations are fused with each other.
 inline Graph fuse_prologues(const Graph& graph) { return detail::PrologueFusion{graph}.run(); }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

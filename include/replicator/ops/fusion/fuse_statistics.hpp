@@ -15,7 +15,7 @@
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/fusion/fused_convolution.hpp>
 
-namespace replicator::passes {
+namespace replicator::detail::passes {
 
 namespace detail {
 
@@ -121,4 +121,4 @@ class StatisticsFusion {
 // For graphs whose elementwise operations are in the reductions that use them.
 inline Graph fuse_statistics(const Graph& graph) { return detail::StatisticsFusion{graph}.run(); }
 
-}  // namespace replicator::passes
+}  // namespace replicator::detail::passes

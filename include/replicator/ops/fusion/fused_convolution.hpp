@@ -15,7 +15,7 @@
 #include <replicator/graph/map.hpp>
 #include <replicator/ops/convolution.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Inputs: those of the prologue, which gives x, or x itself; w; those of the epilogue but its first, which is the convolution's result. Outputs:
 // what the epilogue gives, or y itself, of the type of w; and, with statistics, the sum and the sum of squares of y for each channel,
@@ -79,4 +79,4 @@ struct FusedConvolution {
   }
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

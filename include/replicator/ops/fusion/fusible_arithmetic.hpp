@@ -11,7 +11,7 @@
 #include <replicator/graph/rewrite.hpp>
 #include <replicator/ops/fusion/fused_convolution.hpp>
 
-namespace replicator::passes::detail {
+namespace replicator::detail::passes::detail {
 
 // The convolution with what is fused with it so far; nothing of another node.
 inline std::optional<FusedConvolution> fusible_convolution(const Node& node) {
@@ -50,4 +50,4 @@ class OnlyUser {
   std::vector<std::vector<std::uint32_t>> users_;
 };
 
-}  // namespace replicator::passes::detail
+}  // namespace replicator::detail::passes::detail

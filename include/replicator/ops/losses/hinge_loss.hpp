@@ -62,13 +62,13 @@ Tensor<T> hinge_discriminator_loss(Tensor<T> real, Tensor<T> fake,
         scores.graph(), dtype_of<T>, where, [&](Symbol x) { return relu(1 + sign * x); }, scores)};
     return mean(losses, {}, where).any();
   };
-  return Tensor<T>{apply(ScalarOp::add, {side(real, -1), side(fake, 1)}, where)};
+  return Tensor<T>{apply(detail::ScalarOp::add, {side(real, -1), side(fake, 1)}, where)};
 }
 
 // What its generator minimises: -mean(fake): a scalar.
 template <FloatingElement T>
 Tensor<T> hinge_generator_loss(Tensor<T> fake, std::source_location where = std::source_location::current()) {
-  return Tensor<T>{apply(ScalarOp::negate, {mean(fake, {}, where).any()}, where)};
+  return Tensor<T>{apply(detail::ScalarOp::negate, {mean(fake, {}, where).any()}, where)};
 }
 
 }  // namespace replicator

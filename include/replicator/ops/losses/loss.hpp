@@ -40,7 +40,7 @@ AnyTensor class_numbers(Graph& graph, std::int64_t classes, Location where) {
 inline AnyTensor below_maximum(AnyTensor x, std::int64_t axis, std::string_view what, Location where) {
   const AnyTensor maximum = reduce(ReduceKind::max, x, Axes{axis}.kept(), what, where);
   const AnyTensor fixed = compute(x.graph(), StopGradient{}, {maximum}, where);
-  return apply(ScalarOp::subtract, {x, fixed}, where);
+  return apply(detail::ScalarOp::subtract, {x, fixed}, where);
 }
 
 }  // namespace detail
@@ -49,9 +49,9 @@ inline AnyTensor below_maximum(AnyTensor x, std::int64_t axis, std::string_view 
 template <FloatingElement T>
 Tensor<T> softmax(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(softmax(cast<float>(x, where), axis, where), where);
-  const AnyTensor e = apply(ScalarOp::exponential, {detail::below_maximum(x, axis, "softmax", where)}, where);
+  const AnyTensor e = apply(detail::ScalarOp::exponential, {detail::below_maximum(x, axis, "softmax", where)}, where);
   const AnyTensor total = detail::reduce(ReduceKind::sum, e, Axes{axis}.kept(), "softmax", where);
-  return Tensor<T>{apply(ScalarOp::divide, {e, total}, where)};
+  return Tensor<T>{apply(detail::ScalarOp::divide, {e, total}, where)};
 }
 
 // x - log(sum(exp(x))) along an axis, the last unless told. Same shape.
@@ -60,7 +60,7 @@ Tensor<T> log_softmax(Tensor<T> x, std::int64_t axis = -1,
                       std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(log_softmax(cast<float>(x, where), axis, where), where);
   const AnyTensor shifted = detail::below_maximum(x, axis, "log_softmax", where);
-  const AnyTensor e = apply(ScalarOp::exponential, {shifted}, where);
+  const AnyTensor e = apply(detail::ScalarOp::exponential, {shifted}, where);
   const AnyTensor total = detail::reduce(ReduceKind::sum, e, Axes{axis}.kept(), "log_softmax", where);
   return Tensor<T>{detail::map_at(
       x.graph(), dtype_of<T>, where, [](Symbol s, Symbol t) { return s - log(t); }, shifted, total)};
@@ -108,7 +108,7 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
   };
   const AnyTensor hit =
       detail::map_at(graph, dtype_of<T>, where, weigh, shifted, numbers, reshape(labels.any(), column, where));
-  const AnyTensor total = detail::reduce(ReduceKind::sum, apply(ScalarOp::exponential, {shifted}, where), {-1},
+  const AnyTensor total = detail::reduce(ReduceKind::sum, apply(detail::ScalarOp::exponential, {shifted}, where), {-1},
                                          "softmax_cross_entropy", where);
   const AnyTensor target = detail::reduce(ReduceKind::sum, hit, {-1}, "softmax_cross_entropy", where);
   return Tensor<T>{detail::map_at(

@@ -7,7 +7,7 @@
 
 #include <replicator/core/shape.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // The shape around an axis: `inner` is the distance between its elements.
 struct AroundAxis {
@@ -20,4 +20,4 @@ inline AroundAxis around_axis(const Shape& shape, std::size_t axis) {
   return result;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

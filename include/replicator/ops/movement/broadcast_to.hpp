@@ -12,8 +12,8 @@ namespace replicator {
 // x repeated along axes of extent 1, or new ones in front. Throws BuildError where it does not fit.
 template <Element T>
 Tensor<T> broadcast_to(Tensor<T> x, const Shape& shape, std::source_location where = std::source_location::current()) {
-  Expression e;
-  e.compute = compute_type(dtype_of<T>);
+  detail::Expression e;
+  e.compute = detail::compute_type(dtype_of<T>);
   e.inputs = 1;
   e.outputs = {e.input(0)};
   const AnyTensor any = x;

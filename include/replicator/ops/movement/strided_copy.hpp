@@ -13,7 +13,7 @@
 #include <replicator/ops/movement/slice.hpp>
 #include <replicator/ops/movement/transpose.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A box of elements read and written with strides (in elements), from `from` of the source to `to` of the destination.
 struct StridedCopy {
@@ -83,4 +83,4 @@ inline std::vector<StridedCopy> strided_copies(const Concat& op, const KernelReq
   return copies;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -17,7 +17,7 @@
 #include <replicator/runtime/plan/plan_request.hpp>
 #include <replicator/runtime/plan/program_builder.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class CollectivePlacer {
  public:
@@ -181,4 +181,4 @@ class CollectivePlacer {
   std::vector<bool> waited_;         // by collective of the program
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -8,7 +8,7 @@
 #include <replicator/runtime/handoffs.hpp>
 #include <replicator/runtime/plan/program_builder.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Nobody can wait in a circle. All devices go through one order: by segment; in it first what collectives gave, then
 // replica by replica, with what is uniform in the first one of its graph; in each as the nodes lie in the graph. A
@@ -58,4 +58,4 @@ class HandoffPlacer {
   ProgramBuilder& builder_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -16,7 +16,7 @@
 #include <replicator/runtime/memory_plan.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Everything outlives the program.
 struct PlanRequest {
@@ -61,4 +61,4 @@ struct PlanRequest {
   }
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -26,9 +26,7 @@
 #include <replicator/runtime/plan/value_buffers.hpp>
 #include <replicator/runtime/plan/variable_placer.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 class Planner {
  public:
@@ -213,7 +211,7 @@ class Planner {
       memory_.add_replica(static_cast<std::uint32_t>(request_.class_of(r)), request_.begin() + r, request_.device);
   }
   void require_room() const {
-    replicator::require_room(memory_.plan(), program_.device, request_.memory_limit);
+    replicator::detail::require_room(memory_.plan(), program_.device, request_.memory_limit);
   }
 
   const PlanRequest& request_;
@@ -233,10 +231,8 @@ class Planner {
   std::uint32_t last_segment_ = 0;
 };
 
-}  // namespace detail
-
 // Collective: every device of the job calls it at the same time, since collectives allocate together. Throws BuildError where
 // the program needs more memory than the limit.
 inline Program plan(const PlanRequest& request) { return detail::Planner{request}.run(); }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -12,7 +12,7 @@
 #include <replicator/runtime/plan/stretches.hpp>
 #include <replicator/runtime/program.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class ProgramBuilder {
  public:
@@ -55,7 +55,7 @@ class ProgramBuilder {
     if (fresh) {
       Memory memory;
       memory.fixed = data;
-      memory.on_device = replicator::on_device(program_, data);
+      memory.on_device = replicator::detail::on_device(program_, data);
       found->second = new_buffer(memory);
     }
     auto& memory = buffers_[found->second];
@@ -292,8 +292,8 @@ class ProgramBuilder {
   void find_host_copies() {
     for (auto& instruction : program_.code) {
       const auto* operands = program_.pointers.data() + instruction.pointers;
-      instruction.on_host = instruction.kind == Instruction::Kind::copy && !replicator::on_device(program_, operands[0]) &&
-                            !replicator::on_device(program_, operands[1]);
+      instruction.on_host = instruction.kind == Instruction::Kind::copy && !replicator::detail::on_device(program_, operands[0]) &&
+                            !replicator::detail::on_device(program_, operands[1]);
     }
   }
   static std::size_t aligned(std::size_t bytes) { return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment; }
@@ -352,4 +352,4 @@ class ProgramBuilder {
   std::vector<std::uint32_t> place_of_;  // buffer -> index in the layout
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -10,7 +10,7 @@
 
 #include <replicator/runtime/program.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Why an instruction cannot be captured; empty where it can.
 inline std::string_view why_not_captured(const Instruction& instruction) {
@@ -41,4 +41,4 @@ inline std::vector<Stretch> find_stretches(const Program& program) {
   return found;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

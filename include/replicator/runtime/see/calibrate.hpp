@@ -14,9 +14,7 @@
 #include <replicator/runtime/see/machine_figures.hpp>
 #include <replicator/runtime/see/trace_ring.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 // The shortest of five, in seconds; the first one warms up.
 template <class F>
@@ -29,8 +27,6 @@ double shortest(F work) {
   }
   return best;
 }
-
-}  // namespace detail
 
 // `flops`: of the best kernel for a product of float32 matrices of 512 x 512; `memory_bytes`: of a copy of 32 MiB, read and written.
 // Under the threads that the calling thread has set. False for kinds of device that do not compute on the host: then nothing is
@@ -53,4 +49,4 @@ inline bool calibrate(ExecutableCache& cache, DeviceKind kind, MachineFigures& f
   return true;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

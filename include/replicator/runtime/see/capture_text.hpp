@@ -10,9 +10,7 @@
 #include <replicator/runtime/plan/stretches.hpp>
 #include <replicator/runtime/see/instruction_text.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 inline std::string stretch_text(const Stretch& stretch) {
   const std::string which = "  instructions " + std::to_string(stretch.begin) + " to " + std::to_string(stretch.end - 1);
@@ -25,8 +23,6 @@ inline std::string place_text(const Resolution& resolution, const Program& progr
   const auto* node = node_of(resolution, instruction);
   return text_of(resolution, program, instruction) + (node ? " at " + node->where.text() : "");
 }
-
-}  // namespace detail
 
 // Empty for kinds of devices that capture nothing.
 inline std::string capture_text(const Resolution& resolution, const Program& program) {
@@ -49,4 +45,4 @@ inline std::string capture_text(const Resolution& resolution, const Program& pro
          " launch(es) a step\n" + text;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -8,7 +8,7 @@
 #include <replicator/runtime/memory_plan.hpp>
 #include <replicator/runtime/program.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Empty where the device computes on the host's memory.
 inline std::string copies_text(const Program& program) {
@@ -35,4 +35,4 @@ inline std::string copies_text(const Program& program) {
          ", input and results " + text_of_bytes(input + results) + ", collectives " + text_of_bytes(sum.held) + "\n";
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

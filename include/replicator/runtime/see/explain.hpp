@@ -19,7 +19,7 @@
 #include <replicator/runtime/see/quantity_text.hpp>
 #include <replicator/runtime/see/trace.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Arithmetic operations of a node: what the operation says (`work`); of Map and Reduce what their expressions do; else one for
 // each element made.
@@ -39,8 +39,6 @@ inline double operations_of(const Graph& graph, std::uint32_t index) {
   for (const auto& output : node.outputs) elements += static_cast<double>(output.shape.elements());
   return elements;
 }
-
-namespace detail {
 
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -170,8 +168,6 @@ class Explanation {
   bool timed_ = false;
 };
 
-}  // namespace detail
-
 // What calibrate() found out of a device.
 inline std::string limits_text(DeviceKind kind, const MachineFigures& figures, bool measured) {
   const std::string device = "limits of a " + std::string{name_of(kind)} + " device";
@@ -184,4 +180,4 @@ inline std::string explain(const Resolution& resolution, const Program& program,
   return detail::Explanation{resolution, program, trace, options}.run();
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

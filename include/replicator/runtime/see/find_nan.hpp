@@ -12,7 +12,7 @@
 #include <replicator/runtime/see/instruction_text.hpp>
 #include <replicator/runtime/watch.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class FindNan final : public Watch {
  public:
@@ -152,4 +152,4 @@ class FindNan final : public Watch {
   std::uint64_t step_ = 0;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -10,7 +10,7 @@
 #include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/program.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 constexpr std::string_view name_of(Instruction::Kind kind) {
   constexpr std::string_view names[] = {"run", "fold", "copy", "start", "wait", "give", "take", "look"};
@@ -42,4 +42,4 @@ inline std::string text_of(const Resolution& resolution, const Program& program,
   return std::string{name_of(instruction.kind)} + " for " + node;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

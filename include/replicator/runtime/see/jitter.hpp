@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Deviations from step to step, relative to the mean: 0.05 is 5 %.
 struct MeasuredJitter {
@@ -39,4 +39,4 @@ inline MeasuredJitter measure_jitter(const std::vector<std::vector<double>>& tim
   return {std::sqrt(of_kernels / squares), std::sqrt(of_sums) / mean};
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

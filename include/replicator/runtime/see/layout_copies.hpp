@@ -12,9 +12,7 @@
 #include <replicator/runtime/see/instruction_text.hpp>
 #include <replicator/runtime/see/quantity_text.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 struct LayoutCopies {
   std::size_t count = 0;
@@ -30,8 +28,6 @@ struct LayoutCopies {
   // "53: 102 MB, 6.7 ms"
   std::string text() const { return std::to_string(count) + ": " + large_text(bytes) + "B" + (seconds > 0 ? ", " + seconds_text(seconds) : ""); }
 };
-
-}  // namespace detail
 
 // `seconds`: of each instruction in a step, zeros where none was timed. Empty where nothing is copied.
 inline std::string layout_copies_text(const Resolution& resolution, const Program& program, std::span<const double> seconds) {
@@ -53,4 +49,4 @@ inline std::string layout_copies_text(const Resolution& resolution, const Progra
   return text;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -15,7 +15,7 @@
 #include <replicator/runtime/see/plan_places.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // One process's part of a plan; the pointers outlive the call.
 struct PlanView {
@@ -26,8 +26,6 @@ struct PlanView {
   const std::vector<std::string>& devices;   // "cpu:0"
   const VariableStore& variables;
 };
-
-namespace detail {
 
 class PlanJson {
  public:
@@ -237,8 +235,6 @@ class PlanJson {
   std::vector<std::string> schedules_;
 };
 
-}  // namespace detail
-
 // One process's part.
 inline std::string plan_part(const PlanView& view) { return detail::PlanJson{view}.run(); }
 
@@ -255,4 +251,4 @@ inline std::string plan_json(const std::vector<std::string>& parts, std::size_t 
   return json.text() + "\n";
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

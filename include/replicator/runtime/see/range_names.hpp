@@ -8,7 +8,7 @@
 #include <replicator/runtime/program.hpp>
 #include <replicator/runtime/see/instruction_text.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Does nothing where no tool listens to the kind of device.
 inline void name_ranges(Program& program, const Resolution& resolution, DeviceKind kind) {
@@ -23,4 +23,4 @@ inline void name_ranges(Program& program, const Resolution& resolution, DeviceKi
     program.ranges.stretches.push_back("captured: " + program.ranges.instructions[stretch.begin] + " to " + program.ranges.instructions[stretch.end - 1]);
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

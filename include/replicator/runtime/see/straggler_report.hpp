@@ -17,7 +17,7 @@
 #include <replicator/runtime/see/trace_ring.hpp>
 #include <replicator/runtime/watch.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // A device of a process started a collective.
 struct Arrival {
@@ -63,8 +63,6 @@ class ArrivalTrace final : public Watch {
   std::uint64_t step_ = 0;
 };
 
-namespace detail {
-
 inline double quantile(std::vector<double>& values, double part) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1) + 0.5);
   std::nth_element(values.begin(), at, values.end());
@@ -86,8 +84,6 @@ inline std::string lateness_text(const Device& device, Lateness late) {
                 100.0 * static_cast<double>(late.last) / static_cast<double>(times), times);
   return text;
 }
-
-}  // namespace detail
 
 // How late each device was for each collective, behind the first device that started it; then over all collectives. Times
 // must be those of one clock. Collectives that one device alone takes part in are left out.
@@ -118,4 +114,4 @@ inline std::string arrival_summary(const std::vector<Arrival>& arrivals, const s
   return text;
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -13,7 +13,7 @@
 #include <replicator/runtime/see/trace_ring.hpp>
 #include <replicator/runtime/watch.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 class DeviceTrace final : public Watch {
  public:
@@ -125,4 +125,4 @@ class DeviceTrace final : public Watch {
   bool recording_ = false;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

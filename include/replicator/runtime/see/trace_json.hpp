@@ -15,7 +15,7 @@
 #include <replicator/io/json/json_writer.hpp>
 #include <replicator/runtime/see/trace.hpp>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Maps a time of this process to the common clock: linear between two measurements, since clocks drift.
 struct TraceClock {
@@ -39,8 +39,6 @@ struct ProcessTrace {
   std::vector<std::shared_ptr<InputTrace>> inputs;
   TraceClock clock;
 };
-
-namespace detail {
 
 class TraceText {
  public:
@@ -156,8 +154,6 @@ class TraceText {
   JsonWriter json_;
 };
 
-}  // namespace detail
-
 // The events of one process, to be put between those of others: see trace_file.
 inline std::string trace_events(const ProcessTrace& trace) { return detail::TraceText{trace}.run(); }
 
@@ -178,4 +174,4 @@ inline std::string trace_file(const std::vector<std::string>& events, const std:
   return json.text() + "\n";
 }
 
-}  // namespace replicator
+}  // namespace replicator::detail

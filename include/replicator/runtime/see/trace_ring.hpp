@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace replicator {
+namespace replicator::detail {
 
 // Nanoseconds of the clock by which steps are timed.
 inline std::int64_t trace_clock() {
@@ -64,4 +64,4 @@ class InputTrace {
   TraceRing<Span> spans_;
 };
 
-}  // namespace replicator
+}  // namespace replicator::detail

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names with which a program writes a collective algorithm of its own: it builds a Schedule, proves it, simulates it, and runs it between
+// the threads of one process. Namespace `rp::schedules`.
+#pragma once
+
+#include <replicator/collectives/algorithms/direct.hpp>
+#include <replicator/collectives/check/check.hpp>
+#include <replicator/collectives/run/run.hpp>
+#include <replicator/collectives/schedule.hpp>
+#include <replicator/collectives/simulate/simulate.hpp>
+#include <replicator/collectives/topology.hpp>
+#include <replicator/transport/in_process.hpp>
+
+namespace replicator::schedules {
+
+// A schedule: for each rank, channels of instructions on operands. collectives/schedule.hpp says what each field means.
+using detail::collectives::Action;
+using detail::collectives::Buffer;
+using detail::collectives::Channel;
+using detail::collectives::Instruction;
+using detail::collectives::Operand;
+using detail::collectives::ReplicaBlocks;
+using detail::collectives::Schedule;
+
+// What is asked of a schedule: the kind of collective, the number of elements, their type.
+using detail::collectives::CollectiveSpec;
+using detail::collectives::Kind;
+
+// Proves a schedule for every number of elements. `check` throws BuildError with the first fault; `find_fault` returns it as text, empty where
+// there is none.
+using detail::collectives::check;
+using detail::collectives::find_fault;
+
+// The time that a schedule takes on a described topology.
+using detail::collectives::Link;
+using detail::collectives::simulate;
+using detail::collectives::Simulation;
+using detail::collectives::Topology;
+
+// The library's all-reduce for few bytes, to compare with.
+using detail::collectives::direct;
+
+// Runs a schedule between threads: each thread makes a communicator of its InProcess endpoint, and prepares the schedule once.
+using detail::collectives::Collective;
+using detail::collectives::Communicator;
+using detail::collectives::make_communicator;
+using detail::transport::Clock;
+using detail::transport::InProcess;
+using detail::transport::InProcessGroup;
+
+}  // namespace replicator::schedules
