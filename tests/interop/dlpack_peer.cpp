@@ -50,8 +50,8 @@ void* dlpack_give(int dtype, int rank, int versioned, void** elements) {
 // An array that has taken the tensor over; null, with the error as text, where it could not.
 AnyArray* dlpack_take(void* managed, int versioned, char* text, std::size_t room) {
   try {
-    auto array = versioned ? replicator::from_dlpack(static_cast<replicator::detail::dlpack::ManagedVersioned*>(managed))
-                           : replicator::from_dlpack(static_cast<replicator::detail::dlpack::Managed*>(managed));
+    auto array = versioned ? replicator::from_dlpack(static_cast<replicator::dlpack::ManagedVersioned*>(managed))
+                           : replicator::from_dlpack(static_cast<replicator::dlpack::Managed*>(managed));
     put(text, room, array.type().text());
     return new AnyArray{std::move(array)};
   } catch (const std::exception& error) {

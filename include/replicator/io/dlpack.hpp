@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace replicator::detail::dlpack {
+namespace replicator::dlpack {
 
 // --- the layout of the specification: a pointer to its DLManagedTensorVersioned may be cast to one to ManagedVersioned ----------
 
@@ -188,35 +188,35 @@ Owner<M> exported(AnyArray array) {
 
 }  // namespace detail
 
-}  // namespace replicator::detail::dlpack
+}  // namespace replicator::dlpack
 
 namespace replicator {
 
 // An array as a DLPack tensor that owns it: nothing is copied when the array is moved in. release() what is returned to hand
 // it over; its taker calls the deleter. Throws BuildError for an array without a shape.
-inline detail::dlpack::Owner<detail::dlpack::ManagedVersioned> to_dlpack(AnyArray array) {
-  return detail::dlpack::detail::exported<detail::dlpack::ManagedVersioned>(std::move(array));
+inline dlpack::Owner<dlpack::ManagedVersioned> to_dlpack(AnyArray array) {
+  return dlpack::detail::exported<dlpack::ManagedVersioned>(std::move(array));
 }
 // The same for takers that know DLPack before version 1 only.
-inline detail::dlpack::Owner<detail::dlpack::Managed> to_dlpack_unversioned(AnyArray array) { return detail::dlpack::detail::exported<detail::dlpack::Managed>(std::move(array)); }
+inline dlpack::Owner<dlpack::Managed> to_dlpack_unversioned(AnyArray array) { return dlpack::detail::exported<dlpack::Managed>(std::move(array)); }
 
 // The array in a DLPack tensor, which is taken over whatever happens: its deleter is called with the last use of the memory, or
 // before an error is thrown. The memory is borrowed where it is row-major without gaps, aligned and writable; otherwise copied.
 // Throws BuildError for another major version than 1, a device other than host memory, types that arrays do not have, more than
 // 8 dimensions, extents that cannot be. Whether memory is there for all elements cannot be seen: that is believed.
-inline AnyArray from_dlpack(detail::dlpack::ManagedVersioned* managed) {
-  detail::dlpack::Owner<detail::dlpack::ManagedVersioned> owner{managed};
+inline AnyArray from_dlpack(dlpack::ManagedVersioned* managed) {
+  dlpack::Owner<dlpack::ManagedVersioned> owner{managed};
   if (!owner) throw BuildError{"from_dlpack: no tensor was given"};
   if (owner->version.major != 1)
     throw BuildError{"from_dlpack: the tensor follows version " + std::to_string(owner->version.major) + "." + std::to_string(owner->version.minor) +
                      " of DLPack; versions 1.x can be read"};
-  const bool writable = (owner->flags & detail::dlpack::read_only) == 0;
-  return detail::dlpack::detail::taken(std::move(owner), writable);
+  const bool writable = (owner->flags & dlpack::read_only) == 0;
+  return dlpack::detail::taken(std::move(owner), writable);
 }
-inline AnyArray from_dlpack(detail::dlpack::Managed* managed) {
-  detail::dlpack::Owner<detail::dlpack::Managed> owner{managed};
+inline AnyArray from_dlpack(dlpack::Managed* managed) {
+  dlpack::Owner<dlpack::Managed> owner{managed};
   if (!owner) throw BuildError{"from_dlpack: no tensor was given"};
-  return detail::dlpack::detail::taken(std::move(owner), true);
+  return dlpack::detail::taken(std::move(owner), true);
 }
 
 }  // namespace replicator
