@@ -80,7 +80,7 @@ class AsyncPrograms {
   AsyncPrograms(Host& host, std::span<const Graph> traced, int ordinal)
       : host_{host}, deployment_{host.deployment()}, placement_{deployment_, host.placement(), host.job().rank()}, seed_{host.compiler().seed_of(ordinal)},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, {placement_.devices_of_group(), 1})} {
-    auto resolution = resolve_async(traced, placement_.devices_of_job(), host.compiler().resolve_options());
+    auto resolution = resolve_async(traced, placement_.devices_of_job(), placement_.groups(), host.compiler().resolve_options());
     host_.checkpoints().declare(host_.variables(), resolution.whole, ordinal);
     compare_steps(host_.building(), resolution.whole, host_.variables());
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
