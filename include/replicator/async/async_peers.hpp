@@ -73,13 +73,13 @@ class AsyncPeers {
   // Another step has made newer values: part() leaves them.
   void leave_variables() { takes_last_ = false; }
   // The process makes no further step.
-  bool has_left(int process) const { return server_->has_finished(process); }
+  bool has_left(int process) const { return server_->finished().contains(process); }
   // At the end, when the devices of this process make no further step: waits for those of the others, takes the last values, and tells that nothing
   // more will be asked. Throws CommunicationError when the job is aborted, and where another process waits for this one at the end of another step.
   void part() {
     agree_on_stop();
     for (const auto& client : clients_) client->tell_all(ShardCall::Kind::finished);
-    server_->await_all_finished(host_.deployment().late, [this](int process) { require_same_order(process); });
+    server_->finished().await_all(host_.deployment().late, [this](int process) { require_same_order(process); });
     if (takes_last_) fetch_all();
     for (const auto& client : clients_) client->tell_all(ShardCall::Kind::leave);
   }
