@@ -22,19 +22,19 @@
 
 namespace replicator {
 
-// Variables that are always updated together, and by one graph.
+// Variables that are always updated together, and the graph that does it.
 struct ShardGraph {
-  // Assigns them. In place of the gradients' collectives, by ordinal, it has Input::Source::arrival.
+  // Assigns them. Each all_reduce is replaced by an Input::Source::arrival with its ordinal.
   Graph update;
   std::vector<std::string> variables;
-  std::int64_t bytes = 0;  // of these
+  std::int64_t bytes = 0;  // of all these variables
 };
 
 struct AsyncResolution {
-  Resolution whole;  // as in the synchronous regime: what it refuses, is refused
-  // By replica: its step without updates. Its results are the step's, then what the collectives give, by ordinal.
+  Resolution whole;  // as in the synchronous regime
+  // By replica: its step without updates. Its results are those of the step, then those of the collectives by ordinal.
   std::vector<Graph> steps;
-  std::size_t results = 0;          // of the step
+  std::size_t results = 0;          // how many the step function returns
   std::vector<ShardGraph> shards;   // none where the step has no all_reduce: it may then assign nothing mirrored
 };
 
@@ -71,7 +71,7 @@ inline Graph without_updates(const Graph& traced, int groups) {
   return result;
 }
 
-// The nodes that an assignment needs; collectives are where the search ends.
+// The nodes that the assignments need, back to the collectives.
 inline std::vector<bool> needed_by(const Graph& graph, const std::vector<std::uint32_t>& assignments) {
   std::vector<bool> needed(graph.nodes().size());
   for (const auto assignment : assignments) needed[assignment] = true;
@@ -83,7 +83,7 @@ inline std::vector<bool> needed_by(const Graph& graph, const std::vector<std::ui
   return needed;
 }
 
-// What only looks at a value has looked at it in the replica's step.
+// A print, check or host_callback. It looks at the value in the replica's step, so it is left out of the update.
 inline bool only_looks(const Node& node) {
   const auto* compute = node.get<Compute>();
   return compute && compute->operation.effect() && node.inputs.size() == 1 && node.outputs.size() == 1;
@@ -104,7 +104,7 @@ inline Graph update_graph(const Graph& traced, const std::vector<std::uint32_t>&
   return std::move(rewriter.to());
 }
 
-// Assignments of mirrored variables. Those of two variables belong together where one reads what the other writes.
+// The assignments of mirrored variables, in sets. Two variables are in one set if the update of one reads the other.
 class AssignmentSets {
  public:
   explicit AssignmentSets(const Graph& graph) : graph_{graph}, root_(graph.variables().size()) {
@@ -114,7 +114,7 @@ class AssignmentSets {
     for (const auto& [variable, assignments] : assigned_) join_with_read(variable, assignments);
   }
 
-  // Each in program order; those with most bytes first.
+  // The largest set first. The assignments of a set are in program order.
   std::vector<std::vector<std::uint32_t>> sets() const {
     std::map<std::uint32_t, std::vector<std::uint32_t>> by_root;
     for (const auto& [variable, assignments] : assigned_) {
@@ -159,11 +159,11 @@ class AssignmentSets {
   }
 
   const Graph& graph_;
-  std::vector<std::uint32_t> root_;  // by variable
+  std::vector<std::uint32_t> root_;  // by variable: union-find over the sets
   std::map<std::uint32_t, std::vector<std::uint32_t>> assigned_;
 };
 
-// At most so many shards, of sizes as equal as sets allow: each set, the largest first, goes to the smallest shard.
+// At most `most` shards, of about equal size: each set, the largest first, goes to the smallest shard.
 inline std::vector<ShardGraph> make_shards(const Graph& traced, int most) {
   const AssignmentSets all{traced};
   std::vector<std::vector<std::uint32_t>> shards;
