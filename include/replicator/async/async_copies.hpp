@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of variables that the devices of a process compute from in the asynchronous regime.
+// The copies of variables that the devices of a process compute from in the asynchronous regime. A pull refreshes them.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,11 @@
 
 namespace replicator::detail {
 
-// A device's own are copy d + 1 of the VariableStore; copy 0 is what they are copied from, where this process has the newest.
+// Device d computes from copy d + 1 of the VariableStore. Copy 0 is the newest value of the variables that this process owns.
 class AsyncCopies {
  public:
-  // `shards`: the variables of each; `read`: those that steps of this process read. A part of `building`. `variables` outlives this.
+  // `shards`: the variables of each shard. `read`: the variables that steps of this process read. Every process of the job calls it, as a part of
+  // `building`. `variables` outlives this.
   AsyncCopies(JointWork& building, VariableStore& variables, int devices, const std::vector<std::vector<std::string>>& shards, std::set<std::string> read)
       : variables_{variables}, devices_{devices} {
     const auto by_job = read_by_job(building, shards, read);
@@ -34,15 +35,15 @@ class AsyncCopies {
     add({read.begin(), read.end()});
   }
 
-  // The shard's variables that steps of some process read.
+  // The shard's variables that steps of some process read. Only these are pulled.
   const std::vector<std::string>& names(std::size_t shard) const { return names_[shard]; }
-  // Makes the device's own values of them what they are now.
+  // Copies the newest values of names(shard) to the device's copy.
   void pull(std::size_t shard, int device) const { copy(copies_[shard][static_cast<std::size_t>(device)]); }
-  // The same of all variables that no shard has, for all devices.
+  // The same for the variables that are in no shard, for all devices.
   void pull_unchanging() const {
     for (const auto& device : copies_.back()) copy(device);
   }
-  // Where the device has its own, in the order of names(shard).
+  // The memory of the device's copy, in the order of names(shard).
   std::vector<std::span<std::byte>> values_at(std::size_t shard, int device) const {
     std::vector<std::span<std::byte>> values;
     for (const auto& each : copies_[shard][static_cast<std::size_t>(device)]) values.push_back({each.to, each.bytes});
@@ -59,7 +60,7 @@ class AsyncCopies {
     for (const auto& each : copies)
       if (each.bytes > 0) std::memcpy(each.to, each.from, each.bytes);
   }
-  // Of each variable of the shards: whether a process reads it.
+  // For each variable of the shards, in order: not zero if some process reads it.
   static std::vector<std::byte> read_by_job(JointWork& building, const std::vector<std::vector<std::string>>& shards, const std::set<std::string>& mine) {
     std::vector<std::byte> read;
     for (const auto& shard : shards)
@@ -84,8 +85,8 @@ class AsyncCopies {
 
   VariableStore& variables_;
   int devices_;
-  std::vector<std::vector<std::string>> names_;         // by shard; last those of variables without one
-  std::vector<std::vector<std::vector<Copy>>> copies_;  // the same, by device
+  std::vector<std::vector<std::string>> names_;         // by shard; the last entry is for variables without a shard
+  std::vector<std::vector<std::vector<Copy>>> copies_;  // by shard as names_, then by device
 };
 
 }  // namespace replicator::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elements of this process's replicas in the asynchronous regime, where each replica goes on to its next one by itself.
+// The input elements of this process's replicas in the asynchronous regime, where each replica reads its next element at its own pace.
 #pragma once
 
 #include <cstddef>
@@ -16,26 +16,26 @@
 
 namespace replicator::detail {
 
-// Of each replica the element of its step and the one behind it, which is read before that step is made: so a group knows then whether it makes
-// another. Replicas of different devices may be asked for at the same time.
+// Holds two elements of each replica: that of its current step, and the next one. The next one is read before the current step is computed, so that a
+// group knows whether it makes another step. Threads may use replicas of different devices at the same time.
 class AsyncElements {
  public:
   // `current`: the first elements, which the inputs have given already.
   AsyncElements(ReplicaInputs inputs, std::vector<ReplicaInputs::Element> current)
       : inputs_{std::move(inputs)}, current_{std::move(current)}, next_(current_.size()) {}
 
-  // For the step that the replicas are at, one of them after another.
+  // The elements of the current step, by replica.
   std::span<const std::vector<AnyArray>> of(int replica, int count) const {
     return std::span{current_}.subspan(local(replica), static_cast<std::size_t>(count));
   }
-  // Reads the elements behind those of step `number`, watched by the calling thread's. False where the input of one of the replicas has ended. Throws what an
-  // input throws, and BuildError for an element of other shapes.
+  // Reads the elements for the step after step `number`. `watch` is that of the calling thread. False if the input of one of the replicas has ended.
+  // Throws what an input throws, and BuildError for an element of other shapes.
   bool read_next(int replica, int count, std::uint64_t number, InputWatch& watch) {
     bool more = true;
     for (int r = replica; r < replica + count; ++r) more = read_next(r, number, watch) && more;
     return more;
   }
-  // Those that were read last are the replicas' from now on.
+  // Makes the elements that read_next read the current ones.
   void advance(int replica, int count) {
     for (auto r = local(replica); r < local(replica + count); ++r) std::swap(current_[r], next_[r]);
   }

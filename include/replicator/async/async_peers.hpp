@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What connects the processes of a job in a step of the asynchronous regime: a client for each device, and a server.
+// The connections of a process to the other processes in the asynchronous regime: a shard client for each device, and one shard server.
 #pragma once
 
 #include <algorithm>
@@ -32,20 +32,20 @@ class AsyncPeers {
       clients_.push_back(std::make_unique<ShardClient>(std::move(messenger), host.job(), host.deployment(), programs.placement(), ranks_));
   }
   ShardClient& client(int device) const { return *clients_[static_cast<std::size_t>(device)]; }
-  // `listener` outlives the server, which others may ask from now on.
+  // Starts the server: other processes may call it from now on. `listener` outlives it.
   void serve(ShardListener& listener) {
     server_ = std::make_unique<ShardServer>(std::move(for_server_), host_.job(), programs_, ranks_, stop_, listener);
   }
 
-  // --- of the program's thread, while the devices of this process rest -----------------------------------------------------------
-  // The newest value of a variable that some shard has; false where none has.
+  // --- for the program's thread, while the devices of this process rest -----------------------------------------------------------
+  // Copies the newest value of the variable from its shard. False if no shard has the variable.
   bool fetch(const std::string& variable, AnyArray& into) const {
     const auto& shards = programs_.shards();
     for (std::size_t s = 0; s < shards.size(); ++s) {
       const auto& names = shards[s]->variables;
       const auto found = std::find(names.begin(), names.end(), variable);
       if (found == names.end()) continue;
-      if (into.empty()) into = AnyArray{host_.variables().declaration(variable).type};  // else the program may be looking at it
+      if (into.empty()) into = AnyArray{host_.variables().declaration(variable).type};  // else it is kept: the program may hold a reference to it
       const auto from = programs_.bytes_of(variable);
       if (!shards[s]->gate) ask_value(s, static_cast<std::size_t>(found - names.begin()), {into.data(), into.size_bytes()});
       else if (!from.empty()) shards[s]->gate->read(-1, [&] { std::memcpy(into.data(), from.data(), from.size()); });
@@ -53,15 +53,15 @@ class AsyncPeers {
     }
     return false;
   }
-  // Every process calls it for the same reason, when its devices rest: who finds another one is told so. Where these shards have the newest values of their variables, all processes have them
-  // afterwards.
+  // A barrier. Every process calls it while its devices rest. `why` must be the same on all, else an error names the difference. `newest`: the shards of
+  // this step have the newest values, and all processes fetch them.
   void meet(bool newest, const char* why) {
     host_.job().barrier(std::string{"replicas at rest: "} + why);
     if (!newest) return;
     fetch_all();
     host_.job().barrier("variables brought to all processes");
   }
-  // Where this process has caught a signal all agree after which call of step() they stop for it.
+  // If this process has caught a signal: all processes agree on the call of step() after which they stop.
   void agree_on_stop() const {
     if (!stop_.is_due()) return;
     auto agreed = stop_.vote(host_.job().rank());
@@ -70,16 +70,17 @@ class AsyncPeers {
     client(0).stop(agreed);
     stop_.agree(agreed);
   }
-  // Another step has made newer values: part() leaves them.
+  // Another step has newer values, so part() does not fetch those of this one.
   void leave_variables() { takes_last_ = false; }
-  // The process makes no further step.
-  bool has_left(int process) const { return server_->has_finished(process); }
-  // At the end, when the devices of this process make no further step: waits for those of the others, takes the last values, and tells that nothing
-  // more will be asked. Throws CommunicationError when the job is aborted, and where another process waits for this one at the end of another step.
+  // True if the process makes no further step.
+  bool has_left(int process) const { return server_->finished().contains(process); }
+  // At the end, when the devices of this process make no further step. Waits until all processes are as far, fetches the last values, and tells the
+  // servers that no more calls come. Throws CommunicationError when the job is aborted, and if another process waits for this one at the end of
+  // another step.
   void part() {
     agree_on_stop();
     for (const auto& client : clients_) client->tell_all(ShardCall::Kind::finished);
-    server_->await_all_finished(host_.deployment().late, [this](int process) { require_same_order(process); });
+    server_->finished().await_all(host_.deployment().late, [this](int process) { require_same_order(process); });
     if (takes_last_) fetch_all();
     for (const auto& client : clients_) client->tell_all(ShardCall::Kind::leave);
   }

@@ -32,7 +32,7 @@
 
 namespace replicator::detail {
 
-// One of the devices of a group, and the group's replicas on it.
+// One of the devices of a group, and the replicas of the group that are on it.
 struct AsyncMember {
   int device = 0;
   int first = 0;  // replica
@@ -41,30 +41,30 @@ struct AsyncMember {
   Program program;
 };
 
-// What groups whose replicas have equal graphs share.
+// Groups whose replicas have equal graphs share one of these.
 struct AsyncGraphs {
   Resolution resolution;
   std::vector<LoweredGraph> lowered;
 };
 
-// Replicas that are synchronous with each other.
+// Replicas that are synchronous with each other: one asynchronous worker.
 struct AsyncGroup {
   int index = 0;
   std::unique_ptr<transport::InProcessGroup> wire;
   std::shared_ptr<const AsyncGraphs> graphs;
-  std::vector<AsyncMember> members;  // the first leads: it reads and updates variables for all
-  std::vector<AnyArray> means;       // of the group's gradients, by ordinal: where the first member's program leaves them
+  std::vector<AsyncMember> members;  // the first one leads: it pulls and pushes for all
+  std::vector<AnyArray> means;       // what the all-reduces of the step give, by ordinal, in the memory of the first member's program
 };
 
-// Variables that are always updated together. Their values are copy 0 of the VariableStore of the process that owns them; those that a group
-// computes from are copy d + 1 of its own, d being its first device.
+// Variables that are always updated together. The newest values are copy 0 of the VariableStore of the owning process. A group computes from copy
+// d + 1 of its own process's store, where d is the first device of the group.
 struct AsyncShard {
   std::vector<std::string> variables;
-  std::vector<std::pair<std::uint32_t, TensorType>> gradients;  // that it takes, by ordinal
+  std::vector<std::pair<std::uint32_t, TensorType>> gradients;  // that an update takes, by ordinal
   std::int64_t bytes = 0;
   int owner = 0;   // process
-  int device = 0;  // of that one, whose they are
-  // Where this process owns it; else there is nothing.
+  int device = 0;  // of the owner
+  // Only on the owner; empty on other processes.
   Resolution resolution;
   std::vector<LoweredGraph> lowered;
   std::unique_ptr<collectives::Communicator> communicator;
@@ -74,12 +74,12 @@ struct AsyncShard {
 
 class AsyncPrograms {
  public:
-  // `traced`: of this process's replicas. Every process of the job calls it, as a part of host.building(). Throws as resolve_async
+  // `traced`: the graphs of this process's replicas. Every process of the job calls it, as a part of host.building(). Throws as resolve_async
   // does, and what compiling a step throws. `host` outlives this.
   AsyncPrograms(Host& host, std::span<const Graph> traced, int ordinal)
       : host_{host}, deployment_{host.deployment()}, placement_{deployment_, host.placement(), host.job().rank()}, seed_{host.compiler().seed_of(ordinal)},
         all_reduce_{collectives::parse_all_reduce(deployment_.schedule, {placement_.devices_of_group(), 1})} {
-    auto resolution = resolve_async(traced, placement_.devices_of_job(), host.compiler().resolve_options());
+    auto resolution = resolve_async(traced, placement_.devices_of_job(), placement_.groups(), host.compiler().resolve_options());
     host_.compiler().declare(resolution.whole, ordinal, host_.variables(), host_.checkpoints());
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
     for (int g = 0; g < placement_.groups_here(); ++g) add_group(resolution, placement_.first_group() + g);
@@ -104,8 +104,8 @@ class AsyncPrograms {
   std::span<std::byte> bytes_of(const std::string& variable) const {
     return {host_.variables().data(variable, 0), host_.variables().declaration(variable).type.bytes()};
   }
-  // Makes an update of a shard of this process, for whoever has it to himself. `before`: updates that were made. A program's steps are counted as in
-  // the synchronous regime: by gradients of all groups.
+  // Makes an update of a shard of this process. The caller holds the shard's gate. `before`: updates made so far. The step number of an update is
+  // `before` divided by the number of groups, as if each group had made one update in each step.
   void update(AsyncShard& shard, const std::vector<AnyArray>& gradients, std::int64_t before) const {
     execute(shard.program, {&gradients, 1},
             {.seed = seed_, .step = static_cast<std::uint64_t>(before) / static_cast<std::uint64_t>(placement_.groups()), .capture = deployment_.capture});
@@ -134,7 +134,7 @@ class AsyncPrograms {
     for (std::size_t k = resolution.results; k < results.size(); ++k)  // behind those of the step function
       group.means.push_back(AnyArray::borrow(results[k][0].type(), results[k][0].data(), nullptr));
   }
-  // Of the step function's.
+  // The types of the first `count` results, which are those of the step function.
   std::vector<TensorType> result_types(std::size_t count) const {
     std::vector<TensorType> types;
     for (std::size_t k = 0; k < count; ++k) types.push_back(groups_[0]->members[0].program.results[k][0].type());
@@ -205,7 +205,7 @@ class AsyncPrograms {
             }};
   }
 
-  // By the steps of this process.
+  // The mirrored variables that steps of this process read.
   std::set<std::string> variables_read() const {
     std::set<std::string> names;
     for (const auto& group : groups_)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the groups of a job are with a step of the asynchronous regime, as far as this process knows: what is enough, and what was the last.
+// How many steps each group of the job has made in the asynchronous regime, as far as this process knows. Decides when a call of step() is done, and
+// which call was the last.
 #pragma once
 
 #include <algorithm>
@@ -14,21 +15,22 @@
 
 namespace replicator::detail {
 
-// What a group says of the step that it has made.
+// The report of a group about a step that it has made.
 struct AsyncReport {
-  std::uint64_t steps = 0;  // that it has made, with this one
-  bool ended = false;       // its input: it makes no other
-  std::vector<std::vector<AnyArray>> results{};  // of this one: [result][replica of the group]
+  std::uint64_t steps = 0;  // that the group has made, this one included
+  bool ended = false;       // its input has ended, so it makes no further step
+  std::vector<std::vector<AnyArray>> results{};  // of this step: [result][replica of the group]
 };
 
-// A step that updates variables is counted by its updates: n calls of it are done when there are n times as many as groups, whoever made them, and each
-// group has made one. Of a step without updates each group makes one for each call. Processes need not be at the same call.
-// A group makes no further step when its input has ended, or when its process has left: has made its last call; and none for now when its process has
-// come to a meeting of all.
-// Not synchronised.
+// With G groups, n calls of a step that updates variables are done after n G updates, whichever group made them, once each group has made one. In a step
+// without updates each group makes one step for each call. Processes need not be at the same call.
+//
+// A group makes no further step when its input has ended, or when its process has left, which means that it has made its last call. A group pauses when
+// its process has come to a meeting of all processes.
+// Not thread-safe.
 class AsyncProgress {
  public:
-  // The process of each group of the job, and this one.
+  // `process_of_group`: by group of the job. `process`: this one. `updates`: the step updates variables.
   AsyncProgress(const std::vector<int>& process_of_group, int process, bool updates) : process_{process}, updates_{updates} {
     for (const int owner : process_of_group) groups_.push_back({.process = owner});
   }
@@ -41,20 +43,20 @@ class AsyncProgress {
     for (auto& group : groups_)
       if (auto report = std::exchange(group.early, std::nullopt)) count(group, std::move(*report));
   }
-  // What the calls ask for is done, or nobody is left to do more.
+  // The calls so far are done, or no group is left that could make a step.
   bool enough() const {
     if (!updates_) return all([this](const Group& group) { return group.steps >= calls_; });
     return all_over() || (completed_ >= wanted() && all([](const Group& group) { return group.steps > 0; }));
   }
-  // A group without whose step this call has no results, and that makes none: its process has left, or come to a meeting.
+  // A group whose step this call needs, but which makes none: its process has left, or come to a meeting.
   std::optional<int> missing() const {
     const auto least = updates_ ? 1 : calls_;
     for (std::size_t g = 0; g < groups_.size(); ++g)
       if (!groups_[g].ended && is_over(groups_[g]) && groups_[g].steps < least) return static_cast<int>(g);
     return std::nullopt;
   }
-  // After a call: no further one can be made. All processes that make it find the same, whatever each had heard by then: where an input's end
-  // was the last that was to come, its report was counted; that a process has left is heard later, and shows by a call that found too little.
+  // After a call: no further call can be made. All processes find the same after the same call, though reports reach them at different times. If the
+  // end of an input was the last event, its report has been counted. That a process has left is heard later: then the call has found too few updates.
   bool ended() const {
     const auto input_ended = [](const Group& group) { return group.ended; };
     if (!updates_) return std::any_of(groups_.begin(), groups_.end(), input_ended);
@@ -63,14 +65,14 @@ class AsyncProgress {
   }
 
   // --- groups of this process ----------------------------------------------------------------------------------------------------
-  // A step of the group is to be made.
+  // The group is to make a step.
   bool wants(int group) const {
     const auto& one = at(group);
     return calls_ > 0 && !one.ended && !one.busy && is_needed(one);
   }
   void begin(int group) { at(group).busy = true; }
   void count(int group, AsyncReport report) { count(at(group), std::move(report)); }
-  // It has told others, too.
+  // The group has also reported to the other processes.
   void rest(int group) { at(group).busy = false; }
   bool is_busy(int group) const { return at(group).busy; }
   std::vector<int> busy() const {
@@ -80,17 +82,17 @@ class AsyncProgress {
   // --- other processes ------------------------------------------------------------------------------------------------------------
   void hear(int group, AsyncReport report) {
     auto& one = at(group);
-    if (!updates_ && report.steps > calls_) one.early = std::move(report);  // its process has made one call more
+    if (!updates_ && report.steps > calls_) one.early = std::move(report);  // that process has made one call more than this one
     else count(one, std::move(report));
   }
-  // All its groups' steps have been heard of.
+  // All steps of its groups have been reported.
   void hear_left(int process) {
     for (auto& group : groups_) group.left = group.left || group.process == process;
   }
-  // Its groups rest until all have met once more. `steps` have they made together, of which not all may have been heard of.
+  // Its groups rest until all processes have met once more. Together they have made `steps`; some of these may not have been reported yet.
   void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) { pauses_[process] = {steps, meetings}; }
 
-  // --- what is known -----------------------------------------------------------------------------------------------------------------
+  // --- queries -----------------------------------------------------------------------------------------------------------------
   std::uint64_t calls() const { return calls_; }
   std::uint64_t completed() const { return completed_; }  // by all groups together
   std::uint64_t steps(int group) const { return at(group).steps; }
@@ -100,14 +102,14 @@ class AsyncProgress {
     for (const auto& group : groups_) sum += group.process == process ? group.steps : 0;
     return sum;
   }
-  // Of each group's latest step, by replica.
+  // The result of the latest step, by replica.
   std::vector<AnyArray> results(std::size_t result) const {
     std::vector<AnyArray> results;
     for (const auto& group : groups_)
       if (result < group.results.size()) results.insert(results.end(), group.results[result].begin(), group.results[result].end());
     return results;
   }
-  // Who may make a step that the calls need: is in one, or may be where it is on another process.
+  // The groups that may still bring a step that the calls need. A group of this process counts while it is in a step.
   std::vector<int> at_work() const {
     return those([this](const Group& group) { return is_needed(group) && (group.process == process_ ? group.busy : !is_over(group)); });
   }
@@ -117,10 +119,10 @@ class AsyncProgress {
     int process;
     std::uint64_t steps = 0;
     bool busy = false;
-    bool ended = false;  // its input
-    bool left = false;   // its process
+    bool ended = false;  // its input has
+    bool left = false;   // its process has
     std::vector<std::vector<AnyArray>> results{};
-    std::optional<AsyncReport> early{};  // for a call that this process has not made yet; of a step without updates
+    std::optional<AsyncReport> early{};  // in a step without updates: for a call that this process has not made yet
   };
   struct Pause {
     std::uint64_t steps, meetings;
@@ -161,7 +163,7 @@ class AsyncProgress {
   int process_;
   bool updates_;
   std::vector<Group> groups_;    // of the job
-  std::map<int, Pause> pauses_;  // the latest of each process
+  std::map<int, Pause> pauses_;  // by process: the latest one
   std::uint64_t calls_ = 0;      // of this process
   std::uint64_t meetings_ = 0;   // before the latest call
   std::uint64_t completed_ = 0;  // steps of groups

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step of the asynchronous regime says of itself.
+// The text of explain() for a step of the asynchronous regime: groups, shards, updates and staleness.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of a step of the asynchronous regime as processes send them to each other: those of a group that are small.
+// How the small results of a group's step are packed into the message by which processes report it.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,12 @@ class AsyncResults {
   using Values = std::vector<std::vector<AnyArray>>;  // [result][replica of the group]
 
   AsyncResults() = default;
-  // The type of each result, which all replicas' have, and how many replicas a group has.
+  // `types`: of each result, the same on all replicas. `replicas`: of a group.
   AsyncResults(std::vector<TensorType> types, int replicas) : types_{std::move(types)}, replicas_{static_cast<std::size_t>(replicas)} {}
 
   std::size_t size() const { return types_.size(); }
   bool travels(std::size_t result) const { return types_[result].bytes() <= ResultExchange::largest_result; }
-  // Of a group's packed results.
+  // The size of a group's packed results.
   std::size_t bytes() const {
     std::size_t sum = 0;
     for (std::size_t k = 0; k < size(); ++k)
@@ -41,7 +41,7 @@ class AsyncResults {
       }
     return packed;
   }
-  // Of a result that does not travel there is no value.
+  // A result that does not travel gets no values.
   Values unpack(std::span<const std::byte> packed) const {
     Values values(size());
     for (std::size_t k = 0; k < size(); ++k)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a host drives a step in the asynchronous regime.
+// A step in the asynchronous regime, as the program calls it. Owns the programs, the workers and the connections to other processes.
 #pragma once
 
 #include <algorithm>
@@ -49,13 +49,13 @@ class AsyncStep final : public StepDriver, private Works {
     if (!at_work_.remove(*this) && peers_) peers_->leave_variables();
     try {
       if (peers_ && !unwinds) at_work_.pause();
-    } catch (...) {  // the host keeps it
+    } catch (...) {  // host_.failure() has it
     }
     if (workers_ && host_.failure()) workers_->error_was_thrown();
     if (workers_) end_workers(unwinds);
     try {
       stop_.end_meeting();
-    } catch (const CommunicationError&) {  // what follows finds it, too
+    } catch (const CommunicationError&) {  // the next call finds the error, too
     }
   }
 
@@ -89,7 +89,7 @@ class AsyncStep final : public StepDriver, private Works {
   }
 
  private:
-  // All processes part. Where that fails this one has not taken the last values of variables, and answers so.
+  // Waits until all processes have made their last step. If that fails, this process lacks the last values of variables, so the host keeps the error.
   void end_workers(bool unwinds) {
     const auto error = workers_->end();
     if (error && peers_ && !unwinds && !host_.failure()) host_.failure().keep(error);
@@ -107,7 +107,7 @@ class AsyncStep final : public StepDriver, private Works {
     }
     stop_.end_call();
   }
-  // After an error some may be at work for a while: so nobody is shown variables any more.
+  // After an error workers may go on for a while, so variables are not shown any more: this throws.
   void rest() override {
     require_outside_step();
     host_.failure().answer();
@@ -134,9 +134,9 @@ class AsyncStep final : public StepDriver, private Works {
   int ordinal_;  // among those of the Replicator
   std::vector<Graph> traced_;
   std::unique_ptr<AsyncPrograms> programs_;
-  std::map<std::string, AnyArray> seen_;  // by name: what the program was last shown of variables that others update
+  std::map<std::string, AnyArray> seen_;  // by name: the values that the program was last given of variables in shards
   std::unique_ptr<AsyncPeers> peers_;  // null where the job has one process
-  std::unique_ptr<AsyncWorkers> workers_;  // the last: its threads use the rest
+  std::unique_ptr<AsyncWorkers> workers_;  // the last member, because its threads use the others
   std::uint64_t done_ = 0;
   bool finished_ = false;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps whose replicas work on between two calls: who looks at variables from outside, or begins another step, lets them come to rest.
+// The asynchronous steps of a Replicator. Their replicas go on between two calls of step(). They must rest before the program reads or sets a variable, or
+// calls another step.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +20,14 @@ class Works {
   Works& operator=(const Works&) = delete;
   // Returns when none of this process's replicas is in a step. They begin no other until the next call of run().
   virtual void rest() = 0;
-  // At rest: other processes are told that these replicas make no further step until all have met.
+  // At rest. Tells the other processes that these replicas make no step until all have met.
   virtual void pause() = 0;
-  // Every process of the job calls it when all its replicas rest, of whichever step, for the same reason. Where this step was the latest at work, all
-  // processes have the same values of variables afterwards.
+  // Every process of the job calls it with the same `why`, while all its replicas rest. `latest`: this step was the last one at work, and all processes
+  // have its values of variables afterwards.
   virtual void meet(bool latest, const char* why) = 0;
-  // At rest: where the newest value of the variable is; null where it is the one in the store.
+  // At rest. The newest value of the variable; null if that is the value in the VariableStore.
   virtual const AnyArray* newest(const std::string& variable) = 0;
-  // Another process makes no further step of it, and waits until none does.
+  // The other process makes no further call of this step, and waits until no process does.
   virtual bool is_left_by(int process) const = 0;
   virtual int ordinal() const = 0;  // among those of the Replicator
 
@@ -34,51 +35,51 @@ class Works {
   ~Works() = default;
 };
 
-// Used by the calling thread only.
+// For the program's thread only.
 class AtWork {
  public:
   // `stop` outlives this.
   explicit AtWork(StopAgreement& stop) : stop_{stop} {}
   void add(Works& step) { steps_.push_back(&step); }
-  // True where it was the latest at work.
+  // True if it was the last one at work.
   bool remove(Works& step) {
     std::erase(steps_, &step);
     if (latest_ != &step) return false;
     latest_ = nullptr;
     return true;
   }
-  // All others rest. True where variables may have changed since it was last at work. This, change and rest_together are for all processes of a
-  // job.
+  // Lets all other steps rest. True if variables may have changed since this one was last at work. Collective, as rest_together and change: every process
+  // of the job makes the same call.
   bool begin(Works& step) {
     if (latest_ == &step) return false;
     rest_together("another step is called");
     latest_ = &step;
     return true;
   }
-  // The ordinal of a step that this process has not left, and another one has.
+  // The ordinal of a step that the other process has left, but this one has not.
   std::optional<int> left_by(int process) const {
     const auto found = std::find_if(steps_.begin(), steps_.end(), [process](const auto* step) { return step->is_left_by(process); });
     return found == steps_.end() ? std::nullopt : std::optional{(*found)->ordinal()};
   }
-  // All processes are about to meet.
+  // Before a meeting of all processes.
   void pause() const {
     if (!latest_) return;
     latest_->rest();
     latest_->pause();
   }
-  // What the latest step's owners have of a variable is its newest value; those of a step before may be others, and have an older one.
+  // The newest value of a variable is with its owner in the latest step. Earlier steps may have other owners, with older values.
   void rest_together(const char* why) const {
     for (auto* step : steps_) step->rest();
     if (latest_) latest_->pause();
     for (auto* step : steps_) step->meet(step == latest_, why);
     stop_.end_meeting();
   }
-  // Variables are about to be changed from outside.
+  // Before the program sets a variable.
   void change() {
     rest_together("a variable is set");
     latest_ = nullptr;
   }
-  // When this process's replicas rest: as Works::newest.
+  // Lets this process's replicas rest, then does as Works::newest.
   const AnyArray* newest(const std::string& variable) const {
     for (auto* step : steps_) step->rest();
     return latest_ ? latest_->newest(variable) : nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolution in the asynchronous regime: the step of a replica is cut at the collectives of `minimize`. What comes before them every
-// replica does at its own pace; what they give to variables is a graph of its own, for each shard of the variables, and done once for each
-// gradient that arrives. One pure function, as resolve.
+// Resolution in the asynchronous regime. The step of a replica is cut at the all_reduces whose results are assigned to mirrored variables. A
+// replica runs the part before the cut at its own pace. The part behind the cut is the update, a graph for each shard of the variables: a shard
+// runs it once for every gradient that arrives. One pure function, as resolve.
 #pragma once
 
 #include <algorithm>
@@ -15,60 +15,53 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/async/collective_uses.hpp>
+#include <replicator/graph/map.hpp>
 #include <replicator/graph/rewrite.hpp>
 #include <replicator/resolve/resolve.hpp>
 
 namespace replicator::detail {
 
-// Variables that are always updated together, and by one graph.
+// Variables that are always updated together, and the graph that does it.
 struct ShardGraph {
-  // Assigns them. In place of the gradients' collectives, by ordinal, it has Input::Source::arrival.
+  // Assigns them. Each all_reduce is replaced by an Input::Source::arrival with its ordinal.
   Graph update;
   std::vector<std::string> variables;
-  std::int64_t bytes = 0;  // of these
+  std::int64_t bytes = 0;  // of all these variables
 };
 
 struct AsyncResolution {
-  Resolution whole;  // as in the synchronous regime: what it refuses, is refused
-  // By replica: its step without updates. Its results are the step's, then what the collectives give, by ordinal.
+  Resolution whole;  // as in the synchronous regime
+  // By replica: its step without updates. Its results are those of the step, then those of the collectives by ordinal.
   std::vector<Graph> steps;
-  std::size_t results = 0;          // of the step
-  std::vector<ShardGraph> shards;   // none where the step asks for no gradient's mean: it may then assign nothing mirrored
+  std::size_t results = 0;          // how many the step function returns
+  std::vector<ShardGraph> shards;   // none where the step has no all_reduce: it may then assign nothing mirrored
 };
 
-inline bool assigns_mirrored(const Graph& graph, const Node& node) {
-  const auto* assign = node.get<Assign>();
-  return assign && graph.variables()[assign->variable].kind == VariableKind::mirrored;
-}
-
-// What replicas do together at one moment of a step has no moment in this regime.
-inline void require_resolvable_apart(const Graph& graph) {
-  for (const auto& node : graph.nodes()) {
-    const auto* placeholder = node.get<Placeholder>();
-    if (!placeholder) continue;
-    const std::string who = describe_placeholder(node);
-    if (!placeholder->of_minimize)
-      throw BuildError{who + " cannot be resolved with --regime async: replicas are at different steps there, and only the means of gradients that "
-                             "minimize asks for do without a moment at which all meet: leave it out, or run with --regime sync"};
-    if (placeholder->kind != CollectiveKind::all_reduce || placeholder->reduction != Reduction::mean)
-      throw BuildError{who + " cannot be resolved with --regime async: it is the way of an optimizer whose replicas meet with a part each, or with "
-                             "gradients on a bfloat16 wire. Variables are in shards there anyway: take the optimizer without, or run with "
-                             "--regime sync"};
-  }
-}
 inline void require_gradients(const Graph& graph, bool any) {
   if (any) return;
   for (const auto& node : graph.nodes())
     if (assigns_mirrored(graph, node))
       throw BuildError{"\"" + graph.variables()[node.get<Assign>()->variable].name + "\" is mirrored, and assigned at " + node.where.text() +
-                       " by a step without minimize: with --regime async such a step has no updates by which its replicas could be counted. Assign "
-                       "it in the step that minimises, make it replica_local, or run with --regime sync"};
+                       " by a step in which no all_reduce reaches a mirrored variable: with --regime async such a step has no updates by which its replicas "
+                       "could be counted. Assign it in the step that trains, make it replica_local, or run with --regime sync"};
 }
 
-inline Graph without_updates(const Graph& traced) {
+// An all_reduce is over the replica's group only. A sum is multiplied by the number of groups, as if each had given the same: so a sum divided by
+// the number of replicas is their mean in this regime too.
+inline void copy_for_group(Rewriter& rewriter, std::uint32_t index, int groups) {
+  const auto copy = rewriter.copy(index);
+  const auto& node = rewriter.from().node(index);
+  const auto* placeholder = node.get<Placeholder>();
+  if (!placeholder || placeholder->reduction != Reduction::sum || groups == 1) return;
+  rewriter.replace(index, {apply(ScalarOp::multiply, rewriter.to().tensor(copy), groups, node.where).value()});
+}
+
+// What a replica does alone. Its last results are what the collectives give, by ordinal.
+inline Graph without_updates(const Graph& traced, int groups) {
   Rewriter rewriter{traced};
   for (std::uint32_t i = 0; i < traced.nodes().size(); ++i)
-    if (!assigns_mirrored(traced, traced.node(i))) rewriter.copy(i);
+    if (!assigns_mirrored(traced, traced.node(i))) copy_for_group(rewriter, i, groups);
   std::vector<Value> means;
   for (const auto node : placeholders_of(traced)) means.push_back(rewriter({node, 0}));
   Graph result = std::move(rewriter).finish();
@@ -76,7 +69,7 @@ inline Graph without_updates(const Graph& traced) {
   return result;
 }
 
-// The nodes that an assignment needs; collectives are where the search ends.
+// The nodes that the assignments need, back to the collectives.
 inline std::vector<bool> needed_by(const Graph& graph, const std::vector<std::uint32_t>& assignments) {
   std::vector<bool> needed(graph.nodes().size());
   for (const auto assignment : assignments) needed[assignment] = true;
@@ -88,7 +81,7 @@ inline std::vector<bool> needed_by(const Graph& graph, const std::vector<std::ui
   return needed;
 }
 
-// What only looks at a value has looked at it in the replica's step.
+// A print, check or host_callback. It looks at the value in the replica's step, so it is left out of the update.
 inline bool only_looks(const Node& node) {
   const auto* compute = node.get<Compute>();
   return compute && compute->operation.effect() && node.inputs.size() == 1 && node.outputs.size() == 1;
@@ -109,7 +102,7 @@ inline Graph update_graph(const Graph& traced, const std::vector<std::uint32_t>&
   return std::move(rewriter.to());
 }
 
-// Assignments of mirrored variables. Those of two variables belong together where one reads what the other writes.
+// The assignments of mirrored variables, in sets. Two variables are in one set if the update of one reads the other.
 class AssignmentSets {
  public:
   explicit AssignmentSets(const Graph& graph) : graph_{graph}, root_(graph.variables().size()) {
@@ -119,7 +112,7 @@ class AssignmentSets {
     for (const auto& [variable, assignments] : assigned_) join_with_read(variable, assignments);
   }
 
-  // Each in program order; those with most bytes first.
+  // The largest set first. The assignments of a set are in program order.
   std::vector<std::vector<std::uint32_t>> sets() const {
     std::map<std::uint32_t, std::vector<std::uint32_t>> by_root;
     for (const auto& [variable, assignments] : assigned_) {
@@ -164,11 +157,11 @@ class AssignmentSets {
   }
 
   const Graph& graph_;
-  std::vector<std::uint32_t> root_;  // by variable
+  std::vector<std::uint32_t> root_;  // by variable: union-find over the sets
   std::map<std::uint32_t, std::vector<std::uint32_t>> assigned_;
 };
 
-// At most so many shards, of sizes as equal as sets allow: each set, the largest first, goes to the smallest shard.
+// At most `most` shards, of about equal size: each set, the largest first, goes to the smallest shard.
 inline std::vector<ShardGraph> make_shards(const Graph& traced, int most) {
   const AssignmentSets all{traced};
   std::vector<std::vector<std::uint32_t>> shards;
@@ -189,18 +182,22 @@ inline std::vector<ShardGraph> make_shards(const Graph& traced, int most) {
   return result;
 }
 
-// `traced`: the graphs of all replicas. `shards`: how many there may be. Throws BuildError for what resolve refuses, and for every
-// collective that is no mean of a gradient asked for by minimize, with its line.
-inline AsyncResolution resolve_async(std::span<const Graph> traced, int shards, const ResolveOptions& options = {}) {
+// `traced`: the graphs of all replicas. `shards`: how many there may be. `groups`: how many groups of synchronous replicas the job has. Throws
+// BuildError for what resolve refuses, and for every collective whose result is for something else than updates of mirrored variables, with its line.
+inline AsyncResolution resolve_async(std::span<const Graph> traced, int shards, int groups = 1, const ResolveOptions& options = {}) {
   AsyncResolution result;
   if (traced.empty()) return result;
   result.whole = resolve(traced, options);
-  for (const auto& graph : traced) detail::require_resolvable_apart(graph);
   result.results = traced[0].results().size();
   const bool updates = !result.whole.collectives.empty();
-  for (const auto& graph : traced) {
-    detail::require_gradients(graph, updates);
-    result.steps.push_back(detail::without_updates(graph));
+  std::size_t checked = 0;  // classes: equal graphs are checked once
+  for (std::size_t r = 0; r < traced.size(); ++r) {
+    if (result.whole.class_of[r] == checked) {
+      detail::require_updates_only(traced[r]);
+      detail::require_gradients(traced[r], updates);
+      ++checked;
+    }
+    result.steps.push_back(detail::without_updates(traced[r], groups));
   }
   if (updates) result.shards = detail::make_shards(traced[0], shards);
   return result;

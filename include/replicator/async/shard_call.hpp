@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of a job say to each other in the asynchronous regime, and which ranks of a transport say it.
+// The protocol between shard clients and shard servers: the calls, and the ranks of the transport that send and receive them.
 #pragma once
 
 #include <cstddef>
@@ -12,36 +12,36 @@
 
 namespace replicator::detail {
 
-// A message to the server of a process. What follows it, and what comes back, both sides know.
+// The header of every call to a shard server. Both sides know the sizes of its payload and of its answer.
 struct ShardCall {
   enum class Kind : std::uint32_t {
-    read,      // the variables of a shard that steps read, of one moment: comes back
-    update,    // the gradients that the shard takes: follow; a byte comes back when the update is made
-    value,     // one variable of a shard: comes back
-    report,    // a group has made a step: its results follow
-    look,      // something has changed at a shard: who is held up there may go on
-    vote,      // the process has caught a signal: after which call the other one can stop comes back
-    stop,      // that was agreed
-    pause,     // the process's groups make no step until all have met once more
-    finished,  // the device's groups make no further step
-    leave,     // the sender has nothing more to ask
+    read,      // pull: the answer is the shard's variables that steps read, copied between two updates
+    update,    // push: the payload is the gradients of the shard; the answer is one byte, after the update
+    value,     // the answer is one variable of a shard
+    report,    // a group has made a step; the payload is its results
+    look,      // a shard has changed: retry the updates that its staleness bound holds up
+    vote,      // the sender has caught a signal; the answer is the call after which the receiver can stop
+    stop,      // the call that all have agreed on
+    pause,     // the groups of the process make no step until all processes have met once more
+    finished,  // the groups of the device make no further step
+    leave,     // the sender makes no further call
   };
   Kind kind{};
   std::int32_t group = -1;
   std::uint32_t shard = 0;
-  std::uint32_t variable = 0;  // of the shard's
-  std::uint64_t steps = 0;     // that the group has made; all groups of the process that pauses
+  std::uint32_t variable = 0;  // its index in the shard
+  std::uint64_t steps = 0;     // that the group has made; with pause: all groups of the process
   std::uint64_t meetings = 0;  // of all processes
   StopAgreement::Vote agreed{};
-  std::uint32_t ended = 0;     // not zero: it makes no other
-  std::uint32_t unused = 0;    // it is sent whole
+  std::uint32_t ended = 0;     // not zero: the input has ended
+  std::uint32_t unused = 0;    // no padding: the struct is sent as bytes
 };
 
 namespace slots {
 inline constexpr transport::Slot call{0, 0, 0}, payload{0, 0, 1}, answer{0, 0, 2};
 }
 
-// Ranks of the transport: process by process its devices, which ask, and behind them its server.
+// Ranks of the transport. Each process has a rank for each device, which is a client, and then one for its server.
 class ShardRanks {
  public:
   explicit ShardRanks(const AsyncPlacement& placement) {
@@ -55,7 +55,7 @@ class ShardRanks {
   int process_of(int rank) const { return process_of_rank_[static_cast<std::size_t>(rank)]; }
   int processes() const { return static_cast<int>(first_.size()) - 1; }
   int server(int process) const { return first_[static_cast<std::size_t>(process) + 1] - 1; }
-  // All ranks that ask.
+  // The ranks of all clients.
   std::vector<int> clients() const {
     std::vector<int> result;
     for (int rank = 0; rank < first_.back(); ++rank)
@@ -64,7 +64,7 @@ class ShardRanks {
   }
 
  private:
-  std::vector<int> first_;  // rank, by process; last their number
+  std::vector<int> first_;  // by process: its first rank; the last entry is the number of ranks
   std::vector<int> process_of_rank_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device's way to the shards of other processes.
+// The client by which a device pulls from and pushes to the shards of other processes.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@
 
 namespace replicator::detail {
 
-// Used by one thread at a time: that of the device, or the program's while the device rests. Every function returns when all is said and
-// answered. Throws CommunicationError when the job is aborted, and at the deadline, naming the process that is waited for.
+// For one thread at a time: that of the device, or the program's while the device rests. Every function returns when its messages are sent and
+// answered. Throws CommunicationError when the job is aborted, and at the deadline; the latter names the process that is waited for.
 class ShardClient {
  public:
   // All but the messenger outlive this.
@@ -31,10 +31,11 @@ class ShardClient {
   using Pieces = std::vector<std::span<std::byte>>;
   using ConstPieces = std::vector<std::span<const std::byte>>;
 
-  // What the group computes from: the shard's variables that steps read.
+  // Pull: the shard's variables that steps read.
   void read(int owner, int group, std::size_t shard, const Pieces& into) {
     ask(owner, {.kind = ShardCall::Kind::read, .group = group, .shard = static_cast<std::uint32_t>(shard)}, {}, into);
   }
+  // Push: returns after the update.
   void update(int owner, int group, std::size_t shard, const ConstPieces& gradients) {
     ask(owner, {.kind = ShardCall::Kind::update, .group = group, .shard = static_cast<std::uint32_t>(shard)}, gradients, {{&done_, 1}});
   }
@@ -46,20 +47,20 @@ class ShardClient {
     ask(process, {.kind = ShardCall::Kind::vote}, {}, {std::as_writable_bytes(std::span{&vote_, 1})});
     return vote_;
   }
-  // To all other processes.
+  // These go to all other processes.
   void report(int group, std::uint64_t steps, bool ended, std::vector<std::byte> results) {
     results_ = std::move(results);
     tell_others({.kind = ShardCall::Kind::report, .group = group, .steps = steps, .ended = ended}, {results_});
   }
   void pause(std::uint64_t steps, std::uint64_t meetings) { tell_others({.kind = ShardCall::Kind::pause, .steps = steps, .meetings = meetings}, {}); }
   void stop(const StopAgreement::Vote& agreed) { tell_others({.kind = ShardCall::Kind::stop, .agreed = agreed}, {}); }
-  // To the own process's server.
+  // To the server of this process.
   void look() {
     call_ = {.kind = ShardCall::Kind::look};
     say(job_.rank(), {});
     settle();
   }
-  // To all processes, the own one too.
+  // To all processes, this one included.
   void tell_all(ShardCall::Kind kind) {
     call_ = {.kind = kind};
     for (int p = 0; p < ranks_.processes(); ++p) say(p, {});
@@ -90,7 +91,7 @@ class ShardClient {
     under_way_.push_back({messenger_->send(std::as_bytes(std::span{&call_, 1}), server, slots::call), process});
     for (const auto piece : pieces) under_way_.push_back({messenger_->send(piece, server, slots::payload), process});
   }
-  // Until nothing is under way. The deadline is a quarter longer here: who holds up others at a shard, its owner knows better.
+  // Waits until all messages have arrived. The deadline is 25 % longer than the shard's, so that the more specific error wins.
   void settle() {
     const auto none = [this] {
       while (!under_way_.empty() && messenger_->done(under_way_.back().ticket)) under_way_.pop_back();
@@ -118,7 +119,7 @@ class ShardClient {
   const Deployment& deployment_;
   const AsyncPlacement& placement_;
   const ShardRanks& ranks_;
-  // What is under way lies here, or outlives this: after an error nobody waits for it.
+  // Buffers of messages. They live as long as the messenger, since nobody waits for a message after an error.
   ShardCall call_;
   StopAgreement::Vote vote_;
   std::byte done_{};

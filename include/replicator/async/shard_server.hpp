@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of a process that answers the groups of the job: it reads and updates this process's shards for them.
+// The parameter server of a process: one thread that answers the pulls and pushes of the workers of other processes. It reads and updates the shards
+// that this process owns.
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <exception>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -20,7 +16,10 @@
 #include <vector>
 
 #include <replicator/async/async_programs.hpp>
+#include <replicator/async/finished_processes.hpp>
 #include <replicator/async/shard_call.hpp>
+#include <replicator/async/shard_listener.hpp>
+#include <replicator/async/shard_lookup.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/devices/thread_without_signals.hpp>
 #include <replicator/job/job.hpp>
@@ -28,32 +27,18 @@
 
 namespace replicator::detail {
 
-// What it hears beside the calls at shards. In the server's thread.
-class ShardListener {
- public:
-  // A group of another process, one that it has, made a step; `results` as AsyncResults::pack.
-  virtual void hear(const ShardCall& report, std::span<const std::byte> results) = 0;
-  // No group of the process makes a further step; all that they made were heard of.
-  virtual void hear_left(int process) = 0;
-  // None makes one until all processes have met once more than `meetings`; `steps` have they made together.
-  virtual void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) = 0;
-  // The server has stopped.
-  virtual void fail(const std::exception_ptr& error) = 0;
-
- protected:
-  ~ShardListener() = default;
-};
-
-// Never waits for one of those it serves: who is held up by a bound of staleness is asked about again whenever something has changed. It serves
-// until all of the job have left.
+// Never blocks on one client: it retries an update that the staleness bound holds up after each change. It serves until all processes of the job have
+// left.
 //
+// A client is a device of some process. These are its messages:
 //   client:  call -> [payload ->] [held ->] answer -> call ...
 class ShardServer {
  public:
   // All but the messenger outlive this.
   ShardServer(std::unique_ptr<transport::Messenger> messenger, const transport::Job& job, AsyncPrograms& programs, const ShardRanks& ranks,
               StopAgreement& stop, ShardListener& listener)
-      : job_{job}, programs_{programs}, ranks_{ranks}, stop_{stop}, listener_{listener}, messenger_{std::move(messenger)} {
+      : programs_{programs}, ranks_{ranks}, stop_{stop}, listener_{listener}, lookup_{job, programs, ranks}, finished_{job, ranks.processes()},
+        messenger_{std::move(messenger)} {
     for (const int rank : ranks.clients()) clients_.push_back(std::make_unique<Client>(rank));
     thread_ = thread_without_signals([this] { serve(); });
   }
@@ -62,25 +47,8 @@ class ShardServer {
   // Returns when all have left, or the job has been aborted.
   ~ShardServer() { thread_.join(); }
 
-  // Until no group of the job makes a further step, however long: its processes are alive, or the job is aborted. After `late` a line on stderr
-  // names those that are awaited. Each of them is looked at now and then; what `look` throws ends the wait.
-  void await_all_finished(std::chrono::milliseconds late, const std::function<void(int process)>& look) {
-    const auto tell_at = late.count() > 0 ? Clock::now() + late : Clock::time_point::max();
-    bool told = false;
-    std::unique_lock lock{mutex_};
-    while (!changed_.wait_for(lock, std::chrono::milliseconds{100}, [this] { return failed_ || unfinished().empty(); })) {
-      const auto awaited = unfinished();
-      lock.unlock();
-      for (const int process : awaited) look(process);
-      if (Clock::now() >= tell_at && !std::exchange(told, true)) tell_awaited(awaited);
-      lock.lock();
-    }
-  }
-  // Its groups make no further step.
-  bool has_finished(int process) const {
-    const std::lock_guard lock{mutex_};
-    return finished_.contains(process);
-  }
+  // Of the job: whose groups make no further step.
+  const FinishedProcesses& finished() const { return finished_; }
 
  private:
   using Clock = transport::Clock;
@@ -88,13 +56,13 @@ class ShardServer {
   struct Client {
     explicit Client(int its_rank) : rank{its_rank} {}
     int rank;
-    State state = State::answer;  // nothing is under way: the next is a call
+    State state = State::answer;  // no message is under way, so a call comes next
     ShardCall call;
     std::vector<transport::Ticket> under_way;
     std::vector<AnyArray> gradients;  // by ordinal
     std::vector<std::byte> bytes;     // of an answer, or a report
     Clock::time_point held_since{};
-    bool finished = false;  // it has said so
+    bool finished = false;  // its groups make no further step
   };
 
   void serve() {
@@ -105,11 +73,7 @@ class ShardServer {
       }
     } catch (...) {
       listener_.fail(std::current_exception());
-      {
-        const std::lock_guard lock{mutex_};
-        failed_ = true;
-      }
-      changed_.notify_all();
+      finished_.fail();
     }
   }
   bool all_left() const {
@@ -120,7 +84,7 @@ class ShardServer {
     for (const auto& client : clients_) moved = advance(*client) || moved;
     return moved;
   }
-  // True where it went on to another state.
+  // True if the client went on to another state.
   bool advance(Client& client) {
     auto& tickets = client.under_way;
     while (!tickets.empty() && messenger_->done(tickets.back())) tickets.pop_back();
@@ -140,13 +104,13 @@ class ShardServer {
     client.under_way.push_back(messenger_->recv(bytes, client.rank, slot));
   }
 
-  // A call has come.
+  // After a call has arrived.
   void begin(Client& client) {
     const auto& call = client.call;
-    require_possible(client);
+    lookup_.require_possible(call, client.rank, client.finished);
     switch (call.kind) {
-      case ShardCall::Kind::read: return answer(client, names_of(call));
-      case ShardCall::Kind::value: return answer(client, {variable_of(call)});
+      case ShardCall::Kind::read: return answer(client, lookup_.names_of(call));
+      case ShardCall::Kind::value: return answer(client, {lookup_.variable_of(call)});
       case ShardCall::Kind::update: return await_gradients(client);
       case ShardCall::Kind::report: return await_report(client);
       case ShardCall::Kind::look: return await_call(client);
@@ -156,44 +120,14 @@ class ShardServer {
       case ShardCall::Kind::finished: return hear_finished(client);
       case ShardCall::Kind::leave: client.state = State::left; return;
     }
-    throw refusal(client, "a call that no server knows");
+    throw lookup_.refusal(client.rank, "a call that no server knows");
   }
-  // It acts for groups of its own process only, while they make steps. Whether there is what it asks for, shard_of and variable_of find.
-  void require_possible(const Client& client) const {
-    const bool acts = client.call.kind == ShardCall::Kind::read || client.call.kind == ShardCall::Kind::update || client.call.kind == ShardCall::Kind::report;
-    if (client.finished && (acts || client.call.kind == ShardCall::Kind::finished)) throw refusal(client, "a call of a step behind its last one");
-    if (!acts) return;
-    const auto& placement = programs_.placement();
-    const int group = client.call.group;
-    if (group < 0 || group >= placement.groups() || placement.process_of(group) != ranks_.process_of(client.rank))
-      throw refusal(client, "a call for group " + std::to_string(group) + ", which it does not have");
-  }
-  CommunicationError refusal(const Client& client, const std::string& call) const {
-    const int process = ranks_.process_of(client.rank);
-    return {job_.describe(process) + " makes " + call, process};
-  }
-  AsyncShard& shard_of(const ShardCall& call) const {
-    auto& shards = programs_.shards();
-    if (call.shard >= shards.size() || !shards[call.shard]->gate)
-      throw CommunicationError{"shard " + std::to_string(call.shard) + " was asked for at " + job_.describe(job_.rank()) + ", which does not have it", -1};
-    return *shards[call.shard];
-  }
-  const std::vector<std::string>& names_of(const ShardCall& call) const {
-    shard_of(call);
-    return programs_.copies().names(call.shard);
-  }
-  const std::string& variable_of(const ShardCall& call) const {
-    const auto& variables = shard_of(call).variables;
-    if (call.variable < variables.size()) return variables[call.variable];
-    throw CommunicationError{"variable " + std::to_string(call.variable) + " of shard " + std::to_string(call.shard) + " was asked for at " +
-                                 job_.describe(job_.rank()) + ": it has " + std::to_string(variables.size()), -1};
-  }
-  // The values of one moment.
+  // Copies the values between two updates, then sends the copy.
   void answer(Client& client, const std::vector<std::string>& names) {
     std::size_t total = 0;
     for (const auto& name : names) total += programs_.bytes_of(name).size();
     client.bytes.resize(total);
-    shard_of(client.call).gate->read(client.call.group, [&] {
+    lookup_.shard_of(client.call).gate->read(client.call.group, [&] {
       std::size_t at = 0;
       for (const auto& name : names) {
         const auto bytes = programs_.bytes_of(name);
@@ -211,7 +145,7 @@ class ShardServer {
   }
   void await_gradients(Client& client) {
     client.state = State::payload;
-    for (const auto& [ordinal, type] : shard_of(client.call).gradients) {
+    for (const auto& [ordinal, type] : lookup_.shard_of(client.call).gradients) {
       if (client.gradients.size() <= ordinal) client.gradients.resize(ordinal + 1);
       auto& gradient = client.gradients[ordinal];
       if (gradient.type() != type || gradient.data() == nullptr) gradient = AnyArray{type};
@@ -223,7 +157,7 @@ class ShardServer {
     client.bytes.resize(programs_.results().bytes());
     receive(client, client.bytes, slots::payload);
   }
-  // What belongs to the call has come.
+  // After the payload of a call has arrived.
   void take(Client& client) {
     if (client.call.kind == ShardCall::Kind::report) {
       listener_.hear(client.call, client.bytes);
@@ -234,7 +168,7 @@ class ShardServer {
     try_update(client);
   }
   bool try_update(Client& client) {
-    auto& shard = shard_of(client.call);
+    auto& shard = lookup_.shard_of(client.call);
     if (!shard.gate->try_update(client.call.group, [&](std::int64_t before) { programs_.update(shard, client.gradients, before); })) return false;
     send_answer(client, std::as_bytes(std::span{"", 1}));
     return true;
@@ -244,13 +178,13 @@ class ShardServer {
     client.bytes.assign(bytes.begin(), bytes.end());
     client.under_way.push_back(messenger_->send(client.bytes, client.rank, slots::answer));
   }
-  // Throws for who has been held up until the deadline. Returns when that will next be.
+  // Throws if a client has been held up until the deadline. Returns the next deadline of a held client.
   Clock::time_point fail_late() const {
     auto next = Clock::time_point::max();
     const std::chrono::nanoseconds deadline = programs_.deployment().deadline;
     for (const auto& client : clients_) {
       if (client->state != State::held || deadline.count() == 0) continue;
-      if (Clock::now() >= client->held_since + deadline) shard_of(client->call).gate->fail_held(client->call.group);
+      if (Clock::now() >= client->held_since + deadline) lookup_.shard_of(client->call).gate->fail_held(client->call.group);
       next = std::min<Clock::time_point>(next, client->held_since + deadline);
     }
     return next;
@@ -262,7 +196,7 @@ class ShardServer {
     send_answer(client, std::as_bytes(std::span{&vote, 1}));
   }
   void hear_stop(Client& client) {
-    if (!stop_.agree(client.call.agreed)) throw refusal(client, "a call to stop, before or without what was agreed");
+    if (!stop_.agree(client.call.agreed)) throw lookup_.refusal(client.rank, "a call to stop, before or without what was agreed");
     await_call(client);
   }
   void hear_pause(Client& client) {
@@ -273,41 +207,20 @@ class ShardServer {
     client.finished = true;
     const int process = ranks_.process_of(client.rank);
     const auto of_process = [&](const auto& other) { return other->finished || ranks_.process_of(other->rank) != process; };
-    if (std::all_of(clients_.begin(), clients_.end(), of_process)) count_finished(process);
+    if (std::all_of(clients_.begin(), clients_.end(), of_process)) {
+      listener_.hear_left(process);
+      finished_.add(process);
+    }
     await_call(client);
   }
-  void count_finished(int process) {
-    listener_.hear_left(process);
-    {
-      const std::lock_guard lock{mutex_};
-      finished_.insert(process);
-    }
-    changed_.notify_all();
-  }
-  // Locked.
-  std::vector<int> unfinished() const {
-    std::vector<int> processes;
-    for (int p = 0; p < ranks_.processes(); ++p)
-      if (!finished_.contains(p)) processes.push_back(p);
-    return processes;
-  }
-  void tell_awaited(const std::vector<int>& processes) const {
-    std::string text;
-    for (const int process : processes) text += (text.empty() ? "" : ", ") + job_.describe(process);
-    std::fprintf(stderr, "replicator: %s has made its steps, and waits for %s, alive, to make theirs\n", job_.describe(job_.rank()).c_str(), text.c_str());
-  }
-
-  const transport::Job& job_;
   AsyncPrograms& programs_;
   const ShardRanks& ranks_;
   StopAgreement& stop_;
   ShardListener& listener_;
+  ShardLookup lookup_;
+  FinishedProcesses finished_;
   std::vector<std::unique_ptr<Client>> clients_;
-  mutable std::mutex mutex_;  // of what follows
-  std::condition_variable changed_;
-  std::set<int> finished_;  // processes
-  bool failed_ = false;
-  std::unique_ptr<transport::Messenger> messenger_;  // behind the memory that it is given
+  std::unique_ptr<transport::Messenger> messenger_;  // after the memory that it is given, so that it ends first
   std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// After which call of a step all processes stop for a signal, where their programs are at different calls: in the asynchronous regime.
+// Lets all processes stop after the same call of step() when one of them catches a signal. In the asynchronous regime programs are at different calls.
 #pragma once
 
 #include <algorithm>
@@ -18,20 +18,21 @@
 
 namespace replicator::detail {
 
-// All processes make the same calls of step(), of whichever step, and count them. Who has caught a signal asks all for their votes: the first call
-// after which a process can stop, which is the one that it is at, or else its next. It does not return from that one before it knows what was agreed:
-// the last of all votes. So nobody is past that. A process has one vote, however many ask: they agree on the same call.
+// All processes make the same calls of step(), of whichever step, and count them. A process that has caught a signal asks all for their votes. A vote is
+// the first call after which the process can stop: its current one, or else its next. The agreed call is the largest vote.
+// A process does not return from the call that it voted for before it knows the agreed one, so no process is past that. A process has one vote, even if
+// several processes ask: so all agree on the same call.
 //
 //   process 0:  call 7 ......... votes 7 ......... learns of 9, call 8, call 9, stops
 //   process 1:         call 9 .. votes 9, asks ... tells of 9 ................. stops
 //
-// Where processes meet, calls are counted from there: before, one may have made fewer than another. Any thread may call any function, except that
-// end_call and end_meeting are for the program's.
+// Calls are counted from the last meeting of all processes, because before it one process may have made fewer calls than another. Thread-safe, but
+// end_call and end_meeting are for the program's thread.
 class StopAgreement {
  public:
   struct Vote {
     std::uint64_t meeting = 0, call = 0;  // from 1, since the meeting
-    std::int64_t signal = 0;              // that the process had caught; 0: none
+    std::int64_t signal = 0;              // the one that the process has caught; 0: none
     friend bool operator==(const Vote&, const Vote&) = default;
   };
   struct Waiting {
@@ -44,23 +45,23 @@ class StopAgreement {
   StopAgreement(const StopAgreement&) = delete;
   StopAgreement& operator=(const StopAgreement&) = delete;
 
-  // What two of those who vote can both do, and all.
+  // The later of two votes, which both processes can keep.
   static Vote both(const Vote& a, const Vote& b) {
     auto later = moment(a) < moment(b) ? b : a;
     later.signal = std::max(a.signal, b.signal);
     return later;
   }
-  // This process has caught a signal, and nobody has asked for votes.
+  // This process has caught a signal, and no process has asked for votes yet.
   bool is_due() const {
     const std::lock_guard lock{mutex_};
     return !vote_ && job_.size() > 1 && StopOnSignal::received() != 0;
   }
-  // Votes have been asked for, and what was agreed is not known yet: end_call and end_meeting would wait.
+  // A vote is open: end_call and end_meeting may wait for its outcome.
   bool is_open() const {
     const std::lock_guard lock{mutex_};
     return vote_ && !agreed_;
   }
-  // For the process `asker`, which will tell what was agreed.
+  // The vote of this process, for the process `asker`, which will tell the agreed call.
   Vote vote(int asker) {
     const std::lock_guard lock{mutex_};
     if (!vote_) {
@@ -69,7 +70,7 @@ class StopAgreement {
     }
     return *vote_;
   }
-  // False, and nothing is done, for what cannot be: this process has no vote, or has voted for a later call.
+  // Takes the agreed call. False, and nothing is done, if this process has not voted, or has voted for a later call.
   bool agree(const Vote& agreed) {
     {
       const std::lock_guard lock{mutex_};
@@ -80,8 +81,8 @@ class StopAgreement {
     return true;
   }
 
-  // A call of step() is done. This and end_meeting wait for what is being agreed where this process has voted not to go on without it, and throw
-  // CommunicationError when the job is aborted, or at the deadline.
+  // A call of step() is done. If this process has voted for it, this and end_meeting wait for the agreed call. They throw CommunicationError when the job
+  // is aborted, or at the deadline.
   void end_call() {
     std::unique_lock lock{mutex_};
     go_on(lock, {meeting_, call_ + 1});
@@ -91,12 +92,12 @@ class StopAgreement {
     std::unique_lock lock{mutex_};
     go_on(lock, {meeting_ + 1, 0});
   }
-  // That have ended.
+  // How many meetings have ended.
   std::uint64_t meetings() const {
     const std::lock_guard lock{mutex_};
     return meeting_;
   }
-  // For which all stop now: processes that are at the same call find the same. It stays. 0: none.
+  // The signal for which all processes stop now; 0: none. Processes at the same call find the same. It stays.
   int signal() {
     const std::lock_guard lock{mutex_};
     if (job_.size() == 1) signal_ = std::max(signal_, StopOnSignal::received());
@@ -110,12 +111,12 @@ class StopAgreement {
     friend auto operator<=>(const Moment&, const Moment&) = default;
   };
   void wake() {
-    { const std::lock_guard lock{mutex_}; }  // who waits has looked, or will
+    { const std::lock_guard lock{mutex_}; }  // so that a waiting thread has either not looked yet, or sleeps
     changed_.notify_all();
   }
   static Moment moment(const Vote& vote) { return {vote.meeting, vote.call}; }
 
-  // To what lies behind the call that this process has voted for, or is it.
+  // Moves to `next`. Waits before it leaves the call that this process has voted for.
   void go_on(std::unique_lock<std::mutex>& lock, const Moment& next) {
     if (vote_ && !agreed_) await_agreement(lock);
     meeting_ = next.meeting;
@@ -141,11 +142,11 @@ class StopAgreement {
   Waiting waiting_;
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
-  std::uint64_t meeting_ = 0, call_ = 0;  // where the program is: behind this one
+  std::uint64_t meeting_ = 0, call_ = 0;  // the last call that the program has ended
   std::optional<Vote> vote_, agreed_;
   int asker_ = -1;
   int signal_ = 0;
-  transport::Job::Hook hook_;  // the last: it uses the rest
+  transport::Job::Hook hook_;  // the last member, because it uses the others
 };
 
 }  // namespace replicator::detail

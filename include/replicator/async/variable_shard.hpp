@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variables that many read and many update, each in one piece.
+// The gate of a shard: a readers-writer lock with a staleness bound. Workers read the shard's variables and update them through it.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,15 @@
 
 namespace replicator::detail {
 
-// Keeps updates apart from each other and from readers: a reader finds all of an update or nothing of it. It waits for whoever is at work here,
-// and for those whom a bound of staleness holds back.
+// Updates exclude each other and reads, so a reader sees all of an update or nothing of it. An update also waits while the staleness bound
+// holds it up.
 class Shard {
  public:
   using Clock = std::chrono::steady_clock;
-  // Why a reader waits.
+  // The reason why a reader waits.
   struct Held {
     int holder = -1;        // the reader that holds it up; -1: several do
-    bool by_bound = false;  // because of the staleness of what that one computes from
+    bool by_bound = false;  // the holder's values would become staler than the bound
   };
   struct Waiting {
     std::chrono::nanoseconds deadline{};  // zero: without end
@@ -39,7 +39,7 @@ class Shard {
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
-  // copy() reads the variables. Throws the error of an abort. Reader -1 only looks: it will make no update.
+  // copy() copies the variables. Throws the error of an abort. Reader -1 will make no update.
   void read(int reader, const std::function<void()>& copy) {
     {
       std::unique_lock lock{mutex_};
@@ -53,13 +53,13 @@ class Shard {
     const Finally leave{[&] { --readers_; }, *this};
     copy();
   }
-  // apply(n) makes the update, the n-th from 0, of a reader. Throws CommunicationError where it has not read since its last one: other
-  // processes say what they like.
+  // apply(n) makes update number n, counted from 0. Throws CommunicationError if the reader has not read since its last update: calls of other processes
+  // are not trusted.
   void update(int reader, const std::function<void(std::int64_t)>& apply) { make_update(reader, apply, true); }
-  // The same for a caller who acts for several readers and must not stand still for one: false, and nothing is done, where the bound of
-  // staleness holds the reader up.
+  // The same for a caller that acts for several readers, so it must not block for one. False, and nothing is done, if the staleness bound holds the
+  // reader up.
   bool try_update(int reader, const std::function<void(std::int64_t)>& apply) { return make_update(reader, apply, false); }
-  // Where the bound holds the reader up: throws what is thrown at the deadline.
+  // Throws the error of the deadline if the bound holds the reader up.
   void fail_held(int reader) {
     std::unique_lock lock{mutex_};
     const auto holder = staleness_.held_by(reader);
@@ -67,7 +67,7 @@ class Shard {
     if (holder) waiting_.fail(reader, {*holder, true});
   }
 
-  // Whoever waits, or is about to, throws this. The first one counts.
+  // Every wait, present or future, throws the error. The first one counts.
   void abort(std::exception_ptr error) {
     {
       const std::lock_guard lock{mutex_};
@@ -121,7 +121,7 @@ class Shard {
     apply(number);
     return true;
   }
-  // Until nothing holds the reader up.
+  // Waits until held() returns nothing.
   template <class Predicate>
   void wait(std::unique_lock<std::mutex>& lock, int reader, Predicate held) {
     const auto began = Clock::now();

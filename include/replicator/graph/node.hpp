@@ -55,7 +55,6 @@ struct Placeholder {
   bool any_order = false;  // gives up the fixed order of additions for speed
   Groups groups = {};      // inside which it happens; nothing is listed where all replicas are one group
   std::uint32_t ordinal = 0;  // which collective of the step this is, in program order: what replicas are matched by
-  bool of_minimize = false;   // it brings a gradient to an optimizer: such a one can be resolved asynchronously
   std::int64_t stands_for = 0;  // elements, for each of the value's, where replicas must have equally many: their values count alike
 
   template <class V>

@@ -118,7 +118,6 @@ inline AnyTensor extremum_gradient(const Groups& groups, AnyTensor x, AnyTensor 
 
 // The derivative of the sum over all replicas of sum(y * u) with respect to this replica's x.
 inline AnyTensor placeholder_gradient(Placeholder p, AnyTensor x, AnyTensor y, AnyTensor u, Location where) {
-  p.of_minimize = false;
   const Placeholder sum{CollectiveKind::all_reduce, Reduction::sum, 0, p.any_order, p.groups};
   switch (p.kind) {
     case CollectiveKind::all_reduce:

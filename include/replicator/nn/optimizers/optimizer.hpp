@@ -126,9 +126,7 @@ inline AnyTensor mean_by_wire(replicator::detail::CollectiveKind kind, AnyTensor
   const DType dtype = gradient.dtype();
   Graph& graph = gradient.graph();
   const auto ask = [&](AnyTensor value, Reduction reduction) {
-    replicator::detail::Placeholder placeholder{kind, reduction, 0, false, {}};
-    placeholder.of_minimize = true;
-    return replicator::detail::placeholder_node(value, std::move(placeholder), where, label);
+    return replicator::detail::placeholder_node(value, {kind, reduction, 0, false, {}}, where, label);
   };
   if (wire == Wire::whole || dtype == DType::bfloat16) return ask(gradient, Reduction::mean);
   const auto same = [](Symbol x) { return x; };

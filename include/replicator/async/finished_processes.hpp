@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The set of processes that have made their last step. A process serves its shards until all are in the set.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/job/job.hpp>
+#include <replicator/transport/messenger.hpp>
+
+namespace replicator::detail {
+
+// Filled by the server's thread, waited for by the program's.
+class FinishedProcesses {
+ public:
+  // The job outlives this.
+  FinishedProcesses(const transport::Job& job, int processes) : job_{job}, processes_{processes} {}
+
+  void add(int process) {
+    {
+      const std::lock_guard lock{mutex_};
+      finished_.insert(process);
+    }
+    changed_.notify_all();
+  }
+  // Ends every wait: the server has failed, and nothing more is heard.
+  void fail() {
+    {
+      const std::lock_guard lock{mutex_};
+      failed_ = true;
+    }
+    changed_.notify_all();
+  }
+  bool contains(int process) const {
+    const std::lock_guard lock{mutex_};
+    return finished_.contains(process);
+  }
+
+  // Waits for all processes of the job, without a deadline: they are alive, or the job is aborted. After `late` it names the missing processes on
+  // stderr. Calls look(process) for each missing process every 100 ms; an exception from it ends the wait.
+  void await_all(std::chrono::milliseconds late, const std::function<void(int process)>& look) const {
+    const auto tell_at = late.count() > 0 ? Clock::now() + late : Clock::time_point::max();
+    bool told = false;
+    std::unique_lock lock{mutex_};
+    while (!changed_.wait_for(lock, std::chrono::milliseconds{100}, [this] { return failed_ || missing().empty(); })) {
+      const auto awaited = missing();
+      lock.unlock();
+      for (const int process : awaited) look(process);
+      if (Clock::now() >= tell_at && !std::exchange(told, true)) tell(awaited);
+      lock.lock();
+    }
+  }
+
+ private:
+  using Clock = transport::Clock;
+  // Needs the lock.
+  std::vector<int> missing() const {
+    std::vector<int> processes;
+    for (int p = 0; p < processes_; ++p)
+      if (!finished_.contains(p)) processes.push_back(p);
+    return processes;
+  }
+  void tell(const std::vector<int>& awaited) const {
+    std::string text;
+    for (const int process : awaited) text += (text.empty() ? "" : ", ") + job_.describe(process);
+    std::fprintf(stderr, "replicator: %s has made its steps, and waits for %s, alive, to make theirs\n", job_.describe(job_.rank()).c_str(), text.c_str());
+  }
+
+  const transport::Job& job_;
+  int processes_;
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::condition_variable changed_;
+  std::set<int> finished_;
+  bool failed_ = false;
+};
+
+}  // namespace replicator::detail

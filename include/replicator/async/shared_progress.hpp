@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the threads of a step share in the asynchronous regime: the progress of all groups, the first error, and the request to stop. Workers report
+// their steps here, the server's thread those of other processes. The program's thread waits here until its call of step() is done.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <replicator/async/async_programs.hpp>
+#include <replicator/async/async_progress.hpp>
+#include <replicator/async/shard_listener.hpp>
+#include <replicator/engine/failure.hpp>
+
+namespace replicator::detail {
+
+// AsyncProgress behind a mutex. "Needs the lock" marks what a predicate of await() and a change of change() may call.
+class SharedProgress final : public ShardListener {
+ public:
+  // The first error goes to on_error, with the lock held: it releases every thread that waits elsewhere. The first two outlive this.
+  SharedProgress(const Deployment& deployment, AsyncPrograms& programs, std::function<void(const std::exception_ptr&)> on_error)
+      : deployment_{deployment}, programs_{programs}, on_error_{std::move(on_error)},
+        progress_{programs.placement().processes_of_groups(), programs.placement().process(), !programs.shards().empty()},
+        serving_(static_cast<std::size_t>(programs.placement().devices()), true) {}
+  SharedProgress(const SharedProgress&) = delete;
+  SharedProgress& operator=(const SharedProgress&) = delete;
+
+  // --- the program's thread ----------------------------------------------------------------------------------------------------
+  // One step more, of all groups together. This and rest() throw the first error, and CommunicationError where the deadline passes without any step.
+  // This one also throws where a group makes no further step and the call needs one. `meetings`: how often all processes have met.
+  void step(std::uint64_t meetings) {
+    std::unique_lock lock{mutex_};
+    progress_.call(meetings);
+    changed_.notify_all();
+    wait(
+        lock, [this] { return progress_.enough() || progress_.missing(); }, [this] { return progress_.completed(); }, [this] { return progress_.at_work(); });
+    if (const auto group = progress_.missing()) fail_call(*group);
+  }
+  // Returns when no replica of this process is in a step.
+  void rest() {
+    std::unique_lock lock{mutex_};
+    wait(
+        lock, [this] { return progress_.busy().empty(); }, [this] { return progress_.steps_of(programs_.placement().process()); },
+        [this] { return progress_.busy(); });
+  }
+  // The program already knows of the error, so it need not be told on stderr.
+  void error_was_thrown() {
+    const std::lock_guard lock{mutex_};
+    thrown_ = true;
+  }
+  // The same, with an error that ends the step unless there was one before.
+  void fail_thrown(const std::exception_ptr& error) {
+    const std::lock_guard lock{mutex_};
+    if (!error_) thrown_ = true;
+    keep(error);
+  }
+  std::exception_ptr error() const {
+    const std::lock_guard lock{mutex_};
+    return error_;
+  }
+  // No call of the program has thrown the error.
+  bool is_untold() const {
+    const std::lock_guard lock{mutex_};
+    return error_ && !thrown_;
+  }
+  // Asks the workers to begin no further step, and waits until they have ended. After `late` it names on stderr those in a step, and waits no longer:
+  // the caller then joins their threads.
+  void stop() {
+    std::unique_lock lock{mutex_};
+    stop_ = true;
+    changed_.notify_all();
+    const auto at_rest = [this] { return std::find(serving_.begin(), serving_.end(), true) == serving_.end(); };
+    if (deployment_.late.count() > 0 && !changed_.wait_for(lock, deployment_.late, at_rest)) tell_wait();
+  }
+  // No further step can be made.
+  bool ended() const {
+    const std::lock_guard lock{mutex_};
+    return progress_.ended();
+  }
+  // Of each replica's latest step, by result: of all replicas of the job if the result is small, else of this process's.
+  std::vector<std::vector<AnyArray>> results() const {
+    const std::lock_guard lock{mutex_};
+    std::vector<std::vector<AnyArray>> results;
+    for (std::size_t k = 0; k < programs_.results().size(); ++k) results.push_back(progress_.results(k));
+    return results;
+  }
+  // By group of the job: steps that it has made.
+  std::vector<std::uint64_t> steps() const {
+    const std::lock_guard lock{mutex_};
+    std::vector<std::uint64_t> steps;
+    for (int group = 0; group < programs_.placement().groups(); ++group) steps.push_back(progress_.steps(group));
+    return steps;
+  }
+  // Of all groups of this process together.
+  std::uint64_t steps_here() const {
+    const std::lock_guard lock{mutex_};
+    return progress_.steps_of(programs_.placement().process());
+  }
+
+  // --- the workers' threads ----------------------------------------------------------------------------------------------------
+  // Waits until ready(). False after an error, whether ready or not.
+  template <class Predicate>
+  bool await(Predicate ready) {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return error_ || ready(); });
+    return !error_;
+  }
+  template <class Change>
+  void change(Change apply) {
+    {
+      const std::lock_guard lock{mutex_};
+      apply();
+    }
+    changed_.notify_all();
+  }
+  // Does the work without the lock. An exception from it is the error of all.
+  template <class Work>
+  void attempt(Work work) {
+    try {
+      work();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+  // False, and nothing is counted, after an error.
+  bool count(int group, AsyncReport report) {
+    {
+      const std::lock_guard lock{mutex_};
+      if (error_) return false;
+      progress_.count(group, std::move(report));
+    }
+    changed_.notify_all();
+    return true;
+  }
+  // The device's thread has done its work.
+  void end_serving(int device) {
+    change([&] { serving_[static_cast<std::size_t>(device)] = false; });
+  }
+  // Need the lock.
+  AsyncProgress& groups() { return progress_; }
+  bool stops() const { return stop_; }
+
+  // --- the server's thread -----------------------------------------------------------------------------------------------------
+  void hear(const ShardCall& call, std::span<const std::byte> results) override {
+    AsyncReport report{call.steps, call.ended != 0, programs_.results().unpack(results)};
+    change([&] { progress_.hear(call.group, std::move(report)); });
+  }
+  void hear_left(int process) override {
+    change([&] { progress_.hear_left(process); });
+  }
+  void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) override {
+    change([&] { progress_.hear_pause(process, steps, meetings); });
+  }
+  // Any thread may call it. The first error counts.
+  void fail(const std::exception_ptr& error) override {
+    const std::lock_guard lock{mutex_};
+    keep(error);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // Needs the lock.
+  void keep(const std::exception_ptr& error) {
+    if (error_) return;
+    error_ = error;
+    on_error_(error);
+    changed_.notify_all();
+  }
+  // Every step that steps() counts begins the deadline anew. The deadline is 25 % longer than a shard's, so that the more specific error wins.
+  // awaited(): the groups that a message names.
+  template <class Predicate, class Steps, class Awaited>
+  void wait(std::unique_lock<std::mutex>& lock, Predicate done, Steps steps, Awaited awaited) {
+    auto began = Clock::now();
+    auto seen = steps();
+    bool told = deployment_.late.count() == 0;
+    while (!error_ && !done()) {
+      const std::chrono::nanoseconds deadline = deployment_.deadline;
+      const auto end = deadline.count() > 0 ? began + deadline + deadline / 4 : Clock::time_point::max();
+      const auto until = told ? end : std::min<Clock::time_point>(end, began + deployment_.late);
+      if (until == Clock::time_point::max()) changed_.wait(lock);
+      else changed_.wait_until(lock, until);
+      const auto now = Clock::now();
+      if (const auto before = std::exchange(seen, steps()); seen != before) began = now;
+      else if (now < until || error_ || done()) continue;
+      else if (now >= end) keep(std::make_exception_ptr(late_error(awaited())));
+      else if (!std::exchange(told, true)) std::fprintf(stderr, "replicator: waiting for a step of %s\n", text(awaited()).c_str());
+    }
+    if (error_) throw_error();
+  }
+  [[noreturn]] void throw_error() {
+    thrown_ = true;
+    std::rethrow_exception(error_);
+  }
+  [[noreturn]] void fail_call(int group) {
+    const auto& placement = programs_.placement();
+    keep(std::make_exception_ptr(CommunicationError{
+        "call " + std::to_string(progress_.calls()) + " of this step needs a step of " + placement.text(group) + ", which has made " +
+            std::to_string(progress_.steps(group)) + " and makes no other: its process has gone on. Make as many calls on every process",
+        placement.process_of(group)}));
+    throw_error();
+  }
+  // Needs the lock, after stop_ was set: groups of which a device is still at work.
+  std::vector<int> groups_in_step() const {
+    std::vector<int> groups;
+    for (const auto& group : programs_.groups()) {
+      const auto follows = [this](const AsyncMember& member) { return serving_[static_cast<std::size_t>(member.device)]; };
+      if (progress_.is_busy(group->index) || std::any_of(group->members.begin() + 1, group->members.end(), follows)) groups.push_back(group->index);
+    }
+    return groups;
+  }
+  // Needs the lock. A replica that waits for its input, or in a host_callback, has no deadline. The program may not have seen the error yet, so
+  // this names it.
+  void tell_wait() const {
+    const auto error = error_ ? ", after an error: " + text_of(error_) : "";
+    std::fprintf(stderr, "replicator: the program makes no further step, and waits for the end of one of %s%s\n", text(groups_in_step()).c_str(), error.c_str());
+  }
+  std::string text(const std::vector<int>& groups) const {
+    std::string text;
+    for (const int group : groups)
+      text += (text.empty() ? "" : ", ") + programs_.placement().text(group) + " (at step " + std::to_string(progress_.steps(group)) + ")";
+    return text.empty() ? "no replica: none is at work" : text;
+  }
+  CommunicationError late_error(const std::vector<int>& awaited) const {
+    return {"no step was done until the deadline; at work: " + text(awaited) +
+                ". Who is at work is stopped or slow: look there, or allow more time with --deadline",
+            -1};
+  }
+
+  const Deployment& deployment_;
+  AsyncPrograms& programs_;
+  std::function<void(const std::exception_ptr&)> on_error_;
+  mutable std::mutex mutex_;  // guards all that follows
+  std::condition_variable changed_;
+  AsyncProgress progress_;
+  std::exception_ptr error_;
+  bool thrown_ = false;  // a call of the program has thrown the error
+  bool stop_ = false;
+  std::vector<bool> serving_;  // by device: its thread is at its work
+};
+
+}  // namespace replicator::detail
