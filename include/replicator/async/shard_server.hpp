@@ -21,6 +21,7 @@
 
 #include <replicator/async/async_programs.hpp>
 #include <replicator/async/shard_call.hpp>
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/devices/thread_without_signals.hpp>
 #include <replicator/job/job.hpp>
@@ -65,14 +66,13 @@ class ShardServer {
   // Until no group of the job makes a further step, however long: its processes are alive, or the job is aborted. After `late` a line on stderr
   // names those that are awaited. Each of them is looked at now and then; what `look` throws ends the wait.
   void await_all_finished(std::chrono::milliseconds late, const std::function<void(int process)>& look) {
-    const auto tell_at = late.count() > 0 ? Clock::now() + late : Clock::time_point::max();
-    bool told = false;
+    DeadlineWait wait{{.late = late}};
     std::unique_lock lock{mutex_};
     while (!changed_.wait_for(lock, std::chrono::milliseconds{100}, [this] { return failed_ || unfinished().empty(); })) {
       const auto awaited = unfinished();
       lock.unlock();
       for (const int process : awaited) look(process);
-      if (Clock::now() >= tell_at && !std::exchange(told, true)) tell_awaited(awaited);
+      if (wait.becomes_late(Clock::now())) tell_awaited(awaited);
       lock.lock();
     }
   }
@@ -93,7 +93,7 @@ class ShardServer {
     std::vector<transport::Ticket> under_way;
     std::vector<AnyArray> gradients;  // by ordinal
     std::vector<std::byte> bytes;     // of an answer, or a report
-    Clock::time_point held_since{};
+    DeadlineWait held{{}};
     bool finished = false;  // it has said so
   };
 
@@ -229,7 +229,7 @@ class ShardServer {
       listener_.hear(client.call, client.bytes);
       return await_call(client);
     }
-    client.held_since = Clock::now();
+    client.held = DeadlineWait{{.deadline = programs_.deployment().deadline}};
     client.state = State::held;
     try_update(client);
   }
@@ -247,11 +247,10 @@ class ShardServer {
   // Throws for who has been held up until the deadline. Returns when that will next be.
   Clock::time_point fail_late() const {
     auto next = Clock::time_point::max();
-    const std::chrono::nanoseconds deadline = programs_.deployment().deadline;
     for (const auto& client : clients_) {
-      if (client->state != State::held || deadline.count() == 0) continue;
-      if (Clock::now() >= client->held_since + deadline) shard_of(client->call).gate->fail_held(client->call.group);
-      next = std::min<Clock::time_point>(next, client->held_since + deadline);
+      if (client->state != State::held) continue;
+      if (client->held.is_over(Clock::now())) shard_of(client->call).gate->fail_held(client->call.group);
+      next = std::min(next, client->held.deadline());
     }
     return next;
   }

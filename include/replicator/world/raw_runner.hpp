@@ -23,6 +23,7 @@
 #include <replicator/collectives/run/caller_buffers.hpp>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/run/local_fold.hpp>
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/world/raw_call.hpp>
 #include <utility>
 #include <vector>
@@ -132,7 +133,7 @@ class RawRunner {
   void land(const RawCall& call, transport::Clock::duration deadline) {
     const Flight flight = flights_.front();
     if (!flight.collective->advance())
-      flight.collective->wait(deadline == deadline.zero() ? transport::Clock::time_point::max() : transport::Clock::now() + deadline);
+      flight.collective->wait(DeadlineWait{{.deadline = deadline}}.deadline());
     if (!flight.delivered) copy_out(call, flight.slice, *flight.collective);
     flights_.pop_front();
   }
