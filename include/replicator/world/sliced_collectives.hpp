@@ -31,10 +31,10 @@
 namespace replicator::collectives {
 
 // Belongs to one thread; the communicator outlives it. The same calls in the same order on every rank.
-class RawRunner {
+class SlicedCollectives {
  public:
   // `window`: of the bytes that a replica contributes at once; equal on every rank.
-  RawRunner(Communicator& communicator, std::size_t window)
+  SlicedCollectives(Communicator& communicator, std::size_t window)
       : communicator_{communicator},
         window_{window},
         fold_{communicator.blocks().replicas(), communicator.blocks().begin(communicator.rank()),
