@@ -152,11 +152,11 @@ std::string await_return(ElasticJob& elastic, const Bytes& state, const Steps& s
     const auto waits = job->exchange(bytes_of(job->rank() == 0 && elastic.somebody_waits() ? "yes" : ""), "a step")[0];
     if (waits.empty()) continue;
     std::optional<transport::Offer> mine;
-    const auto parts = [&] {
+    const auto handed = [&] {
       steps.handing(false);
-      return std::vector{state, Bytes{}, bytes_of("end")};
+      return state;
     };
-    if (job->rank() == 0) mine = elastic.hand_over(steps.fits, parts);
+    if (job->rank() == 0) mine = elastic.hand_over(steps.fits, handed);
     if (mine) steps.handing(true);
     if (!elastic.decide([&] { return transport::Offer::unpack(job->exchange(transport::Offer::pack(mine), "an offer")[0]); })) continue;
     job->leave();
@@ -174,11 +174,11 @@ std::string await_return(ElasticJob& elastic, const Bytes& state, const Steps& s
 }
 
 std::string come_back(ElasticJob& elastic, const std::string& wish, const Bytes& state) {
-  const auto parts = elastic.enter(bytes_of(wish));
+  const auto handed = elastic.enter(bytes_of(wish));
   const auto job = elastic.job();
   job->barrier();
   auto text = std::to_string(job->rank()) + " of " + std::to_string(job->size());
-  if (parts == std::vector{state, Bytes{}, bytes_of("end")}) text += ", all";
+  if (handed == state) text += ", all";
   job->leave();
   return text;
 }
@@ -350,7 +350,7 @@ TEST_CASE("who does not take what it is given, or too slowly, holds nobody up fo
   transport::JobOptions options;
   options.dead_after = std::chrono::milliseconds{500};
   options.exchange_deadline = std::chrono::milliseconds{1200};
-  const std::vector<Bytes> parts(4, Bytes(1 << 20));
+  const Bytes state(4 << 20);
   for (const std::string how : {"nothing", "slowly", "gone", "aborted"}) {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
@@ -363,7 +363,7 @@ TEST_CASE("who does not take what it is given, or too slowly, holds nobody up fo
         static_cast<void>(!::read(other.get(), chunk, sizeof chunk));
     }};
     const auto began = std::chrono::steady_clock::now();
-    const bool taken = transport::detail::hand_over(guest, parts, options, [&] { return how == "aborted"; });
+    const bool taken = transport::detail::hand_over(guest, state, options, [&] { return how == "aborted"; });
     const auto time = std::chrono::steady_clock::now() - began;
     over = true;
     reader.join();

@@ -194,7 +194,7 @@ class AsyncPrograms {
       if (!held.by_bound) return "for " + who + " at a shard of the variables";
       return "for " + who + ", whose gradient would be older than --staleness " + std::to_string(bound);
     };
-    return {deployment_.deadline, deployment_.late,
+    return {{deployment_.deadline, deployment_.late},
             [=, placement = placement_](int group, const Shard::Held& held) {
               std::fprintf(stderr, "replicator: %s waits %s\n", who_waits(placement, group).c_str(), for_whom(held).c_str());
             },

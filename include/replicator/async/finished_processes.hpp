@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/transport/messenger.hpp>
 
@@ -46,20 +47,18 @@ class FinishedProcesses {
   // Waits for all processes of the job, without a deadline: they are alive, or the job is aborted. After `late` it names the missing processes on
   // stderr. Calls look(process) for each missing process every 100 ms; an exception from it ends the wait.
   void await_all(std::chrono::milliseconds late, const std::function<void(int process)>& look) const {
-    const auto tell_at = late.count() > 0 ? Clock::now() + late : Clock::time_point::max();
-    bool told = false;
+    DeadlineWait wait{{.late = late}};
     std::unique_lock lock{mutex_};
     while (!changed_.wait_for(lock, std::chrono::milliseconds{100}, [this] { return failed_ || missing().empty(); })) {
       const auto awaited = missing();
       lock.unlock();
       for (const int process : awaited) look(process);
-      if (Clock::now() >= tell_at && !std::exchange(told, true)) tell(awaited);
+      if (wait.becomes_late(DeadlineWait::Clock::now())) tell(awaited);
       lock.lock();
     }
   }
 
  private:
-  using Clock = transport::Clock;
   // Needs the lock.
   std::vector<int> missing() const {
     std::vector<int> processes;

@@ -2,7 +2,6 @@
 // The client by which a device pulls from and pushes to the shards of other processes.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <memory>
@@ -12,6 +11,8 @@
 #include <vector>
 
 #include <replicator/async/shard_call.hpp>
+#include <replicator/async/variable_shard.hpp>
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/deployment.hpp>
@@ -68,7 +69,6 @@ class ShardClient {
   }
 
  private:
-  using Clock = transport::Clock;
   struct UnderWay {
     transport::Ticket ticket;
     int process;
@@ -91,18 +91,16 @@ class ShardClient {
     under_way_.push_back({messenger_->send(std::as_bytes(std::span{&call_, 1}), server, slots::call), process});
     for (const auto piece : pieces) under_way_.push_back({messenger_->send(piece, server, slots::payload), process});
   }
-  // Waits until all messages have arrived. The deadline is 25 % longer than the shard's, so that the more specific error wins.
+  // Waits until all messages have arrived.
   void settle() {
     const auto none = [this] {
       while (!under_way_.empty() && messenger_->done(under_way_.back().ticket)) under_way_.pop_back();
       return under_way_.empty();
     };
-    const auto began = Clock::now();
-    const std::chrono::nanoseconds deadline = deployment_.deadline;
-    const auto end = deadline.count() > 0 ? began + deadline + deadline / 4 : Clock::time_point::max();
-    const bool tells = deployment_.late.count() > 0 && began + deployment_.late < end;
-    if (tells && !messenger_->wait(none, began + deployment_.late)) std::fprintf(stderr, "replicator: %s\n", waits("waits").c_str());
-    if (messenger_->wait(none, end)) return;
+    DeadlineWait wait{limits_behind_shard({deployment_.deadline, deployment_.late})};
+    if (wait.wait([&](DeadlineWait::Time until) { return messenger_->wait(none, until); },
+                  [this] { std::fprintf(stderr, "replicator: %s\n", waits("waits").c_str()); }))
+      return;
     throw CommunicationError{waits("waited until the deadline") + ". It is stopped or slow: look there, or allow more time with --deadline",
                              under_way_.back().process};
   }

@@ -20,6 +20,7 @@
 #include <replicator/async/shard_call.hpp>
 #include <replicator/async/shard_listener.hpp>
 #include <replicator/async/shard_lookup.hpp>
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/devices/thread_without_signals.hpp>
 #include <replicator/job/job.hpp>
@@ -61,7 +62,7 @@ class ShardServer {
     std::vector<transport::Ticket> under_way;
     std::vector<AnyArray> gradients;  // by ordinal
     std::vector<std::byte> bytes;     // of an answer, or a report
-    Clock::time_point held_since{};
+    DeadlineWait held{{}};
     bool finished = false;  // its groups make no further step
   };
 
@@ -163,7 +164,7 @@ class ShardServer {
       listener_.hear(client.call, client.bytes);
       return await_call(client);
     }
-    client.held_since = Clock::now();
+    client.held = DeadlineWait{{.deadline = programs_.deployment().deadline}};
     client.state = State::held;
     try_update(client);
   }
@@ -181,11 +182,10 @@ class ShardServer {
   // Throws if a client has been held up until the deadline. Returns the next deadline of a held client.
   Clock::time_point fail_late() const {
     auto next = Clock::time_point::max();
-    const std::chrono::nanoseconds deadline = programs_.deployment().deadline;
     for (const auto& client : clients_) {
-      if (client->state != State::held || deadline.count() == 0) continue;
-      if (Clock::now() >= client->held_since + deadline) lookup_.shard_of(client->call).gate->fail_held(client->call.group);
-      next = std::min<Clock::time_point>(next, client->held_since + deadline);
+      if (client->state != State::held) continue;
+      if (client->held.is_over(Clock::now())) lookup_.shard_of(client->call).gate->fail_held(client->call.group);
+      next = std::min(next, client->held.deadline());
     }
     return next;
   }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +19,8 @@
 #include <replicator/async/async_programs.hpp>
 #include <replicator/async/async_progress.hpp>
 #include <replicator/async/shard_listener.hpp>
+#include <replicator/async/variable_shard.hpp>
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/engine/failure.hpp>
 
 namespace replicator::detail {
@@ -80,7 +81,7 @@ class SharedProgress final : public ShardListener {
     stop_ = true;
     changed_.notify_all();
     const auto at_rest = [this] { return std::find(serving_.begin(), serving_.end(), true) == serving_.end(); };
-    if (deployment_.late.count() > 0 && !changed_.wait_for(lock, deployment_.late, at_rest)) tell_wait();
+    DeadlineWait{{.late = deployment_.late}}.wait(changed_, lock, at_rest, [this] { tell_wait(); });
   }
   // No further step can be made.
   bool ended() const {
@@ -168,7 +169,6 @@ class SharedProgress final : public ShardListener {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   // Needs the lock.
   void keep(const std::exception_ptr& error) {
     if (error_) return;
@@ -176,24 +176,15 @@ class SharedProgress final : public ShardListener {
     on_error_(error);
     changed_.notify_all();
   }
-  // Every step that steps() counts begins the deadline anew. The deadline is 25 % longer than a shard's, so that the more specific error wins.
+  // Every step that steps() counts begins the wait anew.
   // awaited(): the groups that a message names.
   template <class Predicate, class Steps, class Awaited>
   void wait(std::unique_lock<std::mutex>& lock, Predicate done, Steps steps, Awaited awaited) {
-    auto began = Clock::now();
-    auto seen = steps();
-    bool told = deployment_.late.count() == 0;
-    while (!error_ && !done()) {
-      const std::chrono::nanoseconds deadline = deployment_.deadline;
-      const auto end = deadline.count() > 0 ? began + deadline + deadline / 4 : Clock::time_point::max();
-      const auto until = told ? end : std::min<Clock::time_point>(end, began + deployment_.late);
-      if (until == Clock::time_point::max()) changed_.wait(lock);
-      else changed_.wait_until(lock, until);
-      const auto now = Clock::now();
-      if (const auto before = std::exchange(seen, steps()); seen != before) began = now;
-      else if (now < until || error_ || done()) continue;
-      else if (now >= end) keep(std::make_exception_ptr(late_error(awaited())));
-      else if (!std::exchange(told, true)) std::fprintf(stderr, "replicator: waiting for a step of %s\n", text(awaited()).c_str());
+    DeadlineWait wait{limits_behind_shard({deployment_.deadline, deployment_.late})};
+    for (auto seen = steps(); !error_ && !done(); seen = steps(), wait.restart()) {
+      const auto changed = [&] { return error_ || done() || steps() != seen; };
+      if (!wait.wait(changed_, lock, changed, [&] { std::fprintf(stderr, "replicator: waiting for a step of %s\n", text(awaited()).c_str()); }))
+        keep(std::make_exception_ptr(late_error(awaited())));
     }
     if (error_) throw_error();
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <compare>
 #include <condition_variable>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
@@ -35,13 +35,9 @@ class StopAgreement {
     std::int64_t signal = 0;              // the one that the process has caught; 0: none
     friend bool operator==(const Vote&, const Vote&) = default;
   };
-  struct Waiting {
-    std::chrono::nanoseconds deadline{};  // zero: without end
-    std::chrono::nanoseconds late{};      // zero: nothing is told
-  };
 
   // The job outlives this.
-  StopAgreement(transport::Job& job, const Waiting& waiting) : job_{job}, waiting_{waiting}, hook_{job.on_abort([this] { wake(); })} {}
+  StopAgreement(transport::Job& job, const WaitLimits& limits) : job_{job}, limits_{limits}, hook_{job.on_abort([this] { wake(); })} {}
   StopAgreement(const StopAgreement&) = delete;
   StopAgreement& operator=(const StopAgreement&) = delete;
 
@@ -105,7 +101,6 @@ class StopAgreement {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Moment {
     std::uint64_t meeting, call;
     friend auto operator<=>(const Moment&, const Moment&) = default;
@@ -125,12 +120,7 @@ class StopAgreement {
   }
   void await_agreement(std::unique_lock<std::mutex>& lock) {
     const auto known = [this] { return agreed_ || job_.aborted(); };
-    const bool ends = waiting_.deadline.count() > 0;
-    const auto end = ends ? Clock::now() + waiting_.deadline : Clock::time_point::max();
-    const bool tells = waiting_.late.count() > 0 && (!ends || waiting_.late < waiting_.deadline);
-    if (tells && !changed_.wait_for(lock, waiting_.late, known)) std::fprintf(stderr, "replicator: waiting for %s\n", awaited().c_str());
-    if (ends) changed_.wait_until(lock, end, known);
-    else changed_.wait(lock, known);
+    DeadlineWait{limits_}.wait(changed_, lock, known, [this] { std::fprintf(stderr, "replicator: waiting for %s\n", awaited().c_str()); });
     if (agreed_) return;
     job_.check();
     throw CommunicationError{"waited until the deadline for " + awaited() + ". It is stopped or slow: look there, or allow more time with --deadline",
@@ -139,7 +129,7 @@ class StopAgreement {
   std::string awaited() const { return job_.describe(asker_) + ", which has caught a signal, to tell after which call of step() all processes stop"; }
 
   transport::Job& job_;
-  Waiting waiting_;
+  WaitLimits limits_;
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   std::uint64_t meeting_ = 0, call_ = 0;  // the last call that the program has ended

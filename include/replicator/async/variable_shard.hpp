@@ -2,8 +2,6 @@
 // The gate of a shard: a readers-writer lock with a staleness bound. Workers read the shard's variables and update them through it.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -14,23 +12,25 @@
 #include <utility>
 
 #include <replicator/async/staleness.hpp>
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/core/error.hpp>
 
 namespace replicator::detail {
+
+// For waits on what others do at a shard: the deadline is 25 % longer than the shard's own, so that the more specific error wins.
+inline WaitLimits limits_behind_shard(const WaitLimits& shard) { return {shard.deadline + shard.deadline / 4, shard.late}; }
 
 // Updates exclude each other and reads, so a reader sees all of an update or nothing of it. An update also waits while the staleness bound
 // holds it up.
 class Shard {
  public:
-  using Clock = std::chrono::steady_clock;
   // The reason why a reader waits.
   struct Held {
     int holder = -1;        // the reader that holds it up; -1: several do
     bool by_bound = false;  // the holder's values would become staler than the bound
   };
   struct Waiting {
-    std::chrono::nanoseconds deadline{};  // zero: without end
-    std::chrono::nanoseconds late{};      // zero: nothing is told
+    WaitLimits limits{};
     std::function<void(int reader, const Held&)> tell_late{};
     std::function<void(int reader, const Held&)> fail{};  // at the deadline: throws
   };
@@ -124,23 +124,11 @@ class Shard {
   // Waits until held() returns nothing.
   template <class Predicate>
   void wait(std::unique_lock<std::mutex>& lock, int reader, Predicate held) {
-    const auto began = Clock::now();
-    const auto after = [&](std::chrono::nanoseconds time) { return time.count() > 0 ? began + time : Clock::time_point::max(); };
-    const auto end = after(waiting_.deadline);
-    auto late = after(waiting_.late);
-    for (;;) {
-      if (error_) std::rethrow_exception(error_);
-      const auto now = held();
-      if (!now) return;
-      const auto until = std::min(end, late);
-      if (until == Clock::time_point::max()) changed_.wait(lock);
-      else changed_.wait_until(lock, until);
-      const auto time = Clock::now();
-      if (time < until || error_ || !held()) continue;
-      if (time >= end) waiting_.fail(reader, *now);
-      late = Clock::time_point::max();
-      waiting_.tell_late(reader, *now);
-    }
+    std::optional<Held> why;
+    const auto free = [&] { return error_ || !(why = held()); };
+    DeadlineWait wait{waiting_.limits};
+    if (!wait.wait(changed_, lock, free, [&] { waiting_.tell_late(reader, *why); })) waiting_.fail(reader, *why);
+    if (error_) std::rethrow_exception(error_);
   }
 
   mutable std::mutex mutex_;

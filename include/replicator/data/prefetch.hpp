@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/data/stream.hpp>
 #include <string>
@@ -84,8 +85,9 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
         std::unique_lock lock{mutex};
         stop = true;
         changed.notify_all();
-        if (!changed.wait_for(lock, late, [&] { return !producing; }))
+        replicator::detail::DeadlineWait{{.late = late}}.wait(changed, lock, [&] { return !producing; }, [] {
           std::fputs("replicator: the end of a prefetch(), or its seek, waits for the element that its source is at\n", stderr);
+        });
       }
       thread.join();
     }

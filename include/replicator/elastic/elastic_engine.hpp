@@ -201,7 +201,7 @@ class ElasticEngine final : public Engine {
 
   StepResults run(Course& course) {
     if (elastic_.outside() && course.checkpointed) {
-      history_.go_on_from(come_in(elastic_, courses_, course));
+      history_.go_on_from(come_in(elastic_, courses_, course, deployment_.replicas));
       move();
     }
     const bool newcomer = std::exchange(newcomer_waits_, false) && course.checkpointed;

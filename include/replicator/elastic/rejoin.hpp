@@ -6,13 +6,14 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <replicator/elastic/call_history.hpp>
 #include <replicator/elastic/courses.hpp>
-#include <replicator/elastic/handover.hpp>
+#include <replicator/engine/state/snapshot.hpp>
 #include <replicator/job/elastic/elastic_job.hpp>
 
 namespace replicator::detail {
@@ -46,10 +47,13 @@ inline bool take_in(transport::ElasticJob& elastic, transport::Job& job, const C
   return comes;
 }
 
-// Of the process that is outside, before its first run of `course`: waits until the others are there too, and returns the moment that it is
-// handed. Throws as ElasticJob::enter.
-inline Moment come_in(transport::ElasticJob& elastic, const Courses& courses, const Course& course) {
-  auto handover = unpack_handover(elastic.enter(courses.place_before(course)));
+// Of the process that is outside, before its first run of `course`, in a job of so many replicas: waits until the others are there too, and
+// returns the moment that it is handed. Throws as ElasticJob::enter, and CommunicationError where that is damaged.
+inline Moment come_in(transport::ElasticJob& elastic, const Courses& courses, const Course& course, int replicas) {
+  const auto state = elastic.enter(courses.place_before(course));
+  std::set<int> ordinals;
+  for (const auto& step : courses.living()) ordinals.insert(step->ordinal);
+  auto handover = received_handover(state, *elastic.job(), ordinals, replicas);
   Moment moment{std::move(handover.snapshot), {}};
   for (const auto& step : courses.living()) {
     auto& from = moment.courses[step] = handover.steps.at(step->ordinal);

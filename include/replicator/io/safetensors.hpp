@@ -34,11 +34,11 @@ struct NamedTensor {
   const std::byte* data = nullptr;
 };
 
-// Writes `tensors` in the order that Python's writer uses too, which keeps every tensor aligned: larger elements
-// first, then by name. The file is replaced as a whole. Throws BuildError for two equal names, DataError when the file
-// cannot be written.
-inline void write_safetensors(const std::string& path, std::vector<NamedTensor> tensors,
-                              const std::map<std::string, std::string>& metadata = {}) {
+namespace detail {
+
+// What comes before the data of a file, in which the tensors then come in this order: the one that Python's writer uses too, which keeps every
+// tensor aligned. Larger elements are first, then the order is by name.
+inline std::string begin_safetensors(const std::string& path, std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata) {
   std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
     const std::size_t x = size_of(a.type.dtype), y = size_of(b.type.dtype);
     return x != y ? x > y : a.name < b.name;
@@ -60,13 +60,35 @@ inline void write_safetensors(const std::string& path, std::vector<NamedTensor> 
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');  // the data begin at a multiple of 8 bytes
 
-  std::byte length[8];
-  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<std::byte>(header.size() >> (8 * i));
+  std::string length(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> (8 * i));
+  return length + header;
+}
+
+}  // namespace detail
+
+// Replaces the file as a whole. Throws BuildError for two equal names, DataError when the file cannot be written.
+inline void write_safetensors(const std::string& path, std::vector<NamedTensor> tensors,
+                              const std::map<std::string, std::string>& metadata = {}) {
+  const std::string begin = detail::begin_safetensors(path, tensors, metadata);
   FileReplacement file{path};
-  file.write(length);
-  file.write(std::as_bytes(std::span{header.data(), header.size()}));
+  file.write(std::as_bytes(std::span{begin}));
   for (const NamedTensor& tensor : tensors) file.write({tensor.data, tensor.type.bytes()});
   file.commit();
+}
+
+// The bytes of the same file. `name`: of what they are, for errors.
+inline std::vector<std::byte> safetensors_bytes(const std::string& name, std::vector<NamedTensor> tensors,
+                                                const std::map<std::string, std::string>& metadata = {}) {
+  const std::string begin = detail::begin_safetensors(name, tensors, metadata);
+  std::size_t size = begin.size();
+  for (const NamedTensor& tensor : tensors) size += tensor.type.bytes();
+  std::vector<std::byte> bytes;
+  bytes.reserve(size);
+  const auto add = [&](std::span<const std::byte> more) { bytes.insert(bytes.end(), more.begin(), more.end()); };
+  add(std::as_bytes(std::span{begin}));
+  for (const NamedTensor& tensor : tensors) add({tensor.data, tensor.type.bytes()});
+  return bytes;
 }
 
 inline void write_safetensors(const std::string& path, const std::map<std::string, AnyArray>& tensors,
@@ -101,33 +123,26 @@ inline std::vector<std::pair<TensorEntry, std::string>> checked_order(const std:
   return order;
 }
 
-}  // namespace detail
-
-// Reads a whole file. Throws DataError, naming the file, for whatever is not a valid safetensors file or has a dtype
-// that this library does not know (F16 among them).
-inline Safetensors read_safetensors(const std::string& path) {
+// Of so many bytes, of which read() gives the next ones.
+template <class Read>
+Safetensors read_safetensors(const std::string& path, std::uint64_t size, Read read) {
   static constexpr std::uint64_t max_header = 100'000'000;  // the limit of the reference implementation
-  const detail::File file{path, O_RDONLY, "open for reading"};
-  struct stat status {};
-  if (::fstat(file.fd(), &status) != 0) detail::fail(path, "stat");
-  if (!S_ISREG(status.st_mode)) throw DataError{path + ": not a safetensors file, but a " + (S_ISDIR(status.st_mode) ? "folder" : "device or a pipe")};
-  const auto size = static_cast<std::uint64_t>(status.st_size);
   if (size < 8)
     throw DataError{path + ": not a safetensors file: it has " + std::to_string(size) + " bytes, the shortest has 10"};
   std::byte length_bytes[8];
-  detail::read_exactly(path, file.fd(), length_bytes);
-  const auto length = io::detail::load_little<std::uint64_t>(length_bytes);
+  read(std::span<std::byte>{length_bytes});
+  const auto length = detail::load_little<std::uint64_t>(length_bytes);
   if (length > max_header || length > size - 8)
     throw DataError{path + ": not a safetensors file, or cut short: its header claims " + std::to_string(length) +
                     " bytes, and " + std::to_string(size - 8) + " follow"};
   std::string text(length, '\0');
-  detail::read_exactly(path, file.fd(), std::as_writable_bytes(std::span{text}));
-  detail::SafetensorsHeader header = detail::SafetensorsHeaderReader{text, path}.read();
+  read(std::as_writable_bytes(std::span{text}));
+  SafetensorsHeader header = SafetensorsHeaderReader{text, path}.read();
 
   Safetensors result;
-  for (const auto& [entry, name] : detail::checked_order(path, header, size - 8 - length)) {
+  for (const auto& [entry, name] : checked_order(path, header, size - 8 - length)) {
     AnyArray array{entry.type};
-    detail::read_exactly(path, file.fd(), {array.data(), array.size_bytes()});
+    read(std::span<std::byte>{array.data(), array.size_bytes()});
     if (entry.type.dtype == DType::boolean &&
         std::any_of(array.data(), array.data() + array.size_bytes(), [](std::byte b) { return b > std::byte{1}; }))
       throw DataError{path + ": tensor \"" + name + "\" is BOOL but has bytes other than 0 and 1"};
@@ -135,6 +150,27 @@ inline Safetensors read_safetensors(const std::string& path) {
   }
   result.metadata = std::move(header.metadata);
   return result;
+}
+
+}  // namespace detail
+
+// Reads a whole file. Throws DataError, naming the file, for whatever is not a valid safetensors file or has a dtype
+// that this library does not know (F16 among them).
+inline Safetensors read_safetensors(const std::string& path) {
+  const detail::File file{path, O_RDONLY, "open for reading"};
+  struct stat status {};
+  if (::fstat(file.fd(), &status) != 0) detail::fail(path, "stat");
+  if (!S_ISREG(status.st_mode)) throw DataError{path + ": not a safetensors file, but a " + (S_ISDIR(status.st_mode) ? "folder" : "device or a pipe")};
+  return detail::read_safetensors(path, static_cast<std::uint64_t>(status.st_size),
+                                  [&](std::span<std::byte> into) { detail::read_exactly(path, file.fd(), into); });
+}
+
+// The same of the bytes of a file; errors say `name`.
+inline Safetensors read_safetensors(const std::string& name, std::span<const std::byte> bytes) {
+  return detail::read_safetensors(name, bytes.size(), [&](std::span<std::byte> into) {
+    std::copy_n(bytes.begin(), into.size(), into.begin());
+    bytes = bytes.subspan(into.size());
+  });
 }
 
 }  // namespace replicator::io

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <string>
 
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/devices/thread_without_signals.hpp>
 #include <replicator/job/job.hpp>
 
@@ -154,13 +155,12 @@ inline void Job::leave() {
 
 template <class Predicate, class Text>
 void Job::wait_and_tell(Lock& lock, Predicate done, Text text) {
-  if (options_.late.count() > 0 && !changed_.wait_for(lock, options_.late, done)) {
+  DeadlineWait{{.late = options_.late}}.wait(changed_, lock, done, [&] {
     const auto line = "replicator: " + text() + "\n";
     lock.unlock();  // heartbeats need it, however long stderr takes
     std::fputs(line.c_str(), stderr);
     lock.lock();
-  }
-  changed_.wait(lock, done);
+  });
 }
 
 template <class Predicate>

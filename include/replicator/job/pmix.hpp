@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/job/acquaintance.hpp>
 #include <replicator/job/job_options.hpp>
@@ -69,7 +70,6 @@ class PmixSession {
   // Waits for all processes; what they published is known afterwards. Throws CommunicationError where they have not all come within `deadline`;
   // the launcher does not say who has not.
   void fence(std::chrono::milliseconds deadline) const {
-    const auto late = JobOptions{}.report_after;
     auto fence = std::make_shared<Fence>(self_);
     auto kept = std::make_unique<std::shared_ptr<Fence>>(fence);  // by the launcher, until it calls back
     const auto begun = PMIx_Fence_nb(&fence->all, 1, &fence->collect, 1, &Fence::finished, kept.get());
@@ -78,8 +78,7 @@ class PmixSession {
     kept.release();
     const std::string whom = "rank " + std::to_string(rank()) + " waits for the other " + std::to_string(size() - 1) +
                              " process(es) that the launcher (PMIx) started to make a Replicator, too";
-    if (late < deadline && !fence->wait(late)) std::fprintf(stderr, "replicator: %s\n", whom.c_str());
-    if (!fence->wait(deadline > late ? deadline - late : deadline))
+    if (!fence->wait({deadline, JobOptions{}.report_after}, [&] { std::fprintf(stderr, "replicator: %s\n", whom.c_str()); }))
       throw CommunicationError{whom + ", and they have not within " + seconds_text(deadline) +
                                    " (--connect-deadline): is one of them another program, or stopped before it?",
                                -1};
@@ -104,9 +103,10 @@ class PmixSession {
       (*fence)->status = status;
       (*fence)->changed.notify_all();
     }
-    bool wait(std::chrono::milliseconds time) {
+    template <class Tell>
+    bool wait(const WaitLimits& limits, Tell tell) {
       std::unique_lock lock{mutex};
-      return changed.wait_for(lock, time, [&] { return status.has_value(); });
+      return DeadlineWait{limits}.wait(changed, lock, [&] { return status.has_value(); }, tell);
     }
 
     pmix_proc_t all;

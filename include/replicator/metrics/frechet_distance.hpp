@@ -13,7 +13,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/metrics/symmetric_eigenvalues.hpp>
 
-namespace replicator::metrics {
+namespace replicator::metrics::detail {
 
 struct Gaussian {
   std::vector<double> mean;        // d
@@ -40,8 +40,6 @@ inline Gaussian fit_gaussian(const Array<float>& features) {
   for (auto& value : result.covariance) value /= static_cast<double>(count - 1);
   return result;
 }
-
-namespace detail {
 
 // L with L L^T = a, lower triangular; a is symmetric and has no negative eigenvalues, save for rounding: a column whose pivot is
 // nothing but rounding becomes zero.
@@ -80,8 +78,6 @@ inline std::vector<double> between(const std::vector<double>& l, const std::vect
   return result;
 }
 
-}  // namespace detail
-
 // |m_a - m_b|^2 + tr(A + B - 2 (A B)^(1/2)), the squared Wasserstein distance of the two normal distributions. With A = L L^T the
 // trace of the root is the sum of the roots of the eigenvalues of L^T B L. About 6 d^3 operations.
 // On features of Inception v3 this is the FID; on others its values can only be compared with each other. It is biased upwards
@@ -104,4 +100,4 @@ inline double frechet_distance(const Gaussian& a, const Gaussian& b) {
   return result;
 }
 
-}  // namespace replicator::metrics
+}  // namespace replicator::metrics::detail

@@ -9,7 +9,7 @@
 
 #include <replicator/core/array.hpp>
 
-namespace replicator::metrics {
+namespace replicator::metrics::detail {
 
 // exp(mean over the examples of KL(p(class | example) || p(class))) of probabilities [N, C], whose rows sum to one: from 1 (all
 // alike, or never sure) to C (always sure, all classes equally often). Throws BuildError for another rank, or no examples, DataError for what is no probability.
@@ -35,4 +35,4 @@ inline double inception_score(const Array<float>& probabilities) {
   return std::exp(divergence / static_cast<double>(count));
 }
 
-}  // namespace replicator::metrics
+}  // namespace replicator::metrics::detail

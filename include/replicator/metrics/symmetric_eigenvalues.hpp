@@ -12,9 +12,7 @@
 
 #include <replicator/core/error.hpp>
 
-namespace replicator::metrics {
-
-namespace detail {
+namespace replicator::metrics::detail {
 
 struct Tridiagonal {
   std::vector<double> diagonal;  // n
@@ -79,8 +77,6 @@ inline bool sweep(Tridiagonal& t, std::size_t first, std::size_t last) {
   return true;
 }
 
-}  // namespace detail
-
 // The eigenvalues, ascending, of a symmetric matrix [n, n] given row by row; about 3 n^3 operations. Each is exact to about
 // the rounding of the largest one. Throws BuildError unless there are n n values, DataError where one is not finite.
 // Source: Wilkinson and Reinsch, "Linear algebra", 1971 (Householder, then QL with implicit shifts).
@@ -109,4 +105,4 @@ inline std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std
   return std::move(t.diagonal);
 }
 
-}  // namespace replicator::metrics
+}  // namespace replicator::metrics::detail

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/runtime/execution_options.hpp>
 #include <replicator/runtime/program.hpp>
 
@@ -202,11 +203,13 @@ class Execution {
     const auto* const device = collective.on_device();
     return device && !device->done();
   }
-  using Time = transport::Clock::time_point;
-  Time deadline(Time now) const { return options_.deadline.count() ? now + options_.deadline : Time::max(); }
+  using Time = DeadlineWait::Time;
+  DeadlineWait wait_from(Time now) const { return DeadlineWait{limits(), now}; }
   // Of a device that nobody waits for it is told that it is late, and no more.
-  Time device_deadline(Time now) const { return program_.communicator->size() > 1 || program_.handoffs ? deadline(now) : Time::max(); }
-  Time late_from(Time now) const { return options_.late.count() ? now + options_.late : Time::max(); }
+  DeadlineWait device_wait_from(Time now) const {
+    return program_.communicator->size() > 1 || program_.handoffs ? wait_from(now) : DeadlineWait{{.late = limits().late}, now};
+  }
+  WaitLimits limits() const { return {options_.deadline, record_ ? options_.late : std::chrono::nanoseconds{}}; }
   static std::int64_t nanoseconds(Time time) { return std::chrono::nanoseconds{time.time_since_epoch()}.count(); }
 
   void wait(std::uint32_t index) {
@@ -214,7 +217,8 @@ class Execution {
     if (collective.advance()) return;
     const auto now = transport::Clock::now();
     if (!record_) {
-      if (!collective.wait_until(deadline(now), others_)) collective.wait(deadline(now));
+      const auto end = wait_from(now).deadline();
+      if (!collective.wait_until(end, others_)) collective.wait(end);
       return;
     }
     record_->waits(nanoseconds(now));
@@ -232,20 +236,14 @@ class Execution {
   }
   // Only this thread can see for whom the collective waits: it says so as soon as the wait is a long one.
   void wait_aloud(collectives::Collective& collective, Time begun) {
-    const auto end = deadline(begun);
-    auto late = late_from(begun);
-    for (auto until = begun + soon; !collective.wait_until(std::min({until, late, end}), others_);) {
+    auto wait = wait_from(begun);
+    for (auto until = begun + soon; !collective.wait_until(std::min(until, wait.next()), others_);) {
       misses(collective);
       const auto now = transport::Clock::now();
-      if (now >= end) return collective.wait(end);
-      tell_once(late, now);
+      if (wait.is_over(now)) return collective.wait(wait.deadline());
+      if (wait.becomes_late(now)) options_.tell_late();
       until = now + look_again;
     }
-  }
-  void tell_once(Time& late, Time now) const {
-    if (now < late) return;
-    late = Time::max();
-    options_.tell_late();
   }
   // The peers of collectives under way may need this device: it must not stand still.
   void take(std::uint32_t place) {
@@ -253,10 +251,10 @@ class Execution {
     if (handoffs.given(place, program_.tick)) return;
     const auto now = transport::Clock::now();
     if (record_) record_->waits(nanoseconds(now));
-    auto tell_at = record_ ? late_from(now) : Time::max();
-    const bool there = handoffs.wait(place, program_.tick, deadline(now), [&] {
+    auto wait = wait_from(now);
+    const bool there = handoffs.wait(place, program_.tick, wait.deadline(), [&] {
       program_.communicator->check();
-      if (tell_at != Time::max()) tell_once(tell_at, transport::Clock::now());
+      if (wait.becomes_late(transport::Clock::now())) options_.tell_late();
       advance();
       return !pending_.empty();
     });
@@ -288,12 +286,11 @@ class Execution {
   void await(const Node* last) {
     const auto now = transport::Clock::now();
     if (record_) record_->waits(nanoseconds(now));
-    const auto end = device_deadline(now);
-    auto late = record_ ? late_from(now) : Time::max();
+    auto wait = device_wait_from(now);
     while (!program_.settled.happened()) {
       const auto time = transport::Clock::now();
-      if (time >= end && (!waits_for_others() || time - end >= others_first)) throw hangs(last);
-      tell_once(late, time);
+      if (wait.is_over(time) && (!waits_for_others() || time - wait.deadline() >= others_first)) throw hangs(last);
+      if (wait.becomes_late(time)) options_.tell_late();
       program_.communicator->check();
       advance();
       ::sched_yield();
@@ -304,10 +301,10 @@ class Execution {
   void leave() noexcept {
     if (!program_.queue.handle()) return;
     try {
-      const auto end = device_deadline(transport::Clock::now());
+      const auto wait = device_wait_from(transport::Clock::now());
       program_.settled.record(program_.queue);
       while (!program_.settled.happened() && !program_.queue.abandoned()) {
-        if (transport::Clock::now() >= end) return program_.queue.abandon();
+        if (wait.is_over(transport::Clock::now())) return program_.queue.abandon();
         ::sched_yield();
       }
     } catch (const DeviceError&) {  // whatever it was is told already, or is no news

@@ -19,7 +19,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/devices/pages.hpp>
 #include <replicator/job/job.hpp>
-#include <replicator/world/raw_runner.hpp>
+#include <replicator/world/sliced_collectives.hpp>
 #include <set>
 #include <span>
 #include <string>
@@ -65,7 +65,7 @@ class World {
     std::vector<int> process_of_rank(static_cast<std::size_t>(job_.size()));
     for (std::size_t rank = 0; rank < process_of_rank.size(); ++rank) process_of_rank[rank] = static_cast<int>(rank);
     communicator_ = std::move(detail::collectives::connect_hosts(options.transport, job_, process_of_rank, blocks_).front());
-    runner_ = std::make_unique<detail::collectives::RawRunner>(*communicator_, options.window);
+    sliced_ = std::make_unique<detail::collectives::SlicedCollectives>(*communicator_, options.window);
   }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -119,7 +119,7 @@ class World {
     guarded("allocate", [&] {
       fatal_ = true;
       if (job_.size() > 1) job_.barrier("allocate " + std::to_string(bytes) + " bytes");
-      memory = runner_->allocate(bytes);
+      memory = sliced_->allocate(bytes);
       if (!memory) {
         pages_.push_back(replicator::detail::map_pages(bytes));
         memory = pages_.back().get();
@@ -162,7 +162,7 @@ class World {
   void finish() {
     guarded("finish", [&] {
       finished_ = true;
-      runner_.reset();
+      sliced_.reset();
       communicator_.reset();
       pages_.clear();
       job_.leave();
@@ -213,7 +213,7 @@ class World {
       const PlainArithmetic environment;
       fatal_ = true;
       compare(call);
-      runner_->run(call, options_.deadline);
+      sliced_->run(call, options_.deadline);
       fatal_ = false;
     });
   }
@@ -224,7 +224,7 @@ class World {
     if (!options_.compare_calls) return;
     if (known_.size() == most_known) known_.clear();
     // Only the root looks at a broadcast's input.
-    const Place input = call.kind == detail::collectives::Kind::broadcast ? Place{} : runner_->place_of(call.input), output = runner_->place_of(call.output);
+    const Place input = call.kind == detail::collectives::Kind::broadcast ? Place{} : sliced_->place_of(call.input), output = sliced_->place_of(call.output);
     const Signature signature{call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count, input, output};
     if (signature == last_) return;
     if (known_.insert(signature).second) job_.barrier(call.text() + words("input", input) + words("output", output));
@@ -264,7 +264,7 @@ class World {
   detail::transport::Job job_;
   detail::collectives::ReplicaBlocks blocks_;
   std::unique_ptr<detail::collectives::Communicator> communicator_;
-  std::unique_ptr<detail::collectives::RawRunner> runner_;
+  std::unique_ptr<detail::collectives::SlicedCollectives> sliced_;
   std::set<Signature> known_;
   std::optional<Signature> last_;  // a call is often as the one before
   std::vector<replicator::detail::Pages> pages_;

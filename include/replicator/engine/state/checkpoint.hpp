@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of an experiment at a step's border, and the file that holds it: docs/checkpoints.md. It is a safetensors file whose
 // tensors are the variables under their names, those of replica-local ones stacked over the replicas in a first dimension; all else is in
-// its metadata, with a SHA-256 over everything.
+// its metadata, with a SHA-256 over everything. Between processes the bytes of such a file are handed over (snapshot.hpp).
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +40,7 @@ struct Checkpoint {
   std::map<int, CheckpointedStep> steps;          // by ordinal
   std::map<std::string, CheckpointedVariable> variables;
   std::map<std::string, AnyArray> values;         // as read from a file
+  std::map<std::string, std::string> moment{};    // more, of what is handed over: snapshot.hpp; none in a file
 
   // Of all replicated steps.
   std::uint64_t total() const {
@@ -73,9 +76,48 @@ inline std::string checksum(const std::map<std::string, std::string>& metadata, 
   return hash.text();
 }
 
+// "0 1 5"
+inline std::string text_of(const std::set<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : " ") + std::to_string(number);
+  return text;
+}
+
+template <class T>
+T checkpoint_number(const std::string& path, std::string_view digits) {
+  if (const auto value = whole_number<T>(digits)) return *value;
+  throw DataError{path + " is no checkpoint: \"" + std::string{digits} + "\" is no number, or one that is too large"};
+}
+
+// Takes the words of a text of the metadata off its front. `path`: of the file, in errors.
+class CheckpointWords {
+ public:
+  CheckpointWords(const std::string& path, std::string_view text) : path_{path}, rest_{text} {}
+
+  std::string_view next() {
+    const auto word = rest_.substr(0, rest_.find(' '));
+    rest_.remove_prefix(std::min(word.size() + 1, rest_.size()));
+    return word;
+  }
+  template <class T>
+  T number() {
+    return checkpoint_number<T>(path_, next());
+  }
+  // All that are left.
+  std::set<int> numbers() {
+    std::set<int> result;
+    while (!rest_.empty()) result.insert(number<int>());
+    return result;
+  }
+
+ private:
+  const std::string& path_;
+  std::string_view rest_;
+};
+
 class CheckpointReader {
  public:
-  explicit CheckpointReader(const std::string& path) : path_{path}, file_{io::read_safetensors(path)} {}
+  CheckpointReader(const std::string& path, io::Safetensors file) : path_{path}, file_{std::move(file)} {}
 
   Checkpoint read() && {
     if (text("format") != checkpoint_format)
@@ -86,11 +128,12 @@ class CheckpointReader {
     if (const auto sum = checksum(file_.metadata, std::move(tensors)); sum != text("sha256"))
       throw DataError{path_ + " is damaged: its content has the SHA-256 " + sum + ", and was written with " + text("sha256")};
     Checkpoint result;
-    result.next_ordinal = number<int>(text("next"));
+    result.next_ordinal = number(text("next"));
     for (const auto& [key, value] : file_.metadata) {
       if (key.starts_with("experiment ")) result.experiment[key.substr(11)] = value;
-      if (key.starts_with("step ")) result.steps[number<int>(std::string_view{key}.substr(5))] = step(value);
+      if (key.starts_with("step ")) result.steps[number(std::string_view{key}.substr(5))] = step(value);
       if (key.starts_with("variable ")) result.variables[key.substr(9)] = variable(value);
+      if (key.starts_with("moment ")) result.moment[key.substr(7)] = value;
     }
     result.values = std::move(file_.tensors);
     return result;
@@ -103,27 +146,20 @@ class CheckpointReader {
     if (found == file_.metadata.end()) throw DataError{path_ + " is no checkpoint: its metadata lacks \"" + key + "\""};
     return found->second;
   }
-  template <class T>
-  T number(std::string_view digits) const {
-    if (const auto value = whole_number<T>(digits)) return *value;
-    throw DataError{path_ + " is no checkpoint: \"" + std::string{digits} + "\" is no number, or one that is too large"};
-  }
-  static std::string_view next_word(std::string_view& rest) {
-    const auto word = rest.substr(0, rest.find(' '));
-    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
-    return word;
-  }
-  CheckpointedStep step(std::string_view rest) const {
+  int number(std::string_view digits) const { return checkpoint_number<int>(path_, digits); }
+  CheckpointedStep step(std::string_view text) const {
+    CheckpointWords words{path_, text};
     CheckpointedStep result;
-    result.done = number<std::uint64_t>(next_word(rest));
-    result.collectives = number<std::uint64_t>(next_word(rest));
-    result.finished = rest == "finished";
+    result.done = words.number<std::uint64_t>();
+    result.collectives = words.number<std::uint64_t>();
+    result.finished = words.next() == "finished";
     return result;
   }
-  CheckpointedVariable variable(std::string_view rest) const {
+  CheckpointedVariable variable(std::string_view text) const {
+    CheckpointWords words{path_, text};
     CheckpointedVariable result;
-    result.kind = next_word(rest) == name_of(VariableKind::mirrored) ? VariableKind::mirrored : VariableKind::replica_local;
-    while (!rest.empty()) result.steps.insert(number<int>(next_word(rest)));
+    result.kind = words.next() == name_of(VariableKind::mirrored) ? VariableKind::mirrored : VariableKind::replica_local;
+    result.steps = words.numbers();
     return result;
   }
 
@@ -131,8 +167,8 @@ class CheckpointReader {
   io::Safetensors file_;
 };
 
-// Writes it beside, flushes it to the disk and renames it. `tensors`: the values of its variables. Throws DataError that names the file.
-inline void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
+// `tensors`: the values of its variables.
+inline std::map<std::string, std::string> metadata_of(const Checkpoint& checkpoint, const std::vector<io::NamedTensor>& tensors) {
   std::map<std::string, std::string> metadata{{"format", std::string{detail::checkpoint_format}}, {"next", std::to_string(checkpoint.next_ordinal)}};
   for (const auto& [key, value] : checkpoint.experiment) metadata["experiment " + key] = value;
   for (const auto& [ordinal, step] : checkpoint.steps)
@@ -140,13 +176,29 @@ inline void write_checkpoint(const std::string& path, const Checkpoint& checkpoi
         std::to_string(step.done) + " " + std::to_string(step.collectives) + (step.finished ? " finished" : "");
   for (const auto& [name, variable] : checkpoint.variables) {
     auto& text = metadata["variable " + name] = name_of(variable.kind);
-    for (const auto ordinal : variable.steps) text.append(1, ' ').append(std::to_string(ordinal));
+    if (!variable.steps.empty()) text += " " + text_of(variable.steps);
   }
-  metadata["sha256"] = detail::checksum(metadata, tensors);
+  for (const auto& [key, value] : checkpoint.moment) metadata["moment " + key] = value;
+  metadata["sha256"] = checksum(metadata, tensors);
+  return metadata;
+}
+
+// Writes it beside, flushes it to the disk and renames it. `tensors`: the values of its variables. Throws DataError that names the file.
+inline void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
+  const auto metadata = metadata_of(checkpoint, tensors);
   io::write_safetensors(path, std::move(tensors), metadata);
+}
+// The bytes of the same file.
+inline std::vector<std::byte> checkpoint_bytes(const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
+  const auto metadata = metadata_of(checkpoint, tensors);
+  return io::safetensors_bytes("a checkpoint in memory", std::move(tensors), metadata);
 }
 
 // Throws DataError, naming the file, where it is missing, damaged or no checkpoint.
-inline Checkpoint read_checkpoint(const std::string& path) { return detail::CheckpointReader{path}.read(); }
+inline Checkpoint read_checkpoint(const std::string& path) { return CheckpointReader{path, io::read_safetensors(path)}.read(); }
+// The same of the bytes of a file; errors say `name`.
+inline Checkpoint read_checkpoint(const std::string& name, std::span<const std::byte> bytes) {
+  return CheckpointReader{name, io::read_safetensors(name, bytes)}.read();
+}
 
 }  // namespace replicator::detail

@@ -41,7 +41,7 @@ class Applicant {
     link_.close();
   }
   // Waits until the job is where this process can go on, and hands over its state. Afterwards all are about to meet.
-  Regroup enter(const Bytes& wish, std::vector<Bytes>& state) {
+  Regroup enter(const Bytes& wish, Bytes& state) {
     began_ = MeetingClock::now();
     report_ = WaitReport{options_.report_after};
     for (;; look_at_clock()) {
@@ -76,22 +76,16 @@ class Applicant {
     return false;
   }
   // The roll.
-  std::optional<Bytes> taken_in(std::vector<Bytes>& state) {
+  std::optional<Bytes> taken_in(Bytes& state) {
     Bytes fields;
-    for (std::uint64_t parts = 1, rest = 0; state.size() < parts || rest > 0;) {
+    for (std::uint64_t whole = 1; state.size() < whole;) {
       if (!await(FrameKind::state, fields)) return {};
       given_ = true;
       FrameReader reader{fields};
-      parts = reader.number();
-      const auto whole = reader.number();
+      whole = reader.number();
       const auto piece = reader.blob();
-      if (rest == 0) {
-        state.emplace_back();
-        rest = whole;
-      }
-      if (piece.size() > rest) return {};
-      state.back().insert(state.back().end(), piece.begin(), piece.end());
-      rest -= piece.size();
+      if (state.size() + piece.size() > whole) return {};
+      state.insert(state.end(), piece.begin(), piece.end());
     }
     link_.push(FrameWriter{FrameKind::taken}.finish());
     if (!await(FrameKind::enter, fields)) return {};

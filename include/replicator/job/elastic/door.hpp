@@ -199,21 +199,21 @@ class Door {
   std::vector<Guest> guests_;
 };
 
-// Gives it all parts. False where it is gone, where it takes nothing for options.dead_after, or not all within half of options.exchange_deadline,
+// Gives it the state. False where it is gone, where it takes nothing for options.dead_after, or not all within half of options.exchange_deadline,
 // in which the other processes wait for this one, or once stop() is true.
-inline bool hand_over(Guest& guest, const std::vector<Bytes>& parts, const JobOptions& options, const std::function<bool()>& stop) {
+inline bool hand_over(Guest& guest, const Bytes& state, const JobOptions& options, const std::function<bool()>& stop) {
   constexpr std::size_t largest_piece = std::size_t{1} << 18;
   const auto began = MeetingClock::now();
   const auto longest = options.exchange_deadline.count() > 0 ? options.exchange_deadline / 2 : std::chrono::hours{24 * 365};
-  std::size_t next = 0, at = 0, unsent = 0;
+  std::size_t at = 0, unsent = 0;
+  bool all = false;
   auto until = began + options.dead_after;
   for (;;) {
-    if (!guest.link.has_output() && next < parts.size()) {
-      const auto& part = parts[next];
-      const auto piece = std::span{part}.subspan(at, std::min(largest_piece, part.size() - at));
-      guest.link.push(FrameWriter{FrameKind::state}.number(parts.size()).number(part.size()).blob(piece).finish());
+    if (!guest.link.has_output() && !all) {
+      const auto piece = std::span{state}.subspan(at, std::min(largest_piece, state.size() - at));
+      guest.link.push(FrameWriter{FrameKind::state}.number(state.size()).blob(piece).finish());
       at += piece.size();
-      if (at == part.size()) ++next, at = 0;
+      all = at == state.size();
       until = MeetingClock::now() + options.dead_after;
     }
     pollfd event{guest.link.descriptor(), static_cast<short>(guest.link.has_output() ? POLLIN | POLLOUT : POLLIN), 0};
@@ -221,7 +221,7 @@ inline bool hand_over(Guest& guest, const std::vector<Bytes>& parts, const JobOp
     const bool good = guest.link.pump_out() && guest.link.pump_in();
     FrameKind kind{};
     Bytes fields;
-    if (guest.link.next(kind, fields)) return kind == FrameKind::taken && next == parts.size();
+    if (guest.link.next(kind, fields)) return kind == FrameKind::taken && all;
     const auto now = MeetingClock::now();
     if (std::exchange(unsent, guest.link.unsent()) != guest.link.unsent()) until = now + options.dead_after;
     if (!good || now > until || now - began > longest || stop()) return false;

@@ -91,8 +91,8 @@ class ElasticJob {
   // This process was started again, while the job was at work: job() is one of its own, until it has entered.
   bool outside() const { return applicant_.has_value(); }
   // Waits until the job is at a place where a process with this wish can go on. Returns what hand_over was given there. Throws as Applicant.
-  std::vector<detail::Bytes> enter(const detail::Bytes& wish) {
-    std::vector<detail::Bytes> state;
+  detail::Bytes enter(const detail::Bytes& wish) {
+    detail::Bytes state;
     regroup_.emplace(applicant_->enter(wish, state));
     job_ = met(regroup_->again());
     newcomer_ = environment_.rank;
@@ -105,7 +105,7 @@ class ElasticJob {
   // True on the first process of the job while somebody waits outside. From any thread.
   bool somebody_waits() const { return waits_.load(std::memory_order_relaxed); }
   // Of the first process. Hands state() to one whose wish fits; empty where there is none, or it does not take it. Then all must decide.
-  std::optional<Offer> hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<std::vector<detail::Bytes>()>& state) {
+  std::optional<Offer> hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state) {
     std::optional<detail::Guest> guest;
     std::uint64_t life = 0;
     {

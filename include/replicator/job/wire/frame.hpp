@@ -31,14 +31,14 @@ enum class FrameKind : std::uint32_t {
   left_out,   // token, rank and life of the sender: its job goes on without the process that receives this
   going_on,   // nothing: the job is at work; its first process says so to one that was started again
   apply,      // what must be equal, whether it is ready, its port, what it waits for: to that first process
-  state,      // of what it goes on from: how many parts there are, bytes of this one, the next piece of it
+  state,      // of what it goes on from: how many bytes it has, the next piece of it
   taken,      // nothing: it has all of it
   enter,      // the roll of the job: the processes are about to meet
 };
 
 // The first word makes foreign connections visible; it changes whenever the frames do.
 struct FrameHeader {
-  static constexpr std::uint32_t expected_magic = 0x33435052;  // "RPC3"
+  static constexpr std::uint32_t expected_magic = 0x34435052;  // "RPC4"
   std::uint32_t magic = expected_magic;
   FrameKind kind{};
   std::uint64_t bytes = 0;

@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <cstring>
 #include <replicator/collectives/run/run.hpp>
-#include <replicator/world/raw_runner.hpp>
+#include <replicator/world/sliced_collectives.hpp>
 #include <string>
 #include <vector>
 
 #include "../support/cases.hpp"
 #include "ranks.hpp"
 
-namespace test_raw_runner {
+namespace test_sliced_collectives {
 
 namespace rc = replicator::detail::collectives;
 using namespace replicator::test;
@@ -66,10 +66,10 @@ enum class Lie { apart, in_place, odd, reached, reached_in_place };
 
 class Caller {
  public:
-  Caller(rc::RawRunner& runner, const rc::ReplicaBlocks& blocks, int rank) : runner_{runner}, blocks_{blocks}, rank_{rank} {
+  Caller(rc::SlicedCollectives& sliced, const rc::ReplicaBlocks& blocks, int rank) : sliced_{sliced}, blocks_{blocks}, rank_{rank} {
     room_ = (static_cast<std::size_t>(most * blocks.replicas() * blocks.replicas()) * sizeof(float) + 127) / 64 * 64;
     own_.resize(2 * room_ + 1);
-    reached_ = runner.allocate(2 * room_);
+    reached_ = sliced.allocate(2 * room_);
     if (!reached_) reached_ = own_.data();
   }
 
@@ -87,7 +87,7 @@ class Caller {
     call.input = from;
     call.output = to;
     call.require_valid(blocks_, rank_);
-    runner_.run(call, std::chrono::seconds{20});
+    sliced_.run(call, std::chrono::seconds{20});
     if (!wanted.empty() && std::memcmp(to, wanted.data(), wanted.size() * sizeof(float)) != 0)
       throw replicator::Error{call.text() + " has wrong bits, case " + std::to_string(static_cast<int>(lie))};
     // What was only read is as it was.
@@ -98,7 +98,7 @@ class Caller {
   static constexpr std::int64_t most = 30001;
 
  private:
-  rc::RawRunner& runner_;
+  rc::SlicedCollectives& sliced_;
   rc::ReplicaBlocks blocks_;
   int rank_;
   std::size_t room_;
@@ -113,8 +113,8 @@ void check_all(int ranks, int replicas, std::size_t window) {
   rt::InProcessGroup group{ranks};
   run_ranks(group, [&](int rank) {
     const auto communicator = rc::make_communicator(Endpoint{group, rank}, blocks);
-    rc::RawRunner runner{*communicator, window};
-    Caller caller{runner, blocks, rank};
+    rc::SlicedCollectives sliced{*communicator, window};
+    Caller caller{sliced, blocks, rank};
     for (const Kind kind : kinds)
       for (const std::int64_t count : cases<std::int64_t>({1, 17, 1000, 5003, Caller::most}, {17, Caller::most}))
         for (const Lie lie : {Lie::apart, Lie::in_place, Lie::odd, Lie::reached, Lie::reached_in_place}) caller.check(kind, count, lie);
@@ -138,4 +138,4 @@ TEST_CASE("raw collectives on the caller's memory have equal bits where peers ca
 
 TEST_CASE("raw collectives on the caller's memory have equal bits where there are messages only") { check_on<MessagesOnly>(); }
 
-}  // namespace test_raw_runner
+}  // namespace test_sliced_collectives

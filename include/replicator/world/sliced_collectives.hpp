@@ -23,6 +23,7 @@
 #include <replicator/collectives/run/caller_buffers.hpp>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/run/local_fold.hpp>
+#include <replicator/core/deadline_wait.hpp>
 #include <replicator/world/raw_call.hpp>
 #include <utility>
 #include <vector>
@@ -30,10 +31,10 @@
 namespace replicator::detail::collectives {
 
 // Belongs to one thread; the communicator outlives it. The same calls in the same order on every rank.
-class RawRunner {
+class SlicedCollectives {
  public:
   // `window`: of the bytes that a replica contributes at once; equal on every rank.
-  RawRunner(Communicator& communicator, std::size_t window)
+  SlicedCollectives(Communicator& communicator, std::size_t window)
       : communicator_{communicator},
         window_{window},
         fold_{communicator.blocks().replicas(), communicator.blocks().begin(communicator.rank()),
@@ -132,7 +133,7 @@ class RawRunner {
   void land(const RawCall& call, transport::Clock::duration deadline) {
     const Flight flight = flights_.front();
     if (!flight.collective->advance())
-      flight.collective->wait(deadline == deadline.zero() ? transport::Clock::time_point::max() : transport::Clock::now() + deadline);
+      flight.collective->wait(DeadlineWait{{.deadline = deadline}}.deadline());
     if (!flight.delivered) copy_out(call, flight.slice, *flight.collective);
     flights_.pop_front();
   }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks through the lanes of a LaneProgram, step after step: what all ways of running a schedule share.
+//
+// Between steps: a rank writes its output and scratch again only when all who read them have finished the last step,
+// and has itself finished only when all who read its inputs have, so that the caller may write the next ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <replicator/collectives/run/lane_program.hpp>
+#include <replicator/collectives/run/prepared.hpp>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace replicator::detail::collectives::detail {
+
+// Runner derives from it and says how a line is done:
+//   signals                that peers see this rank's words
+//   execute(lane, line)    does the line, whose waits are over; false where it has to be tried again
+//   follow(waits)          is called for waits that are over, before what waited for them
+//   mark()                 is called before peers are told of what was done
+//   named(work)            calls work(), and adds the collective's name to its errors
+template <class Runner, transport::Transport T>
+class LaneRunner : public Prepared<T> {
+ public:
+  bool advance() override {
+    if (!running_) return true;
+    this->transport_.progress();
+    return runner().named([this] { return walk(); });
+  }
+
+ protected:
+  // memory(region, end): where regions and words of the ranks lie; this rank has the region, of which the buffers take so much. `pushing`: see LaneProgram.
+  template <class Allocate, class Memory>
+  LaneRunner(T& transport, const CollectiveSpec& spec, const Schedule& schedule, int pieces, Allocate allocate, Memory memory, bool pushing)
+      : Prepared<T>{transport, spec, schedule, pieces, allocate},
+        me_{transport.rank()},
+        program_{schedule, this->layout_, me_, memory(this->region_, this->layout_.end()), pushing} {}
+
+  void begin() {
+    base_ = step_++ * program_.stride();
+    for (Lane& lane : program_.lanes) lane.next = lane.begin;
+    cleared_ = program_.readers.empty() || step_ == 1;
+    done_ = false;
+    this->moved_ = 0;
+    running_ = true;
+  }
+  // The inputs of so many pieces are written.
+  void let_go_on(int pieces) {
+    given_ = pieces;
+    if constexpr (Runner::signals) {
+      tell(program_.own_words() + Words::started, static_cast<std::uint64_t>(pieces));
+      this->transport_.notify();
+    }
+  }
+
+  int me_;
+  LaneProgram program_;
+  bool running_ = false;
+
+ private:
+  Runner& runner() { return static_cast<Runner&>(*this); }
+
+  bool walk() {
+    if (!cleared_ && !passes(program_.readers, base_ - program_.stride())) return false;
+    cleared_ = true;
+    if (!done_) {
+      done_ = advance_lanes() && given_ == this->layout_.pieces();
+      if constexpr (Runner::signals) {
+        if (done_) tell(program_.own_words() + Words::finished, 1);
+        if (done_ || told_) this->transport_.notify();
+        told_ = false;
+      }
+    }
+    if (!done_ || !passes(program_.input_readers, base_)) return false;
+    runner().mark();  // who comes behind the step comes behind those readers
+    running_ = false;
+    return true;
+  }
+  void tell(std::byte* word, std::uint64_t offset) {
+    runner().mark();
+    publish(word, base_ + offset);
+  }
+
+  // The rank of the first wait that is not over, or -1.
+  static int blocker(std::span<const Wait> waits, std::uint64_t base) {
+    for (const Wait& wait : waits)
+      if (observe(wait.word) < base + wait.offset) return wait.rank;
+    return -1;
+  }
+  std::span<const Wait> waits_of(const Line& line) const { return {program_.waits.data() + line.first_wait, line.waits}; }
+  bool passes(std::span<const Wait> waits, std::uint64_t base) {
+    if (blocker(waits, base) >= 0) return false;
+    runner().follow(waits);
+    return true;
+  }
+
+  // Until nothing moves: a lane may have waited for one behind it, and nobody wakes a rank for its own progress.
+  bool advance_lanes() {
+    for (;;) {
+      bool all = true;
+      moving_ = false;
+      for (Lane& lane : program_.lanes) all = lane.piece < given_ && advance(lane) && all;
+      if (all || !moving_) return all;
+    }
+  }
+  bool advance(Lane& lane) {
+    while (lane.next < lane.end) {
+      Line& line = program_.lines[lane.next];
+      if (!line.posted && !passes(waits_of(line), base_)) return false;
+      if (!runner().execute(lane, line)) return false;
+      this->moved_ += this->layout_.bytes(line.elements);
+      ++lane.next;
+      moving_ = true;
+      const auto offset = static_cast<std::uint64_t>(lane.next - lane.begin);
+      program_.progress[lane.local_word] = base_ + offset;
+      if constexpr (Runner::signals) {
+        if (line.told) tell(lane.peer_word, offset);
+        told_ = told_ || line.told;
+      }
+    }
+    return true;
+  }
+
+  // Who has not even started; else whom the first stuck lane waits for.
+  int missing_rank() const override {
+    if constexpr (Runner::signals)
+      for (int rank = 0; rank < this->blocks_.ranks(); ++rank)
+        if (rank != me_ && observe(program_.words_of(rank) + Words::started) < base_ + 1) return rank;
+    for (const Lane& lane : program_.lanes) {
+      if (lane.next == lane.end) continue;
+      const Line& line = program_.lines[lane.next];
+      if (line.posted) return line.peer;
+      if (const int rank = blocker(waits_of(line), base_); rank >= 0 && rank != me_) return rank;
+    }
+    if (!cleared_) return blocker(program_.readers, base_ - program_.stride());
+    return blocker(program_.input_readers, base_);
+  }
+
+  std::uint64_t step_ = 0;
+  std::uint64_t base_ = 0;
+  int given_ = 0;  // pieces whose inputs are written
+  bool cleared_ = true;
+  bool done_ = true;
+  bool moving_ = false;  // a line was done in this round
+  bool told_ = false;    // a peer's word was written since the last notify()
+};
+
+}  // namespace replicator::detail::collectives::detail
