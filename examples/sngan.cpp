@@ -12,7 +12,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <replicator/io/pictures/picture_grid.hpp>
 #include <replicator/io/pictures/png.hpp>
 #include <replicator/io/tensorboard.hpp>
 #include <replicator/metrics/frechet_distance.hpp>
@@ -22,6 +21,7 @@
 
 #include "support/not_negative.hpp"
 #include "support/picture_folders.hpp"
+#include "support/picture_grid.hpp"
 #include "support/precision.hpp"
 #include "support/program.hpp"
 
@@ -194,7 +194,7 @@ rp::Array<std::uint8_t> draw(rp::Replicator& repl, const Options& o, std::int64_
   const auto& all = images[images.first()];  // [batch, 3, size, size]
   const rp::Shape shape{wanted, 3, o.image_size, o.image_size};
   const rp::Array<float> shown{shape, std::span{all.data(), static_cast<std::size_t>(shape.elements())}};
-  return rp::io::picture_grid(shown, {.columns = o.sample_columns, .low = -1, .high = 1});
+  return example::picture_grid(shown, {.columns = o.sample_columns, .low = -1, .high = 1});
 }
 
 // Frechet distance and score by the features of our own classifier: no figures of Inception, and comparable only with those

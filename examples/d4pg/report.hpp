@@ -10,14 +10,14 @@
 #include <vector>
 
 #include <replicator/io/file.hpp>
-#include <replicator/io/pictures/line_plot.hpp>
-#include <replicator/io/pictures/picture_grid.hpp>
 #include <replicator/io/pictures/png.hpp>
 #include <replicator/io/tensorboard.hpp>
 #include <replicator/rl/actors.hpp>
 #include <replicator/rl/offscreen.hpp>
 #include <replicator/rl/tasks.hpp>
 
+#include "../support/line_plot.hpp"
+#include "../support/picture_grid.hpp"
 #include "options.hpp"
 #include "world.hpp"
 
@@ -68,15 +68,15 @@ class Report {
   // Score by learner steps: exploring in grey, without noise in blue.
   void draw_curve() const {
     if (!speaks_ || o_.curve.empty()) return;
-    const rp::io::Curve curves[] = {exploring_, evaluated_};
-    rp::io::write_png(o_.curve, rp::io::line_plot(curves, {.low = 0, .high = 1000}));
+    const example::Curve curves[] = {exploring_, evaluated_};
+    rp::io::write_png(o_.curve, example::line_plot(curves, {.low = 0, .high = 1000}));
   }
 
  private:
   const Options& o_;
   const rp::rl::Task& task_;
   bool speaks_;
-  rp::io::Curve exploring_{{}, {}, {170, 170, 170}}, evaluated_;
+  example::Curve exploring_{{}, {}, {170, 170, 170}}, evaluated_;
   Figures latest_;
   std::optional<rp::io::TensorBoardWriter> board_;
 };
@@ -100,7 +100,7 @@ void draw_strip(const std::string& file, World<E>& world, std::optional<rp::rl::
     }
     world.act();
   }
-  if (renderer) rp::io::write_png(file, rp::io::picture_grid(strip, {.columns = count}));
+  if (renderer) rp::io::write_png(file, example::picture_grid(strip, {.columns = count}));
 }
 
 }  // namespace d4pg

@@ -4,12 +4,12 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <replicator/io/pictures/picture_grid.hpp>
 #include <replicator/io/pictures/png.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "../../examples/support/picture_grid.hpp"
 #include "zlib.hpp"
 
 namespace test_png {
@@ -75,7 +75,7 @@ TEST_CASE("a PNG keeps every pixel, each line behind the number of its filter") 
 TEST_CASE("a grid of pictures has them row after row between white margins, and clips what is too bright or dark") {
   // Three pictures of 1x2 pixels, two in a row.
   const Array<float> pictures{{3, 1, 1, 2}, {-1, 1, 0, 5, -7, 0.5f}};
-  const auto grid = io::picture_grid(pictures, {.columns = 2, .low = -1, .high = 1, .margin = 1});
+  const auto grid = example::picture_grid(pictures, {.columns = 2, .low = -1, .high = 1, .margin = 1});
   CHECK(grid.shape() == Shape{5, 7, 1});
   const std::vector<int> expected{255, 255, 255, 255, 255, 255, 255,  //
                                   255, 0,   255, 255, 128, 255, 255,  //
@@ -83,10 +83,10 @@ TEST_CASE("a grid of pictures has them row after row between white margins, and 
                                   255, 0,   191, 255, 255, 255, 255,  //
                                   255, 255, 255, 255, 255, 255, 255};
   CHECK(std::vector<int>(grid.begin(), grid.end()) == expected);
-  const auto coloured = io::picture_grid(Array<float>{{1, 3, 1, 1}, {0, 0.2f, 1}}, {.columns = 1, .margin = 0});
+  const auto coloured = example::picture_grid(Array<float>{{1, 3, 1, 1}, {0, 0.2f, 1}}, {.columns = 1, .margin = 0});
   CHECK(std::vector<int>(coloured.begin(), coloured.end()) == std::vector<int>{0, 51, 255});
-  CHECK_THROWS_AS(io::picture_grid(Array<float>{Shape{1, 2, 4, 4}}), BuildError);
-  CHECK_THROWS_AS(io::picture_grid(pictures, {.columns = 0}), BuildError);
+  CHECK_THROWS_AS(example::picture_grid(Array<float>{Shape{1, 2, 4, 4}}), BuildError);
+  CHECK_THROWS_AS(example::picture_grid(pictures, {.columns = 0}), BuildError);
 }
 
 }  // namespace test_png
