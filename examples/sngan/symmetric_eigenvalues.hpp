@@ -12,7 +12,9 @@
 
 #include <replicator/core/error.hpp>
 
-namespace replicator::metrics {
+namespace sngan {
+
+namespace rp = replicator;
 
 namespace detail {
 
@@ -86,11 +88,11 @@ inline bool sweep(Tridiagonal& t, std::size_t first, std::size_t last) {
 // Source: Wilkinson and Reinsch, "Linear algebra", 1971 (Householder, then QL with implicit shifts).
 inline std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std::size_t n) {
   if (matrix.size() != n * n)
-    throw BuildError{"symmetric_eigenvalues: a matrix of " + std::to_string(n) + " rows needs " + std::to_string(n * n) + " values, found " +
+    throw rp::BuildError{"symmetric_eigenvalues: a matrix of " + std::to_string(n) + " rows needs " + std::to_string(n * n) + " values, found " +
                      std::to_string(matrix.size())};
   double largest = 0;
   for (const double value : matrix) {
-    if (!std::isfinite(value)) throw DataError{"symmetric_eigenvalues: the matrix holds " + std::to_string(value)};
+    if (!std::isfinite(value)) throw rp::DataError{"symmetric_eigenvalues: the matrix holds " + std::to_string(value)};
     largest = std::max(largest, std::abs(value));
   }
   auto t = detail::tridiagonalise(matrix, n);
@@ -101,7 +103,7 @@ inline std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std
       std::size_t last = first;
       while (last + 1 < n && std::abs(t.beside[last]) > rounding * (std::abs(t.diagonal[last]) + std::abs(t.diagonal[last + 1])) + least) ++last;
       if (last == first) break;
-      if (sweeps == 100) throw DataError{"symmetric_eigenvalues: no eigenvalue was found in 100 sweeps"};
+      if (sweeps == 100) throw rp::DataError{"symmetric_eigenvalues: no eigenvalue was found in 100 sweeps"};
       detail::sweep(t, first, last);
     }
   }
@@ -109,4 +111,4 @@ inline std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std
   return std::move(t.diagonal);
 }
 
-}  // namespace replicator::metrics
+}  // namespace sngan
