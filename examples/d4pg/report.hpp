@@ -14,18 +14,18 @@
 #include <replicator/io/tensorboard.hpp>
 #include <replicator/rl/actors.hpp>
 #include <replicator/rl/offscreen.hpp>
-#include <replicator/rl/tasks.hpp>
 
 #include "../support/line_plot.hpp"
 #include "../support/picture_grid.hpp"
 #include "options.hpp"
+#include "tasks.hpp"
 #include "world.hpp"
 
 namespace d4pg {
 
 inline double mean_score(const rp::rl::Task& task, const std::vector<rp::rl::Episode>& episodes) {
   double sum = 0;
-  for (const auto& episode : episodes) sum += rp::rl::score(task, episode.reward);
+  for (const auto& episode : episodes) sum += score(task, episode.reward);
   return sum / static_cast<double>(episodes.size());
 }
 
