@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
+#include <zlib.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "../../examples/support/picture_grid.hpp"
-#include "zlib.hpp"
 
 namespace test_png {
 
@@ -27,11 +28,15 @@ std::vector<std::byte> png_of(const Array<std::uint8_t>& pixels) {
   return bytes;
 }
 
-// The lines of a picture in one IDAT chunk, which begins behind signature and IHDR and is what ends 16 bytes before the end.
+// The lines of a picture as zlib reads them from its one IDAT chunk, which begins behind signature and IHDR and ends 16 bytes before the end.
 std::vector<std::byte> pixels_of(const std::vector<std::byte>& png, std::size_t size) {
-  const auto lines = test::inflated(std::span{png}.subspan(8 + 25 + 8, png.size() - (8 + 25 + 8) - 16), size);
-  REQUIRE(lines);
-  return *lines;
+  const auto stream = std::span{png}.subspan(8 + 25 + 8, png.size() - (8 + 25 + 8) - 16);
+  std::vector<std::byte> lines(size + 1);
+  auto found = static_cast<uLongf>(lines.size());
+  REQUIRE(::uncompress(reinterpret_cast<Bytef*>(lines.data()), &found, reinterpret_cast<const Bytef*>(stream.data()), stream.size()) == Z_OK);
+  REQUIRE(found == size);
+  lines.resize(size);
+  return lines;
 }
 }  // namespace
 
@@ -70,6 +75,15 @@ TEST_CASE("a PNG keeps every pixel, each line behind the number of its filter") 
       same = same && lines[y * 751 + 1 + x] == static_cast<std::byte>(pixels[static_cast<std::int64_t>(y * 750 + x)]);
   }
   CHECK(same);
+}
+
+TEST_CASE("a PNG keeps lines that fill the blocks of its stream, or go on by one byte") {
+  for (const std::int64_t width : {65533, 65534, 65535, 131069, 131070}) {
+    Array<std::uint8_t> pixels{Shape{1, width}};
+    for (std::int64_t i = 0; i < width; ++i) pixels[i] = static_cast<std::uint8_t>(i * 31 + i / 251);
+    const auto lines = pixels_of(png_of(pixels), static_cast<std::size_t>(width) + 1);
+    CHECK(std::equal(lines.begin() + 1, lines.end(), reinterpret_cast<const std::byte*>(pixels.data())));
+  }
 }
 
 TEST_CASE("a grid of pictures has them row after row between white margins, and clips what is too bright or dark") {
