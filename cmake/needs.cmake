@@ -9,7 +9,7 @@ set(replicator_include_needs
   "^(cuda_runtime|cuda_|nvtx3/)|\\.cuh$" cuda
   "^catch2/" catch2  "^rapidcheck" rapidcheck  "^CLI/" cli11  "^nlohmann/" json  "^benchmark/" benchmark  "^zlib\\.h$" zlib
   "^replicator/replicator_c\\.h$" c)
-set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  jpeg jpeg  synthetic jpeg  cuda cuda  "\\.cuh?$" cuda  nccl nccl)
+set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  jpeg jpeg  cuda cuda  "\\.cuh?$" cuda  nccl nccl)
 
 # replicator_includes(<file> <variable>): the file and all that it includes from this project, directly or not.
 function(replicator_includes file out)

@@ -15,10 +15,10 @@
 
 #include <replicator/replicator.hpp>
 #include <replicator/rl/offscreen.hpp>
-#include <replicator/rl/tasks.hpp>
 
 #include "d4pg/options.hpp"
 #include "d4pg/report.hpp"
+#include "d4pg/tasks.hpp"
 #include "d4pg/world.hpp"
 #include "support/program.hpp"
 
@@ -48,7 +48,7 @@ int train(rp::Deployment deployment, const Options& o) {
   rp::Replicator repl{std::move(deployment)};
   require_fitting(repl, o);
   const bool speaks = repl.process() == 0;
-  const rp::rl::Body body{rp::rl::task_of(o.task)};
+  const rp::rl::Body body{task_of(o.task)};
   Report report{o, body.task(), speaks};
   std::optional<rp::rl::Renderer> renderer;  // of process 0, where a strip is to be drawn
   if (!o.strip.empty() && speaks) renderer.emplace(body.model(), strip_extent, strip_extent);

@@ -12,16 +12,16 @@
 
 #include <CLI/CLI.hpp>
 
-#include <replicator/io/pictures/picture_grid.hpp>
 #include <replicator/io/pictures/png.hpp>
 #include <replicator/io/tensorboard.hpp>
-#include <replicator/metrics/frechet_distance.hpp>
-#include <replicator/metrics/inception_score.hpp>
 #include <replicator/models/sngan.hpp>
 #include <replicator/replicator.hpp>
 
+#include "sngan/frechet_distance.hpp"
+#include "sngan/inception_score.hpp"
 #include "support/not_negative.hpp"
 #include "support/picture_folders.hpp"
+#include "support/picture_grid.hpp"
 #include "support/precision.hpp"
 #include "support/program.hpp"
 
@@ -194,7 +194,7 @@ rp::Array<std::uint8_t> draw(rp::Replicator& repl, const Options& o, std::int64_
   const auto& all = images[images.first()];  // [batch, 3, size, size]
   const rp::Shape shape{wanted, 3, o.image_size, o.image_size};
   const rp::Array<float> shown{shape, std::span{all.data(), static_cast<std::size_t>(shape.elements())}};
-  return rp::io::detail::picture_grid(shown, {.columns = o.sample_columns, .low = -1, .high = 1});
+  return example::picture_grid(shown, {.columns = o.sample_columns, .low = -1, .high = 1});
 }
 
 // Frechet distance and score by the features of our own classifier: no figures of Inception, and comparable only with those
@@ -214,7 +214,7 @@ class Judge {
     const auto real_step = [this](rp::ReplicaContext& replica, Images images, Labels) { return classify(replica, images); };
     auto step = repl.replicate(picture_input(o, train), real_step, {.checkpointed = false});
     rp::load_weights(repl, o.classifier, {.scope = "classifier"});
-    reference_ = rp::metrics::fit_gaussian(all_of(step).features);
+    reference_ = sngan::fit_gaussian(all_of(step).features);
     auto unseen = repl.replicate(picture_input(o, val), real_step, {.checkpointed = false});
     held_out_ = figures_of(unseen);
     const auto noise_step = [this](rp::ReplicaContext& replica, Labels labels) {
@@ -273,15 +273,15 @@ class Judge {
   template <class Step>
   Figures figures_of(Step& step) const {
     const auto judged = all_of(step);
-    return {rp::metrics::frechet_distance(rp::metrics::fit_gaussian(judged.features), reference_),
-            rp::metrics::inception_score(judged.probabilities)};
+    return {sngan::frechet_distance(sngan::fit_gaussian(judged.features), reference_),
+            sngan::inception_score(judged.probabilities)};
   }
 
   rp::Replicator& repl_;
   const Options& o_;
   std::int64_t classes_;
   std::int64_t batches_ = 0;
-  rp::metrics::Gaussian reference_;
+  sngan::Gaussian reference_;
   Figures held_out_, noise_;
 };
 

@@ -8,9 +8,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include <replicator/rl/tasks.hpp>
-
 #include "../support/not_negative.hpp"
+#include "tasks.hpp"
 
 namespace d4pg {
 
@@ -43,7 +42,7 @@ struct Options {
 inline void add_flags(CLI::App& app, Options& o) {
   const CLI::Range positive{std::int64_t{1}, std::int64_t{1} << 40}, from_zero{std::int64_t{0}, std::int64_t{1} << 40};
   const CLI::Range share{0.0, 1.0};
-  app.add_option("--task", o.task, "What is to be learned")->check(CLI::IsMember(replicator::rl::task_names()))->capture_default_str();
+  app.add_option("--task", o.task, "What is to be learned")->check(CLI::IsMember(task_names()))->capture_default_str();
   app.add_flag("--pixels", o.pixels, "The agent sees three pictures of 64 x 64 pixels, not the state of the body");
   app.add_option("--steps", o.steps, "Steps of the learner")->check(positive)->capture_default_str();
   app.add_option("--global-batch", o.global_batch, "Transitions in a step of the learner, over all replicas")->check(positive)->capture_default_str();

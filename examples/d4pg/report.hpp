@@ -10,22 +10,22 @@
 #include <vector>
 
 #include <replicator/io/file.hpp>
-#include <replicator/io/pictures/line_plot.hpp>
-#include <replicator/io/pictures/picture_grid.hpp>
 #include <replicator/io/pictures/png.hpp>
 #include <replicator/io/tensorboard.hpp>
 #include <replicator/rl/actors.hpp>
 #include <replicator/rl/offscreen.hpp>
-#include <replicator/rl/tasks.hpp>
 
+#include "../support/line_plot.hpp"
+#include "../support/picture_grid.hpp"
 #include "options.hpp"
+#include "tasks.hpp"
 #include "world.hpp"
 
 namespace d4pg {
 
 inline double mean_score(const rp::rl::Task& task, const std::vector<rp::rl::Episode>& episodes) {
   double sum = 0;
-  for (const auto& episode : episodes) sum += rp::rl::score(task, episode.reward);
+  for (const auto& episode : episodes) sum += score(task, episode.reward);
   return sum / static_cast<double>(episodes.size());
 }
 
@@ -68,15 +68,15 @@ class Report {
   // Score by learner steps: exploring in grey, without noise in blue.
   void draw_curve() const {
     if (!speaks_ || o_.curve.empty()) return;
-    const rp::io::detail::Curve curves[] = {exploring_, evaluated_};
-    rp::io::write_png(o_.curve, rp::io::detail::line_plot(curves, {.low = 0, .high = 1000}));
+    const example::Curve curves[] = {exploring_, evaluated_};
+    rp::io::write_png(o_.curve, example::line_plot(curves, {.low = 0, .high = 1000}));
   }
 
  private:
   const Options& o_;
   const rp::rl::Task& task_;
   bool speaks_;
-  rp::io::detail::Curve exploring_{{}, {}, {170, 170, 170}}, evaluated_;
+  example::Curve exploring_{{}, {}, {170, 170, 170}}, evaluated_;
   Figures latest_;
   std::optional<rp::io::TensorBoardWriter> board_;
 };
@@ -100,7 +100,7 @@ void draw_strip(const std::string& file, World<E>& world, std::optional<rp::rl::
     }
     world.act();
   }
-  if (renderer) rp::io::write_png(file, rp::io::detail::picture_grid(strip, {.columns = count}));
+  if (renderer) rp::io::write_png(file, example::picture_grid(strip, {.columns = count}));
 }
 
 }  // namespace d4pg

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <string>
 
-#include <replicator/data/pictures/synthetic.hpp>
+#include "synthetic.hpp"
 
 namespace example {
 
@@ -26,7 +26,7 @@ inline Folders find_folders(const std::string& data, const std::string& syntheti
   }
   const std::string folder = synthetic_dir + "/synthetic-" + std::to_string(size);
   if (speaks) std::cout << "no --data: training on synthetic pictures in " << folder << std::endl;
-  replicator::data::write_synthetic(folder, {.size = size});
+  write_synthetic(folder, {.size = size});
   return {folder + "/train", folder + "/val"};
 }
 

@@ -5,8 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include <replicator/data/pictures/synthetic.hpp>
-
+#include "../../examples/support/synthetic.hpp"
 #include "../input/temporary_folder.hpp"
 #include "examples.hpp"
 
@@ -21,7 +20,7 @@ namespace {
 struct Pictures {
   const TemporaryFolder temporary;
   const std::filesystem::path folder = temporary.path() + "/pictures";
-  Pictures() { data::write_synthetic(folder.string(), {.classes = 2, .train = 32, .val = 2, .size = 32, .seed = 1}); }
+  Pictures() { example::write_synthetic(folder.string(), {.classes = 2, .train = 32, .val = 2, .size = 32, .seed = 1}); }
 };
 
 std::string command(const Pictures& pictures, const std::string& flags) {

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <string>
 
-#include <replicator/data/pictures/synthetic.hpp>
 #include <replicator/io/safetensors.hpp>
 
+#include "../../examples/support/synthetic.hpp"
 #include "../input/temporary_folder.hpp"
 #include "examples.hpp"
 #include "png_extents.hpp"
@@ -22,7 +22,7 @@ namespace {
 struct Pictures {
   const TemporaryFolder temporary;
   const std::filesystem::path folder = temporary.path() + "/pictures";
-  Pictures() { data::write_synthetic(folder.string(), {.classes = 2, .train = 16, .val = 16, .size = 16, .seed = 1}); }
+  Pictures() { example::write_synthetic(folder.string(), {.classes = 2, .train = 16, .val = 16, .size = 16, .seed = 1}); }
 };
 
 std::string command(const Pictures& pictures, const std::string& flags) {

@@ -5,12 +5,12 @@
 #include <filesystem>
 #include <replicator/data/batch.hpp>
 #include <replicator/data/pictures/decode_jpeg.hpp>
-#include <replicator/data/pictures/synthetic.hpp>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "../../examples/support/synthetic.hpp"
 #include "temporary_folder.hpp"
 
 namespace test_synthetic {
@@ -70,7 +70,7 @@ class Linear {
 TEST_CASE("synthetic pictures are an image folder with all classes, equally often") {
   const TemporaryFolder folder;
   const auto path = folder.path() + "/set";
-  data::write_synthetic(path, {.classes = 4, .train = 12, .val = 8, .size = 24});
+  example::write_synthetic(path, {.classes = 4, .train = 12, .val = 8, .size = 24});
   const auto train = data::image_folder(path + "/train"), val = data::image_folder(path + "/val");
   CHECK(train.classes() == std::vector<std::string>{"00_disc_horizontal", "01_square_horizontal",
                                                     "02_triangle_horizontal", "03_ring_horizontal"});
@@ -85,7 +85,7 @@ TEST_CASE("synthetic pictures are an image folder with all classes, equally ofte
 
 TEST_CASE("synthetic pictures depend on the seed, not on the run") {
   const auto draw = [](std::uint64_t seed, std::uint64_t number) {
-    const auto pixels = data::detail::SyntheticPicture{3, 32, PhiloxStream{seed, number}}.draw();
+    const auto pixels = example::detail::SyntheticPicture{3, 32, PhiloxStream{seed, number}}.draw();
     return std::vector<int>(pixels.begin(), pixels.end());
   };
   CHECK(draw(1, 1) == draw(1, 1));
@@ -96,30 +96,30 @@ TEST_CASE("synthetic pictures depend on the seed, not on the run") {
 TEST_CASE("a set that is there already is kept, and another one is not overwritten") {
   const TemporaryFolder folder;
   const auto path = folder.path() + "/set";
-  const data::SyntheticOptions options{.classes = 2, .train = 2, .val = 2, .size = 16};
-  data::write_synthetic(path, options);
+  const example::SyntheticOptions options{.classes = 2, .train = 2, .val = 2, .size = 16};
+  example::write_synthetic(path, options);
   const auto file = path + "/train/00_disc_horizontal/000000.jpg";
   const auto before = std::filesystem::last_write_time(file);
-  data::write_synthetic(path, options);
+  example::write_synthetic(path, options);
   CHECK(std::filesystem::last_write_time(file) == before);
   CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);  // nothing partial is left
-  CHECK_THROWS_WITH(data::write_synthetic(path, {.classes = 2, .train = 4, .val = 2, .size = 16}),
+  CHECK_THROWS_WITH(example::write_synthetic(path, {.classes = 2, .train = 4, .val = 2, .size = 16}),
                     Contains(path) && Contains("train 2"));
-  CHECK_THROWS_WITH(data::write_synthetic(folder.path(), options), Contains("something else"));
-  CHECK_THROWS_WITH(data::write_synthetic(path, {.classes = 21}), Contains("2 to 20 classes"));
+  CHECK_THROWS_WITH(example::write_synthetic(folder.path(), options), Contains("something else"));
+  CHECK_THROWS_WITH(example::write_synthetic(path, {.classes = 21}), Contains("2 to 20 classes"));
 }
 
 TEST_CASE("who asks for the same set at the same time, from one process or from machines that share the folder, has it whole") {
   const TemporaryFolder folder;
   const auto path = folder.path() + "/sets/one/";  // the folder above is made too, and a slash at the end is none
-  const data::SyntheticOptions options{.classes = 2, .train = 40, .val = 2, .size = 16};
+  const example::SyntheticOptions options{.classes = 2, .train = 40, .val = 2, .size = 16};
   std::vector<std::string> errors(4);
   {
     std::vector<std::jthread> threads;
     for (auto& error : errors)
       threads.emplace_back([&] {
         try {
-          data::write_synthetic(path, options);
+          example::write_synthetic(path, options);
         } catch (const std::exception& caught) {
           error = caught.what();
         }
@@ -132,7 +132,7 @@ TEST_CASE("who asks for the same set at the same time, from one process or from 
 
 TEST_CASE("a linear classifier on the pixels of synthetic pictures stays below 40 %") {
   const TemporaryFolder folder;
-  data::write_synthetic(folder.path() + "/set", {.train = 3000, .val = 500});
+  example::write_synthetic(folder.path() + "/set", {.train = 3000, .val = 500});
   const auto [images, labels] = all_of(folder.path() + "/set/train");
   const auto [val_images, val_labels] = all_of(folder.path() + "/set/val");
   Linear linear;

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include <replicator/io/pictures/line_plot.hpp>
+#include "../../examples/support/line_plot.hpp"
 
 namespace test_line_plot {
 
@@ -31,8 +31,8 @@ Column column(const Array<std::uint8_t>& picture, std::int64_t x, std::uint8_t r
 }  // namespace
 
 TEST_CASE("a curve rises from the left to the right of its picture, and what is too high is cut off") {
-  const io::detail::Curve curves[] = {{{10, 20, 30}, {0, 1, 9}, {200, 0, 0}}};
-  const auto picture = io::detail::line_plot(curves, {.width = 320, .height = 200, .low = 0, .high = 1});
+  const example::Curve curves[] = {{{10, 20, 30}, {0, 1, 9}, {200, 0, 0}}};
+  const auto picture = example::line_plot(curves, {.width = 320, .height = 200, .low = 0, .high = 1});
   CHECK(picture.shape() == Shape{200, 320, 3});
   CHECK(column(picture, 40, 200).pixels == 0);
   const auto start = column(picture, 70, 200), middle = column(picture, 179, 200), end = column(picture, 290, 200);
@@ -43,16 +43,16 @@ TEST_CASE("a curve rises from the left to the right of its picture, and what is 
 }
 
 TEST_CASE("a curve of one point is a dot") {
-  const io::detail::Curve curves[] = {{{10}, {0.5}, {200, 0, 0}}};
-  CHECK(column(io::detail::line_plot(curves), 64, 200).pixels == 2);
+  const example::Curve curves[] = {{{10}, {0.5}, {200, 0, 0}}};
+  CHECK(column(example::line_plot(curves), 64, 200).pixels == 2);
 }
 
 TEST_CASE("a plot of nothing is a grid, and what cannot be drawn is refused") {
-  CHECK(io::detail::line_plot({}).shape() == Shape{400, 640, 3});
-  const io::detail::Curve uneven[] = {{{1, 2}, {1}}}, infinite[] = {{{1}, {INFINITY}}};
-  CHECK_THROWS_WITH(io::detail::line_plot(uneven), Contains("as many x as y, all finite; found 2 and 1"));
-  CHECK_THROWS_AS(io::detail::line_plot(infinite), BuildError);
-  CHECK_THROWS_WITH(io::detail::line_plot({}, {.low = 1, .high = 1}), Contains("low < high"));
+  CHECK(example::line_plot({}).shape() == Shape{400, 640, 3});
+  const example::Curve uneven[] = {{{1, 2}, {1}}}, infinite[] = {{{1}, {INFINITY}}};
+  CHECK_THROWS_WITH(example::line_plot(uneven), Contains("as many x as y, all finite; found 2 and 1"));
+  CHECK_THROWS_AS(example::line_plot(infinite), BuildError);
+  CHECK_THROWS_WITH(example::line_plot({}, {.low = 1, .high = 1}), Contains("low < high"));
 }
 
 }  // namespace test_line_plot

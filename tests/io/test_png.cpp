@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
+#include <zlib.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <replicator/io/pictures/picture_grid.hpp>
 #include <replicator/io/pictures/png.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "zlib.hpp"
+#include "../../examples/support/picture_grid.hpp"
 
 namespace test_png {
 
@@ -28,11 +29,15 @@ std::vector<std::byte> png_of(const Array<std::uint8_t>& pixels) {
   return bytes;
 }
 
-// The lines of a picture in one IDAT chunk, which begins behind signature and IHDR and is what ends 16 bytes before the end.
+// The lines of a picture as zlib reads them from its one IDAT chunk, which begins behind signature and IHDR and ends 16 bytes before the end.
 std::vector<std::byte> pixels_of(const std::vector<std::byte>& png, std::size_t size) {
-  const auto lines = test::inflated(std::span{png}.subspan(8 + 25 + 8, png.size() - (8 + 25 + 8) - 16), size);
-  REQUIRE(lines);
-  return *lines;
+  const auto stream = std::span{png}.subspan(8 + 25 + 8, png.size() - (8 + 25 + 8) - 16);
+  std::vector<std::byte> lines(size + 1);
+  auto found = static_cast<uLongf>(lines.size());
+  REQUIRE(::uncompress(reinterpret_cast<Bytef*>(lines.data()), &found, reinterpret_cast<const Bytef*>(stream.data()), stream.size()) == Z_OK);
+  REQUIRE(found == size);
+  lines.resize(size);
+  return lines;
 }
 }  // namespace
 
@@ -73,10 +78,19 @@ TEST_CASE("a PNG keeps every pixel, each line behind the number of its filter") 
   CHECK(same);
 }
 
+TEST_CASE("a PNG keeps lines that fill the blocks of its stream, or go on by one byte") {
+  for (const std::int64_t width : {65533, 65534, 65535, 131069, 131070}) {
+    Array<std::uint8_t> pixels{Shape{1, width}};
+    for (std::int64_t i = 0; i < width; ++i) pixels[i] = static_cast<std::uint8_t>(i * 31 + i / 251);
+    const auto lines = pixels_of(png_of(pixels), static_cast<std::size_t>(width) + 1);
+    CHECK(std::equal(lines.begin() + 1, lines.end(), reinterpret_cast<const std::byte*>(pixels.data())));
+  }
+}
+
 TEST_CASE("a grid of pictures has them row after row between white margins, and clips what is too bright or dark") {
   // Three pictures of 1x2 pixels, two in a row.
   const Array<float> pictures{{3, 1, 1, 2}, {-1, 1, 0, 5, -7, 0.5f}};
-  const auto grid = io::detail::picture_grid(pictures, {.columns = 2, .low = -1, .high = 1, .margin = 1});
+  const auto grid = example::picture_grid(pictures, {.columns = 2, .low = -1, .high = 1, .margin = 1});
   CHECK(grid.shape() == Shape{5, 7, 1});
   const std::vector<int> expected{255, 255, 255, 255, 255, 255, 255,  //
                                   255, 0,   255, 255, 128, 255, 255,  //
@@ -84,10 +98,10 @@ TEST_CASE("a grid of pictures has them row after row between white margins, and 
                                   255, 0,   191, 255, 255, 255, 255,  //
                                   255, 255, 255, 255, 255, 255, 255};
   CHECK(std::vector<int>(grid.begin(), grid.end()) == expected);
-  const auto coloured = io::detail::picture_grid(Array<float>{{1, 3, 1, 1}, {0, 0.2f, 1}}, {.columns = 1, .margin = 0});
+  const auto coloured = example::picture_grid(Array<float>{{1, 3, 1, 1}, {0, 0.2f, 1}}, {.columns = 1, .margin = 0});
   CHECK(std::vector<int>(coloured.begin(), coloured.end()) == std::vector<int>{0, 51, 255});
-  CHECK_THROWS_AS(io::detail::picture_grid(Array<float>{Shape{1, 2, 4, 4}}), BuildError);
-  CHECK_THROWS_AS(io::detail::picture_grid(pictures, {.columns = 0}), BuildError);
+  CHECK_THROWS_AS(example::picture_grid(Array<float>{Shape{1, 2, 4, 4}}), BuildError);
+  CHECK_THROWS_AS(example::picture_grid(pictures, {.columns = 0}), BuildError);
 }
 
 }  // namespace test_png

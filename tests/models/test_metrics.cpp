@@ -11,14 +11,15 @@
 #include <rapidcheck.h>
 
 #include <replicator/core/philox.hpp>
-#include <replicator/metrics/frechet_distance.hpp>
-#include <replicator/metrics/inception_score.hpp>
+
+#include "../../examples/sngan/frechet_distance.hpp"
+#include "../../examples/sngan/inception_score.hpp"
 
 namespace test_metrics {
 
 using namespace replicator;
 using namespace replicator::detail;
-using namespace replicator::metrics;
+using namespace sngan;
 using Catch::Matchers::Contains;
 
 namespace {

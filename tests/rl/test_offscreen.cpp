@@ -9,7 +9,8 @@
 #include <vector>
 
 #include <replicator/rl/offscreen.hpp>
-#include <replicator/rl/tasks.hpp>
+
+#include "../../examples/d4pg/tasks.hpp"
 
 namespace test_offscreen {
 
@@ -32,9 +33,9 @@ Pixels seen(const rl::SeenBodyEnvironment& environment) {
 }  // namespace
 
 TEST_CASE("every body is seen: three equal pictures at first, other ones when it moves, the same pixels in the same episode and in another thread") {
-  for (const auto& name : rl::task_names()) {
+  for (const auto& name : d4pg::task_names()) {
     INFO(name);
-    const rl::Body body{rl::task_of(name)};
+    const rl::Body body{d4pg::task_of(name)};
     rl::SeenBodyEnvironment environment{body}, another{body};
     environment.reset(3);
     const auto first = seen(environment);
@@ -55,7 +56,7 @@ TEST_CASE("every body is seen: three equal pictures at first, other ones when it
 }
 
 TEST_CASE("pictures that are too large for the model, or for where they go, are refused") {
-  const rl::Body body{rl::pendulum_task()};
+  const rl::Body body{d4pg::pendulum_task()};
   CHECK_THROWS_WITH((rl::Renderer{body.model(), 64, 10000}), "pictures of 64 x 10000 pixels were asked for of a model that is drawn with up to 480 x 640");
   rl::Renderer renderer{body.model(), 8, 8};
   rl::BodyEnvironment environment{body};

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include <replicator/rl/actors.hpp>
-#include <replicator/rl/tasks.hpp>
+
+#include "../../examples/d4pg/tasks.hpp"
 
 namespace test_tasks {
 
@@ -46,9 +47,9 @@ Life live(rl::BodyEnvironment& environment, std::uint64_t episode, double scale)
 }  // namespace
 
 TEST_CASE("every body lives through an episode that is a function of its number and the actions, and earns little by doing nothing") {
-  for (const auto& name : rl::task_names()) {
+  for (const auto& name : d4pg::task_names()) {
     INFO(name);
-    const rl::Body body{rl::task_of(name)};
+    const rl::Body body{d4pg::task_of(name)};
     rl::BodyEnvironment environment{body}, another{body};
     const auto first = live(environment, 7, 0.8);
     CHECK(first.steps == body.task().ticks_per_episode / body.task().ticks_per_action);
@@ -60,12 +61,12 @@ TEST_CASE("every body lives through an episode that is a function of its number 
     CHECK(live(environment, 8, 0.8).seen != first.seen);
     double idle = 0;
     for (std::uint64_t episode = 0; episode < 4; ++episode) idle += live(environment, episode, 0).reward / 4;
-    CHECK(rl::score(body.task(), idle) < 400);
+    CHECK(d4pg::score(body.task(), idle) < 400);
   }
 }
 
 TEST_CASE("a pole that stands still in the middle earns all there is") {
-  const auto task = rl::cartpole_task();
+  const auto task = d4pg::cartpole_task();
   const rl::Body body{task};
   rl::BodyEnvironment environment{body};
   environment.reset(1);
@@ -75,18 +76,18 @@ TEST_CASE("a pole that stands still in the middle earns all there is") {
 }
 
 TEST_CASE("a model that MuJoCo refuses, a motor without a range, a task without a reward and one that is unknown are told") {
-  auto task = rl::pendulum_task();
+  auto task = d4pg::pendulum_task();
   task.mjcf = "<mujoco><worldbody><geom size='-'/></worldbody></mujoco>";
   CHECK_THROWS_WITH(rl::Body{task}, Contains("MuJoCo cannot load the model of pendulum: "));
   task.mjcf = "<mujoco><worldbody><body><joint name='j'/><geom size='1'/></body></worldbody><actuator><motor joint='j'/></actuator></mujoco>";
   CHECK_THROWS_WITH(rl::Body{task}, Contains("actuator 0 of pendulum has no range: write ctrllimited"));
   task.reward = nullptr;
   CHECK_THROWS_WITH(rl::Body{task}, Contains("the task \"pendulum\" needs reset, observe and reward"));
-  CHECK_THROWS_WITH(rl::task_of("horse"), "there is no task \"horse\": there are cartpole, pendulum, reacher and walker");
+  CHECK_THROWS_WITH(d4pg::task_of("horse"), "there is no task \"horse\": there are cartpole, pendulum, reacher and walker");
 }
 
 TEST_CASE("errors of MuJoCo are exceptions, not a question on standard input, and an action that is no number is refused") {
-  const rl::Body body{rl::pendulum_task()};
+  const rl::Body body{d4pg::pendulum_task()};
   CHECK_THROWS_WITH(mju_error("out of luck"), "MuJoCo: out of luck");
   rl::BodyEnvironment environment{body};
   environment.reset(1);

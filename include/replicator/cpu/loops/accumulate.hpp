@@ -89,7 +89,7 @@ template <ReduceKind kind, class T>
 [[gnu::target("avx512f")]] void accumulate_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
   accumulate_loop<kind, T>(lanes, rows, width, count);
 }
-// lane += x. Of two NaN the lane's stays, however the loop is compiled: in C++ a compiler may exchange the operands.
+// lane += x. Of two NaN the lane's stays, however the loop is compiled: in C++ a compiler may exchange the operands, of an intrinsic too.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(FloatLanes& lanes, const FloatLanes& x) { asm("vaddps %1, %0, %0" : "+v"(lanes) : "v"(x)); }
 [[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(float& lane, float x) { asm("vaddss %1, %0, %0" : "+v"(lane) : "v"(x)); }
 

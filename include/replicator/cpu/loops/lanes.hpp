@@ -2,6 +2,8 @@
 // A group of tile_group elements as one vector of AVX-512, from and to float and bfloat16 in memory.
 #pragma once
 
+#include <immintrin.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,12 +19,10 @@ using HalfLanes = std::uint16_t __attribute__((vector_size(32)));
 static_assert(sizeof(FloatLanes) == tile_group * sizeof(float) && sizeof(HalfLanes) == tile_group * sizeof(bfloat16));
 
 // bfloat16_value of a group at once: compilers take half as wide vectors and three times the instructions where elements of two sizes meet.
-// (A change of width has another built-in function in each of them.)
 [[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_lanes(const std::byte* from, bfloat16) {
   HalfLanes half;
-  WordLanes bits;
   std::memcpy(&half, from, sizeof half);
-  asm("vpmovzxwd %1, %0" : "=v"(bits) : "v"(half));
+  const auto bits = reinterpret_cast<WordLanes>(_mm512_maskz_cvtepu16_epi32(all_lanes, reinterpret_cast<__m256i>(half)));
   return reinterpret_cast<FloatLanes>(bits << 16);
 }
 [[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_lanes(const std::byte* from, float) {
@@ -36,15 +36,15 @@ static_assert(sizeof(FloatLanes) == tile_group * sizeof(float) && sizeof(HalfLan
   const auto is_nan = reinterpret_cast<WordLanes>((bits & 0x7fffffff) > 0x7f800000);
   const WordLanes rounded = bits + 0x7fff + (bits >> 16 & 1);
   const WordLanes chosen = ((bits | 0x400000) & is_nan) | (rounded & ~is_nan);
-  HalfLanes half;
-  asm("vpmovdw %1, %0" : "=v"(half) : "v"(chosen >> 16));
+  const __m256i half = _mm512_maskz_cvtepi32_epi16(all_lanes, reinterpret_cast<__m512i>(chosen >> 16));
   std::memcpy(to, &half, sizeof half);
 }
 // How bfloat16_bits are found where the processor has an instruction for it.
 struct RoundedByInstruction {
   std::uint16_t bits;
 };
-// The same bits. The instruction takes subnormal numbers for zeros, so it is not given any: they are rare.
+// The same bits. The instruction takes subnormal numbers for zeros, so it is not given any: they are rare. Both are assembly, because
+// the callers are compiled for AVX-512F alone, into which no compiler inlines an intrinsic of AVX-512DQ or AVX-512BF16.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void store_lanes(std::byte* to, FloatLanes lanes, RoundedByInstruction) {
   std::uint32_t subnormal;
   asm("vfpclassps $0x20, %1, %%k1\n\tkmovw %%k1, %0" : "=r"(subnormal) : "v"(lanes) : "k1");

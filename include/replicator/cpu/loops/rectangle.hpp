@@ -3,6 +3,8 @@
 // columns rows.
 #pragma once
 
+#include <immintrin.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -119,13 +121,14 @@ inline void transpose_baseline(const std::byte* from, std::byte* to, const Recta
 
 // The words of a mask's bits from and to memory, which may end behind them; others are zero.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void load_words(Words16& words, const std::byte* from, std::uint16_t mask) {
-  asm("vmovdqu32 %1, %0%{%2%}%{z%}" : "=v"(words) : "m"(*reinterpret_cast<const std::byte(*)[64]>(from)), "Yk"(mask));
+  words = reinterpret_cast<Words16>(_mm512_maskz_loadu_epi32(mask, from));
 }
+// Assembly: the intrinsic takes all 32 bytes as a value, so it would read behind the end.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void load_halves(Words16& words, const std::byte* from, std::uint16_t mask) {
   asm("vpmovzxwd %1, %0%{%2%}%{z%}" : "=v"(words) : "m"(*reinterpret_cast<const std::byte(*)[32]>(from)), "Yk"(mask));
 }
 [[gnu::target("avx512f"), gnu::always_inline]] inline void store_words(std::byte* to, const Words16& words, std::uint16_t mask) {
-  asm("vmovdqu32 %1, %0%{%2%}" : "+m"(*reinterpret_cast<std::byte(*)[64]>(to)) : "v"(words), "Yk"(mask));
+  _mm512_mask_storeu_epi32(to, mask, reinterpret_cast<__m512i>(words));
 }
 // Of words whose upper halves lie `other_half` further.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void load_pairs(Words16& words, const std::byte* from, std::int64_t other_half, std::uint16_t mask) {

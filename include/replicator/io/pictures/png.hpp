@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes 8-bit PNG pictures (ISO/IEC 15948).
+// Writes 8-bit PNG pictures (ISO/IEC 15948), not compressed: that needs no library, and a photograph would hardly shrink.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <replicator/core/array.hpp>
 #include <replicator/io/file.hpp>
-#include <replicator/io/pictures/deflate.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,6 +56,33 @@ class PngBytes {
   std::vector<std::byte> bytes_;
 };
 
+inline std::uint32_t adler32(std::span<const std::byte> data) {
+  std::uint32_t a = 1, b = 0;
+  for (const std::byte value : data) {
+    a = (a + std::to_integer<std::uint32_t>(value)) % 65521;
+    b = (b + a) % 65521;
+  }
+  return (b << 16) | a;
+}
+
+// The bytes as a zlib stream (RFC 1950) of stored blocks (RFC 1951, 3.2.4). They are not empty.
+inline std::vector<std::byte> zlib_stored(std::span<const std::byte> data) {
+  constexpr std::size_t longest = 65535;  // bytes of a stored block
+  PngBytes stream;
+  stream.byte(0x78);
+  stream.byte(0x01);
+  for (auto rest = data; !rest.empty();) {
+    const auto block = rest.first(std::min(rest.size(), longest));
+    rest = rest.subspan(block.size());
+    const auto size = static_cast<std::uint32_t>(block.size());
+    stream.byte(rest.empty() ? 1 : 0);  // whether it is the last block
+    for (const std::uint32_t value : {size, size >> 8, ~size, ~size >> 8}) stream.byte(value);
+    stream.append(block);
+  }
+  stream.big_endian(adler32(data));
+  return std::move(stream).bytes();
+}
+
 }  // namespace detail
 
 // The bytes of a PNG file. `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB); neither extent may be
@@ -74,8 +101,8 @@ inline std::vector<std::byte> encode_png(const Array<std::uint8_t>& pixels) {
     const auto* source = reinterpret_cast<const std::byte*>(pixels.data()) + y * row;
     lines.insert(lines.end(), source, source + row);
   }
-  const auto compressed = io::detail::zlib_compressed(lines);
-  if (compressed.size() > 0x7FFFFFFF) throw BuildError{"a picture of 2 GiB or more does not fit in a PNG"};
+  const auto stream = detail::zlib_stored(lines);
+  if (stream.size() > 0x7FFFFFFF) throw BuildError{"a picture of 2 GiB or more does not fit in a PNG"};
 
   detail::PngBytes header;
   header.big_endian(static_cast<std::uint32_t>(shape[1]));
@@ -85,7 +112,7 @@ inline std::vector<std::byte> encode_png(const Array<std::uint8_t>& pixels) {
   detail::PngBytes file;
   for (const std::uint32_t value : {0x89u, 0x50u, 0x4Eu, 0x47u, 0x0Du, 0x0Au, 0x1Au, 0x0Au}) file.byte(value);
   file.chunk("IHDR", header.view());
-  file.chunk("IDAT", compressed);
+  file.chunk("IDAT", stream);
   file.chunk("IEND", {});
   return std::move(file).bytes();
 }

@@ -3,4 +3,3 @@
 #pragma once
 
 #include <replicator/data/pictures/decode_jpeg.hpp>
-#include <replicator/data/pictures/synthetic.hpp>

@@ -9,22 +9,24 @@
 
 #include <replicator/core/array.hpp>
 
-namespace replicator::metrics::detail {
+namespace sngan {
+
+namespace rp = replicator;
 
 // exp(mean over the examples of KL(p(class | example) || p(class))) of probabilities [N, C], whose rows sum to one: from 1 (all
 // alike, or never sure) to C (always sure, all classes equally often). Throws BuildError for another rank, or no examples, DataError for what is no probability.
 // With Inception v3 it is the Inception score. Source: Salimans et al., "Improved techniques for training GANs", 2016.
-inline double inception_score(const Array<float>& probabilities) {
-  const Shape& shape = probabilities.shape();
+inline double inception_score(const rp::Array<float>& probabilities) {
+  const rp::Shape& shape = probabilities.shape();
   if (shape.rank() != 2 || shape.elements() == 0)
-    throw BuildError{"inception_score: the probabilities must be [N, C] and not empty, found " + shape.text()};
+    throw rp::BuildError{"inception_score: the probabilities must be [N, C] and not empty, found " + shape.text()};
   const auto count = static_cast<std::size_t>(shape[0]), classes = static_cast<std::size_t>(shape[1]);
   std::vector<double> marginal(classes);
   for (std::size_t n = 0; n < count; ++n)
     for (std::size_t c = 0; c < classes; ++c) {
       const auto p = static_cast<double>(probabilities.data()[n * classes + c]);
       if (!(p >= 0 && p < 1.5))  // of a softmax 1 may be exceeded by rounding
-        throw DataError{"inception_score: example " + std::to_string(n) + " has the probability " + std::to_string(p) + " of class " + std::to_string(c) +
+        throw rp::DataError{"inception_score: example " + std::to_string(n) + " has the probability " + std::to_string(p) + " of class " + std::to_string(c) +
                         ": take the softmax of the logits, and look for NaN in what they were computed from"};
       marginal[c] += p / static_cast<double>(count);
     }
@@ -35,4 +37,4 @@ inline double inception_score(const Array<float>& probabilities) {
   return std::exp(divergence / static_cast<double>(count));
 }
 
-}  // namespace replicator::metrics::detail
+}  // namespace sngan

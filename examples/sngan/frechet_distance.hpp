@@ -11,9 +11,12 @@
 #include <vector>
 
 #include <replicator/core/array.hpp>
-#include <replicator/metrics/symmetric_eigenvalues.hpp>
 
-namespace replicator::metrics::detail {
+#include "symmetric_eigenvalues.hpp"
+
+namespace sngan {
+
+namespace rp = replicator;
 
 struct Gaussian {
   std::vector<double> mean;        // d
@@ -22,10 +25,10 @@ struct Gaussian {
 
 // Mean and covariance (divided by one less than the examples) of features [N, d]. Throws BuildError for another rank or less
 // than two examples.
-inline Gaussian fit_gaussian(const Array<float>& features) {
-  const Shape& shape = features.shape();
+inline Gaussian fit_gaussian(const rp::Array<float>& features) {
+  const rp::Shape& shape = features.shape();
   if (shape.rank() != 2 || shape[0] < 2)
-    throw BuildError{"fit_gaussian: the features must be [N, d] of at least two examples, found " + shape.text()};
+    throw rp::BuildError{"fit_gaussian: the features must be [N, d] of at least two examples, found " + shape.text()};
   const auto count = static_cast<std::size_t>(shape[0]), d = static_cast<std::size_t>(shape[1]);
   Gaussian result{std::vector<double>(d), std::vector<double>(d * d)};
   for (std::size_t n = 0; n < count; ++n)
@@ -40,6 +43,8 @@ inline Gaussian fit_gaussian(const Array<float>& features) {
   for (auto& value : result.covariance) value /= static_cast<double>(count - 1);
   return result;
 }
+
+namespace detail {
 
 // L with L L^T = a, lower triangular; a is symmetric and has no negative eigenvalues, save for rounding: a column whose pivot is
 // nothing but rounding becomes zero.
@@ -62,7 +67,7 @@ inline void require_finite(const Gaussian& gaussian, const char* which) {
   for (const auto* values : {&gaussian.mean, &gaussian.covariance})
     for (const double value : *values)
       if (!std::isfinite(value))
-        throw DataError{std::string{"frechet_distance: a mean or covariance of the "} + which + " features is " + std::to_string(value) +
+        throw rp::DataError{std::string{"frechet_distance: a mean or covariance of the "} + which + " features is " + std::to_string(value) +
                         ": look for what is not finite in the network that gave them, or in its pictures"};
 }
 
@@ -78,6 +83,8 @@ inline std::vector<double> between(const std::vector<double>& l, const std::vect
   return result;
 }
 
+}  // namespace detail
+
 // |m_a - m_b|^2 + tr(A + B - 2 (A B)^(1/2)), the squared Wasserstein distance of the two normal distributions. With A = L L^T the
 // trace of the root is the sum of the roots of the eigenvalues of L^T B L. About 6 d^3 operations.
 // On features of Inception v3 this is the FID; on others its values can only be compared with each other. It is biased upwards
@@ -86,7 +93,7 @@ inline std::vector<double> between(const std::vector<double>& l, const std::vect
 inline double frechet_distance(const Gaussian& a, const Gaussian& b) {
   const std::size_t d = a.mean.size();
   if (b.mean.size() != d || a.covariance.size() != d * d || b.covariance.size() != d * d)
-    throw BuildError{"frechet_distance: the features of both must have one width, found " + std::to_string(d) + " and " +
+    throw rp::BuildError{"frechet_distance: the features of both must have one width, found " + std::to_string(d) + " and " +
                      std::to_string(b.mean.size())};
   detail::require_finite(a, "first");
   detail::require_finite(b, "second");
@@ -100,4 +107,4 @@ inline double frechet_distance(const Gaussian& a, const Gaussian& b) {
   return result;
 }
 
-}  // namespace replicator::metrics::detail
+}  // namespace sngan

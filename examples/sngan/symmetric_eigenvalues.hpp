@@ -12,7 +12,11 @@
 
 #include <replicator/core/error.hpp>
 
-namespace replicator::metrics::detail {
+namespace sngan {
+
+namespace rp = replicator;
+
+namespace detail {
 
 struct Tridiagonal {
   std::vector<double> diagonal;  // n
@@ -77,16 +81,18 @@ inline bool sweep(Tridiagonal& t, std::size_t first, std::size_t last) {
   return true;
 }
 
+}  // namespace detail
+
 // The eigenvalues, ascending, of a symmetric matrix [n, n] given row by row; about 3 n^3 operations. Each is exact to about
 // the rounding of the largest one. Throws BuildError unless there are n n values, DataError where one is not finite.
 // Source: Wilkinson and Reinsch, "Linear algebra", 1971 (Householder, then QL with implicit shifts).
 inline std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std::size_t n) {
   if (matrix.size() != n * n)
-    throw BuildError{"symmetric_eigenvalues: a matrix of " + std::to_string(n) + " rows needs " + std::to_string(n * n) + " values, found " +
+    throw rp::BuildError{"symmetric_eigenvalues: a matrix of " + std::to_string(n) + " rows needs " + std::to_string(n * n) + " values, found " +
                      std::to_string(matrix.size())};
   double largest = 0;
   for (const double value : matrix) {
-    if (!std::isfinite(value)) throw DataError{"symmetric_eigenvalues: the matrix holds " + std::to_string(value)};
+    if (!std::isfinite(value)) throw rp::DataError{"symmetric_eigenvalues: the matrix holds " + std::to_string(value)};
     largest = std::max(largest, std::abs(value));
   }
   auto t = detail::tridiagonalise(matrix, n);
@@ -97,7 +103,7 @@ inline std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std
       std::size_t last = first;
       while (last + 1 < n && std::abs(t.beside[last]) > rounding * (std::abs(t.diagonal[last]) + std::abs(t.diagonal[last + 1])) + least) ++last;
       if (last == first) break;
-      if (sweeps == 100) throw DataError{"symmetric_eigenvalues: no eigenvalue was found in 100 sweeps"};
+      if (sweeps == 100) throw rp::DataError{"symmetric_eigenvalues: no eigenvalue was found in 100 sweeps"};
       detail::sweep(t, first, last);
     }
   }
@@ -105,4 +111,4 @@ inline std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std
   return std::move(t.diagonal);
 }
 
-}  // namespace replicator::metrics::detail
+}  // namespace sngan

@@ -12,7 +12,9 @@
 #include <replicator/core/error.hpp>
 #include <replicator/rl/mujoco.hpp>
 
-namespace replicator::rl {
+namespace d4pg {
+
+namespace rp = replicator;
 
 namespace detail {
 
@@ -22,14 +24,14 @@ inline double near(double x, double low, double high, double margin) {
   const double share = outside / margin;
   return std::exp(-2.302585092994046 * share * share);
 }
-inline double between(PhiloxStream& random, double low, double high) { return low + (high - low) * static_cast<double>(random.uniform()); }
+inline double between(rp::PhiloxStream& random, double low, double high) { return low + (high - low) * static_cast<double>(random.uniform()); }
 inline constexpr double half_turn = 3.141592653589793;
 
 }  // namespace detail
 
 // A cart on a rail, whose motor is strong enough to swing a pole up, not to lift it.
-inline Task cartpole_task() {
-  Task task;
+inline rp::rl::Task cartpole_task() {
+  rp::rl::Task task;
   task.name = "cartpole";
   task.mjcf = R"(
 <mujoco model="cartpole">
@@ -53,7 +55,7 @@ inline Task cartpole_task() {
 </mujoco>)";
   task.ticks_per_action = 4;
   task.features = 5;
-  task.reset = [](const mjModel&, mjData& d, PhiloxStream& random) {
+  task.reset = [](const mjModel&, mjData& d, rp::PhiloxStream& random) {
     d.qpos[0] = detail::between(random, -0.1, 0.1);
     d.qpos[1] = detail::half_turn + detail::between(random, -0.1, 0.1);  // hanging
     for (int i = 0; i < 2; ++i) d.qvel[i] = detail::between(random, -0.02, 0.02);
@@ -73,8 +75,8 @@ inline Task cartpole_task() {
 }
 
 // A pole whose motor can only lift it by swinging.
-inline Task pendulum_task() {
-  Task task;
+inline rp::rl::Task pendulum_task() {
+  rp::rl::Task task;
   task.name = "pendulum";
   task.mjcf = R"(
 <mujoco model="pendulum">
@@ -94,7 +96,7 @@ inline Task pendulum_task() {
 </mujoco>)";
   task.ticks_per_action = 2;
   task.features = 3;
-  task.reset = [](const mjModel&, mjData& d, PhiloxStream& random) {
+  task.reset = [](const mjModel&, mjData& d, rp::PhiloxStream& random) {
     d.qpos[0] = detail::between(random, -detail::half_turn, detail::half_turn);
     d.qvel[0] = detail::between(random, -0.1, 0.1);
   };
@@ -110,8 +112,8 @@ inline Task pendulum_task() {
 }
 
 // An arm of two parts in a plane, whose tip is to be on a mark.
-inline Task reacher_task() {
-  Task task;
+inline rp::rl::Task reacher_task() {
+  rp::rl::Task task;
   task.name = "reacher";
   task.mjcf = R"(
 <mujoco model="reacher">
@@ -139,7 +141,7 @@ inline Task reacher_task() {
 </mujoco>)";
   task.ticks_per_action = 4;
   task.features = 8;
-  task.reset = [](const mjModel&, mjData& d, PhiloxStream& random) {
+  task.reset = [](const mjModel&, mjData& d, rp::PhiloxStream& random) {
     d.qpos[0] = detail::between(random, -detail::half_turn, detail::half_turn);
     d.qpos[1] = detail::between(random, -2.7, 2.7);
     const double angle = detail::between(random, -detail::half_turn, detail::half_turn), radius = detail::between(random, 0.06, 0.2);
@@ -159,8 +161,8 @@ inline Task reacher_task() {
 }
 
 // Two legs in a plane, to walk to the right at 1 m/s.
-inline Task walker_task() {
-  Task task;
+inline rp::rl::Task walker_task() {
+  rp::rl::Task task;
   task.name = "walker";
   task.mjcf = R"(
 <mujoco model="walker">
@@ -214,7 +216,7 @@ inline Task walker_task() {
   task.ticks_per_action = 10;
   task.ticks_per_episode = 10000;
   task.features = 18;
-  task.reset = [](const mjModel& m, mjData& d, PhiloxStream& random) {
+  task.reset = [](const mjModel& m, mjData& d, rp::PhiloxStream& random) {
     d.qpos[2] = detail::between(random, -0.1, 0.1);
     for (int i = 3; i < m.nq; ++i) d.qpos[i] = detail::between(random, -0.1, 0.1);
     for (int i : {4, 7}) d.qpos[i] = detail::between(random, -0.3, 0);  // knees bend one way
@@ -239,15 +241,15 @@ inline Task walker_task() {
 inline std::vector<std::string> task_names() { return {"cartpole", "pendulum", "reacher", "walker"}; }
 
 // Throws BuildError for a name that is none of task_names().
-inline Task task_of(std::string_view name) {
+inline rp::rl::Task task_of(std::string_view name) {
   if (name == "cartpole") return cartpole_task();
   if (name == "pendulum") return pendulum_task();
   if (name == "reacher") return reacher_task();
   if (name == "walker") return walker_task();
-  throw BuildError{"there is no task \"" + std::string{name} + "\": there are cartpole, pendulum, reacher and walker"};
+  throw rp::BuildError{"there is no task \"" + std::string{name} + "\": there are cartpole, pendulum, reacher and walker"};
 }
 
 // What an episode's sum of rewards is worth: 1000 where every tick gave 1.
-inline double score(const Task& task, double reward) { return 1000 * reward / static_cast<double>(task.actions_per_episode()); }
+inline double score(const rp::rl::Task& task, double reward) { return 1000 * reward / static_cast<double>(task.actions_per_episode()); }
 
-}  // namespace replicator::rl
+}  // namespace d4pg

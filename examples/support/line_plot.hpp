@@ -17,7 +17,9 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 
-namespace replicator::io::detail {
+namespace example {
+
+namespace rp = replicator;
 
 // Points in the order in which they are joined; one alone is a dot.
 struct Curve {
@@ -30,9 +32,11 @@ struct LinePlotOptions {
   double low = 0, high = 1;                // of y: what is at the lower and the upper edge; beyond both is cut off
 };
 
+namespace detail {
+
 class LinePlot {
  public:
-  LinePlot(std::span<const Curve> curves, const LinePlotOptions& o) : o_{o}, pixels_{Shape{o.height, o.width, 3}} {
+  LinePlot(std::span<const Curve> curves, const LinePlotOptions& o) : o_{o}, pixels_{rp::Shape{o.height, o.width, 3}} {
     std::fill_n(pixels_.data(), pixels_.size(), std::uint8_t{255});
     bool any = false;
     for (const auto& curve : curves)
@@ -49,7 +53,7 @@ class LinePlot {
         line(column(curve.x[from]), row(curve.y[from]), column(curve.x[i]), row(curve.y[i]), curve.colour);
       }
   }
-  Array<std::uint8_t> pixels() && { return std::move(pixels_); }
+  rp::Array<std::uint8_t> pixels() && { return std::move(pixels_); }
 
  private:
   using Colour = std::array<std::uint8_t, 3>;
@@ -111,23 +115,25 @@ class LinePlot {
   }
 
   LinePlotOptions o_;
-  Array<std::uint8_t> pixels_;
+  rp::Array<std::uint8_t> pixels_;
   double first_ = 0, last_ = 1;
 };
 
+}  // namespace detail
+
 // Curves over a grid with numbers -> [height, width, 3] in 8 bits, for write_png; x reaches from the least to the greatest. Throws BuildError for
 // curves whose x and y differ in number, values that are not finite, pictures below 160 x 100 and low >= high.
-inline Array<std::uint8_t> line_plot(std::span<const Curve> curves, const LinePlotOptions& options = {}) {
+inline rp::Array<std::uint8_t> line_plot(std::span<const Curve> curves, const LinePlotOptions& options = {}) {
   if (options.width < 160 || options.height < 100 || !(options.low < options.high))
-    throw BuildError{"a plot has at least 160 x 100 pixels, and low < high; found " + std::to_string(options.width) + " x " +
+    throw rp::BuildError{"a plot has at least 160 x 100 pixels, and low < high; found " + std::to_string(options.width) + " x " +
                      std::to_string(options.height) + ", " + std::to_string(options.low) + " and " + std::to_string(options.high)};
   for (const auto& curve : curves) {
     const auto finite = [](const std::vector<double>& all) { return std::all_of(all.begin(), all.end(), [](double v) { return std::isfinite(v); }); };
     if (curve.x.size() != curve.y.size() || !finite(curve.x) || !finite(curve.y))
-      throw BuildError{"a curve needs as many x as y, all finite; found " + std::to_string(curve.x.size()) + " and " +
+      throw rp::BuildError{"a curve needs as many x as y, all finite; found " + std::to_string(curve.x.size()) + " and " +
                        std::to_string(curve.y.size())};
   }
   return detail::LinePlot{curves, options}.pixels();
 }
 
-}  // namespace replicator::io::detail
+}  // namespace example

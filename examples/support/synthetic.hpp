@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A labelled set of JPEG pictures for trying things without real data: component `jpeg` (link turbojpeg).
+// A labelled set of JPEG pictures for trying things without real data.
 #pragma once
 
 #include <stdlib.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +22,9 @@
 #include <system_error>
 #include <vector>
 
-namespace replicator::data {
+namespace example {
+
+namespace rp = replicator;
 
 struct SyntheticOptions {
   int classes = 10;  // 2 to 20
@@ -49,7 +52,7 @@ inline std::string synthetic_class(int label) {
 // class: only the arrangement does.
 class SyntheticPicture {
  public:
-  SyntheticPicture(int label, std::int64_t size, PhiloxStream random)
+  SyntheticPicture(int label, std::int64_t size, rp::PhiloxStream random)
       : size_{size},
         shape_{label % static_cast<int>(synthetic_shapes.size())},
         pattern_{label / static_cast<int>(synthetic_shapes.size())},
@@ -75,8 +78,8 @@ class SyntheticPicture {
   }
 
   // [size, size, 3]
-  Array<std::uint8_t> draw() {
-    Array<std::uint8_t> pixels{Shape{size_, size_, 3}};
+  rp::Array<std::uint8_t> draw() {
+    rp::Array<std::uint8_t> pixels{rp::Shape{size_, size_, 3}};
     std::uint8_t* to = pixels.data();
     const float step = 1 / static_cast<float>(size_);
     for (std::int64_t y = 0; y < size_; ++y)
@@ -160,7 +163,7 @@ class SyntheticPicture {
   std::int64_t size_;
   int shape_;
   int pattern_;
-  PhiloxStream random_;
+  rp::PhiloxStream random_;
   Colour background_{};
   std::array<float, 2> slope_{};
   std::array<Colour, 2> fill_{};
@@ -178,14 +181,14 @@ inline void write_synthetic_part(const std::string& folder, std::int64_t count, 
                                  const SyntheticOptions& options) {
   for (int label = 0; label < options.classes; ++label)
     std::filesystem::create_directories(folder + "/" + synthetic_class(label));
-  WorkerPool pool;
+  rp::data::WorkerPool pool;
   pool.for_each(count, [&](std::int64_t i, int) {
     const int label = static_cast<int>(i % options.classes);
-    const PhiloxStream random{options.seed, static_cast<std::uint64_t>(i), part};
-    const std::vector<std::byte> jpeg = encode_jpeg(SyntheticPicture{label, options.size, random}.draw());
+    const rp::PhiloxStream random{options.seed, static_cast<std::uint64_t>(i), part};
+    const std::vector<std::byte> jpeg = rp::data::encode_jpeg(SyntheticPicture{label, options.size, random}.draw());
     std::string number = std::to_string(i);
     number.insert(0, number.size() < 6 ? 6 - number.size() : 0, '0');
-    io::write_file(folder + "/" + synthetic_class(label) + "/" + number + ".jpg", jpeg);
+    rp::io::write_file(folder + "/" + synthetic_class(label) + "/" + number + ".jpg", jpeg);
   });
 }
 
@@ -199,10 +202,10 @@ inline std::string synthetic_note(const SyntheticOptions& options) {
 inline bool holds_synthetic(const std::string& folder, const std::string& note) {
   if (!std::filesystem::exists(folder)) return false;
   std::vector<std::byte> found;
-  if (std::filesystem::exists(folder + "/synthetic.txt")) io::read_file(folder + "/synthetic.txt", found);
+  if (std::filesystem::exists(folder + "/synthetic.txt")) rp::io::read_file(folder + "/synthetic.txt", found);
   const std::string_view text{reinterpret_cast<const char*>(found.data()), found.size()};
   if (text == note) return true;
-  throw DataError{folder + ": cannot write synthetic pictures here, the folder holds " +
+  throw rp::DataError{folder + ": cannot write synthetic pictures here, the folder holds " +
                   (text.empty() ? std::string{"something else"} : "others (" + std::string{text} + ")") +
                   "; remove it or name another"};
 }
@@ -214,7 +217,8 @@ class PartialFolder {
   // Makes the folders above, where they are missing. Throws DataError, or std::filesystem::filesystem_error.
   explicit PartialFolder(const std::string& folder) : above_{folder.substr(0, folder.find_last_not_of('/') + 1) + ".partial.XXXXXX"} {
     if (const auto parent = std::filesystem::path{above_}.parent_path(); !parent.empty()) std::filesystem::create_directories(parent);
-    if (!::mkdtemp(above_.data())) io::detail::fail(folder, "make a folder beside it");
+    if (!::mkdtemp(above_.data()))
+      throw rp::DataError{folder + ": cannot make a folder beside it: " + std::generic_category().message(errno)};
   }
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
@@ -240,7 +244,7 @@ class PartialFolder {
 inline void write_synthetic(const std::string& folder, const SyntheticOptions& options = {}) {
   if (options.classes < 2 || options.classes > 20 || options.size < 16 || options.size > 4096 ||
       options.train < options.classes || options.val < options.classes)
-    throw BuildError{
+    throw rp::BuildError{
         "write_synthetic: needs 2 to 20 classes, a size of 16 to 4096 pixels and a picture of each class " +
         std::string{"for train and val; found "} + detail::synthetic_note(options)};
   const std::string note = detail::synthetic_note(options);
@@ -249,14 +253,14 @@ inline void write_synthetic(const std::string& folder, const SyntheticOptions& o
     const detail::PartialFolder partial{folder};
     detail::write_synthetic_part(partial.path() + "/train", options.train, 0, options);
     detail::write_synthetic_part(partial.path() + "/val", options.val, 1, options);
-    io::write_file(partial.path() + "/synthetic.txt", std::as_bytes(std::span{note.data(), note.size()}));
+    rp::io::write_file(partial.path() + "/synthetic.txt", std::as_bytes(std::span{note.data(), note.size()}));
     std::error_code failed;
     std::filesystem::rename(partial.path(), folder, failed);
     if (!failed || detail::holds_synthetic(folder, note)) return;  // or another process was faster
-    throw DataError{folder + ": cannot rename the finished pictures to this name: " + failed.message()};
+    throw rp::DataError{folder + ": cannot rename the finished pictures to this name: " + failed.message()};
   } catch (const std::filesystem::filesystem_error& error) {
-    throw DataError{folder + ": cannot write synthetic pictures: " + error.what()};
+    throw rp::DataError{folder + ": cannot write synthetic pictures: " + error.what()};
   }
 }
 
-}  // namespace replicator::data
+}  // namespace example
