@@ -132,7 +132,8 @@ class CheckpointReader {
 };
 
 // Writes it beside, flushes it to the disk and renames it. `tensors`: the values of its variables. Throws DataError that names the file.
-inline void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
+template <class = void>
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
   std::map<std::string, std::string> metadata{{"format", std::string{detail::checkpoint_format}}, {"next", std::to_string(checkpoint.next_ordinal)}};
   for (const auto& [key, value] : checkpoint.experiment) metadata["experiment " + key] = value;
   for (const auto& [ordinal, step] : checkpoint.steps)
@@ -147,6 +148,7 @@ inline void write_checkpoint(const std::string& path, const Checkpoint& checkpoi
 }
 
 // Throws DataError, naming the file, where it is missing, damaged or no checkpoint.
-inline Checkpoint read_checkpoint(const std::string& path) { return detail::CheckpointReader{path}.read(); }
+template <class = void>
+Checkpoint read_checkpoint(const std::string& path) { return detail::CheckpointReader{path}.read(); }
 
 }  // namespace replicator::detail
