@@ -203,7 +203,7 @@ endfunction()
 # times faster. Takes in the other components that are there.
 function(replicator_find_compiled)
   file(GLOB units CONFIGURE_DEPENDS "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/*.cpp")
-  add_library(replicator-compiled OBJECT ${units})
+  add_library(replicator-compiled OBJECT EXCLUDE_FROM_ALL ${units})
   target_link_libraries(replicator-compiled PUBLIC replicator::replicator)
   target_include_directories(replicator-compiled PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/compiled")
   # A project that names no CMAKE_BUILD_TYPE would have kernels that are not optimised, and wonder.
