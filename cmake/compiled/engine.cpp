@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Of replicator::compiled: the engines. They call all other units, and share most of what is compiled here, hence one unit.
 #define REPLICATOR_TEMPLATE extern template
-#include "operations.hpp"
 #include "collectives.hpp"
 #include "files.hpp"
 #include "job.hpp"

@@ -13,8 +13,7 @@
 namespace replicator::detail {
 
 // Its collectives, the nodes that cost most, its kernels, its copies and its memory.
-template <class = void>
-std::string explain_device(const HostStep& step, std::size_t device, const ExplainOptions& options) {
+inline std::string explain_device(const HostStep& step, std::size_t device, const ExplainOptions& options) {
   const auto& program = step.programs[device];
   std::string text = explain(step.resolution, program, step.traces.empty() ? nullptr : step.traces[device].get(), options);
   std::size_t kernels = 0;
