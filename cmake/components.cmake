@@ -199,11 +199,13 @@ function(replicator_wanted result)
   set(${result} ${wanted} PARENT_SCOPE)
 endfunction()
 
-# Engine, kernels and transports compiled once into an object, so that files that include replicator.hpp compile several
+# Engine, kernels and transports compiled once, in several units (compiled/*.cpp), so that files that include replicator.hpp compile several
 # times faster. Takes in the other components that are there.
 function(replicator_find_compiled)
-  add_library(replicator-compiled OBJECT "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled.cpp")
+  file(GLOB units CONFIGURE_DEPENDS "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/*.cpp")
+  add_library(replicator-compiled OBJECT EXCLUDE_FROM_ALL ${units})
   target_link_libraries(replicator-compiled PUBLIC replicator::replicator)
+  target_include_directories(replicator-compiled PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/compiled")
   # A project that names no CMAKE_BUILD_TYPE would have kernels that are not optimised, and wonder.
   target_compile_options(replicator-compiled PRIVATE $<$<STREQUAL:$<CONFIG>,>:-O2>)
   replicator_wanted(wanted onednn ucx pmix crypto)

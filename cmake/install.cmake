@@ -12,6 +12,5 @@ endif()
 install(EXPORT replicator NAMESPACE replicator:: FILE replicator-targets.cmake DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/replicator-config-version.cmake"
                                  COMPATIBILITY SameMinorVersion ${independent})
-install(FILES cmake/replicator-config.cmake cmake/components.cmake cmake/compiled.cpp
-              "${PROJECT_BINARY_DIR}/replicator-config-version.cmake" DESTINATION "${package_dir}")
-install(DIRECTORY cmake/components DESTINATION "${package_dir}")
+install(FILES cmake/replicator-config.cmake cmake/components.cmake "${PROJECT_BINARY_DIR}/replicator-config-version.cmake" DESTINATION "${package_dir}")
+install(DIRECTORY cmake/components cmake/compiled DESTINATION "${package_dir}")

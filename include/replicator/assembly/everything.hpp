@@ -6,6 +6,7 @@
 #include <replicator/collectives/connect/linked_parts.hpp>
 #include <replicator/cpu/kernels.hpp>
 #include <replicator/engine/host_engine.hpp>
+#include <replicator/runtime/plan/planner.hpp>
 
 #if __has_include(<replicator/async/async_engine.hpp>)
 #include <replicator/async/async_engine.hpp>

@@ -58,8 +58,9 @@ inline collectives::Topology fitting_topology(const std::string& text, const std
 // writes it. All use the figures that it then has, so they are equal everywhere. `grid`: {devices of a process, processes};
 // empty where the processes differ in their devices. Nothing is measured or written where there is one device in all.
 // Throws DataError for a bad file, BuildError for one of another job, alike on all processes.
-inline collectives::Topology find_topology(transport::Job& job, const std::string& path, const std::string& transport, const std::vector<int>& grid,
-                                           const collectives::MeasureOptions& options = {}) {
+template <class = void>
+collectives::Topology find_topology(transport::Job& job, const std::string& path, const std::string& transport, const std::vector<int>& grid,
+                                    const collectives::MeasureOptions& options = {}) {
   if (grid.empty())
     throw BuildError{"--topology " + path + " was asked for, but the processes of this job differ in their numbers of devices: name as many "
                      "--devices on every host, or leave --topology out"};

@@ -21,7 +21,7 @@
 #include <replicator/engine/state/checkpoints.hpp>
 #include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/executable_cache.hpp>
-#include <replicator/runtime/plan/planner.hpp>
+#include <replicator/runtime/plan/plan_request.hpp>
 
 namespace replicator::detail {
 

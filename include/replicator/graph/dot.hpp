@@ -77,7 +77,8 @@ void add_dot_cluster(std::string& text, const Graph& graph, const std::string& p
 inline std::string dot_title(const std::vector<int>& replicas) { return (replicas.size() == 1 ? "replica " : "replicas ") + ranges(replicas); }
 
 // The graphs of replicas as they were traced: equal ones are drawn once. The order is that of the replicas and of the program.
-inline std::string dot(std::span<const Graph> graphs) {
+template <class = void>
+std::string dot(std::span<const Graph> graphs) {
   std::vector<std::pair<Digest, std::vector<std::size_t>>> folded;
   for (std::size_t g = 0; g < graphs.size(); ++g) {
     const auto digest = digest_of(graphs[g]);

@@ -20,7 +20,8 @@
 namespace replicator::detail::transport::detail {
 
 // Throws BuildError where the job is at work already.
-inline Meeting meet(const ProcessEnvironment& environment, const JobOptions& options) {
+template <class = void>
+Meeting meet(const ProcessEnvironment& environment, const JobOptions& options) {
   if (environment.world_size == 1) {
     Meeting alone;
     alone.processes = {this_process()};
@@ -35,7 +36,8 @@ inline Meeting meet(const ProcessEnvironment& environment, const JobOptions& opt
 }
 
 // Of an elastic job, which may be at work already.
-inline Meeting meet_or_find_at_work(const ProcessEnvironment& environment, const JobOptions& options) {
+template <class = void>
+Meeting meet_or_find_at_work(const ProcessEnvironment& environment, const JobOptions& options) {
   if (!environment.job_token.empty()) cryptography();
   if (environment.rank > 0) return Arrival{environment, options}.arrive();
   auto here = environment;

@@ -120,7 +120,8 @@ inline ProcessEnvironment environment_of_launch(const std::string& interface, st
 // srun, else one process. Job token and interface as the options or REPLICATOR_JOB_TOKEN and REPLICATOR_INTERFACE say.
 // Throws BuildError where a launcher started the process but the program does not know it, and for a token that cannot
 // be used.
-inline ProcessEnvironment find_environment(const RendezvousOptions& options = {}) {
+template <class = void>
+ProcessEnvironment find_environment(const RendezvousOptions& options = {}) {
   const auto interface =
       options.interface.empty() ? detail::variable("REPLICATOR_INTERFACE").value_or("") : options.interface;
   auto token = find_job_token(options.job_token_file);

@@ -13,7 +13,8 @@ namespace replicator::detail {
 
 // Replicas with equal graphs are one cluster. What is uniform, and so runs once per device, is grey; the collectives that are
 // done as one meet in a bucket, between the clusters. `first_replica`: of those that were resolved.
-inline std::string dot(const Resolution& resolution, int first_replica = 0) {
+template <class = void>
+std::string dot(const Resolution& resolution, int first_replica = 0) {
   std::string text = "digraph resolved_step {\n  node [fontsize=10];\n";
   for (std::size_t c = 0; c < resolution.classes.size(); ++c) {
     const auto& one = resolution.classes[c];

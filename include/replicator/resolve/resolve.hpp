@@ -176,7 +176,8 @@ inline void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions&
 
 // The graphs of this process's replicas, as traced. Throws BuildError where replicas disagree or a mirrored variable would
 // be given a value that varies.
-inline Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options = {}) {
+template <class = void>
+Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options = {}) {
   Resolution result;
   if (traced.empty()) return result;
   check_agreement(traced);

@@ -339,7 +339,8 @@ class Execution {
 
 // `inputs[r]`: the arrays of the device's replica r. Throws CommunicationError at a deadline or when the job is aborted,
 // DataError where a kernel refuses a value (an index that points nowhere), with the user's line.
-inline void execute(Program& program, InputStage::Inputs inputs, const ExecutionOptions& options) {
+template <class = void>
+void execute(Program& program, InputStage::Inputs inputs, const ExecutionOptions& options) {
   for (const auto& patch : program.patches)
     program.pointers[patch.pointer] = const_cast<std::byte*>(inputs[patch.replica][patch.element].data());
   program.words.set_step(options.step);

@@ -163,7 +163,8 @@ class Lowering {
 };
 
 // Throws BuildError where an operation has no kernel for this kind of device, and for placeholders that were not resolved.
-inline LoweredGraph lower(const GraphClass& source, DeviceKind kind, ExecutableCache& cache) {
+template <class = void>
+LoweredGraph lower(const GraphClass& source, DeviceKind kind, ExecutableCache& cache) {
   return detail::Lowering{source, kind, cache}.run();
 }
 

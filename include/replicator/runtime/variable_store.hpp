@@ -50,7 +50,8 @@ inline bool is_zero(const Initializer& initializer) {
 }
 
 // Throws BuildError where the initializer's array has another type.
-inline AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, const StagingSupport* staging = nullptr) {
+template <class = void>
+AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, const StagingSupport* staging = nullptr) {
   const auto& initializer = variable.initializer;
   if (initializer.kind == Initializer::Kind::value) {
     if (initializer.array->type() != variable.type)

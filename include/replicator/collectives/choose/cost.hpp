@@ -173,9 +173,10 @@ inline Choice choose_kind(Kind kind, std::int64_t block_bytes, const ReplicaBloc
 // The schedule for any kind. `block_bytes`: of a block. `root`: broadcast only, a position in each group.
 // `wanted`: of all_reduce of all replicas only, save that its topology, where there is one, predicts the time of any kind.
 // `latency`: of the communicator.
-inline Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root = 0,
-                     bool any_order = false, const AllReducePreference& wanted = {}, const Groups& groups = {},
-                     transport::Latency latency = transport::Latency::messages) {
+template <class = void>
+Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root = 0,
+              bool any_order = false, const AllReducePreference& wanted = {}, const Groups& groups = {},
+              transport::Latency latency = transport::Latency::messages) {
   Choice choice = detail::choose_kind(kind, block_bytes, blocks, root, any_order, wanted, groups, latency);
   if (choice.microseconds == 0 && blocks.ranks() > 1 && !wanted.topology.dimensions.empty())
     choice.microseconds = predicted_microseconds(choice.schedule, block_bytes, wanted.topology);

@@ -91,14 +91,16 @@ inline const HostTransport& choose_host_transport(const std::string& name, trans
 }  // namespace detail
 
 // `name`: auto, shared_memory or ucx. Throws BuildError for a transport that does not exist or is not part of the program.
-inline std::vector<std::unique_ptr<Communicator>> connect_hosts(const std::string& name, transport::Job& job,
-                                                                const std::vector<int>& process_of_rank,
-                                                                const ReplicaBlocks& blocks) {
+template <class = void>
+std::vector<std::unique_ptr<Communicator>> connect_hosts(const std::string& name, transport::Job& job,
+                                                         const std::vector<int>& process_of_rank,
+                                                         const ReplicaBlocks& blocks) {
   return detail::choose_host_transport(name, job).communicators(job, process_of_rank, blocks);
 }
 // The same for messages of any kind.
-inline std::vector<std::unique_ptr<transport::Messenger>> connect_messengers(const std::string& name, transport::Job& job,
-                                                                             const std::vector<int>& process_of_rank) {
+template <class = void>
+std::vector<std::unique_ptr<transport::Messenger>> connect_messengers(const std::string& name, transport::Job& job,
+                                                                      const std::vector<int>& process_of_rank) {
   return detail::choose_host_transport(name, job).messengers(job, process_of_rank);
 }
 

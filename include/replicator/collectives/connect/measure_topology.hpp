@@ -109,7 +109,8 @@ inline std::vector<Link> measure_between(transport::Job& job, const std::string&
 
 // Collective. `transport` as in connect_hosts; `devices`: of each process. Takes at most about options.budget twice, where no
 // link is so slow that a few megabytes take longer.
-inline MeasuredJob measure_job(transport::Job& job, const std::string& transport, int devices, const MeasureOptions& options = {}) {
+template <class = void>
+MeasuredJob measure_job(transport::Job& job, const std::string& transport, int devices, const MeasureOptions& options = {}) {
   const double reduced = measure_reduction();
   const auto processes = static_cast<std::size_t>(job.size());
   std::vector<Link> mine{{0, reduced}};

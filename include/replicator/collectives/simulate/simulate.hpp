@@ -13,8 +13,9 @@ namespace replicator::detail::collectives {
 // Every rank works through its actions; `actions` has one list for each rank, or one for all. The same arguments give the
 // same result, bit by bit. Throws BuildError where topology, schedules and actions differ in their ranks, where an action
 // names no collective, or a rank would wait for ever.
-inline Simulation simulate(const std::vector<SimulatedCollective>& collectives, const std::vector<std::vector<SimulatedAction>>& actions,
-                           const Topology& topology, const SimulationOptions& options = {}) {
+template <class = void>
+Simulation simulate(const std::vector<SimulatedCollective>& collectives, const std::vector<std::vector<SimulatedAction>>& actions,
+                    const Topology& topology, const SimulationOptions& options = {}) {
   topology.require();
   const int ranks = topology.ranks();
   for (const SimulatedCollective& each : collectives) {
@@ -39,8 +40,9 @@ inline Simulation simulate(const std::vector<SimulatedCollective>& collectives, 
 }
 
 // One collective alone, that all ranks start at 0.
-inline Simulation simulate(const Schedule& schedule, const CollectiveSpec& spec, const Topology& topology, int pieces = 1,
-                           const SimulationOptions& options = {}) {
+template <class = void>
+Simulation simulate(const Schedule& schedule, const CollectiveSpec& spec, const Topology& topology, int pieces = 1,
+                    const SimulationOptions& options = {}) {
   using Kind = SimulatedAction::Kind;
   return simulate({{&schedule, spec, pieces}}, {{{Kind::start, 0, 0}, {Kind::wait, 0, 0}}}, topology, options);
 }

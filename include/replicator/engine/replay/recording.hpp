@@ -176,7 +176,8 @@ class RecordingReader {
 };
 
 // Replaces the file as a whole. Throws DataError that names it.
-inline void save_recording(const std::string& path, const Recording& recording) {
+template <class = void>
+void save_recording(const std::string& path, const Recording& recording) {
   std::vector<io::NamedTensor> tensors;
   std::map<std::string, std::string> metadata{{"format", std::string{detail::recording_format}},
                                               {"replica", std::to_string(recording.replica)},
@@ -206,6 +207,7 @@ inline void save_recording(const std::string& path, const Recording& recording) 
 }
 
 // Throws DataError, naming the file, where it is missing, damaged or no recording.
-inline Recording load_recording(const std::string& path) { return detail::RecordingReader{path}.read(); }
+template <class = void>
+Recording load_recording(const std::string& path) { return detail::RecordingReader{path}.read(); }
 
 }  // namespace replicator::detail

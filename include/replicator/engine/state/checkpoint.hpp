@@ -184,20 +184,26 @@ inline std::map<std::string, std::string> metadata_of(const Checkpoint& checkpoi
 }
 
 // Writes it beside, flushes it to the disk and renames it. `tensors`: the values of its variables. Throws DataError that names the file.
-inline void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
+template <class = void>
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
   const auto metadata = metadata_of(checkpoint, tensors);
   io::write_safetensors(path, std::move(tensors), metadata);
 }
 // The bytes of the same file.
-inline std::vector<std::byte> checkpoint_bytes(const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
+template <class = void>
+std::vector<std::byte> checkpoint_bytes(const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
   const auto metadata = metadata_of(checkpoint, tensors);
   return io::safetensors_bytes("a checkpoint in memory", std::move(tensors), metadata);
 }
 
 // Throws DataError, naming the file, where it is missing, damaged or no checkpoint.
-inline Checkpoint read_checkpoint(const std::string& path) { return CheckpointReader{path, io::read_safetensors(path)}.read(); }
+template <class = void>
+Checkpoint read_checkpoint(const std::string& path) {
+  return CheckpointReader{path, io::read_safetensors(path)}.read();
+}
 // The same of the bytes of a file; errors say `name`.
-inline Checkpoint read_checkpoint(const std::string& name, std::span<const std::byte> bytes) {
+template <class = void>
+Checkpoint read_checkpoint(const std::string& name, std::span<const std::byte> bytes) {
   return CheckpointReader{name, io::read_safetensors(name, bytes)}.read();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device's program is planned from.
+// What a device's program is planned from, and plan().
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 #include <replicator/runtime/handoffs.hpp>
 #include <replicator/runtime/lowering.hpp>
 #include <replicator/runtime/memory_plan.hpp>
+#include <replicator/runtime/program.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
 namespace replicator::detail {
@@ -60,5 +61,11 @@ struct PlanRequest {
     return variables.at(declaration.name, mirrored ? copy : begin() + r - first_replica);
   }
 };
+
+// Collective: every device of the job calls it at the same time, since collectives allocate together. Throws BuildError where
+// the program needs more memory than the limit. Defined in planner.hpp, which only one file of a program has to include: a template,
+// so that this file can be a unit of replicator::compiled.
+template <class = void>
+Program plan(const PlanRequest& request);
 
 }  // namespace replicator::detail

@@ -231,8 +231,7 @@ class Planner {
   std::uint32_t last_segment_ = 0;
 };
 
-// Collective: every device of the job calls it at the same time, since collectives allocate together. Throws BuildError where
-// the program needs more memory than the limit.
-inline Program plan(const PlanRequest& request) { return detail::Planner{request}.run(); }
+template <class>
+Program plan(const PlanRequest& request) { return Planner{request}.run(); }
 
 }  // namespace replicator::detail

@@ -31,7 +31,8 @@ double shortest(F work) {
 // `flops`: of the best kernel for a product of float32 matrices of 512 x 512; `memory_bytes`: of a copy of 32 MiB, read and written.
 // Under the threads that the calling thread has set. False for kinds of device that do not compute on the host: then nothing is
 // measured, and `figures` stay as they are.
-inline bool calibrate(ExecutableCache& cache, DeviceKind kind, MachineFigures& figures) {
+template <class = void>
+bool calibrate(ExecutableCache& cache, DeviceKind kind, MachineFigures& figures) {
   if (!support_of(kind).runs_on_host()) return false;
   constexpr std::int64_t n = 512;
   const TensorType type{DType::float32, Shape{n, n}};

@@ -25,7 +25,8 @@ inline std::string place_text(const Resolution& resolution, const Program& progr
 }
 
 // Empty for kinds of devices that capture nothing.
-inline std::string capture_text(const Resolution& resolution, const Program& program) {
+template <class = void>
+std::string capture_text(const Resolution& resolution, const Program& program) {
   if (!program.queue.can_capture()) return {};
   std::size_t captured = 0, replays = 0;
   std::string text;

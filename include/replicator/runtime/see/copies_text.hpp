@@ -11,7 +11,8 @@
 namespace replicator::detail {
 
 // Empty where the device computes on the host's memory.
-inline std::string copies_text(const Program& program) {
+template <class = void>
+std::string copies_text(const Program& program) {
   if (!program.queue.handle()) return {};
   collectives::HostPart sum{program.stage_bytes, 0, 0};
   for (const auto& instruction : program.code) {

@@ -176,7 +176,8 @@ inline std::string limits_text(DeviceKind kind, const MachineFigures& figures, b
 }
 
 // `trace` may be null or empty: then nothing is said of measured times.
-inline std::string explain(const Resolution& resolution, const Program& program, const DeviceTrace* trace, const ExplainOptions& options) {
+template <class = void>
+std::string explain(const Resolution& resolution, const Program& program, const DeviceTrace* trace, const ExplainOptions& options) {
   return detail::Explanation{resolution, program, trace, options}.run();
 }
 

@@ -236,7 +236,8 @@ class PlanJson {
 };
 
 // One process's part.
-inline std::string plan_part(const PlanView& view) { return detail::PlanJson{view}.run(); }
+template <class = void>
+std::string plan_part(const PlanView& view) { return detail::PlanJson{view}.run(); }
 
 // The whole, of the parts of these processes. `number`: which of the steps that the program replicates.
 inline std::string plan_json(const std::vector<std::string>& parts, std::size_t number = 0) {

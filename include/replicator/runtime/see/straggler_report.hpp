@@ -87,7 +87,8 @@ inline std::string lateness_text(const Device& device, Lateness late) {
 
 // How late each device was for each collective, behind the first device that started it; then over all collectives. Times
 // must be those of one clock. Collectives that one device alone takes part in are left out.
-inline std::string arrival_summary(const std::vector<Arrival>& arrivals, const std::vector<std::pair<std::uint64_t, std::string>>& names) {
+template <class = void>
+std::string arrival_summary(const std::vector<Arrival>& arrivals, const std::vector<std::pair<std::uint64_t, std::string>>& names) {
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<Arrival>> meetings;  // collective, step
   for (const auto& arrival : arrivals) meetings[{arrival.collective, arrival.step}].push_back(arrival);
   std::map<std::uint64_t, std::map<detail::Device, detail::Lateness>> late;

@@ -155,7 +155,8 @@ class TraceText {
 };
 
 // The events of one process, to be put between those of others: see trace_file.
-inline std::string trace_events(const ProcessTrace& trace) { return detail::TraceText{trace}.run(); }
+template <class = void>
+std::string trace_events(const ProcessTrace& trace) { return detail::TraceText{trace}.run(); }
 
 // The text of a file of the events of several processes, each with the uncertainty of its clock in nanoseconds.
 inline std::string trace_file(const std::vector<std::string>& events, const std::vector<std::int64_t>& uncertainties) {

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// Of replicator::compiled: collectives and transports.
+#define REPLICATOR_TEMPLATE extern template
+#include "job.hpp"
+#undef REPLICATOR_TEMPLATE
+
+#define REPLICATOR_TEMPLATE template
+#include "collectives.hpp"

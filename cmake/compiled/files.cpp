@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// Of replicator::compiled: files.
+#define REPLICATOR_TEMPLATE extern template
+#include "collectives.hpp"
+#undef REPLICATOR_TEMPLATE
+
+#define REPLICATOR_TEMPLATE template
+#include "files.hpp"

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of the engine: checkpoints, recordings, topologies.
+#pragma once
+
+#include <replicator/engine/find_topology.hpp>
+#include <replicator/engine/replay/recording.hpp>
+#include <replicator/engine/state/checkpoint.hpp>
+
+namespace replicator::detail {
+
+REPLICATOR_TEMPLATE void write_checkpoint<>(const std::string&, const Checkpoint&, std::vector<io::NamedTensor>);
+REPLICATOR_TEMPLATE Checkpoint read_checkpoint<>(const std::string&);
+REPLICATOR_TEMPLATE void save_recording<>(const std::string&, const Recording&);
+REPLICATOR_TEMPLATE Recording load_recording<>(const std::string&);
+REPLICATOR_TEMPLATE collectives::Topology find_topology<>(transport::Job&, const std::string&, const std::string&, const std::vector<int>&,
+                                                          const collectives::MeasureOptions&);
+
+}  // namespace replicator::detail

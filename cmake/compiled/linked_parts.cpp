@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// Of replicator::compiled: UCX, PMIx and OpenSSL, as far as this build has them. They register themselves.
+#define REPLICATOR_TEMPLATE extern template
+#include "collectives.hpp"
+#include "job.hpp"
+#undef REPLICATOR_TEMPLATE
+
+#include <replicator/collectives/connect/linked_parts.hpp>

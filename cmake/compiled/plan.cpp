@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// Of replicator::compiled: planning programs.
+#define REPLICATOR_TEMPLATE extern template
+#include "collectives.hpp"
+#include "operations.hpp"
+#undef REPLICATOR_TEMPLATE
+
+#include <replicator/runtime/plan/planner.hpp>
+
+template replicator::detail::Program replicator::detail::plan<>(const replicator::detail::PlanRequest&);

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// Of replicator::compiled: resolution.
+#define REPLICATOR_TEMPLATE extern template
+#include "operations.hpp"
+#undef REPLICATOR_TEMPLATE
+
+#define REPLICATOR_TEMPLATE template
+#include "resolve.hpp"

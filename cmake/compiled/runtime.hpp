@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowering and running programs, and the first values of variables.
+#pragma once
+
+#include <replicator/runtime/execute.hpp>
+#include <replicator/runtime/lowering.hpp>
+#include <replicator/runtime/variable_store.hpp>
+
+namespace replicator::detail {
+
+REPLICATOR_TEMPLATE LoweredGraph lower<>(const GraphClass&, DeviceKind, ExecutableCache&);
+REPLICATOR_TEMPLATE void execute<>(Program&, InputStage::Inputs, const ExecutionOptions&);
+REPLICATOR_TEMPLATE AnyArray initial_value<>(const VariableDeclaration&, std::uint64_t, const StagingSupport*);
+
+}  // namespace replicator::detail

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations that replicator::compiled instantiates: a part of instantiations.hpp, which the units of replicator::compiled include alone.
+
+namespace replicator {
+
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Map>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Reduce>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Reshape>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<StopGradient>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Moments>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Matmul>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Convolution>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<ConvolutionBackwardData>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<ConvolutionBackwardWeights>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<MaxPool>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<MaxPoolSpread>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<MaxPoolPick>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<AveragePool>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<AveragePoolTranspose>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Transpose>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Slice>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Pad>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Concat>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<ArgMax>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<TopK>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Observe>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Gather>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<ScatterAdd>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<CumulativeSum>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Upsample>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<UpsampleTranspose>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Random>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Sigmoid>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<Softplus>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<SigmoidCrossEntropy>;
+REPLICATOR_TEMPLATE struct AnyOperation::Model<detail::LayoutCopy>;
+
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Map);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Reduce);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Reshape);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(StopGradient);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Moments);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Matmul);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Convolution);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(ConvolutionBackwardData);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(ConvolutionBackwardWeights);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(MaxPool);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(MaxPoolSpread);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(MaxPoolPick);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(AveragePool);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(AveragePoolTranspose);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Transpose);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Slice);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Pad);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Concat);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(ArgMax);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(TopK);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Observe);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Gather);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(ScatterAdd);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(CumulativeSum);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Upsample);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(UpsampleTranspose);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Random);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Sigmoid);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(Softplus);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(SigmoidCrossEntropy);
+REPLICATOR_TEMPLATE AnyOperation::AnyOperation(detail::LayoutCopy);
+
+}  // namespace replicator
