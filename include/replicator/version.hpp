@@ -6,6 +6,6 @@
 
 namespace replicator {
 
-inline constexpr std::string_view version = "0.1.0";
+inline constexpr std::string_view version = "0.1.0";  // major, minor, patch
 
 }  // namespace replicator

@@ -16,7 +16,7 @@
 
 namespace replicator {
 
-inline constexpr std::size_t buffer_alignment = 64;
+inline constexpr std::size_t buffer_alignment = 64;  // bytes: where an array that owns its elements begins
 
 namespace detail {
 struct AlignedDelete {

@@ -113,9 +113,9 @@ enum class KernelTier : std::uint8_t {
   library,   // for less than the ones below, and there better
   user,
 };
-inline constexpr std::size_t kernel_tiers = 4;
+inline constexpr std::size_t kernel_tiers = 4;  // reference, compiled, library, user
 
-using KernelSlots = std::atomic<const Kernel*>[device_kinds][kernel_tiers];
+using KernelSlots = std::atomic<const Kernel*>[device_kinds][kernel_tiers];  // null: no kernel
 
 // The registry: a slot for each operation, filled by the headers that define kernels. Storing twice is harmless.
 template <class Op>

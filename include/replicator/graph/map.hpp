@@ -67,6 +67,7 @@ struct Map {
 
 // How the values of an expression are brought together along axes.
 enum class ReduceKind : std::uint8_t { sum, min, max };
+// As messages write it.
 constexpr std::string_view name_of(ReduceKind kind) {
   return kind == ReduceKind::sum ? "sum" : kind == ReduceKind::min ? "min" : "max";
 }
@@ -178,7 +179,7 @@ inline AnyTensor reduce_node(Graph& graph, ReduceKind kind, detail::Expression e
       graph, Reduce{kind, std::make_shared<const detail::Expression>(std::move(expression)), std::move(axes), domain, {result}}, inputs, where));
 }
 
-inline AnyTensor reshape(AnyTensor x, Shape shape, Location where) {
+inline AnyTensor reshape(AnyTensor x, Shape shape, Location where) {  // throws BuildError for another number of elements
   if (x.shape() == shape) return x;
   return compute(x.graph(), Reshape{shape}, {x}, where);
 }

@@ -11,9 +11,7 @@
 #include <replicator/graph/factored_sum.hpp>
 #include <replicator/graph/map.hpp>
 
-namespace replicator {
-
-namespace detail {
+namespace replicator::detail {
 
 using Adjoint = std::optional<std::uint16_t>;
 
@@ -22,7 +20,7 @@ using Adjoint = std::optional<std::uint16_t>;
 class ExpressionGradient {
  public:
   // `known[o]`: output o can be read back as an input instead of being computed again.
-  ExpressionGradient(const detail::Expression& forward, std::span<const AnyTensor> upstream, bool outputs_known)
+  ExpressionGradient(const Expression& forward, std::span<const AnyTensor> upstream, bool outputs_known)
       : forward_{forward}, adjoints_(forward.code.size()) {
     const auto n = forward.inputs;
     const auto k = static_cast<std::uint16_t>(forward.outputs.size());
@@ -35,11 +33,11 @@ class ExpressionGradient {
       if (adjoints_[i]) propagate(i, *adjoints_[i]);
   }
 
-  const detail::Expression& expression() const { return result_; }
+  const Expression& expression() const { return result_; }
   // The instruction that holds d(sum of outputs * upstream) / d(input), or empty for zero.
   Adjoint of_input(std::uint16_t input) const {
     for (std::size_t i = 0; i < forward_.code.size(); ++i)
-      if (forward_.code[i].op == detail::ScalarOp::input && forward_.code[i].a == input) return adjoints_[i];
+      if (forward_.code[i].op == ScalarOp::input && forward_.code[i].a == input) return adjoints_[i];
     return std::nullopt;
   }
 
@@ -49,7 +47,7 @@ class ExpressionGradient {
     const auto k = static_cast<std::uint16_t>(forward_.outputs.size());
     for (std::uint16_t i = 0; i < forward_.code.size(); ++i) {
       auto instruction = forward_.code[i];
-      if (instruction.op != detail::ScalarOp::input && instruction.op != detail::ScalarOp::constant) {
+      if (instruction.op != ScalarOp::input && instruction.op != ScalarOp::constant) {
         instruction.a = copied_[instruction.a];
         if (operands_of(instruction.op) > 1) instruction.b = copied_[instruction.b];
         if (operands_of(instruction.op) > 2) instruction.c = copied_[instruction.c];
@@ -70,12 +68,12 @@ class ExpressionGradient {
   }
   void accumulate(std::uint16_t forward_index, std::uint16_t value) {
     auto& adjoint = adjoints_[forward_index];
-    adjoint = adjoint ? result_.apply(detail::ScalarOp::add, *adjoint, value) : value;
+    adjoint = adjoint ? result_.apply(ScalarOp::add, *adjoint, value) : value;
   }
-  std::uint16_t mul(std::uint16_t a, std::uint16_t b) { return result_.apply(detail::ScalarOp::multiply, a, b); }
-  std::uint16_t neg(std::uint16_t a) { return result_.apply(detail::ScalarOp::negate, a); }
+  std::uint16_t mul(std::uint16_t a, std::uint16_t b) { return result_.apply(ScalarOp::multiply, a, b); }
+  std::uint16_t neg(std::uint16_t a) { return result_.apply(ScalarOp::negate, a); }
   std::uint16_t choose(std::uint16_t condition, std::uint16_t yes, std::uint16_t no) {
-    return result_.apply(detail::ScalarOp::select, condition, yes, no);
+    return result_.apply(ScalarOp::select, condition, yes, no);
   }
 
   // Hands the adjoint `u` of instruction `i` on to its operands.
@@ -84,68 +82,68 @@ class ExpressionGradient {
     const auto a = operands_of(f.op) > 0 ? copied_[f.a] : std::uint16_t{0};
     const auto b = operands_of(f.op) > 1 ? copied_[f.b] : std::uint16_t{0};
     const auto out = copied_[i];
-    const auto apply = [&](detail::ScalarOp op, std::uint16_t x, std::uint16_t y = 0) { return result_.apply(op, x, y); };
+    const auto apply = [&](ScalarOp op, std::uint16_t x, std::uint16_t y = 0) { return result_.apply(op, x, y); };
     const auto zero = [&] { return result_.constant(0); };
     switch (f.op) {
-      case detail::ScalarOp::negate: accumulate(f.a, neg(u)); break;
-      case detail::ScalarOp::absolute: accumulate(f.a, mul(u, apply(detail::ScalarOp::sign, a))); break;
-      case detail::ScalarOp::square_root: accumulate(f.a, apply(detail::ScalarOp::divide, mul(u, result_.constant(0.5)), out)); break;
-      case detail::ScalarOp::exponential: accumulate(f.a, mul(u, out)); break;
-      case detail::ScalarOp::logarithm: accumulate(f.a, apply(detail::ScalarOp::divide, u, a)); break;
-      case detail::ScalarOp::hyperbolic_tangent:
-        accumulate(f.a, mul(u, apply(detail::ScalarOp::subtract, result_.constant(1), mul(out, out))));
+      case ScalarOp::negate: accumulate(f.a, neg(u)); break;
+      case ScalarOp::absolute: accumulate(f.a, mul(u, apply(ScalarOp::sign, a))); break;
+      case ScalarOp::square_root: accumulate(f.a, apply(ScalarOp::divide, mul(u, result_.constant(0.5)), out)); break;
+      case ScalarOp::exponential: accumulate(f.a, mul(u, out)); break;
+      case ScalarOp::logarithm: accumulate(f.a, apply(ScalarOp::divide, u, a)); break;
+      case ScalarOp::hyperbolic_tangent:
+        accumulate(f.a, mul(u, apply(ScalarOp::subtract, result_.constant(1), mul(out, out))));
         break;
-      case detail::ScalarOp::sine: accumulate(f.a, mul(u, apply(detail::ScalarOp::cosine, a))); break;
-      case detail::ScalarOp::cosine: accumulate(f.a, neg(mul(u, apply(detail::ScalarOp::sine, a)))); break;
-      case detail::ScalarOp::rectify: accumulate(f.a, choose(apply(detail::ScalarOp::less_equal, out, zero()), zero(), u)); break;
-      case detail::ScalarOp::add: accumulate(f.a, u), accumulate(f.b, u); break;
-      case detail::ScalarOp::subtract: accumulate(f.a, u), accumulate(f.b, neg(u)); break;
-      case detail::ScalarOp::multiply: accumulate(f.a, mul(u, b)), accumulate(f.b, mul(u, a)); break;
-      case detail::ScalarOp::divide: {
-        const auto quotient = apply(detail::ScalarOp::divide, u, b);
+      case ScalarOp::sine: accumulate(f.a, mul(u, apply(ScalarOp::cosine, a))); break;
+      case ScalarOp::cosine: accumulate(f.a, neg(mul(u, apply(ScalarOp::sine, a)))); break;
+      case ScalarOp::rectify: accumulate(f.a, choose(apply(ScalarOp::less_equal, out, zero()), zero(), u)); break;
+      case ScalarOp::add: accumulate(f.a, u), accumulate(f.b, u); break;
+      case ScalarOp::subtract: accumulate(f.a, u), accumulate(f.b, neg(u)); break;
+      case ScalarOp::multiply: accumulate(f.a, mul(u, b)), accumulate(f.b, mul(u, a)); break;
+      case ScalarOp::divide: {
+        const auto quotient = apply(ScalarOp::divide, u, b);
         accumulate(f.a, quotient), accumulate(f.b, neg(mul(quotient, out)));
         break;
       }
-      case detail::ScalarOp::minimum: {  // ties go to the left operand
-        const auto right = apply(detail::ScalarOp::less, b, a);
+      case ScalarOp::minimum: {  // ties go to the left operand
+        const auto right = apply(ScalarOp::less, b, a);
         accumulate(f.a, choose(right, zero(), u)), accumulate(f.b, choose(right, u, zero()));
         break;
       }
-      case detail::ScalarOp::maximum: {
-        const auto right = apply(detail::ScalarOp::less, a, b);
+      case ScalarOp::maximum: {
+        const auto right = apply(ScalarOp::less, a, b);
         accumulate(f.a, choose(right, zero(), u)), accumulate(f.b, choose(right, u, zero()));
         break;
       }
-      case detail::ScalarOp::power: propagate_power(f, a, b, out, u); break;
-      case detail::ScalarOp::select: accumulate(f.b, choose(a, u, zero())), accumulate(f.c, choose(a, zero(), u)); break;
-      case detail::ScalarOp::multiply_add: accumulate(f.a, mul(u, b)), accumulate(f.b, mul(u, a)), accumulate(f.c, u); break;
+      case ScalarOp::power: propagate_power(f, a, b, out, u); break;
+      case ScalarOp::select: accumulate(f.b, choose(a, u, zero())), accumulate(f.c, choose(a, zero(), u)); break;
+      case ScalarOp::multiply_add: accumulate(f.a, mul(u, b)), accumulate(f.b, mul(u, a)), accumulate(f.c, u); break;
       default: break;  // steps, comparisons and leaves have no derivative
     }
   }
   // Where the formulas would be 0 times infinity, the derivatives are 0: of x^0 and, in the exponent, of 0^y for y >= 0.
-  void propagate_power(const detail::ScalarInstruction& f, std::uint16_t a, std::uint16_t b, std::uint16_t out, std::uint16_t u) {
-    const auto apply = [&](detail::ScalarOp op, std::uint16_t x, std::uint16_t y) { return result_.apply(op, x, y); };
+  void propagate_power(const ScalarInstruction& f, std::uint16_t a, std::uint16_t b, std::uint16_t out, std::uint16_t u) {
+    const auto apply = [&](ScalarOp op, std::uint16_t x, std::uint16_t y) { return result_.apply(op, x, y); };
     const auto zero = result_.constant(0);
-    if (const auto& exponent = forward_.code[f.b]; exponent.op == detail::ScalarOp::constant && is_floating(forward_.compute)) {
+    if (const auto& exponent = forward_.code[f.b]; exponent.op == ScalarOp::constant && is_floating(forward_.compute)) {
       // Numbers stay numbers, so that derivatives of higher orders end where the exponent comes to 0.
       const double value = std::bit_cast<double>(exponent.bits);
-      if (value != 0) accumulate(f.a, mul(u, mul(b, apply(detail::ScalarOp::power, a, result_.constant(value - 1)))));
+      if (value != 0) accumulate(f.a, mul(u, mul(b, apply(ScalarOp::power, a, result_.constant(value - 1)))));
       return;
     }
-    const auto lowered = apply(detail::ScalarOp::power, a, apply(detail::ScalarOp::subtract, b, result_.constant(1)));
-    accumulate(f.a, mul(u, choose(apply(detail::ScalarOp::equal, b, zero), zero, mul(b, lowered))));
-    const auto flat = apply(detail::ScalarOp::logical_and, apply(detail::ScalarOp::equal, a, zero), apply(detail::ScalarOp::less_equal, zero, b));
-    accumulate(f.b, mul(u, choose(flat, zero, mul(out, result_.apply(detail::ScalarOp::logarithm, a)))));
+    const auto lowered = apply(ScalarOp::power, a, apply(ScalarOp::subtract, b, result_.constant(1)));
+    accumulate(f.a, mul(u, choose(apply(ScalarOp::equal, b, zero), zero, mul(b, lowered))));
+    const auto flat = apply(ScalarOp::logical_and, apply(ScalarOp::equal, a, zero), apply(ScalarOp::less_equal, zero, b));
+    accumulate(f.b, mul(u, choose(flat, zero, mul(out, result_.apply(ScalarOp::logarithm, a)))));
   }
 
-  const detail::Expression& forward_;
-  detail::Expression result_;
+  const Expression& forward_;
+  Expression result_;
   std::vector<Adjoint> adjoints_;       // by forward instruction: an instruction of result_
   std::vector<std::uint16_t> copied_;  // forward instruction -> instruction of result_
 };
 
 // Nodes for the gradients of every wanted input, given candidates for all inputs of the gradient expression.
-inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, const detail::Expression& forward, const Shape& domain,
+inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, const Expression& forward, const Shape& domain,
                                                    std::span<const AnyTensor> upstream, std::span<const AnyTensor> outputs) {
   const auto backward = at_line("the gradient of an elementwise operation", at.where, [&] {
     return ExpressionGradient{forward, upstream, !outputs.empty()};
@@ -173,10 +171,10 @@ inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, co
   return result;
 }
 
-}  // namespace detail
+}  // namespace replicator::detail
 
 // Outputs are read back where they are stored as they were computed; a rectified one also where it was rounded, for only its sign counts.
-inline std::vector<AnyTensor> Map::gradient(const GradientContext& at) const {
+inline std::vector<replicator::AnyTensor> replicator::Map::gradient(const GradientContext& at) const {
   bool readable = true;
   for (std::size_t o = 0; o < dtypes.size(); ++o) {
     const bool sign_alone = expression->code[expression->outputs[o]].op == detail::ScalarOp::rectify && is_floating(dtypes[o]);
@@ -186,7 +184,7 @@ inline std::vector<AnyTensor> Map::gradient(const GradientContext& at) const {
 }
 
 // A sum hands its upstream to every element; a minimum (maximum) to the elements that attain it, in equal parts.
-inline std::vector<AnyTensor> Reduce::gradient(const GradientContext& at) const {
+inline std::vector<replicator::AnyTensor> replicator::Reduce::gradient(const GradientContext& at) const {
   std::vector<AnyTensor> spread(at.upstream.size());
   for (std::size_t o = 0; o < spread.size(); ++o) {
     if (!at.upstream[o]) continue;
@@ -205,5 +203,3 @@ inline std::vector<AnyTensor> Reduce::gradient(const GradientContext& at) const 
   }
   return detail::expression_gradients(at, *expression, domain, spread, {});
 }
-
-}  // namespace replicator

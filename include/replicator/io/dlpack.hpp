@@ -55,8 +55,8 @@ struct ManagedVersioned {
   std::uint64_t flags = 0;
   Tensor tensor;
 };
-inline constexpr std::uint64_t read_only = 1;
-inline constexpr std::uint64_t is_copied = 2;
+inline constexpr std::uint64_t read_only = 1;  // a flag of ManagedVersioned: the taker must not write
+inline constexpr std::uint64_t is_copied = 2;  // a flag of ManagedVersioned: the giver has copied the elements
 
 static_assert(std::is_standard_layout_v<ManagedVersioned> && sizeof(void*) == 8);
 static_assert(offsetof(Tensor, rank) == 16 && offsetof(Tensor, dtype) == 20 && offsetof(Tensor, shape) == 24 && sizeof(Tensor) == 48);
