@@ -4,13 +4,13 @@
 #pragma once
 
 #include <replicator/job/job.hpp>
-#include <replicator/job/meeting.hpp>
+#include <replicator/job/meet.hpp>
 #include <replicator/job/rendezvous.hpp>
 
 namespace replicator::detail::transport {
 
-REPLICATOR_TEMPLATE detail::Meeting detail::meet<>(const ProcessEnvironment&, const JobOptions&);
-REPLICATOR_TEMPLATE detail::Meeting detail::meet_or_find_at_work<>(const ProcessEnvironment&, const JobOptions&);
+REPLICATOR_TEMPLATE detail::Membership detail::meet<>(const ProcessEnvironment&, const JobOptions&);
+REPLICATOR_TEMPLATE detail::Membership detail::meet_or_find_at_work<>(const ProcessEnvironment&, const JobOptions&);
 REPLICATOR_TEMPLATE ProcessEnvironment find_environment<>(const RendezvousOptions&);
 
 }  // namespace replicator::detail::transport

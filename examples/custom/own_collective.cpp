@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
-#include <replicator/world/schedules.hpp>
 #include <replicator/core/philox.hpp>
+#include <replicator/world/schedules.hpp>
 #include <thread>
 namespace rs = replicator::schedules;
 

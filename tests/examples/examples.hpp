@@ -11,8 +11,6 @@
 
 namespace replicator::test {
 
-using namespace replicator::detail;
-
 // The 64 digits behind `start` in what the command, which must end well, has printed.
 inline std::string digits_of(const std::string& command, const std::string& start = "weights sha256: ") {
   const auto result = run_program(command);

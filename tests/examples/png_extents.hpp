@@ -12,8 +12,6 @@
 
 namespace replicator::test {
 
-using namespace replicator::detail;
-
 // [height, width], which stand big-endian in its first chunk; not of a file that is none.
 inline Shape png_extents(const std::string& path) {
   std::vector<std::byte> bytes;

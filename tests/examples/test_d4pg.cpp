@@ -17,7 +17,6 @@
 namespace test_d4pg {
 
 using namespace replicator;
-using namespace replicator::detail;
 
 namespace {
 

@@ -15,7 +15,6 @@
 namespace test_hello {
 
 using namespace replicator;
-using namespace replicator::detail;
 
 namespace {
 

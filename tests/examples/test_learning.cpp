@@ -10,7 +10,6 @@
 namespace test_learning {
 
 using namespace replicator;
-using namespace replicator::detail;
 
 TEST_CASE("ResNet-18 on 8 replicas reaches 90 % validation accuracy on the synthetic pictures within 300 steps") {
   const TemporaryFolder folder;

@@ -12,7 +12,6 @@
 namespace test_resnet50 {
 
 using namespace replicator;
-using namespace replicator::detail;
 
 namespace {
 

@@ -15,7 +15,6 @@
 namespace test_sngan {
 
 using namespace replicator;
-using namespace replicator::detail;
 
 namespace {
 

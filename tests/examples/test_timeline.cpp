@@ -12,7 +12,6 @@
 namespace test_timeline {
 
 using namespace replicator;
-using namespace replicator::detail;
 using Catch::Matchers::Contains;
 
 namespace {

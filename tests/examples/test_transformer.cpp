@@ -12,7 +12,6 @@
 namespace test_transformer {
 
 using namespace replicator;
-using namespace replicator::detail;
 
 namespace {
 

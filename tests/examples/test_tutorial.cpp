@@ -15,7 +15,6 @@
 namespace test_tutorial {
 
 using namespace replicator;
-using namespace replicator::detail;
 
 namespace {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes of a connection: frames, in pieces, and the fields of those that begin a job.
-// covers: job/wire/link.hpp job/wire/frame.hpp job/introduction.hpp job/acquaintance.hpp
+// covers: job/wire/link.hpp job/wire/frame.hpp job/join_request.hpp job/membership.hpp
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include <replicator/job/acquaintance.hpp>
+#include <replicator/job/membership.hpp>
 
 #include "target.hpp"
 
@@ -18,7 +18,7 @@ void understand(FrameKind kind, const transport::detail::Bytes& fields) {
   documented<CommunicationError>("cut short", [&] {
     FrameReader reader{fields};
     if (kind == FrameKind::hello) {
-      const auto who = Introduction::read(reader);
+      const auto who = JoinRequest::read(reader);
       require(who.info.host.size() <= 255, "a name that is not cut");
       FrameWriter again{FrameKind::hello};
       who.write(again);
@@ -68,7 +68,7 @@ std::vector<std::string> seeds() {
   const auto text = [](const transport::detail::Bytes& frame) { return std::string{text_of(frame)}; };
   const transport::detail::Bytes nonce(32, std::byte{7});
   FrameWriter hello{FrameKind::hello};
-  Introduction{"job", 3, 1, {4711, "host"}, nonce}.write(hello);
+  JoinRequest{"job", 3, 1, {4711, "host"}, nonce}.write(hello);
   const auto welcome = FrameWriter{FrameKind::welcome}.number(5).number(1).text("a").number(2).text("b").number(3).text("c").finish();
   return {"\7" + text(hello.finish()) + text(FrameWriter{FrameKind::heartbeat}.finish()), std::string(1, '\0') + text(welcome),
           "\1" + text(refusal(Refusal::failure, 1, "a sentence")) + text(FrameWriter{FrameKind::gather}.text("what").blob(nonce).finish())};

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <replicator/job/meeting.hpp>
+#include <replicator/job/meet.hpp>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -130,7 +130,7 @@ inline transport::ProcessEnvironment environment_of_first(bool with_token) {
 
 inline std::string hello(bool with_nonce) {
   transport::detail::FrameWriter frame{transport::detail::FrameKind::hello};
-  transport::detail::Introduction{"", 2, 1, {4711, "host"}, transport::detail::Bytes(with_nonce ? 32 : 0)}.write(frame);
+  transport::detail::JoinRequest{"", 2, 1, {4711, "host"}, transport::detail::Bytes(with_nonce ? 32 : 0)}.write(frame);
   return std::string{text_of(frame.finish())};
 }
 inline std::string welcome() {

@@ -9,8 +9,6 @@
 
 namespace replicator::test {
 
-using namespace replicator::detail;
-
 // tests/CMakeLists.txt says so.
 inline bool few_cases() { return std::getenv("REPLICATOR_FEW_CASES") != nullptr; }
 

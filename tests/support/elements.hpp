@@ -6,8 +6,6 @@
 
 namespace replicator::test {
 
-using namespace replicator::detail;
-
 // check<T>() for every number that is added up as it is.
 template <class Check>
 void for_wide_elements(const Check& check) {

@@ -8,7 +8,6 @@
 
 namespace replicator::test {
 
-using namespace replicator::detail;
 
 inline std::string folder_of(const char* variable) {
   const char* folder = std::getenv(variable);

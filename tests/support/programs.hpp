@@ -21,7 +21,6 @@
 
 namespace replicator::test {
 
-using namespace replicator::detail;
 
 struct ProgramResult {
   int exit_code = -1;

@@ -16,8 +16,6 @@
 
 namespace replicator::test {
 
-using namespace replicator::detail;
-
 inline std::string told_file(const TemporaryFolder& folder) { return folder.path() + "/stderr"; }
 inline std::string told_so_far(const TemporaryFolder& folder) {
   std::ifstream file{told_file(folder), std::ios::binary};

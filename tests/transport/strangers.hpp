@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <replicator/job/introduction.hpp>
+#include <replicator/job/join_request.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <replicator/job/wire/tcp.hpp>
 #include <span>
@@ -27,7 +27,7 @@ using transport::detail::Bytes;
 using transport::detail::FrameKind;
 using transport::detail::FrameReader;
 using transport::detail::FrameWriter;
-using transport::detail::Introduction;
+using transport::detail::JoinRequest;
 using transport::detail::Link;
 
 inline FileDescriptor connect_stranger(std::uint16_t port) {
@@ -65,7 +65,7 @@ inline void send_frame(Link& link, const Bytes& frame) {
   link.pump_out();
 }
 
-inline Bytes hello(const Introduction& introduction) {
+inline Bytes hello(const JoinRequest& introduction) {
   FrameWriter frame{FrameKind::hello};
   introduction.write(frame);
   return frame.finish();

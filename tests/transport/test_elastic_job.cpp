@@ -151,14 +151,14 @@ std::string await_return(ElasticJob& elastic, const Bytes& state, const Steps& s
     std::this_thread::sleep_for(std::chrono::milliseconds{10});
     const auto waits = job->exchange(bytes_of(job->rank() == 0 && elastic.somebody_waits() ? "yes" : ""), "a step")[0];
     if (waits.empty()) continue;
-    std::optional<transport::Offer> mine;
+    std::optional<transport::AdmissionOffer> mine;
     const auto handed = [&] {
       steps.handing(false);
       return state;
     };
     if (job->rank() == 0) mine = elastic.hand_over(steps.fits, handed);
     if (mine) steps.handing(true);
-    if (!elastic.decide([&] { return transport::Offer::unpack(job->exchange(transport::Offer::pack(mine), "an offer")[0]); })) continue;
+    if (!elastic.decide([&] { return transport::AdmissionOffer::unpack(job->exchange(transport::AdmissionOffer::pack(mine), "an offer")[0]); })) continue;
     job->leave();
     job = elastic.after(*job);
     if (job->size() < 3) continue;
@@ -354,7 +354,7 @@ TEST_CASE("who does not take what it is given, or too slowly, holds nobody up fo
   for (const std::string how : {"nothing", "slowly", "gone", "aborted"}) {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
-    transport::detail::Guest guest{transport::detail::Link{FileDescriptor{ends[0]}}, {}, {}};
+    transport::detail::AdmissionRequest guest{transport::detail::Link{FileDescriptor{ends[0]}}, {}, {}};
     FileDescriptor other{ends[1]};
     if (how == "gone") other.close();
     std::atomic<bool> over{false};
@@ -375,13 +375,13 @@ TEST_CASE("who does not take what it is given, or too slowly, holds nobody up fo
 }
 
 TEST_CASE("the word that a process is left out counts where it comes from another part of the job, in that life or a later one") {
-  using transport::detail::Roll;
-  const auto word = [](Roll& roll, std::uint64_t secret, std::uint64_t from, std::uint64_t life) {
+  using transport::detail::Survivors;
+  const auto word = [](Survivors& roll, std::uint64_t secret, std::uint64_t from, std::uint64_t life) {
     transport::detail::FrameWriter fields{transport::detail::FrameKind::left_out};
     roll.hear(transport::detail::FrameReader{fields.number(secret).number(from).number(life).fields()});
     return roll.told();
   };
-  Roll roll{1, 42, std::vector<transport::detail::Refuge>(3)};
+  Survivors roll{1, 42, std::vector<transport::detail::RegroupAddress>(3)};
   roll.settle({false, true, true});
   CHECK_FALSE(word(roll, 42, 0, 0));  // it is not of the job any more
   CHECK_FALSE(word(roll, 41, 2, 0));

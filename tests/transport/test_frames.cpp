@@ -6,8 +6,8 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstring>
-#include <replicator/job/acquaintance.hpp>
 #include <replicator/job/hmac.hpp>
+#include <replicator/job/membership.hpp>
 #include <string>
 #include <vector>
 
@@ -41,7 +41,7 @@ class Dice {
 // One of each kind, as processes send them in a job of three.
 std::vector<Bytes> genuine_frames() {
   const Bytes nonce(32, std::byte{7});
-  const Introduction who{"job", 3, 1, {4711, "host"}, nonce};
+  const JoinRequest who{"job", 3, 1, {4711, "host"}, nonce};
   std::vector<Bytes> result{hello(who)};
   result.push_back(FrameWriter{FrameKind::challenge}.blob(nonce).finish());
   result.push_back(FrameWriter{FrameKind::proof}.blob(nonce).finish());
@@ -107,7 +107,7 @@ bool understand(const Bytes& fields) {
     } catch (const CommunicationError&) {
     }
   };
-  attempt([](FrameReader& reader) { Introduction::read(reader); });
+  attempt([](FrameReader& reader) { JoinRequest::read(reader); });
   attempt([](FrameReader& reader) { transport::detail::read_refusal(reader); });
   attempt([](FrameReader& reader) {
     reader.number();

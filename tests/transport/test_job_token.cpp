@@ -40,8 +40,8 @@ JobOptions impatient() {
   return options;
 }
 
-Introduction introduction(std::uint64_t rank, std::uint64_t world_size) {
-  Introduction result{"", world_size, rank, {4711, "somewhere"}, {}};
+JoinRequest introduction(std::uint64_t rank, std::uint64_t world_size) {
+  JoinRequest result{"", world_size, rank, {4711, "somewhere"}, {}};
   const auto nonce = openssl_cryptography.random();
   result.nonce.assign(nonce.begin(), nonce.end());
   return result;
@@ -215,7 +215,7 @@ TEST_CASE("a newcomer does not believe a process 0 that proves nothing, and the 
       const auto said = await_frame(link, FrameKind::hello);
       if (!said) return;
       FrameReader reader{*said};
-      const auto who = Introduction::read(reader);
+      const auto who = JoinRequest::read(reader);
       send_frame(link, FrameWriter{FrameKind::challenge}.blob(who.nonce).finish());
       const auto proof = await_frame(link, FrameKind::proof);
       if (!proof) return;

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include <replicator/engine/joint_work.hpp>
-#include <replicator/job/part.hpp>
+#include <replicator/engine/collective_task.hpp>
+#include <replicator/job/contribution.hpp>
 #include <replicator/runtime/variable_store.hpp>
 
 namespace replicator::detail {
@@ -20,7 +20,7 @@ class AsyncCopies {
  public:
   // `shards`: the variables of each shard. `read`: the variables that steps of this process read. Every process of the job calls it, as a part of
   // `building`. `variables` outlives this.
-  AsyncCopies(JointWork& building, VariableStore& variables, int devices, const std::vector<std::vector<std::string>>& shards, std::set<std::string> read)
+  AsyncCopies(CollectiveTask& building, VariableStore& variables, int devices, const std::vector<std::vector<std::string>>& shards, std::set<std::string> read)
       : variables_{variables}, devices_{devices} {
     const auto by_job = read_by_job(building, shards, read);
     std::size_t at = 0;
@@ -61,14 +61,14 @@ class AsyncCopies {
       if (each.bytes > 0) std::memcpy(each.to, each.from, each.bytes);
   }
   // For each variable of the shards, in order: not zero if some process reads it.
-  static std::vector<std::byte> read_by_job(JointWork& building, const std::vector<std::vector<std::string>>& shards, const std::set<std::string>& mine) {
+  static std::vector<std::byte> read_by_job(CollectiveTask& building, const std::vector<std::vector<std::string>>& shards, const std::set<std::string>& mine) {
     std::vector<std::byte> read;
     for (const auto& shard : shards)
       for (const auto& name : shard) read.push_back(std::byte{mine.contains(name)});
     static constexpr const char* what = "the exchange of the variables that steps read";
     const auto all = building.exchange(read);
     for (std::size_t p = 0; p < all.size(); ++p) {
-      transport::require_part(all[p].size() == read.size(), static_cast<int>(p), all[p].size(), what);
+      transport::require_contribution(all[p].size() == read.size(), static_cast<int>(p), all[p].size(), what);
       for (std::size_t i = 0; i < read.size(); ++i) read[i] |= all[p][i];
     }
     return read;

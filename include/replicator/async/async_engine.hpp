@@ -7,8 +7,8 @@
 #include <utility>
 
 #include <replicator/async/async_step.hpp>
-#include <replicator/async/at_work.hpp>
 #include <replicator/async/require_async.hpp>
+#include <replicator/async/running_steps.hpp>
 #include <replicator/async/stop_agreement.hpp>
 #include <replicator/engine/host_engine.hpp>
 #include <replicator/engine/require_valid.hpp>
@@ -23,27 +23,27 @@ class AsyncEngine final : public HostEngine {
 
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
     host().require_outside_step("replicate()");
-    host().failure().told([this] { at_work_.rest_together("a step is replicated"); });  // variables are declared, and read
+    host().failure().told([this] { running_steps_.rest_together("a step is replicated"); });  // variables are declared, and read
     auto made = host().building().run(inputs);
     host().checkpoints().begin(ordinal, checkpointed);
-    return std::make_unique<AsyncStep>(host(), stop_, at_work_, ordinal, std::move(made), trace);
+    return std::make_unique<AsyncStep>(host(), stop_, running_steps_, ordinal, std::move(made), trace);
   }
   std::string digest() override {
     host().require_outside_step("digest()");
-    at_work_.rest_together("a digest is made");
+    running_steps_.rest_together("a digest is made");
     auto digest = host().digest();
     host().job().barrier("digests made");  // others could go on, and change variables here
     return digest;
   }
   int stop_signal() override { return stop_.signal(); }
   const AnyArray& value(const std::string& name, int local_replica) const override {
-    const auto* newest = at_work_.newest(name);
+    const auto* newest = running_steps_.newest(name);
     require_newest_known();
     return newest ? *newest : host().variables().value(name, local_replica);
   }
   void set(const std::string& name, const AnyArray& value) override {
     host().require_outside_step("set()");
-    at_work_.change();
+    running_steps_.change();
     require_newest_known();
     host().variables().set(name, value);
   }
@@ -60,7 +60,7 @@ class AsyncEngine final : public HostEngine {
   }
 
   StopAgreement stop_{host().job(), {deployment().deadline, deployment().late}};
-  AtWork at_work_{stop_};
+  RunningSteps running_steps_{stop_};
 };
 
 inline const bool async_engine_registered = register_engine<AsyncEngine>(EngineKind::asynchronous);

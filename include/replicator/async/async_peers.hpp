@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <replicator/async/async_programs.hpp>
-#include <replicator/async/at_work.hpp>
+#include <replicator/async/running_steps.hpp>
 #include <replicator/async/shard_client.hpp>
 #include <replicator/async/shard_server.hpp>
 #include <replicator/collectives/connect/host_transport.hpp>
@@ -23,8 +23,8 @@ namespace replicator::detail {
 class AsyncPeers {
  public:
   // Every process of the job calls it. All outlive this.
-  AsyncPeers(Host& host, AsyncPrograms& programs, StopAgreement& stop, const AtWork& at_work, int ordinal)
-      : host_{host}, programs_{programs}, stop_{stop}, at_work_{at_work}, ordinal_{ordinal}, ranks_{programs.placement()} {
+  AsyncPeers(Host& host, AsyncPrograms& programs, StopAgreement& stop, const RunningSteps& at_work, int ordinal)
+      : host_{host}, programs_{programs}, stop_{stop}, running_steps_{at_work}, ordinal_{ordinal}, ranks_{programs.placement()} {
     auto messengers = collectives::connect_messengers(host.deployment().transport, host.job(), ranks_.process_of_rank());
     for_server_ = std::move(messengers.back());
     messengers.pop_back();
@@ -89,7 +89,7 @@ class AsyncPeers {
 
  private:
   void require_same_order(int process) const {
-    const auto left = at_work_.left_by(process);
+    const auto left = running_steps_.left_by(process);
     if (!left) return;
     const auto& job = host_.job();
     throw CommunicationError{job.describe(process) + " waits at the end of step " + std::to_string(*left) + " of the Replicator for " +
@@ -109,7 +109,7 @@ class AsyncPeers {
   Host& host_;
   AsyncPrograms& programs_;
   StopAgreement& stop_;
-  const AtWork& at_work_;
+  const RunningSteps& running_steps_;
   int ordinal_;
   ShardRanks ranks_;
   std::vector<std::unique_ptr<ShardClient>> clients_;  // by device

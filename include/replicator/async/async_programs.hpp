@@ -16,12 +16,12 @@
 #include <vector>
 
 #include <replicator/async/async_copies.hpp>
+#include <replicator/async/async_placement.hpp>
 #include <replicator/async/async_results.hpp>
 #include <replicator/async/resolve_async.hpp>
 #include <replicator/async/variable_shard.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/cpu/environment.hpp>
-#include <replicator/async/async_placement.hpp>
 #include <replicator/engine/host.hpp>
 #include <replicator/engine/memory_limit.hpp>
 #include <replicator/engine/replay/replay_communicator.hpp>

@@ -16,18 +16,18 @@
 #include <replicator/async/async_programs.hpp>
 #include <replicator/async/async_report.hpp>
 #include <replicator/async/async_workers.hpp>
-#include <replicator/async/at_work.hpp>
+#include <replicator/async/running_steps.hpp>
 #include <replicator/engine/input_watch.hpp>
 #include <replicator/graph/dot.hpp>
 #include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::detail {
 
-class AsyncStep final : public StepDriver, private Works {
+class AsyncStep final : public StepDriver, private RunningStep {
  public:
   // `host`, `stop` and `at_work` outlive this; all other steps rest.
-  AsyncStep(Host& host, StopAgreement& stop, AtWork& at_work, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
-      : host_{host}, stop_{stop}, at_work_{at_work}, ordinal_{ordinal} {
+  AsyncStep(Host& host, StopAgreement& stop, RunningSteps& at_work, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
+      : host_{host}, stop_{stop}, running_steps_{at_work}, ordinal_{ordinal} {
     ReplicaInputs sources{std::move(inputs), host_.placement().begin()};
     std::vector<ReplicaInputs::Element> first;
     programs_ = host_.building().run([&] {
@@ -37,18 +37,18 @@ class AsyncStep final : public StepDriver, private Works {
       return std::make_unique<AsyncPrograms>(host_, traced_, ordinal);
     });
     host_.failure().told([&] {
-      if (host_.job().size() > 1) peers_ = std::make_unique<AsyncPeers>(host_, *programs_, stop_, at_work_, ordinal_);
+      if (host_.job().size() > 1) peers_ = std::make_unique<AsyncPeers>(host_, *programs_, stop_, running_steps_, ordinal_);
       workers_ = std::make_unique<AsyncWorkers>(
           host_.deployment(), *programs_, peers_.get(), [this](const std::exception_ptr& error) { host_.failure().release_process(error); },
           AsyncElements{std::move(sources), std::move(first)});
     });
-    at_work_.add(*this);
+    running_steps_.add(*this);
   }
   ~AsyncStep() override {
     const bool unwinds = workers_ && workers_->leave_by_error();
-    if (!at_work_.remove(*this) && peers_) peers_->leave_variables();
+    if (!running_steps_.remove(*this) && peers_) peers_->leave_variables();
     try {
-      if (peers_ && !unwinds) at_work_.pause();
+      if (peers_ && !unwinds) running_steps_.pause();
     } catch (...) {  // host_.failure() has it
     }
     if (workers_ && host_.failure()) workers_->error_was_thrown();
@@ -64,7 +64,7 @@ class AsyncStep final : public StepDriver, private Works {
     if (finished_) throw BuildError{"the input has ended after " + std::to_string(done_) + " steps: ask finished() before another step"};
     host_.failure().answer();
     host_.failure().kept([this] {
-      if (at_work_.begin(*this)) programs_->copies().pull_unchanging();
+      if (running_steps_.begin(*this)) programs_->copies().pull_unchanging();
       workers_->step(stop_.meetings());
       end_call();
     });
@@ -130,7 +130,7 @@ class AsyncStep final : public StepDriver, private Works {
   bool is_left_by(int process) const override { return peers_ && peers_->has_left(process); }
   Host& host_;
   StopAgreement& stop_;
-  AtWork& at_work_;
+  RunningSteps& running_steps_;
   int ordinal_;  // among those of the Replicator
   std::vector<Graph> traced_;
   std::unique_ptr<AsyncPrograms> programs_;

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include <replicator/core/error.hpp>
 #include <replicator/async/async_placement.hpp>
+#include <replicator/core/error.hpp>
 #include <replicator/engine/placement.hpp>
 #include <replicator/replicate/deployment.hpp>
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <replicator/async/stop_agreement.hpp>
 #include <replicator/async/async_placement.hpp>
+#include <replicator/async/stop_agreement.hpp>
 #include <replicator/transport/transport.hpp>
 
 namespace replicator::detail {

@@ -14,18 +14,18 @@
 #include <utility>
 
 #include <replicator/core/error.hpp>
-#include <replicator/elastic/courses.hpp>
+#include <replicator/elastic/restartable_steps.hpp>
 #include <replicator/engine/host.hpp>
 #include <replicator/engine/state/snapshot.hpp>
+#include <replicator/job/contribution.hpp>
 #include <replicator/job/job.hpp>
-#include <replicator/job/part.hpp>
 
 namespace replicator::detail {
 
 // Before a call of the program.
 struct Moment {
   Snapshot snapshot;
-  std::map<std::shared_ptr<Course>, Resumption> courses;  // where steps are
+  std::map<std::shared_ptr<RestartableStep>, Resumption> restartables;  // where steps are
 };
 
 // The two latest moments, and the calls that were made since the earlier one. Calls are numbered; call 0 finds nothing to remember.
@@ -44,15 +44,15 @@ class CallHistory {
   }
 
   // Every process calls it, in the same call. Where it throws CommunicationError nothing has changed.
-  void remember(Host& host, Courses& courses) {
+  void remember(Host& host, RestartableSteps& restartables) {
     auto& moment = latest_.snapshot.call == at_ ? latest_ : previous_;
     host.remember(moment.snapshot);
     moment.snapshot.call = at_;
-    moment.courses.clear();
-    for (const auto& course : courses.all()) moment.courses[course] = course->from;
+    moment.restartables.clear();
+    for (const auto& restartable : restartables.all()) moment.restartables[restartable] = restartable->from;
     if (&moment == &previous_) std::swap(latest_, previous_);
     std::erase_if(calls_, [this](const Call& call) { return call.number < previous_.snapshot.call; });
-    courses.forget_expired();
+    restartables.forget_expired();
   }
   // Gives a new host what was then. Throws BuildError where that is neither of the two.
   void go_back_to(std::uint64_t call, Host& host) {
@@ -64,7 +64,7 @@ class CallHistory {
     std::erase_if(calls_, [&](const Call& made) { return made.number < call; });
     if (call == 0) return;
     host.recall(latest_.snapshot);
-    for (const auto& [course, from] : latest_.courses) course->from = from;
+    for (const auto& [restartable, from] : latest_.restartables) restartable->from = from;
   }
   // From there as far as this process was.
   void repeat() {
@@ -103,7 +103,7 @@ inline std::uint64_t oldest_moment(transport::Job& job, std::uint64_t latest, in
   std::uint64_t oldest = latest;
   for (int process = 0; process < job.size(); ++process) {
     const auto& part = all[static_cast<std::size_t>(process)];
-    transport::require_part(part.size() == sizeof mine, process, part.size(), what);
+    transport::require_contribution(part.size() == sizeof mine, process, part.size(), what);
     std::uint64_t theirs[2] = {};
     std::memcpy(theirs, part.data(), sizeof theirs);
     oldest = std::min(oldest, theirs[0]);

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include <replicator/elastic/call_history.hpp>
-#include <replicator/elastic/courses.hpp>
 #include <replicator/elastic/rejoin.hpp>
+#include <replicator/elastic/restartable_steps.hpp>
 #include <replicator/engine/compare_processes.hpp>
 #include <replicator/engine/host.hpp>
 #include <replicator/engine/read_ahead_step.hpp>
-#include <replicator/job/elastic/door.hpp>
+#include <replicator/job/elastic/admission_server.hpp>
 #include <replicator/job/elastic/elastic_job.hpp>
 #include <replicator/replicate/engine.hpp>
 
@@ -88,7 +88,7 @@ class ElasticEngine final : public Engine {
   std::unique_ptr<InputSource> recorded_input(int, std::span<const DType>) const override { return nullptr; }
   int next_ordinal(bool checkpointed) const override { return host().checkpoints().next_ordinal(checkpointed); }
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
-    const auto step = courses_.add({ordinal, checkpointed, std::move(inputs), std::move(trace)});
+    const auto step = restartables_.add({ordinal, checkpointed, std::move(inputs), std::move(trace)});
     const auto begin = [this, step] {
       step->from = host_->checkpoints().begin(step->ordinal, step->checkpointed);
       step->compiled.reset();
@@ -122,19 +122,19 @@ class ElasticEngine final : public Engine {
 
   class ElasticStep final : public StepDriver {
    public:
-    ElasticStep(ElasticEngine& engine, std::shared_ptr<Course> course) : engine_{engine}, course_{std::move(course)} {
-      course_->resumed = course_->from.done;
+    ElasticStep(ElasticEngine& engine, std::shared_ptr<RestartableStep> restartable) : engine_{engine}, restartable_{std::move(restartable)} {
+      restartable_->resumed = restartable_->from.done;
     }
-    ~ElasticStep() override { engine_.finish(course_); }
+    ~ElasticStep() override { engine_.finish(restartable_); }
 
     StepResults run() override {
       StepResults results;
-      engine_.perform([&] { results = engine_.run(*course_); }, [&engine = engine_, course = course_] { engine.run(*course); });
+      engine_.perform([&] { results = engine_.run(*restartable_); }, [&engine = engine_, restartable = restartable_] { engine.run(*restartable); });
       return results;
     }
-    bool finished() const override { return course_->from.finished; }
-    std::uint64_t steps_done() const override { return course_->from.done; }
-    std::uint64_t steps_resumed() const override { return course_->resumed; }
+    bool finished() const override { return restartable_->from.finished; }
+    std::uint64_t steps_done() const override { return restartable_->from.done; }
+    std::uint64_t steps_resumed() const override { return restartable_->resumed; }
     int stop_signal() override { return engine_.stop_signal(); }
     std::string explain(const ExplainOptions& options) override { return present().explain(options); }
     std::string dot() override { return present().dot(); }
@@ -144,13 +144,13 @@ class ElasticEngine final : public Engine {
    private:
     // One process alone may ask: so nothing is compiled.
     ReadAheadStep& present() const {
-      if (!course_->compiled)
+      if (!restartable_->compiled)
         throw BuildError{
             "this job has just lost a process, or taken one in, and its step is planned anew when it is run: ask again after the next step"};
-      return *course_->compiled;
+      return *restartable_->compiled;
     }
     ElasticEngine& engine_;
-    std::shared_ptr<Course> course_;
+    std::shared_ptr<RestartableStep> restartable_;
   };
 
   struct Moved {};  // thrown where the job goes on as another one
@@ -199,21 +199,21 @@ class ElasticEngine final : public Engine {
   bool ends(bool begun) const { return !begun || host_->failure() || job_->aborted(); }
   bool goes_on() const { return !left_out_ && job_->aborted() && job_->culprit() >= 0 && job_->culprit() != job_->rank(); }
 
-  StepResults run(Course& course) {
-    if (elastic_.outside() && course.checkpointed) {
-      history_.go_on_from(come_in(elastic_, courses_, course, deployment_.replicas));
+  StepResults run(RestartableStep& restartable) {
+    if (elastic_.outside() && restartable.checkpointed) {
+      history_.go_on_from(come_in(elastic_, restartables_, restartable, deployment_.replicas));
       move();
     }
-    const bool newcomer = std::exchange(newcomer_waits_, false) && course.checkpointed;
+    const bool newcomer = std::exchange(newcomer_waits_, false) && restartable.checkpointed;
     remember(newcomer);
-    if (newcomer && take_in(elastic_, *job_, courses_, course, history_.latest())) {
+    if (newcomer && take_in(elastic_, *job_, restartables_, restartable, history_.latest())) {
       part();
       move();
     }
-    auto& step = compiled(course);
+    auto& step = compiled(restartable);
     auto results = step.run();
-    course.from.done = step.steps_done();
-    course.from.finished = step.finished();
+    restartable.from.done = step.steps_done();
+    restartable.from.finished = step.finished();
     newcomer_waits_ = results.newcomer;
     if (std::exchange(newest_, -1) >= 0) elastic_.trust_newest();
     return results;
@@ -224,18 +224,18 @@ class ElasticEngine final : public Engine {
   }
   // Alone there is nobody to lose.
   void remember(bool alone_too) {
-    if (job_->size() > 1 || alone_too) history_.remember(*host_, courses_);
+    if (job_->size() > 1 || alone_too) history_.remember(*host_, restartables_);
   }
-  ReadAheadStep& compiled(Course& course) {
-    if (!course.compiled)
-      course.compiled = std::make_unique<ReadAheadStep>(*host_, course.ordinal, course.from, host_->building().run(course.inputs), course.trace);
-    return *course.compiled;
+  ReadAheadStep& compiled(RestartableStep& restartable) {
+    if (!restartable.compiled)
+      restartable.compiled = std::make_unique<ReadAheadStep>(*host_, restartable.ordinal, restartable.from, host_->building().run(restartable.inputs), restartable.trace);
+    return *restartable.compiled;
   }
   // What the step function refers to may be gone from now on: so nobody may go back to where the step is needed. After the barrier
   // all have the snapshot.
-  void finish(const std::shared_ptr<Course>& course) noexcept {
-    course->gone = true;
-    if (ended_ || std::uncaught_exceptions() != exceptions_at_start_) return course->compiled.reset();
+  void finish(const std::shared_ptr<RestartableStep>& restartable) noexcept {
+    restartable->gone = true;
+    if (ended_ || std::uncaught_exceptions() != exceptions_at_start_) return restartable->compiled.reset();
     const auto settle = [this] {
       remember(false);
       if (job_->size() > 1) job_->barrier("the end of a step");
@@ -244,10 +244,10 @@ class ElasticEngine final : public Engine {
       perform(settle, settle);
     } catch (...) {  // the next call of the program finds it
     }
-    course->compiled.reset();
+    restartable->compiled.reset();
   }
   void part() {
-    courses_.drop_compiled();
+    restartables_.drop_compiled();
     host_->part();
   }
 
@@ -262,7 +262,7 @@ class ElasticEngine final : public Engine {
 
   void drop_host() {
     if (!host_) return;
-    courses_.drop_compiled();
+    restartables_.drop_compiled();
     stop_signal();  // is kept
     if (job_->aborted()) host_->failure().keep(std::make_exception_ptr(CommunicationError{job_->failure(), job_->culprit()}));
     host_.reset();
@@ -306,7 +306,7 @@ class ElasticEngine final : public Engine {
   bool newcomer_waits_ = false;  // all know it, since the latest step
   int newest_ = -1;              // rank of a process that came back and has done no step since; -1: none
   int stop_signal_ = 0;          // of hosts before
-  Courses courses_;
+  RestartableSteps restartables_;
   CallHistory history_;
 };
 

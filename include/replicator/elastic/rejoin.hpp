@@ -12,32 +12,32 @@
 #include <vector>
 
 #include <replicator/elastic/call_history.hpp>
-#include <replicator/elastic/courses.hpp>
+#include <replicator/elastic/restartable_steps.hpp>
 #include <replicator/engine/state/snapshot.hpp>
 #include <replicator/job/elastic/elastic_job.hpp>
 
 namespace replicator::detail {
 
 // Of the first process: it gives what all remember to one that waits for this place.
-inline std::optional<transport::Offer> offer_at(transport::ElasticJob& elastic, const Courses& courses, const Course& course,
+inline std::optional<transport::AdmissionOffer> offer_at(transport::ElasticJob& elastic, const RestartableSteps& restartables, const RestartableStep& restartable,
                                                 const Snapshot& latest) {
-  const auto place = courses.place_before(course);
+  const auto place = restartables.place_before(restartable);
   return elastic.hand_over([&](const auto& wish) { return wish == place; },
                            [&] {
                              std::map<int, Resumption> steps;
-                             for (const auto& step : courses.living()) steps[step->ordinal] = step->from;
+                             for (const auto& step : restartables.living()) steps[step->ordinal] = step->from;
                              return pack_handover(latest, steps);
                            });
 }
 
-// Every process calls it: all are before a run of `course`, and `latest` is the snapshot of that. True where somebody who waited outside
+// Every process calls it: all are before a run of `restartable`, and `latest` is the snapshot of that. True where somebody who waited outside
 // has taken it: then all leave the job, and meet that process in the next one. Throws CommunicationError where a process is lost.
-inline bool take_in(transport::ElasticJob& elastic, transport::Job& job, const Courses& courses, const Course& course, const Snapshot& latest) {
+inline bool take_in(transport::ElasticJob& elastic, transport::Job& job, const RestartableSteps& restartables, const RestartableStep& restartable, const Snapshot& latest) {
   const bool first = job.rank() == 0;
-  const auto mine = first ? transport::Offer::pack(detail::offer_at(elastic, courses, course, latest)) : std::vector<std::byte>{};
+  const auto mine = first ? transport::AdmissionOffer::pack(detail::offer_at(elastic, restartables, restartable, latest)) : std::vector<std::byte>{};
   std::string name;
   const bool comes = elastic.decide([&] {
-    auto offer = transport::Offer::unpack(job.exchange(mine, "the taking in of a process")[0]);
+    auto offer = transport::AdmissionOffer::unpack(job.exchange(mine, "the taking in of a process")[0]);
     if (offer) name = offer->name;
     return offer;
   });
@@ -47,16 +47,16 @@ inline bool take_in(transport::ElasticJob& elastic, transport::Job& job, const C
   return comes;
 }
 
-// Of the process that is outside, before its first run of `course`, in a job of so many replicas: waits until the others are there too, and
+// Of the process that is outside, before its first run of `restartable`, in a job of so many replicas: waits until the others are there too, and
 // returns the moment that it is handed. Throws as ElasticJob::enter, and CommunicationError where that is damaged.
-inline Moment come_in(transport::ElasticJob& elastic, const Courses& courses, const Course& course, int replicas) {
-  const auto state = elastic.enter(courses.place_before(course));
+inline Moment come_in(transport::ElasticJob& elastic, const RestartableSteps& restartables, const RestartableStep& restartable, int replicas) {
+  const auto state = elastic.enter(restartables.place_before(restartable));
   std::set<int> ordinals;
-  for (const auto& step : courses.living()) ordinals.insert(step->ordinal);
+  for (const auto& step : restartables.living()) ordinals.insert(step->ordinal);
   auto handover = received_handover(state, *elastic.job(), ordinals, replicas);
   Moment moment{std::move(handover.snapshot), {}};
-  for (const auto& step : courses.living()) {
-    auto& from = moment.courses[step] = handover.steps.at(step->ordinal);
+  for (const auto& step : restartables.living()) {
+    auto& from = moment.restartables[step] = handover.steps.at(step->ordinal);
     from.life = step->from.life;
     if (from.life) moment.snapshot.checkpoints.lives[step->ordinal] = from.life;  // the others are those of steps that are gone
     step->resumed = from.done;

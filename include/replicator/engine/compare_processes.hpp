@@ -12,8 +12,8 @@
 
 #include <replicator/core/hash.hpp>
 #include <replicator/devices/kernel_library.hpp>
+#include <replicator/engine/collective_task.hpp>
 #include <replicator/engine/fingerprint.hpp>
-#include <replicator/engine/joint_work.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/resolve/resolve.hpp>
@@ -65,7 +65,7 @@ inline void compare_experiments(transport::Job& job, const Deployment& deploymen
 }
 
 // Throws the same BuildError on every process where a step's collectives, variables or results differ.
-inline void compare_steps(JointWork& building, const Resolution& resolution, const VariableStore& variables) {
+inline void compare_steps(CollectiveTask& building, const Resolution& resolution, const VariableStore& variables) {
   if (building.job().size() == 1) return;
   Fingerprint fields;
   add_resolution(fields, resolution);
@@ -80,7 +80,7 @@ inline void compare_steps(JointWork& building, const Resolution& resolution, con
 }
 
 // What the graphs of all processes compute.
-inline std::set<Digest> common_to_processes(JointWork& building, const std::set<Digest>& mine) {
+inline std::set<Digest> common_to_processes(CollectiveTask& building, const std::set<Digest>& mine) {
   if (building.job().size() == 1) return mine;
   const std::vector<Digest> flat{mine.begin(), mine.end()};
   std::set<Digest> result = mine;
@@ -93,7 +93,7 @@ inline std::set<Digest> common_to_processes(JointWork& building, const std::set<
 }
 
 // The order of process 0; where that has another number of collectives, the comparison of the steps is about to say so.
-inline std::vector<std::uint32_t> order_of_first_process(JointWork& building, const std::vector<std::uint32_t>& mine) {
+inline std::vector<std::uint32_t> order_of_first_process(CollectiveTask& building, const std::vector<std::uint32_t>& mine) {
   if (building.job().size() == 1) return mine;
   const auto all = building.exchange(std::as_bytes(std::span{mine}));
   const auto first = detail::unpacked<std::uint32_t>(all[0]);
@@ -102,7 +102,7 @@ inline std::vector<std::uint32_t> order_of_first_process(JointWork& building, co
 
 // Raises each number to the largest that a process has. True where all have the same, or other numbers of collectives: that the comparison of
 // the steps is about to say.
-inline bool latest_of_processes(JointWork& building, std::vector<std::uint32_t>& mine) {
+inline bool latest_of_processes(CollectiveTask& building, std::vector<std::uint32_t>& mine) {
   if (building.job().size() == 1) return true;
   std::vector<std::vector<std::uint32_t>> all;
   for (const auto& bytes : building.exchange(std::as_bytes(std::span{mine})))

@@ -17,6 +17,7 @@
 #include <replicator/core/sha256.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/engine/all_variables.hpp>
+#include <replicator/engine/collective_task.hpp>
 #include <replicator/engine/compare_processes.hpp>
 #include <replicator/engine/failure.hpp>
 #include <replicator/engine/find_topology.hpp>
@@ -24,7 +25,6 @@
 #include <replicator/engine/host_compiler.hpp>
 #include <replicator/engine/host_devices.hpp>
 #include <replicator/engine/host_step.hpp>
-#include <replicator/engine/joint_work.hpp>
 #include <replicator/engine/placement.hpp>
 #include <replicator/engine/replay/replay.hpp>
 #include <replicator/engine/replay/replica_recorder.hpp>
@@ -129,7 +129,7 @@ class Host {
   Failure& failure() { return failure_; }
   const Failure& failure() const { return failure_; }
   // By which steps are made: from asking for their input to compile().
-  JointWork& building() { return building_; }
+  CollectiveTask& building() { return building_; }
   HostCompiler& compiler() { return compiler_; }
   // Throws BuildError for a replica that does not exist.
   InputContext input_context(int replica) const {
@@ -304,7 +304,7 @@ class Host {
   HangReport hang_report_{job_, placement_, deployment_};
   HostCommunicators communicators_;
   Failure failure_{job_, placement_, communicators_};
-  JointWork building_{job_, failure_};
+  CollectiveTask building_{job_, failure_};
   HostDevices devices_{deployment_, communicators_, hang_report_, failure_};
   HostCompiler compiler_{deployment_, job_, placement_, all_reduce_, communicators_, devices_, building_};
   std::shared_ptr<data::WorkerPool> pool_;

@@ -12,11 +12,11 @@
 #include <replicator/core/hash.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/devices/device_support.hpp>
+#include <replicator/engine/collective_task.hpp>
 #include <replicator/engine/compare_processes.hpp>
 #include <replicator/engine/host_communicators.hpp>
 #include <replicator/engine/host_devices.hpp>
 #include <replicator/engine/host_step.hpp>
-#include <replicator/engine/joint_work.hpp>
 #include <replicator/engine/memory_limit.hpp>
 #include <replicator/engine/state/checkpoints.hpp>
 #include <replicator/resolve/resolve.hpp>
@@ -31,7 +31,7 @@ class HostCompiler {
   // All outlive this.
   HostCompiler(const Deployment& deployment, transport::Job& job, const Placement& placement,
                const collectives::AllReducePreference& all_reduce, const HostCommunicators& communicators, HostDevices& devices,
-               JointWork& building)
+               CollectiveTask& building)
       : deployment_{deployment}, job_{job}, placement_{placement}, all_reduce_{all_reduce}, communicators_{communicators}, devices_{devices},
         building_{building}, cache_{deployment.threads_per_device, deployment.kernel_choice} {}
 
@@ -138,7 +138,7 @@ class HostCompiler {
   const collectives::AllReducePreference& all_reduce_;
   const HostCommunicators& communicators_;
   HostDevices& devices_;
-  JointWork& building_;
+  CollectiveTask& building_;
   ExecutableCache cache_;
   std::uint32_t next_collective_ = 0;  // of all steps
 };

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <replicator/collectives/schedule.hpp>
+#include <replicator/job/contribution.hpp>
 #include <replicator/job/job.hpp>
-#include <replicator/job/part.hpp>
 #include <replicator/replicate/deployment.hpp>
 
 namespace replicator::detail {
@@ -76,9 +76,9 @@ class Placement {
     for (int process = 0; process < job.size(); ++process) {
       const auto& part = all[static_cast<std::size_t>(process)];
       std::uint64_t theirs[2] = {};
-      transport::require_part(part.size() == sizeof theirs, process, part.size(), what);
+      transport::require_contribution(part.size() == sizeof theirs, process, part.size(), what);
       std::memcpy(theirs, part.data(), sizeof theirs);
-      transport::require_part(theirs[0] >= 1 && theirs[0] <= static_cast<std::uint64_t>(detail::most_devices), process, part.size(), what);
+      transport::require_contribution(theirs[0] >= 1 && theirs[0] <= static_cast<std::uint64_t>(detail::most_devices), process, part.size(), what);
       if (theirs[1] != mine[1])
         throw BuildError{"the processes of this job differ in the devices of a replica: process " + std::to_string(process) + " has " +
                          std::to_string(theirs[1]) + ", process " + std::to_string(job.rank()) + " has " + std::to_string(mine[1]) +

@@ -35,16 +35,16 @@ class GraphAnchor {
   friend class GraphHandle;
 
   // Never freed, so that a handle on a graph that is gone finds nothing here, and not other memory.
-  struct Place {
+  struct Slot {
     GraphAnchor* anchor = nullptr;
   };
-  Place* place() {
+  Slot* place() {
     if (!place_) place_ = new_place(), place_->anchor = this;
     return place_;
   }
-  static Place* new_place() {
+  static Slot* new_place() {
     static std::mutex mutex;
-    static auto& places = *new std::deque<Place>;
+    static auto& places = *new std::deque<Slot>;
     const std::lock_guard lock{mutex};
     return &places.emplace_back();
   }
@@ -57,7 +57,7 @@ class GraphAnchor {
     if (place_) place_->anchor = this;
   }
 
-  Place* place_ = nullptr;  // made with the first handle
+  Slot* place_ = nullptr;  // made with the first handle
   bool complete_ = false;
 };
 
@@ -73,7 +73,7 @@ class GraphHandle {
   friend bool operator==(const GraphHandle&, const GraphHandle&) = default;
 
  private:
-  GraphAnchor::Place* place_ = nullptr;
+  GraphAnchor::Slot* place_ = nullptr;
 };
 
 }  // namespace replicator::detail

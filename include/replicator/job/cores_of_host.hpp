@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstring>
 #include <replicator/devices/usable_cores.hpp>
+#include <replicator/job/contribution.hpp>
 #include <replicator/job/job.hpp>
-#include <replicator/job/part.hpp>
 #include <span>
 #include <vector>
 
@@ -23,7 +23,7 @@ inline int cores_of_host(Job& job, std::span<const int> hosts) {
   const auto all = job.exchange(std::as_bytes(std::span{&mine, 1}), "cores");
   for (std::size_t p = 0; p < all.size(); ++p) {
     cpu_set_t theirs;
-    require_part(all[p].size() == sizeof theirs, static_cast<int>(p), all[p].size(), "the sets of cores");
+    require_contribution(all[p].size() == sizeof theirs, static_cast<int>(p), all[p].size(), "the sets of cores");
     std::memcpy(&theirs, all[p].data(), sizeof theirs);
     if (hosts[p] == hosts[static_cast<std::size_t>(job.rank())]) CPU_OR(&together, &together, &theirs);
   }

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <replicator/job/contribution.hpp>
 #include <replicator/job/job.hpp>
-#include <replicator/job/part.hpp>
 
 namespace replicator::detail::transport {
 
@@ -23,7 +23,7 @@ inline std::vector<detail::Bytes> exchange_in_pieces(Job& job, std::span<const s
   for (std::size_t from = 0; from < *std::max_element(bytes.begin(), bytes.end()); from += piece) {
     const auto parts = job.exchange(mine.subspan(std::min(from, mine.size()), slice(mine.size(), from)), what);
     for (std::size_t p = 0; p < all.size(); ++p) {
-      require_part(parts[p].size() == slice(bytes[p], from), static_cast<int>(p), from + parts[p].size(), what);
+      require_contribution(parts[p].size() == slice(bytes[p], from), static_cast<int>(p), from + parts[p].size(), what);
       all[p].insert(all[p].end(), parts[p].begin(), parts[p].end());
     }
   }

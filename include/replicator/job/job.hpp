@@ -13,7 +13,7 @@
 #include <mutex>
 #include <replicator/core/error.hpp>
 #include <replicator/job/job_options.hpp>
-#include <replicator/job/meeting.hpp>
+#include <replicator/job/meet.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
@@ -42,7 +42,7 @@ class Job {
   // or do not have the same job token.
   explicit Job(const ProcessEnvironment& environment = {}, const JobOptions& options = {});
   // Of processes that have met already.
-  Job(detail::Meeting meeting, int rank, const std::string& interface, const JobOptions& options);
+  Job(detail::Membership meeting, int rank, const std::string& interface, const JobOptions& options);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   // Leaves in good order, or, while an exception unwinds, says that this process failed. Never throws.

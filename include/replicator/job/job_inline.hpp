@@ -17,7 +17,7 @@ namespace replicator::detail::transport {
 inline Job::Job(const ProcessEnvironment& environment, const JobOptions& options)
     : Job{detail::meet(environment, options), environment.rank, environment.interface, options} {}
 
-inline Job::Job(detail::Meeting meeting, int rank, const std::string& interface, const JobOptions& options)
+inline Job::Job(detail::Membership meeting, int rank, const std::string& interface, const JobOptions& options)
     : options_{options}, rank_{rank}, token_{meeting.token}, processes_{std::move(meeting.processes)} {
   if (size() == 1) return;
   if (!interface.empty()) interface_ = detail::addresses_of(interface).front().interface;

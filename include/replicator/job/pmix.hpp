@@ -17,8 +17,8 @@
 
 #include <replicator/core/deadline_wait.hpp>
 #include <replicator/core/error.hpp>
-#include <replicator/job/acquaintance.hpp>
 #include <replicator/job/job_options.hpp>
+#include <replicator/job/membership.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/wire/tcp.hpp>
 

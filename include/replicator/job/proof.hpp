@@ -5,7 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <replicator/job/introduction.hpp>
+#include <replicator/job/join_request.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <span>
 #include <string>
@@ -42,7 +42,7 @@ enum class Prover { newcomer, process_0 };
 // What `prover` sends: HMAC-SHA256 under the token, of who proves, all that the newcomer said of itself, and a fresh
 // random number of each side. So a proof is good for one connection, one rank and one direction: neither a recorded one
 // nor one's own, sent back, is accepted.
-inline Mac proof_of(const std::string& token, Prover prover, const Introduction& newcomer, const Nonce& challenge) {
+inline Mac proof_of(const std::string& token, Prover prover, const JoinRequest& newcomer, const Nonce& challenge) {
   FrameWriter message{FrameKind::proof};
   message.text(prover == Prover::newcomer ? "replicator rendezvous 1: newcomer" : "replicator rendezvous 1: process 0");
   newcomer.write(message);

@@ -11,7 +11,7 @@
 #include <replicator/core/error.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/transport/doorbell.hpp>
-#include <replicator/transport/mailbox.hpp>
+#include <replicator/transport/message_matcher.hpp>
 #include <replicator/transport/shared_pool.hpp>
 #include <replicator/transport/spin.hpp>
 #include <replicator/transport/transport.hpp>
@@ -147,7 +147,7 @@ class SharedMemory {
   std::size_t end_;  // of the file so far
   Spin spin_;
   std::vector<std::vector<std::byte*>> regions_;  // by id, then rank
-  detail::Mailbox mailbox_;
+  detail::MessageMatcher mailbox_;
   Job::Hook hook_;
 };
 

@@ -9,10 +9,10 @@
 #include <map>
 #include <mutex>
 #include <replicator/core/error.hpp>
+#include <replicator/job/contribution.hpp>
 #include <replicator/job/cores_of_host.hpp>
 #include <replicator/job/host_identity.hpp>
 #include <replicator/job/job.hpp>
-#include <replicator/job/part.hpp>
 #include <replicator/job/process_table.hpp>
 #include <replicator/transport/doorbell.hpp>
 #include <replicator/transport/memory_file.hpp>
@@ -51,7 +51,7 @@ class SharedPool {
     std::vector<std::size_t> taken(all.size());
     for (const int owner : process_of_rank) {
       const auto p = static_cast<std::size_t>(owner);
-      require_part(taken[p] < all[p].size(), owner, all[p].size() * sizeof(int), "the exchange of shared memory");
+      require_contribution(taken[p] < all[p].size(), owner, all[p].size() * sizeof(int), "the exchange of shared memory");
       files_.emplace_back(std::move(all[p][taken[p]++]));
       heads_.push_back(files_.back().map(0, head_bytes()));
     }

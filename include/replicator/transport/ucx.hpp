@@ -19,8 +19,8 @@
 #include <replicator/job/host_identity.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/job/process_table.hpp>
-#include <replicator/transport/mailbox.hpp>
 #include <replicator/transport/memory_file.hpp>
+#include <replicator/transport/message_matcher.hpp>
 #include <replicator/transport/spin.hpp>
 #include <replicator/transport/transport.hpp>
 #include <replicator/transport/ucx_worker.hpp>

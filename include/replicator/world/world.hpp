@@ -188,8 +188,8 @@ class World {
     static constexpr unsigned nearest_without_traps = 0x1F80;
     unsigned saved_;
   };
-  using Place = std::pair<std::size_t, std::size_t>;
-  using Signature = std::tuple<detail::collectives::Kind, DType, Reduction, bool, int, std::int64_t, Place, Place>;
+  using BufferPlace = std::pair<std::size_t, std::size_t>;
+  using Signature = std::tuple<detail::collectives::Kind, DType, Reduction, bool, int, std::int64_t, BufferPlace, BufferPlace>;
   static constexpr std::size_t most_known = 65536;
   static constexpr std::chrono::hours longest_deadline{24 * 36525};  // a clock counts no more than some of these
 
@@ -224,14 +224,14 @@ class World {
     if (!options_.compare_calls) return;
     if (known_.size() == most_known) known_.clear();
     // Only the root looks at a broadcast's input.
-    const Place input = call.kind == detail::collectives::Kind::broadcast ? Place{} : sliced_->place_of(call.input), output = sliced_->place_of(call.output);
+    const BufferPlace input = call.kind == detail::collectives::Kind::broadcast ? BufferPlace{} : sliced_->place_of(call.input), output = sliced_->place_of(call.output);
     const Signature signature{call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count, input, output};
     if (signature == last_) return;
     if (known_.insert(signature).second) job_.barrier(call.text() + words("input", input) + words("output", output));
     last_ = signature;
   }
 
-  static std::string words(const char* what, const Place& place) {
+  static std::string words(const char* what, const BufferPlace& place) {
     if (place.first == 0) return {};
     return std::string{", its "} + what + " at byte " + std::to_string(place.second) + " of allocation " + std::to_string(place.first);
   }

@@ -3,8 +3,6 @@
 
 namespace replicator::test {
 
-using namespace replicator::detail;
-
 // As it was when this was made.
 template <class T>
 class Restored {

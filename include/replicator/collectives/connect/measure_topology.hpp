@@ -11,7 +11,7 @@
 #include <replicator/collectives/connect/host_transport.hpp>
 #include <replicator/collectives/connect/measure_links.hpp>
 #include <replicator/collectives/run/run.hpp>
-#include <replicator/job/part.hpp>
+#include <replicator/job/contribution.hpp>
 #include <replicator/transport/in_process.hpp>
 #include <span>
 #include <string>
@@ -62,7 +62,7 @@ inline std::vector<std::vector<Link>> exchange_links(transport::Job& job, const 
   static constexpr const char* what = "the exchange of measured links";
   std::vector<std::vector<Link>> all;
   for (const auto& bytes : job.exchange(std::as_bytes(std::span{mine}), what)) {
-    transport::require_part(bytes.size() == mine.size() * sizeof(Link), static_cast<int>(all.size()), bytes.size(), what);
+    transport::require_contribution(bytes.size() == mine.size() * sizeof(Link), static_cast<int>(all.size()), bytes.size(), what);
     auto& theirs = all.emplace_back(mine.size());
     if (!theirs.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
   }

@@ -37,7 +37,7 @@ struct Line {
   bool push;     // store into all outputs
   bool fetched;  // a copy whose source comes by itself: only its wait is left
   int peer;
-  Place dst_at, left_at, right_at;
+  OperandPlace dst_at, left_at, right_at;
   std::int64_t whole;  // elements, where the caller's buffers have all
   // Of this step, see aim().
   std::byte* dst;
@@ -115,7 +115,7 @@ class LaneProgram {
   // Resolves the addresses of all lines, for this step and those after it.
   void aim(const CallerBuffers& buffers) {
     for (Line& line : lines) {
-      const Place& first = line.action == Action::send ? line.left_at : line.dst_at;
+      const OperandPlace& first = line.action == Action::send ? line.left_at : line.dst_at;
       line.elements = buffers.clipped(first.first, line.whole);
       line.dst = line.dst_at.target(buffers, own_);
       if (line.action != Action::recv) line.left = address(line.left_at, buffers);
@@ -193,15 +193,15 @@ class LaneProgram {
     return line;
   }
 
-  Place place(const Operand& operand, int piece) const { return {layout_, input_blocks_, operand, piece}; }
+  OperandPlace place(const Operand& operand, int piece) const { return {layout_, input_blocks_, operand, piece}; }
 
-  Place source(const Operand& operand, int piece) {
+  OperandPlace source(const Operand& operand, int piece) {
     if (operand.rank != me_ && operand.buffer == Buffer::input)
       waits.push_back({words_of(operand.rank) + Words::started, static_cast<std::uint64_t>(piece) + 1, operand.rank});
     return place(operand, piece);
   }
 
-  const std::byte* address(const Place& at, const CallerBuffers& buffers) const {
+  const std::byte* address(const OperandPlace& at, const CallerBuffers& buffers) const {
     if (at.rank == me_) return at.source(buffers, own_);
     const auto rank = static_cast<std::size_t>(at.rank);
     if (at.buffer == Buffer::input && !buffers.inputs.empty()) return buffers.inputs[rank] + at.inside(buffers);
@@ -239,7 +239,7 @@ class LaneProgram {
   bool pushing_;
   int input_blocks_;
   std::size_t channels_ = 0;
-  std::vector<std::pair<Place, std::int64_t>> exposed_;
+  std::vector<std::pair<OperandPlace, std::int64_t>> exposed_;
 };
 
 }  // namespace replicator::detail::collectives::detail

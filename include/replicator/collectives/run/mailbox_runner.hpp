@@ -56,7 +56,7 @@ inline Loads ranks_loaded(const Schedule& schedule) {
 }
 
 template <transport::PeerReadable T>
-class Mailbox final : public Prepared<T> {
+class MailboxRunner final : public Prepared<T> {
   using Base = Prepared<T>;
 
  public:
@@ -66,8 +66,8 @@ class Mailbox final : public Prepared<T> {
     return inputs * static_cast<std::size_t>(spec.elements * schedule.input_blocks()) * size_of(spec.dtype);
   }
 
-  Mailbox(T& transport, const CollectiveSpec& spec, const Schedule& schedule)
-      : Mailbox{transport, spec, schedule, ranks_loaded(schedule), box_bytes(spec, schedule)} {}
+  MailboxRunner(T& transport, const CollectiveSpec& spec, const Schedule& schedule)
+      : MailboxRunner{transport, spec, schedule, ranks_loaded(schedule), box_bytes(spec, schedule)} {}
 
   void start() override { start_on({}); }
 
@@ -103,7 +103,7 @@ class Mailbox final : public Prepared<T> {
   }
 
  private:
-  Mailbox(T& transport, const CollectiveSpec& spec, const Schedule& schedule, const Loads& loads, std::size_t box_bytes)
+  MailboxRunner(T& transport, const CollectiveSpec& spec, const Schedule& schedule, const Loads& loads, std::size_t box_bytes)
       : Base{transport, spec, schedule, 1, Base::with_more(transport, boxes(loads, box_bytes) * box_bytes)},
         count_{boxes(loads, box_bytes)},
         box_bytes_{box_bytes},
@@ -129,7 +129,7 @@ class Mailbox final : public Prepared<T> {
     bool root;
     bool left_in_box;
     bool right_in_box;
-    Place dst_at, left_at, right_at;
+    OperandPlace dst_at, left_at, right_at;
     std::int64_t whole;      // elements, where the caller's buffers have all
     const std::byte* boxed;  // of a remote operand
     const std::byte* boxed_right;
@@ -204,7 +204,7 @@ class Mailbox final : public Prepared<T> {
 
   Line resolve(const Instruction& i, int me) const {
     const Operand& right = i.action == Action::reduce ? i.right : i.left;
-    const auto place = [this](const Operand& operand) { return Place{this->layout_, this->input_blocks_, operand, 0}; };
+    const auto place = [this](const Operand& operand) { return OperandPlace{this->layout_, this->input_blocks_, operand, 0}; };
     Line line{};
     line.action = i.action;
     line.root = i.root;

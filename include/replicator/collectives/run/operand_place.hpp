@@ -10,7 +10,7 @@
 
 namespace replicator::detail::collectives::detail {
 
-struct Place {
+struct OperandPlace {
   Buffer buffer;
   int rank;
   std::size_t region;  // its offset there
@@ -18,12 +18,12 @@ struct Place {
   std::int64_t first;  // element of the block
   std::int64_t block;  // of all blocks of the caller's buffer
 
-  Place() : Place{Buffer::scratch, 0, 0, 0, 0, 0} {}
-  Place(Buffer in, int of_rank, std::size_t at, std::size_t bytes, std::int64_t element, std::int64_t of_block)
+  OperandPlace() : OperandPlace{Buffer::scratch, 0, 0, 0, 0, 0} {}
+  OperandPlace(Buffer in, int of_rank, std::size_t at, std::size_t bytes, std::int64_t element, std::int64_t of_block)
       : buffer{in}, rank{of_rank}, region{at}, from{bytes}, first{element}, block{of_block} {}
   // `input_blocks`: of each input.
-  Place(const Layout& layout, int input_blocks, const Operand& operand, int piece)
-      : Place{operand.buffer,
+  OperandPlace(const Layout& layout, int input_blocks, const Operand& operand, int piece)
+      : OperandPlace{operand.buffer,
               operand.rank,
               layout.locate(operand, piece).offset,
               layout.bytes(layout.first(operand, piece)),

@@ -45,8 +45,8 @@ class TransportCommunicator final : public Communicator {
       return std::make_unique<DeviceRunner<Wire>>(transport_, spec, schedule);
     } else if constexpr (transport::PeerReadable<Wire>) {
       if (blocks_.ranks() > 1 && loads_only_inputs(schedule) &&
-          Mailbox<Wire>::payload_bytes(spec, schedule) <= mailbox_limit_bytes)
-        return std::make_unique<Mailbox<Wire>>(transport_, spec, schedule);
+          MailboxRunner<Wire>::payload_bytes(spec, schedule) <= mailbox_limit_bytes)
+        return std::make_unique<MailboxRunner<Wire>>(transport_, spec, schedule);
       return std::make_unique<Runner<Wire>>(transport_, spec, schedule, pieces);
     } else {
       return std::make_unique<Runner<Wire>>(transport_, spec, lower(schedule), pieces);

@@ -12,8 +12,8 @@
 #include <replicator/core/hash.hpp>
 #include <replicator/engine/see/bit_difference.hpp>
 #include <replicator/engine/step_listener.hpp>
+#include <replicator/job/contribution.hpp>
 #include <replicator/job/job.hpp>
-#include <replicator/job/part.hpp>
 
 namespace replicator::detail {
 
@@ -63,7 +63,7 @@ class DriftCheck final : public StepListener {
     static constexpr const char* what = "the check for drift";
     const auto all = job_.exchange(std::as_bytes(std::span{mine}), what);
     for (std::size_t process = 0; process < all.size() && !names.empty(); ++process) {
-      transport::require_part(all[process].size() % (names.size() * sizeof(Digest)) == 0, static_cast<int>(process), all[process].size(), what);
+      transport::require_contribution(all[process].size() % (names.size() * sizeof(Digest)) == 0, static_cast<int>(process), all[process].size(), what);
       for (std::size_t at = 0; at < all[process].size(); at += names.size() * sizeof(Digest)) {
         auto& copy = copies.emplace_back();
         copy.process = static_cast<int>(process);
@@ -100,7 +100,7 @@ class DriftCheck final : public StepListener {
     }
     static constexpr const char* what = "the exchange of a variable that has drifted";
     const auto sent = job_.exchange(mine, what)[static_cast<std::size_t>(copy.process)];
-    transport::require_part(sent.size() >= value.size_bytes(), copy.process, sent.size(), what);
+    transport::require_contribution(sent.size() >= value.size_bytes(), copy.process, sent.size(), what);
     std::memcpy(value.data(), sent.data(), value.size_bytes());
     std::string device{reinterpret_cast<const char*>(sent.data()) + value.size_bytes(), sent.size() - value.size_bytes()};
     return {job_.size() > 1 ? device + " of process " + std::to_string(copy.process) : device, std::move(value)};

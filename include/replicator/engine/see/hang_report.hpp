@@ -174,10 +174,10 @@ class HangReport {
     return text + ": since " + ago(at.waits_since) + " it waits for " + awaited_text(at, program, instruction);
   }
   // A collective and what is to be said of it; empty where there is none.
-  struct Place {
+  struct Position {
     std::string collective, progress;
   };
-  Place waiting_text(std::size_t device) const {
+  Position waiting_text(std::size_t device) const {
     const auto at = records_[device].position();
     const auto* compiled = find(at.compiled);
     if (!compiled || at.instruction == FlightRecord::nothing || !at.waits_since) return {};
@@ -186,7 +186,7 @@ class HangReport {
     if (instruction.kind != Instruction::Kind::wait) return {};
     return {program.collectives[instruction.collective].text, " waited for " + awaited_text(at, program, instruction)};
   }
-  Place under_way_text(std::size_t device) const {
+  Position under_way_text(std::size_t device) const {
     for (const auto& entry : records_[device].last()) {
       const auto* compiled = entry.finished ? nullptr : find(entry.compiled);
       if (!compiled) continue;

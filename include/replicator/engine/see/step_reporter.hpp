@@ -18,8 +18,8 @@
 #include <replicator/engine/see/step_prediction.hpp>
 #include <replicator/io/file.hpp>
 #include <replicator/job/clock_offset.hpp>
+#include <replicator/job/contribution.hpp>
 #include <replicator/job/job.hpp>
-#include <replicator/job/part.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/resolve/resolution_dot.hpp>
 #include <replicator/runtime/see/find_nan.hpp>
@@ -151,7 +151,7 @@ class StepReporter {
     std::vector<Arrival> arrivals;
     for (std::size_t process = 0; process < all.size(); ++process) {
       const auto& each = all[process];
-      transport::require_part(each.size() % sizeof(Arrival) == 0, static_cast<int>(process), each.size(), what);
+      transport::require_contribution(each.size() % sizeof(Arrival) == 0, static_cast<int>(process), each.size(), what);
       const auto before = arrivals.size();
       arrivals.resize(before + each.size() / sizeof(Arrival));
       if (!each.empty()) std::memcpy(arrivals.data() + before, each.data(), each.size());
@@ -175,7 +175,7 @@ class StepReporter {
     std::vector<std::string> events;
     std::vector<std::int64_t> uncertainties;
     for (const auto& each : all) {
-      transport::require_part(each.size() >= sizeof(std::int64_t), static_cast<int>(events.size()), each.size(), what);
+      transport::require_contribution(each.size() >= sizeof(std::int64_t), static_cast<int>(events.size()), each.size(), what);
       std::memcpy(&uncertainties.emplace_back(), each.data(), sizeof(std::int64_t));
       events.emplace_back(reinterpret_cast<const char*>(each.data()) + sizeof(std::int64_t), each.size() - sizeof(std::int64_t));
     }

@@ -17,13 +17,13 @@
 #include <optional>
 #include <replicator/core/error.hpp>
 #include <replicator/devices/thread_without_signals.hpp>
-#include <replicator/job/elastic/applicant.hpp>
-#include <replicator/job/elastic/door.hpp>
-#include <replicator/job/elastic/offer.hpp>
+#include <replicator/job/elastic/admission_client.hpp>
+#include <replicator/job/elastic/admission_offer.hpp>
+#include <replicator/job/elastic/admission_server.hpp>
 #include <replicator/job/elastic/regroup.hpp>
 #include <replicator/job/job.hpp>
 #include <replicator/job/job_options.hpp>
-#include <replicator/job/meeting.hpp>
+#include <replicator/job/meet.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <string>
 #include <thread>
@@ -90,7 +90,7 @@ class ElasticJob {
 
   // This process was started again, while the job was at work: job() is one of its own, until it has entered.
   bool outside() const { return applicant_.has_value(); }
-  // Waits until the job is at a place where a process with this wish can go on. Returns what hand_over was given there. Throws as Applicant.
+  // Waits until the job is at a place where a process with this wish can go on. Returns what hand_over was given there. Throws as AdmissionClient.
   detail::Bytes enter(const detail::Bytes& wish) {
     detail::Bytes state;
     regroup_.emplace(applicant_->enter(wish, state));
@@ -105,12 +105,12 @@ class ElasticJob {
   // True on the first process of the job while somebody waits outside. From any thread.
   bool somebody_waits() const { return waits_.load(std::memory_order_relaxed); }
   // Of the first process. Hands state() to one whose wish fits; empty where there is none, or it does not take it. Then all must decide.
-  std::optional<Offer> hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state) {
-    std::optional<detail::Guest> guest;
+  std::optional<AdmissionOffer> hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state) {
+    std::optional<detail::AdmissionRequest> guest;
     std::uint64_t life = 0;
     {
       const std::scoped_lock lock{mutex_};
-      if (!between_) guest = door_->take(fits, regroup_->roll());
+      if (!between_) guest = admission_server_->take(fits, regroup_->roll());
       if (!guest) return {};
       life = regroup_->roll().life(guest->who.rank) + 1;
     }
@@ -119,7 +119,7 @@ class ElasticJob {
       return {};
     }
     const std::scoped_lock lock{mutex_};
-    Offer offer{static_cast<int>(guest->who.rank), life, guest->refuge, guest->name()};
+    AdmissionOffer offer{static_cast<int>(guest->who.rank), life, guest->refuge, guest->name()};
     guest_ = std::move(guest);
     return offer;
   }
@@ -167,7 +167,7 @@ class ElasticJob {
   void start() {
     wakeup_ = FileDescriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     if (job_->rank() != 0) environment_.listener.reset();
-    door_.emplace(environment_, options_, admission_);
+    admission_server_.emplace(environment_, options_, admission_);
     environment_.listener.reset();
     thread_ = thread_without_signals([this] { follow(); });
   }
@@ -215,18 +215,18 @@ class ElasticJob {
     return true;
   }
   void serve(std::vector<pollfd>& events) {
-    door_->open();
-    door_->serve(regroup_->roll());
-    door_->watch(events);
+    admission_server_->open();
+    admission_server_->serve(regroup_->roll());
+    admission_server_->watch(events);
     if (guest_) guest_->beat(detail::MeetingClock::now(), options_);
-    waits_ = door_->somebody_is_ready();
+    waits_ = admission_server_->somebody_is_ready();
   }
   // It may have been started again before its loss was known, and wait for a job to begin.
   void tell_process_0() {
     const auto began = detail::MeetingClock::now();
     if (!regroup_->roll().gone(0) || environment_.master_port == 0 || began < next_telling_) return;
     try {
-      detail::Arrival{environment_, options_}.tell_that_it_goes_on(door_->port());
+      detail::RendezvousClient{environment_, options_}.tell_that_it_goes_on(admission_server_->port());
     } catch (const Error&) {  // of another job, perhaps
     }
     const auto now = detail::MeetingClock::now();
@@ -234,8 +234,8 @@ class ElasticJob {
   }
 
   std::shared_ptr<Job> next(const Job& job) {
-    std::optional<Offer> expected;
-    std::optional<detail::Guest> guest;
+    std::optional<AdmissionOffer> expected;
+    std::optional<detail::AdmissionRequest> guest;
     {
       const std::scoped_lock lock{mutex_};
       expected = std::exchange(expected_, {});
@@ -244,30 +244,30 @@ class ElasticJob {
       if (expected) newcomer_ = expected->process;
     }
     if (expected) regroup_->admit(expected->process, expected->refuge, expected->life);
-    if (expected && expected->process < environment_.rank) door_->close();  // it may need the port
+    if (expected && expected->process < environment_.rank) admission_server_->close();  // it may need the port
     if (guest && expected) {
       detail::FrameWriter frame{detail::FrameKind::enter};
       guest->link.push(regroup_->write(frame).finish());
       guest->link.pump_out();
     }
     auto following = met(job.aborted() ? without_lost(job) : regroup_->again());
-    if (following->rank() != 0) door_->close();
+    if (following->rank() != 0) admission_server_->close();
     return following;
   }
-  detail::Meeting without_lost(const Job& job) {
+  detail::Membership without_lost(const Job& job) {
     const int culprit = job.culprit();
     if (culprit < 0) job.check();
     if (culprit == job.rank()) throw CommunicationError{job.failure() + "; the others go on without it", culprit};
     return regroup_->without(culprit);
   }
-  std::shared_ptr<Job> met(detail::Meeting meeting) const {
+  std::shared_ptr<Job> met(detail::Membership meeting) const {
     return std::make_shared<Job>(std::move(meeting), regroup_->rank(), environment_.interface, options_);
   }
 
   ProcessEnvironment environment_;
   JobOptions options_;
   Admission admission_;
-  std::optional<detail::Applicant> applicant_;  // while this process is outside
+  std::optional<detail::AdmissionClient> applicant_;  // while this process is outside
   std::optional<detail::Regroup> regroup_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -277,9 +277,9 @@ class ElasticJob {
   bool deciding_ = false;
   bool between_ = false;                  // the thread makes the next job
   bool meets_ = false;                    // all have left the job, to meet in another one
-  std::optional<Offer> expected_;         // when the processes meet next
-  std::optional<detail::Door> door_;
-  std::optional<detail::Guest> guest_;    // of the first process: who has taken the state
+  std::optional<AdmissionOffer> expected_;         // when the processes meet next
+  std::optional<detail::AdmissionServer> admission_server_;
+  std::optional<detail::AdmissionRequest> guest_;    // of the first process: who has taken the state
   std::atomic<bool> waits_{false};
   int newcomer_ = -1;  // as the processes were counted at first
   int newest_ = -1;    // the same, by its rank in job_

@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <memory>
 #include <replicator/core/error.hpp>
-#include <replicator/job/acquaintance.hpp>
-#include <replicator/job/arrival.hpp>
 #include <replicator/job/job.hpp>
-#include <replicator/job/reception.hpp>
+#include <replicator/job/membership.hpp>
 #include <replicator/job/rendezvous.hpp>
-#include <replicator/job/roll.hpp>
+#include <replicator/job/rendezvous_client.hpp>
+#include <replicator/job/rendezvous_server.hpp>
+#include <replicator/job/survivors.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,31 +31,31 @@ class Regroup {
  public:
   // Collective over the processes of the job, which has just met. Throws CommunicationError.
   Regroup(Job& job, const ProcessEnvironment& environment, const JobOptions& options)
-      : environment_{environment}, options_{options}, roll_{open(job)} {
+      : environment_{environment}, options_{options}, survivors_{open(job)} {
     for (int process = 0; process < job.size(); ++process) members_.push_back(process);
   }
   // Of a process that comes back: with its refuge as listener, and what write() of the others' has written. Throws CommunicationError
   // where that cannot be read.
   Regroup(const ProcessEnvironment& environment, const JobOptions& options, FrameReader fields)
-      : environment_{environment}, options_{patient(options)}, roll_{read(fields)} {}
+      : environment_{environment}, options_{patient(options)}, survivors_{read(fields)} {}
 
-  const Roll& roll() const { return roll_; }
+  const Survivors& roll() const { return survivors_; }
   // Where this process is found; it listens there.
   static std::shared_ptr<FileDescriptor> open_refuge(const ProcessEnvironment& environment) {
     return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment.interface, environment.master_address)));
   }
-  FrameWriter& write(FrameWriter& frame) const { return roll_.write(frame.text(environment_.job_name)); }
+  FrameWriter& write(FrameWriter& frame) const { return survivors_.write(frame.text(environment_.job_name)); }
   // The process was started again: it is expected at the next meeting.
-  void admit(int process, Refuge refuge, std::uint64_t life) { roll_.admit(process, std::move(refuge), life); }
+  void admit(int process, RegroupAddress refuge, std::uint64_t life) { survivors_.admit(process, std::move(refuge), life); }
 
   // The processes of the job at hand lost the one of this rank: those that are left meet. Throws CommunicationError, with this
   // process as culprit, where the others go on without it.
-  Meeting without(int rank) {
-    roll_.lose(members_.at(static_cast<std::size_t>(rank)));
+  Membership without(int rank) {
+    survivors_.lose(members_.at(static_cast<std::size_t>(rank)));
     return again();
   }
   // All who are expected meet.
-  Meeting again() {
+  Membership again() {
     auto meeting = meet();
     members_.clear();
     for (std::size_t r = 0; r < meeting.processes.size(); ++r)
@@ -79,19 +79,19 @@ class Regroup {
     return options;
   }
 
-  Roll read(FrameReader& fields) {
+  Survivors read(FrameReader& fields) {
     environment_.job_name = fields.text();
-    auto roll = Roll::read(environment_.rank, static_cast<std::size_t>(environment_.world_size), fields);
+    auto roll = Survivors::read(environment_.rank, static_cast<std::size_t>(environment_.world_size), fields);
     environment_.life = roll.life(static_cast<std::size_t>(environment_.rank));
     return roll;
   }
 
-  Roll open(Job& job) {
+  Survivors open(Job& job) {
     environment_.listener = open_refuge(environment_);
     if (environment_.job_name.empty()) environment_.job_name = "elastic " + std::to_string(job.token());
     options_ = patient(options_);
     const std::string mine = std::to_string(port_of(environment_.listener->get())) + ":" + job.address();
-    std::vector<Refuge> refuges;
+    std::vector<RegroupAddress> refuges;
     for (const auto& bytes : job.exchange(std::as_bytes(std::span{mine}), "where processes are found again")) {
       const std::string text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
       const auto colon = std::min(text.find(':'), text.size());
@@ -104,8 +104,8 @@ class Regroup {
   }
 
   // Somebody's loopback address says nothing to other machines: who cannot be reached there is not dead.
-  static void require_reachable(const std::vector<Refuge>& refuges) {
-    const auto loopback = [](const Refuge& refuge) { return loopback_address(refuge.address).has_value(); };
+  static void require_reachable(const std::vector<RegroupAddress>& refuges) {
+    const auto loopback = [](const RegroupAddress& refuge) { return loopback_address(refuge.address).has_value(); };
     const auto known_here = static_cast<std::size_t>(std::count_if(refuges.begin(), refuges.end(), loopback));
     if (known_here != 0 && known_here != refuges.size())
       throw BuildError{"--elastic: " + std::to_string(known_here) + " of " + std::to_string(refuges.size()) +
@@ -113,27 +113,27 @@ class Regroup {
                        "machines know, or choose an interface with --interface"};
   }
 
-  Meeting meet() {
+  Membership meet() {
     for (int process = 0; process < environment_.rank; ++process) {
-      if (roll_.gone(static_cast<std::size_t>(process))) continue;
+      if (survivors_.gone(static_cast<std::size_t>(process))) continue;
       auto there = environment_;
-      there.master_address = roll_.refuge(process).address;
-      there.master_port = roll_.refuge(process).port;
+      there.master_address = survivors_.refuge(process).address;
+      there.master_port = survivors_.refuge(process).port;
       there.listener.reset();
-      if (auto meeting = Arrival{there, options_}.knock(); meeting && !meeting->going_on) {
+      if (auto meeting = RendezvousClient{there, options_}.knock(); meeting && !meeting->going_on) {
         std::vector<bool> here;
         for (const auto& one : meeting->processes) here.push_back(one.pid != 0);
-        roll_.settle(here);
+        survivors_.settle(here);
         return std::move(*meeting);
       }
-      roll_.lose(process);
+      survivors_.lose(process);
     }
-    return Reception{environment_, options_, &roll_}.receive();
+    return RendezvousServer{environment_, options_, &survivors_}.receive();
   }
 
   // By rank.
-  Meeting compacted(Meeting meeting) const {
-    Meeting result;
+  Membership compacted(Membership meeting) const {
+    Membership result;
     result.token = meeting.token;
     const bool receives = meeting.links.size() == meeting.processes.size();
     for (const int member : members_) {
@@ -147,7 +147,7 @@ class Regroup {
 
   ProcessEnvironment environment_;
   JobOptions options_;
-  Roll roll_;
+  Survivors survivors_;
   std::vector<int> members_;  // of the job at hand, by rank
 };
 

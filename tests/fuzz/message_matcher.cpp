@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages through shared memory from a peer that writes what it likes, into its ring and into the counters of both.
-// covers: transport/mailbox.hpp transport/shared_ring.hpp
+// covers: transport/message_matcher.hpp transport/shared_ring.hpp
 #include <memory>
-#include <replicator/transport/mailbox.hpp>
+#include <replicator/transport/message_matcher.hpp>
 
 #include "target.hpp"
 
 namespace replicator::fuzz {
 
 using namespace transport;
-using transport::detail::Mailbox;
+using transport::detail::MessageMatcher;
 using transport::detail::SharedRing;
 
 namespace {
@@ -28,7 +28,7 @@ void run(Input script) {
   static SharedRing own;  // of rank 0 to itself
   Rings* const rings = &rings_of_peer;
   std::memset(rings, 0, sizeof *rings);
-  Mailbox mailbox{0, {&own, &rings->in}, {&own, &rings->out}};
+  MessageMatcher mailbox{0, {&own, &rings->in}, {&own, &rings->out}};
   std::vector<std::unique_ptr<std::vector<std::byte>>> buffers;
   std::vector<Ticket> tickets;
   const auto buffer = [&](std::size_t size) -> std::vector<std::byte>& {

@@ -6,12 +6,12 @@
 #include <chrono>
 #include <memory>
 #include <replicator/core/error.hpp>
-#include <replicator/job/acquaintance.hpp>
-#include <replicator/job/arrival.hpp>
 #include <replicator/job/job_options.hpp>
+#include <replicator/job/membership.hpp>
 #include <replicator/job/proof.hpp>
-#include <replicator/job/reception.hpp>
 #include <replicator/job/rendezvous.hpp>
+#include <replicator/job/rendezvous_client.hpp>
+#include <replicator/job/rendezvous_server.hpp>
 #include <replicator/job/wire/tcp.hpp>
 #include <string>
 #include <thread>
@@ -21,14 +21,14 @@ namespace replicator::detail::transport::detail {
 
 // Throws BuildError where the job is at work already.
 template <class = void>
-Meeting meet(const ProcessEnvironment& environment, const JobOptions& options) {
+Membership meet(const ProcessEnvironment& environment, const JobOptions& options) {
   if (environment.world_size == 1) {
-    Meeting alone;
+    Membership alone;
     alone.processes = {this_process()};
     return alone;
   }
   if (!environment.job_token.empty()) cryptography();  // else it says what is missing
-  auto meeting = environment.rank == 0 ? Reception{environment, options}.receive() : Arrival{environment, options}.arrive();
+  auto meeting = environment.rank == 0 ? RendezvousServer{environment, options}.receive() : RendezvousClient{environment, options}.arrive();
   if (meeting.going_on)
     throw BuildError{"the job at " + environment.master_address + ", port " + std::to_string(environment.master_port) +
                      ", is at work already: start this process as its others were, with --elastic, or take another MASTER_PORT"};
@@ -37,14 +37,14 @@ Meeting meet(const ProcessEnvironment& environment, const JobOptions& options) {
 
 // Of an elastic job, which may be at work already.
 template <class = void>
-Meeting meet_or_find_at_work(const ProcessEnvironment& environment, const JobOptions& options) {
+Membership meet_or_find_at_work(const ProcessEnvironment& environment, const JobOptions& options) {
   if (!environment.job_token.empty()) cryptography();
-  if (environment.rank > 0) return Arrival{environment, options}.arrive();
+  if (environment.rank > 0) return RendezvousClient{environment, options}.arrive();
   auto here = environment;
   // Who has the port may be a process of the job that meets the others just now, and says so later.
   const auto until = MeetingClock::now() + std::min(options.connect_deadline, std::chrono::milliseconds{12000});
   while (!here.listener) {
-    if (auto meeting = Arrival{environment, options}.knock()) return std::move(*meeting);
+    if (auto meeting = RendezvousClient{environment, options}.knock()) return std::move(*meeting);
     try {
       here.listener =
           std::make_shared<FileDescriptor>(listen_on(here.master_port, listening_address(here.interface, here.master_address)));
@@ -53,7 +53,7 @@ Meeting meet_or_find_at_work(const ProcessEnvironment& environment, const JobOpt
       std::this_thread::sleep_for(std::chrono::milliseconds{20});
     }
   }
-  return Reception{here, options}.receive();
+  return RendezvousServer{here, options}.receive();
 }
 
 }  // namespace replicator::detail::transport::detail

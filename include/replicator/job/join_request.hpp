@@ -17,7 +17,7 @@ inline std::string printable(std::string text, std::size_t longest = 255) {
   return text;
 }
 
-struct Introduction {
+struct JoinRequest {
   std::string job_name;
   std::uint64_t world_size = 0;
   std::uint64_t rank = 0;
@@ -37,8 +37,8 @@ struct Introduction {
         .number(life);
   }
   // Throws CommunicationError where the fields are cut short.
-  static Introduction read(FrameReader& fields) {
-    Introduction result;
+  static JoinRequest read(FrameReader& fields) {
+    JoinRequest result;
     result.job_name = fields.text();
     result.world_size = fields.number();
     result.rank = fields.number();

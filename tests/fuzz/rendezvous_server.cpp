@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Process 0 and newcomers that say what they like. First byte: with a job token or without, one newcomer or two.
-// covers: job/reception.hpp job/newcomers.hpp job/proof.hpp job/introduction.hpp
+// covers: job/rendezvous_server.hpp job/pending_connections.hpp job/proof.hpp job/join_request.hpp
 #include "strangers.hpp"
 
 namespace replicator::fuzz {
@@ -16,14 +16,14 @@ void one(Bytes input) {
   if (mode & 2) strangers.push_back(stranger(*environment.listener, text_of(in.take(in.number<std::uint8_t>()))));
   strangers.push_back(stranger(*environment.listener, text_of(in.rest())));
   documented<CommunicationError, BuildError>("process ", [&] {
-    const auto meeting = Reception{environment, hasty_options()}.receive();
+    const auto meeting = RendezvousServer{environment, hasty_options()}.receive();
     require(meeting.going_on || (meeting.links.size() == 2 && meeting.processes.size() == 2 && meeting.links[1].open()), "a meeting of nobody");
   });
 }
 
 std::vector<std::string> seeds() {
   const auto text = [](const transport::detail::Bytes& frame) { return std::string{text_of(frame)}; };
-  const Introduction who{"", 2, 1, {4711, "host"}, transport::detail::Bytes(32)};
+  const JoinRequest who{"", 2, 1, {4711, "host"}, transport::detail::Bytes(32)};
   transport::cryptography_slot.store(&guessable);
   const auto proof = text(FrameWriter{FrameKind::proof}.blob(proof_of(token, Prover::newcomer, who, {})).finish());
   return {std::string(1, '\0') + hello(false), "\1" + hello(true) + proof, "\1" + hello(true), "\2\x10GET / HTTP/1.1\r\n" + hello(false),

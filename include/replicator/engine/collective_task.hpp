@@ -13,8 +13,8 @@
 
 #include <replicator/core/error.hpp>
 #include <replicator/engine/failure.hpp>
+#include <replicator/job/contribution.hpp>
 #include <replicator/job/job.hpp>
-#include <replicator/job/part.hpp>
 
 namespace replicator::detail {
 
@@ -25,10 +25,10 @@ namespace replicator::detail {
 //
 //   process 0   trace, exchange, resolve, exchange      ends the job: process 1 failed
 //   process 1   trace, exchange, fails, tells           throws its own error, from now on the only answer
-class JointWork {
+class CollectiveTask {
  public:
   // Both outlive this.
-  JointWork(transport::Job& job, Failure& failure) : job_{job}, failure_{failure} {}
+  CollectiveTask(transport::Job& job, Failure& failure) : job_{job}, failure_{failure} {}
 
   const transport::Job& job() const { return job_; }
 
@@ -73,7 +73,7 @@ class JointWork {
     signed_.insert(signed_.end(), mine.begin(), mine.end());
     auto all = job_.exchange(signed_, what);
     for (int process = 0; process < job_.size(); ++process)
-      transport::require_part(!all[static_cast<std::size_t>(process)].empty(), process, 0, what);
+      transport::require_contribution(!all[static_cast<std::size_t>(process)].empty(), process, 0, what);
     return all;
   }
   // A part of this process threw it.

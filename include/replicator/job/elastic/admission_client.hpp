@@ -9,11 +9,11 @@
 #include <memory>
 #include <optional>
 #include <replicator/core/error.hpp>
-#include <replicator/job/acquaintance.hpp>
-#include <replicator/job/arrival.hpp>
 #include <replicator/job/elastic/regroup.hpp>
 #include <replicator/job/job_options.hpp>
+#include <replicator/job/membership.hpp>
 #include <replicator/job/rendezvous.hpp>
+#include <replicator/job/rendezvous_client.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <replicator/job/wire/tcp.hpp>
@@ -24,12 +24,12 @@
 
 namespace replicator::detail::transport::detail {
 
-// The other side of Door. All throw BuildError with its sentence where the job refuses this process, CommunicationError where nobody answers
+// The other side of AdmissionServer. All throw BuildError with its sentence where the job refuses this process, CommunicationError where nobody answers
 // within options.connect_deadline, or the job comes to no place for it within options.exchange_deadline.
-class Applicant {
+class AdmissionClient {
  public:
   // `found`: as a meeting that is going on.
-  Applicant(const ProcessEnvironment& environment, const JobOptions& options, Bytes identity, Meeting found)
+  AdmissionClient(const ProcessEnvironment& environment, const JobOptions& options, Bytes identity, Membership found)
       : environment_{environment}, options_{options}, identity_{std::move(identity)}, report_{options.report_after} {
     environment_.listener.reset();
     if (!found.links.empty()) link_ = std::move(found.links[0]);
@@ -59,7 +59,7 @@ class Applicant {
   // False where the first process of the job was lost, or gave its place to another.
   bool answered(bool ready, const Bytes& wish) {
     if (!link_.open()) {
-      auto meeting = Arrival{environment_, options_}.arrive();
+      auto meeting = RendezvousClient{environment_, options_}.arrive();
       if (!meeting.going_on)
         throw CommunicationError{
             "the job that process " + std::to_string(environment_.rank) + " came back to is gone, and another one begins there", 0};

@@ -33,10 +33,10 @@ inline std::string size_mismatch(int source, const std::string& sent, int destin
 // The messages of one rank. A message travels as a header and its bytes, piece by piece as the ring has room.
 // Whatever arrives is taken out at once, into the receive that waits for it or aside: no ring stays full, so that
 // nothing can deadlock as long as both sides make progress. One thread.
-class Mailbox {
+class MessageMatcher {
  public:
   // incoming[p] is written by rank p, outgoing[p] read by it; all outlive this.
-  Mailbox(int rank, std::vector<SharedRing*> incoming, std::vector<SharedRing*> outgoing)
+  MessageMatcher(int rank, std::vector<SharedRing*> incoming, std::vector<SharedRing*> outgoing)
       : rank_{rank}, incoming_{std::move(incoming)}, outgoing_{std::move(outgoing)}, peers_(incoming_.size()) {}
 
   Ticket send(std::span<const std::byte> out, int peer, Slot slot) {

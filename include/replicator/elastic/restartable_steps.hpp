@@ -18,7 +18,7 @@
 namespace replicator::detail {
 
 // A replicated step, on whatever host it is.
-struct Course {
+struct RestartableStep {
   int ordinal;
   bool checkpointed;
   MakeInputs inputs;
@@ -30,21 +30,21 @@ struct Course {
 };
 
 // It does not keep them.
-class Courses {
+class RestartableSteps {
  public:
-  std::shared_ptr<Course> add(Course course) {
-    auto step = std::make_shared<Course>(std::move(course));
+  std::shared_ptr<RestartableStep> add(RestartableStep restartable) {
+    auto step = std::make_shared<RestartableStep>(std::move(restartable));
     steps_.push_back(step);
     return step;
   }
   // Also those that the program has let go of, but that may be done again.
-  std::vector<std::shared_ptr<Course>> all() const {
-    std::vector<std::shared_ptr<Course>> result;
+  std::vector<std::shared_ptr<RestartableStep>> all() const {
+    std::vector<std::shared_ptr<RestartableStep>> result;
     for (const auto& weak : steps_)
       if (auto step = weak.lock()) result.push_back(std::move(step));
     return result;
   }
-  std::vector<std::shared_ptr<Course>> living() const {
+  std::vector<std::shared_ptr<RestartableStep>> living() const {
     auto result = all();
     std::erase_if(result, [](const auto& step) { return step->gone; });
     return result;
@@ -56,17 +56,17 @@ class Courses {
     std::erase_if(steps_, [](const auto& weak) { return weak.expired(); });
   }
   // Before which step, and beside which others, the program is: as bytes, equal where another process can go on from here.
-  std::vector<std::byte> place_before(const Course& course) const {
+  std::vector<std::byte> place_before(const RestartableStep& restartable) const {
     std::set<int> ordinals;
     for (const auto& step : living()) ordinals.insert(step->ordinal);
-    std::vector<int> place{course.ordinal};
+    std::vector<int> place{restartable.ordinal};
     place.insert(place.end(), ordinals.begin(), ordinals.end());
     const auto bytes = std::as_bytes(std::span{place});
     return {bytes.begin(), bytes.end()};
   }
 
  private:
-  std::vector<std::weak_ptr<Course>> steps_;
+  std::vector<std::weak_ptr<RestartableStep>> steps_;
 };
 
 }  // namespace replicator::detail

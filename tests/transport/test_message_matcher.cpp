@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <replicator/core/error.hpp>
-#include <replicator/transport/mailbox.hpp>
+#include <replicator/transport/message_matcher.hpp>
 #include <vector>
 
 namespace test_mailbox {
@@ -13,7 +13,7 @@ namespace test_mailbox {
 using namespace replicator;
 using namespace replicator::detail;
 using transport::Slot;
-using transport::detail::Mailbox;
+using transport::detail::MessageMatcher;
 using transport::detail::SharedRing;
 
 namespace {
@@ -22,7 +22,7 @@ namespace {
 struct Pair {
   std::unique_ptr<SharedRing> own = std::make_unique<SharedRing>(), in = std::make_unique<SharedRing>(),
                               out = std::make_unique<SharedRing>();
-  Mailbox mailbox{0, {own.get(), in.get()}, {own.get(), out.get()}};
+  MessageMatcher mailbox{0, {own.get(), in.get()}, {own.get(), out.get()}};
 
   void progress() {
     mailbox.progress([](int) {});

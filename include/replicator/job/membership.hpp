@@ -8,8 +8,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <replicator/job/introduction.hpp>
 #include <replicator/job/job_options.hpp>
+#include <replicator/job/join_request.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <string>
@@ -21,7 +21,7 @@ using MeetingClock = std::chrono::steady_clock;
 
 // What every process knows afterwards. Process 0 has a link to each other one (links[0] is closed), the others one
 // to process 0 (links[0] alone).
-struct Meeting {
+struct Membership {
   std::uint64_t token = 0;
   std::vector<ProcessInfo> processes;
   std::vector<Link> links;

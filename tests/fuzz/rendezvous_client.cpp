@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A newcomer and somebody in place of process 0 who says what he likes. First byte: with a job token or without.
-// covers: job/arrival.hpp job/acquaintance.hpp job/proof.hpp
+// covers: job/rendezvous_client.hpp job/membership.hpp job/proof.hpp
 #include "strangers.hpp"
 
 namespace replicator::fuzz {
@@ -13,7 +13,7 @@ void one(Bytes input) {
   const auto environment = environment_of_newcomer(in.number<std::uint8_t>() & 1);
   answerer().answer(text_of(in.rest()));
   documented<CommunicationError, BuildError>("", [&] {
-    const auto meeting = Arrival{environment, hasty_options()}.arrive();
+    const auto meeting = RendezvousClient{environment, hasty_options()}.arrive();
     require(meeting.links.size() == 1 && (meeting.going_on || meeting.processes.size() == 2), "a meeting of nobody");
   });
 }

@@ -5,21 +5,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <replicator/job/roll.hpp>
+#include <replicator/job/survivors.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <string>
 #include <vector>
 
 namespace replicator::detail::transport {
 
-struct Offer {
+struct AdmissionOffer {
   int process = 0;         // as the processes were counted at first
-  std::uint64_t life = 0;  // see Roll
-  detail::Refuge refuge{};
+  std::uint64_t life = 0;  // see Survivors
+  detail::RegroupAddress refuge{};
   std::string name{};  // in sentences
 
   // For an exchange; nothing where nobody is taken in.
-  static detail::Bytes pack(const std::optional<Offer>& offer) {
+  static detail::Bytes pack(const std::optional<AdmissionOffer>& offer) {
     if (!offer) return {};
     detail::FrameWriter to{detail::FrameKind::apply};
     to.number(static_cast<std::uint64_t>(offer->process)).number(offer->life);
@@ -28,10 +28,10 @@ struct Offer {
     return {fields.begin(), fields.end()};
   }
   // Throws CommunicationError for what pack() has not made.
-  static std::optional<Offer> unpack(const detail::Bytes& bytes) {
+  static std::optional<AdmissionOffer> unpack(const detail::Bytes& bytes) {
     if (bytes.empty()) return {};
     detail::FrameReader from{bytes};
-    Offer result;
+    AdmissionOffer result;
     result.process = static_cast<int>(from.number());
     result.life = from.number();
     result.refuge.address = from.text();

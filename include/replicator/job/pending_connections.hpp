@@ -11,9 +11,9 @@
 #include <functional>
 #include <optional>
 #include <replicator/core/error.hpp>
-#include <replicator/job/acquaintance.hpp>
-#include <replicator/job/introduction.hpp>
 #include <replicator/job/job_options.hpp>
+#include <replicator/job/join_request.hpp>
+#include <replicator/job/membership.hpp>
 #include <replicator/job/proof.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/wire/frame.hpp>
@@ -25,14 +25,14 @@
 
 namespace replicator::detail::transport::detail {
 
-struct Newcomer {
+struct PendingConnection {
   Link link;
   MeetingClock::time_point since;
-  Introduction introduction{};
+  JoinRequest introduction{};
   std::optional<Nonce> challenge{};  // sent: it is to answer with a proof
 };
 
-inline std::string name_of(const Newcomer& newcomer) {
+inline std::string name_of(const PendingConnection& newcomer) {
   const auto& introduction = newcomer.introduction;
   return "process " + std::to_string(introduction.rank) + " (pid " + std::to_string(introduction.info.pid) + " on " + introduction.info.host +
          ", from " + address_of_peer(newcomer.link.descriptor()).text() + ")";
@@ -53,18 +53,18 @@ inline void dismiss(Link& link, Refusal kind, int culprit, const std::string& se
 //   process 0  challenge: a random number
 //   newcomer   proof
 //   process 0  proof
-class Newcomers {
+class PendingConnections {
  public:
   struct Answers {
-    std::function<void(Newcomer&)> believed;                              // takes the link, or closes it
-    std::function<void(Newcomer&, const std::string&)> has_token = {};    // which this process has not; empty: it is turned away
+    std::function<void(PendingConnection&)> believed;                              // takes the link, or closes it
+    std::function<void(PendingConnection&, const std::string&)> has_token = {};    // which this process has not; empty: it is turned away
     std::function<void(FrameReader)> left_out = {};                       // somebody says that this process is
   };
   // All outlive this.
-  Newcomers(const ProcessEnvironment& environment, const JobOptions& options, Answers answers)
+  PendingConnections(const ProcessEnvironment& environment, const JobOptions& options, Answers answers)
       : environment_{environment}, options_{options}, answers_{std::move(answers)} {}
-  Newcomers(const Newcomers&) = delete;
-  Newcomers& operator=(const Newcomers&) = delete;
+  PendingConnections(const PendingConnections&) = delete;
+  PendingConnections& operator=(const PendingConnections&) = delete;
 
   void watch(std::vector<pollfd>& events) const {
     for (const auto& newcomer : newcomers_) events.push_back({newcomer.link.descriptor(), POLLIN, 0});
@@ -76,13 +76,13 @@ class Newcomers {
       set_no_delay(socket.get());
       if (newcomers_.size() >= most) hear();  // who has spoken already is not in the way
       if (newcomers_.size() >= most) drop(newcomers_.front());
-      std::erase_if(newcomers_, [](const Newcomer& newcomer) { return !newcomer.link.open(); });
+      std::erase_if(newcomers_, [](const PendingConnection& newcomer) { return !newcomer.link.open(); });
       newcomers_.push_back({Link{std::move(socket), longest_hello}, MeetingClock::now()});
     }
   }
   void hear() {
     for (auto& newcomer : newcomers_) hear(newcomer);
-    std::erase_if(newcomers_, [](const Newcomer& newcomer) { return !newcomer.link.open(); });
+    std::erase_if(newcomers_, [](const PendingConnection& newcomer) { return !newcomer.link.open(); });
   }
   void clear() { newcomers_.clear(); }
   // What came that was none of the job; empty where nothing did.
@@ -99,7 +99,7 @@ class Newcomers {
   static constexpr std::uint64_t longest_hello = 65536;
   static constexpr std::size_t most_remembered = 4;
 
-  void hear(Newcomer& newcomer) {
+  void hear(PendingConnection& newcomer) {
     const bool good = newcomer.link.pump_in();
     FrameKind kind{};
     Bytes fields;
@@ -122,14 +122,14 @@ class Newcomers {
     if (newcomer.link.open() && (!good || MeetingClock::now() - newcomer.since > options_.dead_after)) drop(newcomer);
   }
 
-  void drop(Newcomer& newcomer) {
+  void drop(PendingConnection& newcomer) {
     newcomer.link.close();
     ++strangers_;
   }
 
-  void greet(Newcomer& newcomer, FrameReader& fields) {
+  void greet(PendingConnection& newcomer, FrameReader& fields) {
     auto& introduction = newcomer.introduction;
-    introduction = Introduction::read(fields);
+    introduction = JoinRequest::read(fields);
     if (introduction.job_name != environment_.job_name) {
       newcomer.link.push(
           refusal(Refusal::elsewhere, 0, "process 0 there belongs to the job \"" + environment_.job_name + "\""));
@@ -151,7 +151,7 @@ class Newcomers {
     newcomer.link.pump_out();
   }
 
-  void examine(Newcomer& newcomer, FrameReader& fields) {
+  void examine(PendingConnection& newcomer, FrameReader& fields) {
     const auto proof = [&](Prover prover) {
       return proof_of(environment_.job_token, prover, newcomer.introduction, *newcomer.challenge);
     };
@@ -162,7 +162,7 @@ class Newcomers {
   }
 
   // Its sentence is told to whoever should have come, now on stderr and at the deadline in the error.
-  void turn_away(Newcomer& newcomer, const std::string& sentence) {
+  void turn_away(PendingConnection& newcomer, const std::string& sentence) {
     dismiss(newcomer.link, Refusal::token, 0, sentence);
     if (turned_away_.size() >= most_remembered) return;
     turned_away_.push_back(sentence);
@@ -174,7 +174,7 @@ class Newcomers {
   const ProcessEnvironment& environment_;
   const JobOptions& options_;
   Answers answers_;
-  std::vector<Newcomer> newcomers_;  // the oldest first
+  std::vector<PendingConnection> newcomers_;  // the oldest first
   std::uint64_t strangers_ = 0;
   std::vector<std::string> turned_away_;
 };

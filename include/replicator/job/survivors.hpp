@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <replicator/core/error.hpp>
-#include <replicator/job/acquaintance.hpp>
+#include <replicator/job/membership.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/tcp.hpp>
 #include <string>
@@ -24,7 +24,7 @@
 namespace replicator::detail::transport::detail {
 
 // Where a process listens for the case that others are lost.
-struct Refuge {
+struct RegroupAddress {
   std::string address;
   std::uint16_t port = 0;
 };
@@ -36,10 +36,10 @@ inline std::string left_out_sentence(int rank, const ProcessInfo& info) {
 // Processes are counted as when the job first met. Two parts of a job must never both go on. So whoever gathers one part tells
 // all that are missing that they are left out, and only then looks whether it has been told so itself: of two parts one at
 // least is told. Where the missing cannot be told, the larger part goes on, of equal ones that with the lowest number.
-class Roll {
+class Survivors {
  public:
   // `secret`: known to the processes of this job alone.
-  Roll(int self, std::uint64_t secret, std::vector<Refuge> refuges)
+  Survivors(int self, std::uint64_t secret, std::vector<RegroupAddress> refuges)
       : self_{self}, secret_{secret}, refuges_{std::move(refuges)}, gone_(refuges_.size()), parted_(refuges_.size()), lives_(refuges_.size()) {}
 
   // For a process that comes while the job is at work, and which is on the roll already.
@@ -50,8 +50,8 @@ class Roll {
     return frame;
   }
   // Throws CommunicationError where the fields are cut short, or of another number of processes.
-  static Roll read(int self, std::size_t processes, FrameReader& fields) {
-    Roll result{self, fields.number(), std::vector<Refuge>(processes)};
+  static Survivors read(int self, std::size_t processes, FrameReader& fields) {
+    Survivors result{self, fields.number(), std::vector<RegroupAddress>(processes)};
     if (fields.number() != processes) throw CommunicationError{"the roll of a job has another number of processes", 0};
     for (std::size_t r = 0; r < processes; ++r) {
       result.refuges_[r].address = fields.text();
@@ -63,7 +63,7 @@ class Roll {
     return result;
   }
   // The process was started again and is about to come.
-  void admit(int process, Refuge refuge, std::uint64_t life) {
+  void admit(int process, RegroupAddress refuge, std::uint64_t life) {
     const auto r = static_cast<std::size_t>(process);
     refuges_.at(r) = std::move(refuge);
     lives_[r] = life;
@@ -72,7 +72,7 @@ class Roll {
   // Which life of the process the others know.
   std::uint64_t life(std::size_t process) const { return lives_[process]; }
 
-  const Refuge& refuge(int process) const { return refuges_[static_cast<std::size_t>(process)]; }
+  const RegroupAddress& refuge(int process) const { return refuges_[static_cast<std::size_t>(process)]; }
   bool gone(std::size_t process) const { return gone_[process]; }
   void lose(int process) { gone_.at(static_cast<std::size_t>(process)) = true; }
 
@@ -150,7 +150,7 @@ class Roll {
 
   int self_;
   std::uint64_t secret_;
-  std::vector<Refuge> refuges_;
+  std::vector<RegroupAddress> refuges_;
   std::vector<bool> gone_;    // as far as this process knows
   std::vector<bool> parted_;  // the job has gone on without them
   std::vector<std::uint64_t> lives_;

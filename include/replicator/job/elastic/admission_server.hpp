@@ -12,11 +12,11 @@
 #include <memory>
 #include <optional>
 #include <replicator/core/error.hpp>
-#include <replicator/job/acquaintance.hpp>
 #include <replicator/job/job_options.hpp>
-#include <replicator/job/newcomers.hpp>
+#include <replicator/job/membership.hpp>
+#include <replicator/job/pending_connections.hpp>
 #include <replicator/job/rendezvous.hpp>
-#include <replicator/job/roll.hpp>
+#include <replicator/job/survivors.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <replicator/job/wire/tcp.hpp>
@@ -37,13 +37,13 @@ struct Admission {
 namespace detail {
 
 // A process that asks for its place, and has proven that it is of the job.
-struct Guest {
+struct AdmissionRequest {
   Link link;
-  Introduction who;
+  JoinRequest who;
   MeetingClock::time_point since;  // its last word
   bool told = false;               // that the job is at work and its place is free
   bool ready = false;              // it has come to its first step
-  Refuge refuge = {};
+  RegroupAddress refuge = {};
   Bytes wish = {};  // what it waits for
   MeetingClock::time_point next_beat = {};
 
@@ -64,12 +64,12 @@ struct Guest {
 //   newcomer   apply               as soon as it knows that it is one: may it? Then it does what its program does before its first
 //                                  step, and comes again: ready
 //   door       going_on            it may
-class Door {
+class AdmissionServer {
  public:
-  Door(const ProcessEnvironment& environment, const JobOptions& options, const Admission& admission)
+  AdmissionServer(const ProcessEnvironment& environment, const JobOptions& options, const Admission& admission)
       : environment_{environment}, options_{options}, admission_{admission}, listener_{std::move(environment_.listener)} {}
-  Door(const Door&) = delete;
-  Door& operator=(const Door&) = delete;
+  AdmissionServer(const AdmissionServer&) = delete;
+  AdmissionServer& operator=(const AdmissionServer&) = delete;
 
   // As far as the port is free.
   void open() {
@@ -95,23 +95,23 @@ class Door {
     newcomers_.watch(events);
     for (const auto& guest : guests_) events.push_back({guest.link.descriptor(), POLLIN, 0});
   }
-  void serve(const Roll& roll) {
+  void serve(const Survivors& roll) {
     if (!listener_) return;
     newcomers_.admit(listener_->get());
     newcomers_.hear();
     for (auto& guest : guests_) serve(guest, roll);
-    std::erase_if(guests_, [](const Guest& guest) { return !guest.link.open(); });
+    std::erase_if(guests_, [](const AdmissionRequest& guest) { return !guest.link.open(); });
   }
 
   bool somebody_is_ready() const {
-    return std::any_of(guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.ready; });
+    return std::any_of(guests_.begin(), guests_.end(), [](const AdmissionRequest& guest) { return guest.ready; });
   }
   // The first that is ready, and waits for this.
-  std::optional<Guest> take(const std::function<bool(const Bytes& wish)>& fits, const Roll& roll) {
+  std::optional<AdmissionRequest> take(const std::function<bool(const Bytes& wish)>& fits, const Survivors& roll) {
     const auto found = std::find_if(guests_.begin(), guests_.end(),
-                                    [&](const Guest& guest) { return guest.ready && roll.gone(guest.who.rank) && fits(guest.wish); });
+                                    [&](const AdmissionRequest& guest) { return guest.ready && roll.gone(guest.who.rank) && fits(guest.wish); });
     if (found == guests_.end()) return {};
-    std::optional<Guest> result{std::move(*found)};
+    std::optional<AdmissionRequest> result{std::move(*found)};
     guests_.erase(found);
     return result;
   }
@@ -120,17 +120,17 @@ class Door {
   // A process whose number is not free may be known to be dead soon.
   static constexpr std::chrono::milliseconds patience{12000};
 
-  void receive(Newcomer& newcomer) {
+  void receive(PendingConnection& newcomer) {
     const auto rank = newcomer.introduction.rank;
     const auto world = static_cast<std::uint64_t>(environment_.world_size);
     if (rank >= world || newcomer.introduction.world_size != world)
       return refuse(newcomer.link, name_of(newcomer) + " was started with WORLD_SIZE=" + std::to_string(newcomer.introduction.world_size) +
                                        ", the job that is at work with WORLD_SIZE=" + std::to_string(world) + ": all of its processes need the same");
-    std::erase_if(guests_, [&](const Guest& guest) { return guest.who.rank == rank && !guest.ready; });  // it comes again, if it is there
+    std::erase_if(guests_, [&](const AdmissionRequest& guest) { return guest.who.rank == rank && !guest.ready; });  // it comes again, if it is there
     guests_.push_back({std::move(newcomer.link), std::move(newcomer.introduction), MeetingClock::now()});
   }
 
-  void serve(Guest& guest, const Roll& roll) {
+  void serve(AdmissionRequest& guest, const Survivors& roll) {
     const auto now = MeetingClock::now();
     const bool good = guest.link.pump_in();
     FrameKind kind{};
@@ -158,14 +158,14 @@ class Door {
     guest.link.pump_out();
   }
 
-  void hear(Guest& guest, FrameReader fields, const Roll& roll) {
+  void hear(AdmissionRequest& guest, FrameReader fields, const Survivors& roll) {
     guest.since = MeetingClock::now();
     const auto identity = fields.blob();
     const bool ready = fields.number() != 0;
     guest.refuge = {address_of_peer(guest.link.descriptor()).text(), static_cast<std::uint16_t>(fields.number())};
     guest.wish = fields.blob();
     if (auto objection = admission_.objection(identity, guest.name()); !objection.empty()) return refuse(guest.link, objection);
-    const auto loopback = [](const Refuge& refuge) { return loopback_address(refuge.address).has_value(); };
+    const auto loopback = [](const RegroupAddress& refuge) { return loopback_address(refuge.address).has_value(); };
     if (loopback(guest.refuge) != loopback(roll.refuge(environment_.rank)))
       return refuse(guest.link, guest.name() + " comes from " + guest.refuge.address +
                                     ", where not all processes of the job can find it: name a MASTER_ADDR that all machines know, or choose an "
@@ -175,7 +175,7 @@ class Door {
     guest.link.push(FrameWriter{FrameKind::going_on}.finish());
   }
   // The latest counts: an earlier one may be gone without a word. If it is not, it must not come again.
-  void make_room(const Guest& latest) {
+  void make_room(const AdmissionRequest& latest) {
     for (auto& guest : guests_) {
       if (&guest == &latest || !guest.ready || guest.who.rank != latest.who.rank) continue;
       const auto &there = guest.who.info, &here = latest.who.info;
@@ -195,13 +195,13 @@ class Door {
   const Admission& admission_;
   std::shared_ptr<FileDescriptor> listener_;
   MeetingClock::time_point next_try_{};
-  Newcomers newcomers_{environment_, options_, {[this](Newcomer& newcomer) { receive(newcomer); }}};
-  std::vector<Guest> guests_;
+  PendingConnections newcomers_{environment_, options_, {[this](PendingConnection& newcomer) { receive(newcomer); }}};
+  std::vector<AdmissionRequest> guests_;
 };
 
 // Gives it the state. False where it is gone, where it takes nothing for options.dead_after, or not all within half of options.exchange_deadline,
 // in which the other processes wait for this one, or once stop() is true.
-inline bool hand_over(Guest& guest, const Bytes& state, const JobOptions& options, const std::function<bool()>& stop) {
+inline bool hand_over(AdmissionRequest& guest, const Bytes& state, const JobOptions& options, const std::function<bool()>& stop) {
   constexpr std::size_t largest_piece = std::size_t{1} << 18;
   const auto began = MeetingClock::now();
   const auto longest = options.exchange_deadline.count() > 0 ? options.exchange_deadline / 2 : std::chrono::hours{24 * 365};

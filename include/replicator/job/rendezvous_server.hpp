@@ -12,12 +12,12 @@
 #include <memory>
 #include <optional>
 #include <replicator/core/error.hpp>
-#include <replicator/job/acquaintance.hpp>
-#include <replicator/job/introduction.hpp>
 #include <replicator/job/job_options.hpp>
-#include <replicator/job/newcomers.hpp>
+#include <replicator/job/join_request.hpp>
+#include <replicator/job/membership.hpp>
+#include <replicator/job/pending_connections.hpp>
 #include <replicator/job/rendezvous.hpp>
-#include <replicator/job/roll.hpp>
+#include <replicator/job/survivors.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <replicator/job/wire/tcp.hpp>
@@ -28,14 +28,14 @@
 
 namespace replicator::detail::transport::detail {
 
-// Listens until all are here, and then welcomes them; whoever does not speak as one of them is sent away (newcomers.hpp).
-class Reception {
+// Listens until all are here, and then welcomes them; whoever does not speak as one of them is sent away (pending_connections.hpp).
+class RendezvousServer {
  public:
   // `roll`: where the job begins again, who is still waited for; it outlives this.
-  Reception(const ProcessEnvironment& environment, const JobOptions& options, Roll* roll = nullptr)
+  RendezvousServer(const ProcessEnvironment& environment, const JobOptions& options, Survivors* roll = nullptr)
       : environment_{environment},
         options_{options},
-        roll_{roll},
+        survivors_{roll},
         here_(static_cast<std::size_t>(environment.world_size)),
         newcomers_{environment_, options_, answers()},
         report_{options.report_after} {
@@ -48,33 +48,33 @@ class Reception {
     meeting_.processes[own()] = this_process();
   }
 
-  Meeting receive() {
+  Membership receive() {
     warn_if_open();
     const auto until = MeetingClock::now() + options_.connect_deadline;
     do {
       const bool late = MeetingClock::now() >= until;
-      if (late && !roll_) fail<CommunicationError>(Refusal::failure, missing_sentence(), first_missing());
-      if (roll_) roll_->strike(here_, late);
+      if (late && !survivors_) fail<CommunicationError>(Refusal::failure, missing_sentence(), first_missing());
+      if (survivors_) survivors_->strike(here_, late);
       report_.look([this] { return waiting_sentence(); });
       listen_for(until);
       if (meeting_.going_on) return std::move(meeting_);
     } while (!complete());
-    if (roll_) part_from_missing();
+    if (survivors_) part_from_missing();
     return welcome();
   }
 
  private:
-  Newcomers::Answers answers() {
-    Newcomers::Answers result{[this](Newcomer& newcomer) { settle(newcomer); },
-                              [this](Newcomer& newcomer, const std::string& sentence) { refuse_token(newcomer, sentence); }};
-    if (roll_) result.left_out = [this](FrameReader fields) { roll_->hear(fields); };
+  PendingConnections::Answers answers() {
+    PendingConnections::Answers result{[this](PendingConnection& newcomer) { settle(newcomer); },
+                              [this](PendingConnection& newcomer, const std::string& sentence) { refuse_token(newcomer, sentence); }};
+    if (survivors_) result.left_out = [this](FrameReader fields) { survivors_->hear(fields); };
     return result;
   }
   std::size_t own() const { return static_cast<std::size_t>(environment_.rank); }
   bool complete() const {
-    if (roll_ && roll_->told()) return true;
+    if (survivors_ && survivors_->told()) return true;
     for (std::size_t r = 0; r < here_.size(); ++r)
-      if (!here_[r] && !(roll_ && roll_->gone(r))) return false;
+      if (!here_[r] && !(survivors_ && survivors_->gone(r))) return false;
     return true;
   }
   void listen_for(MeetingClock::time_point until) {
@@ -87,9 +87,9 @@ class Reception {
   // Those who are missing are told; whoever is told by another part of the job itself must not go on.
   void part_from_missing() {
     try {
-      if (!roll_->told()) roll_->part_from_missing(here_);
+      if (!survivors_->told()) survivors_->part_from_missing(here_);
       listen_for(MeetingClock::now());
-      roll_->settle(here_);
+      survivors_->settle(here_);
     } catch (const CommunicationError& error) {
       fail<CommunicationError>(Refusal::failure, error.what(), error.culprit());
     }
@@ -120,21 +120,21 @@ class Reception {
   }
 
   // Where process 0 has no token it believes everybody, also that the job cannot begin.
-  [[noreturn]] void refuse_token(Newcomer& newcomer, const std::string& sentence) {
+  [[noreturn]] void refuse_token(PendingConnection& newcomer, const std::string& sentence) {
     const auto rank = static_cast<int>(newcomer.introduction.rank);
     meeting_.links.push_back(std::move(newcomer.link));
     fail<BuildError>(Refusal::token, sentence, rank);
   }
 
   // It is believed: it takes its place.
-  void settle(Newcomer& newcomer) {
+  void settle(PendingConnection& newcomer) {
     const auto world = newcomer.introduction.world_size;
     const auto rank = newcomer.introduction.rank;
     auto& info = newcomer.introduction.info;
     const auto number = static_cast<int>(rank);
-    if (roll_ && rank < here_.size() && (roll_->gone(rank) || roll_->life(rank) != newcomer.introduction.life))
+    if (survivors_ && rank < here_.size() && (survivors_->gone(rank) || survivors_->life(rank) != newcomer.introduction.life))
       return dismiss(newcomer.link, Refusal::failure, number, left_out_sentence(number, info));
-    if (!roll_ && newcomer.introduction.life == Introduction::at_work) {
+    if (!survivors_ && newcomer.introduction.life == JoinRequest::at_work) {
       meeting_.going_on = true;
       return newcomer.link.close();
     }
@@ -158,7 +158,7 @@ class Reception {
     meeting_.processes[rank] = std::move(info);
   }
 
-  static std::string two_sentence(const ProcessInfo& here, const Introduction& other) {
+  static std::string two_sentence(const ProcessInfo& here, const JoinRequest& other) {
     return "two processes were started with RANK=" + std::to_string(other.rank) + ": pid " + std::to_string(here.pid) + " on " + here.host +
            " and pid " + std::to_string(other.info.pid) + " on " + other.info.host + "; each needs its own. Where they are of two jobs, this address is taken: give each job a MASTER_PORT or a REPLICATOR_JOB of its own";
   }
@@ -210,7 +210,7 @@ class Reception {
                       "REPLICATOR_JOB_TOKEN or --job-token-file");
   }
 
-  Meeting welcome() {
+  Membership welcome() {
     while (::getrandom(&meeting_.token, sizeof meeting_.token, 0) != sizeof meeting_.token) {
     }
     FrameWriter frame{FrameKind::welcome};
@@ -226,10 +226,10 @@ class Reception {
 
   ProcessEnvironment environment_;
   JobOptions options_;
-  Roll* roll_;  // null where the job meets for the first time
+  Survivors* survivors_;  // null where the job meets for the first time
   std::vector<bool> here_;
-  Meeting meeting_;
-  Newcomers newcomers_;
+  Membership meeting_;
+  PendingConnections newcomers_;
   WaitReport report_;
 };
 

@@ -13,11 +13,11 @@
 
 namespace replicator::detail {
 
-class Works {
+class RunningStep {
  public:
-  Works() = default;
-  Works(const Works&) = delete;
-  Works& operator=(const Works&) = delete;
+  RunningStep() = default;
+  RunningStep(const RunningStep&) = delete;
+  RunningStep& operator=(const RunningStep&) = delete;
   // Returns when none of this process's replicas is in a step. They begin no other until the next call of run().
   virtual void rest() = 0;
   // At rest. Tells the other processes that these replicas make no step until all have met.
@@ -32,17 +32,17 @@ class Works {
   virtual int ordinal() const = 0;  // among those of the Replicator
 
  protected:
-  ~Works() = default;
+  ~RunningStep() = default;
 };
 
 // For the program's thread only.
-class AtWork {
+class RunningSteps {
  public:
   // `stop` outlives this.
-  explicit AtWork(StopAgreement& stop) : stop_{stop} {}
-  void add(Works& step) { steps_.push_back(&step); }
+  explicit RunningSteps(StopAgreement& stop) : stop_{stop} {}
+  void add(RunningStep& step) { steps_.push_back(&step); }
   // True if it was the last one at work.
-  bool remove(Works& step) {
+  bool remove(RunningStep& step) {
     std::erase(steps_, &step);
     if (latest_ != &step) return false;
     latest_ = nullptr;
@@ -50,7 +50,7 @@ class AtWork {
   }
   // Lets all other steps rest. True if variables may have changed since this one was last at work. Collective, as rest_together and change: every process
   // of the job makes the same call.
-  bool begin(Works& step) {
+  bool begin(RunningStep& step) {
     if (latest_ == &step) return false;
     rest_together("another step is called");
     latest_ = &step;
@@ -79,7 +79,7 @@ class AtWork {
     rest_together("a variable is set");
     latest_ = nullptr;
   }
-  // Lets this process's replicas rest, then does as Works::newest.
+  // Lets this process's replicas rest, then does as RunningStep::newest.
   const AnyArray* newest(const std::string& variable) const {
     for (auto* step : steps_) step->rest();
     return latest_ ? latest_->newest(variable) : nullptr;
@@ -87,8 +87,8 @@ class AtWork {
 
  private:
   StopAgreement& stop_;
-  std::vector<Works*> steps_;
-  Works* latest_ = nullptr;
+  std::vector<RunningStep*> steps_;
+  RunningStep* latest_ = nullptr;
 };
 
 }  // namespace replicator::detail

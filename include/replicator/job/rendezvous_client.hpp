@@ -10,9 +10,9 @@
 #include <cstring>
 #include <optional>
 #include <replicator/core/error.hpp>
-#include <replicator/job/acquaintance.hpp>
-#include <replicator/job/introduction.hpp>
 #include <replicator/job/job_options.hpp>
+#include <replicator/job/join_request.hpp>
+#include <replicator/job/membership.hpp>
 #include <replicator/job/proof.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/wire/frame.hpp>
@@ -27,9 +27,9 @@ namespace replicator::detail::transport::detail {
 
 // Tries the addresses in turn until process 0 has welcomed this process. With a job token nothing that is said there
 // counts, but that the token is wrong, before process 0 has proven that it has it too.
-class Arrival {
+class RendezvousClient {
  public:
-  Arrival(const ProcessEnvironment& environment, const JobOptions& options)
+  RendezvousClient(const ProcessEnvironment& environment, const JobOptions& options)
       : environment_{environment},
         options_{options},
         addresses_{split_addresses(environment.master_address)},
@@ -38,7 +38,7 @@ class Arrival {
     if (!environment.interface.empty()) from_ = addresses_of(environment.interface);
   }
 
-  Meeting arrive() {
+  Membership arrive() {
     const auto until = MeetingClock::now() + options_.connect_deadline;
     while (MeetingClock::now() < until) {
       for (std::size_t i = 0; i < addresses_.size(); ++i) {
@@ -61,7 +61,7 @@ class Arrival {
   }
 
   // One attempt at each address, which waits options.dead_after for an answer: empty where nobody receives this process.
-  std::optional<Meeting> knock() {
+  std::optional<Membership> knock() {
     const auto until = MeetingClock::now() + options_.connect_deadline;
     silence_ = options_.dead_after;
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
@@ -84,7 +84,7 @@ class Arrival {
       const auto there = address_of_peer(link.descriptor());
       if (there.port() == own_port && there.text() == address_of(link.descriptor()).text()) continue;
       silence_ = limit;
-      environment_.life = Introduction::at_work;
+      environment_.life = JoinRequest::at_work;
       say_hello(link);
       listen(link, MeetingClock::now() + limit, attempts_[i]);
     }
@@ -199,7 +199,7 @@ class Arrival {
   }
 
   void accept(Link& link, FrameReader& fields) {
-    Meeting meeting;
+    Membership meeting;
     meeting.token = fields.number();
     for (int r = 0; r < environment_.world_size; ++r) {
       const auto pid = static_cast<std::int64_t>(fields.number());
@@ -247,11 +247,11 @@ class Arrival {
   std::vector<Attempt> attempts_;  // one per address
   std::vector<InterfaceAddress> from_;
   WaitReport report_;
-  Introduction introduction_;
+  JoinRequest introduction_;
   std::optional<Nonce> challenge_;
   bool proven_ = false;  // there is no token, or process 0 has it
   std::optional<std::chrono::milliseconds> silence_;  // that is borne before the first answer
-  Meeting meeting_;
+  Membership meeting_;
 };
 
 }  // namespace replicator::detail::transport::detail
