@@ -18,6 +18,6 @@ REPLICATOR_TEMPLATE std::string capture_text<>(const Resolution&, const Program&
 REPLICATOR_TEMPLATE std::string copies_text<>(const Program&);
 REPLICATOR_TEMPLATE std::string plan_part<>(const PlanView&);
 REPLICATOR_TEMPLATE std::string trace_events<>(const ProcessTrace&);
-REPLICATOR_TEMPLATE std::string arrival_summary<>(const std::vector<RendezvousClient>&, const std::vector<std::pair<std::uint64_t, std::string>>&);
+REPLICATOR_TEMPLATE std::string arrival_summary<>(const std::vector<Arrival>&, const std::vector<std::pair<std::uint64_t, std::string>>&);
 
 }  // namespace replicator::detail

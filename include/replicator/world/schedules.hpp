@@ -4,6 +4,7 @@
 #pragma once
 
 #include <replicator/collectives/algorithms/direct.hpp>
+#include <replicator/collectives/algorithms/hierarchical.hpp>
 #include <replicator/collectives/check/check.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/collectives/schedule.hpp>
@@ -35,10 +36,12 @@ using detail::collectives::find_fault;
 using detail::collectives::Link;
 using detail::collectives::simulate;
 using detail::collectives::Simulation;
+using detail::collectives::SimulationOptions;
 using detail::collectives::Topology;
 
-// The library's all-reduce for few bytes, to compare with.
+// All-reduces of the library, to compare with: for few bytes, and over a hierarchy of hosts.
 using detail::collectives::direct;
+using detail::collectives::hierarchical;
 
 // Runs a schedule between threads: each thread makes a communicator of its InProcess endpoint, and prepares the schedule once.
 using detail::collectives::Collective;
