@@ -354,7 +354,7 @@ TEST_CASE("who does not take what it is given, or too slowly, holds nobody up fo
   for (const std::string how : {"nothing", "slowly", "gone", "aborted"}) {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
-    transport::detail::AdmissionRequest guest{transport::detail::Link{FileDescriptor{ends[0]}}, {}, {}};
+    transport::detail::AdmissionRequest request{transport::detail::Link{FileDescriptor{ends[0]}}, {}, {}};
     FileDescriptor other{ends[1]};
     if (how == "gone") other.close();
     std::atomic<bool> over{false};
@@ -363,7 +363,7 @@ TEST_CASE("who does not take what it is given, or too slowly, holds nobody up fo
         static_cast<void>(!::read(other.get(), chunk, sizeof chunk));
     }};
     const auto began = std::chrono::steady_clock::now();
-    const bool taken = transport::detail::hand_over(guest, state, options, [&] { return how == "aborted"; });
+    const bool taken = transport::detail::hand_over(request, state, options, [&] { return how == "aborted"; });
     const auto time = std::chrono::steady_clock::now() - began;
     over = true;
     reader.join();
@@ -376,21 +376,21 @@ TEST_CASE("who does not take what it is given, or too slowly, holds nobody up fo
 
 TEST_CASE("the word that a process is left out counts where it comes from another part of the job, in that life or a later one") {
   using transport::detail::Survivors;
-  const auto word = [](Survivors& roll, std::uint64_t secret, std::uint64_t from, std::uint64_t life) {
+  const auto word = [](Survivors& survivors, std::uint64_t secret, std::uint64_t from, std::uint64_t life) {
     transport::detail::FrameWriter fields{transport::detail::FrameKind::left_out};
-    roll.hear(transport::detail::FrameReader{fields.number(secret).number(from).number(life).fields()});
-    return roll.told();
+    survivors.hear(transport::detail::FrameReader{fields.number(secret).number(from).number(life).fields()});
+    return survivors.told();
   };
-  Survivors roll{1, 42, std::vector<transport::detail::RegroupAddress>(3)};
-  roll.settle({false, true, true});
-  CHECK_FALSE(word(roll, 42, 0, 0));  // it is not of the job any more
-  CHECK_FALSE(word(roll, 41, 2, 0));
-  CHECK_FALSE(word(roll, 42, 3, 0));
-  auto taken_in_elsewhere = roll;
+  Survivors survivors{1, 42, std::vector<transport::detail::RegroupAddress>(3)};
+  survivors.settle({false, true, true});
+  CHECK_FALSE(word(survivors, 42, 0, 0));  // it is not of the job any more
+  CHECK_FALSE(word(survivors, 41, 2, 0));
+  CHECK_FALSE(word(survivors, 42, 3, 0));
+  auto taken_in_elsewhere = survivors;
   CHECK(word(taken_in_elsewhere, 42, 0, 1));
-  roll.admit(0, {}, 1);
-  CHECK_FALSE(word(roll, 42, 0, 0));
-  CHECK(word(roll, 42, 0, 1));
+  survivors.admit(0, {}, 1);
+  CHECK_FALSE(word(survivors, 42, 0, 0));
+  CHECK(word(survivors, 42, 0, 1));
 }
 
 }  // namespace test_elastic_job

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process remembers of its program: to what it goes back when its job loses a process, and what it does again from there.
+// The rollback log of an elastic engine: the two latest snapshots, and the calls of the program since, which are repeated after a rollback.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Moment {
   std::map<std::shared_ptr<RestartableStep>, Resumption> restartables;  // where steps are
 };
 
-// The two latest moments, and the calls that were made since the earlier one. Calls are numbered; call 0 finds nothing to remember.
+// The two latest snapshots, and the calls that were made since the earlier one. Calls are numbered; call 0 finds nothing to remember.
 class CallHistory {
  public:
   using Work = std::function<void()>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process that was started again comes back into the midst of a program: the two sides of it.
+// State transfer to a process that rejoins a running program: the side that hands over a snapshot, and the side that takes it.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace replicator::detail {
 
-// Of the first process: it gives what all remember to one that waits for this place.
+// For the first process: it hands the common snapshot to the process that waits outside.
 inline std::optional<transport::AdmissionOffer> offer_at(transport::ElasticJob& elastic, const RestartableSteps& restartables, const RestartableStep& restartable,
                                                 const Snapshot& latest) {
   const auto place = restartables.place_before(restartable);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The replicated steps of an engine that may go back, and go on with other processes.
+// The replicated steps of an elastic engine: what is needed to compile each of them again on a new host, and how far it is.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of all variables, of the replicas of all hosts.
+// Gathers the values of all variables from all hosts, for digests and checkpoints.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of a job do jointly, as building a step: of what all find wrong each throws its own error, and the job goes on; what
-// only some find ends it.
+// A task that all processes of a job do together, such as building a step. Where all of them fail, each throws its own error and the job goes
+// on. Where only some fail, the job ends.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What went wrong first on this host: whoever waits for it is released, and from then on it is the only answer.
+// The first error of this host. It releases every thread and process that waits for this one; all later calls throw it again.
 #pragma once
 
 #include <exception>

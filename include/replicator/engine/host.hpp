@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process of the job: its devices, the variables on them, and the steps that are compiled for them.
+// One process of the job: its devices, their variables, and the compiled steps.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a host drives a step: it reads one element ahead, so that all replicas stop together, and all processes know before a step
-// whether they have programs for the shapes of all replicas' elements, or compile them together.
+// The driver of a synchronous step. It reads one element ahead, so that all replicas stop after the same step. Before each step all
+// processes know the shapes of all elements: so they all find compiled programs for them, or compile together.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process gave to an exchange, before somebody reads it.
+// Validates one process's contribution to an exchange, before it is read.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process says of itself when it comes to process 0.
+// The first message of a process that connects to process 0: job, rank, address, nonce.
 #pragma once
 
 #include <cstdint>

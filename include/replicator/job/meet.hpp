@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the processes of a job meet: process 0 listens, the others connect and say who they are.
+// The rendezvous of a job: process 0 listens, the others connect and identify themselves.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of a job know of each other once they have met, and how they are called in sentences.
+// The membership of a job: the connections and process names that every process has after the rendezvous. Also the words for peers in messages.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections whose other ends have not shown yet that they are of this job.
+// Connections that have been accepted, but whose peer has not yet identified itself as a process of this job.
 #pragma once
 
 #include <poll.h>

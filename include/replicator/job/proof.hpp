@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the processes of a job prove to each other that they have the same job token, which is never sent.
+// Mutual authentication with the job token: a challenge and an HMAC in each direction. The token itself is never sent.
 #pragma once
 
 #include <array>

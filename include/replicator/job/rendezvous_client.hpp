@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every process but 0 finds process 0 of its job.
+// The client side of the rendezvous: every process except process 0 connects to process 0.
 #pragma once
 
 #include <poll.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process 0 receives the other processes of its job.
+// The server side of the rendezvous: process 0 listens until all other processes of its job have connected.
 #pragma once
 
 #include <poll.h>
@@ -31,11 +31,11 @@ namespace replicator::detail::transport::detail {
 // Listens until all are here, and then welcomes them; whoever does not speak as one of them is sent away (pending_connections.hpp).
 class RendezvousServer {
  public:
-  // `roll`: where the job begins again, who is still waited for; it outlives this.
-  RendezvousServer(const ProcessEnvironment& environment, const JobOptions& options, Survivors* roll = nullptr)
+  // `survivors`: in a regroup, the processes that are still expected; it outlives this.
+  RendezvousServer(const ProcessEnvironment& environment, const JobOptions& options, Survivors* survivors = nullptr)
       : environment_{environment},
         options_{options},
-        survivors_{roll},
+        survivors_{survivors},
         here_(static_cast<std::size_t>(environment.world_size)),
         newcomers_{environment_, options_, answers()},
         report_{options.report_after} {

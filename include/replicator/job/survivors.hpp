@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is left of a job that has lost processes, and how those who are not are told.
+// The processes that survive when a job loses some: who they are, who leads them, and how the others are told that they are out.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -23,7 +23,7 @@
 
 namespace replicator::detail::transport::detail {
 
-// Where a process listens for the case that others are lost.
+// The address at which a process listens for a regroup after a loss.
 struct RegroupAddress {
   std::string address;
   std::uint16_t port = 0;
@@ -39,23 +39,23 @@ inline std::string left_out_sentence(int rank, const ProcessInfo& info) {
 class Survivors {
  public:
   // `secret`: known to the processes of this job alone.
-  Survivors(int self, std::uint64_t secret, std::vector<RegroupAddress> refuges)
-      : self_{self}, secret_{secret}, refuges_{std::move(refuges)}, gone_(refuges_.size()), parted_(refuges_.size()), lives_(refuges_.size()) {}
+  Survivors(int self, std::uint64_t secret, std::vector<RegroupAddress> regroup_addresses)
+      : self_{self}, secret_{secret}, regroup_addresses_{std::move(regroup_addresses)}, gone_(regroup_addresses_.size()), parted_(regroup_addresses_.size()), lives_(regroup_addresses_.size()) {}
 
-  // For a process that comes while the job is at work, and which is on the roll already.
+  // For a process that comes back while the job runs, and is known already.
   FrameWriter& write(FrameWriter& frame) const {
-    frame.number(secret_).number(refuges_.size());
-    for (std::size_t r = 0; r < refuges_.size(); ++r)
-      frame.text(refuges_[r].address).number(refuges_[r].port).number(lives_[r]).number(gone_[r] ? 1 : 0);
+    frame.number(secret_).number(regroup_addresses_.size());
+    for (std::size_t r = 0; r < regroup_addresses_.size(); ++r)
+      frame.text(regroup_addresses_[r].address).number(regroup_addresses_[r].port).number(lives_[r]).number(gone_[r] ? 1 : 0);
     return frame;
   }
   // Throws CommunicationError where the fields are cut short, or of another number of processes.
   static Survivors read(int self, std::size_t processes, FrameReader& fields) {
     Survivors result{self, fields.number(), std::vector<RegroupAddress>(processes)};
-    if (fields.number() != processes) throw CommunicationError{"the roll of a job has another number of processes", 0};
+    if (fields.number() != processes) throw CommunicationError{"the survivors of a job has another number of processes", 0};
     for (std::size_t r = 0; r < processes; ++r) {
-      result.refuges_[r].address = fields.text();
-      result.refuges_[r].port = static_cast<std::uint16_t>(fields.number());
+      result.regroup_addresses_[r].address = fields.text();
+      result.regroup_addresses_[r].port = static_cast<std::uint16_t>(fields.number());
       result.lives_[r] = fields.number();
       result.gone_[r] = result.parted_[r] = fields.number() != 0;
     }
@@ -63,16 +63,16 @@ class Survivors {
     return result;
   }
   // The process was started again and is about to come.
-  void admit(int process, RegroupAddress refuge, std::uint64_t life) {
+  void admit(int process, RegroupAddress regroup_address, std::uint64_t life) {
     const auto r = static_cast<std::size_t>(process);
-    refuges_.at(r) = std::move(refuge);
+    regroup_addresses_.at(r) = std::move(regroup_address);
     lives_[r] = life;
     gone_[r] = parted_[r] = false;
   }
   // Which life of the process the others know.
   std::uint64_t life(std::size_t process) const { return lives_[process]; }
 
-  const RegroupAddress& refuge(int process) const { return refuges_[static_cast<std::size_t>(process)]; }
+  const RegroupAddress& regroup_address(int process) const { return regroup_addresses_[static_cast<std::size_t>(process)]; }
   bool gone(std::size_t process) const { return gone_[process]; }
   void lose(int process) { gone_.at(static_cast<std::size_t>(process)) = true; }
 
@@ -125,9 +125,9 @@ class Survivors {
   }
   // 0, or the number of the error.
   int reach(std::size_t process, FileDescriptor& socket) const {
-    auto address = numeric_address(refuges_[process].address);
+    auto address = numeric_address(regroup_addresses_[process].address);
     if (!address) return EADDRNOTAVAIL;
-    address->set_port(refuges_[process].port);
+    address->set_port(regroup_addresses_[process].port);
     socket = FileDescriptor{::socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
     return socket ? finish_connecting(socket.get(), *address, std::chrono::milliseconds{500}) : errno;
   }
@@ -150,7 +150,7 @@ class Survivors {
 
   int self_;
   std::uint64_t secret_;
-  std::vector<RegroupAddress> refuges_;
+  std::vector<RegroupAddress> regroup_addresses_;
   std::vector<bool> gone_;    // as far as this process knows
   std::vector<bool> parted_;  // the job has gone on without them
   std::vector<std::uint64_t> lives_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages over rings: who waits for which, in the order of posting, and what came before it was asked for.
+// Matches messages that arrive over shared-memory rings with the receives that were posted for them; keeps those that arrive early.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that was started again asks a job that is at work for its place.
+// The client side of admission: a restarted process asks a running job to be taken in again.
 #pragma once
 
 #include <poll.h>
@@ -48,7 +48,7 @@ class AdmissionClient {
       state.clear();
       environment_.listener = Regroup::open_refuge(environment_);
       if (answered(true, wish))
-        if (auto roll = taken_in(state)) return {environment_, options_, FrameReader{*roll}};
+        if (auto survivors = taken_in(state)) return {environment_, options_, FrameReader{*survivors}};
       given_ = false;
       environment_.listener.reset();  // who waits for this process there need not wait long
       link_.close();
@@ -75,7 +75,7 @@ class AdmissionClient {
     std::this_thread::sleep_for(std::chrono::milliseconds{20});
     return false;
   }
-  // The roll.
+  // The survivors.
   std::optional<Bytes> taken_in(Bytes& state) {
     Bytes fields;
     for (std::uint64_t whole = 1; state.size() < whole;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all processes of an elastic job must know of one that they take in.
+// The message by which all processes of an elastic job learn which process is about to be admitted, and where it listens.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace replicator::detail::transport {
 struct AdmissionOffer {
   int process = 0;         // as the processes were counted at first
   std::uint64_t life = 0;  // see Survivors
-  detail::RegroupAddress refuge{};
+  detail::RegroupAddress regroup_address{};
   std::string name{};  // in sentences
 
   // For an exchange; nothing where nobody is taken in.
@@ -23,7 +23,7 @@ struct AdmissionOffer {
     if (!offer) return {};
     detail::FrameWriter to{detail::FrameKind::apply};
     to.number(static_cast<std::uint64_t>(offer->process)).number(offer->life);
-    to.text(offer->refuge.address).number(offer->refuge.port).text(offer->name);
+    to.text(offer->regroup_address.address).number(offer->regroup_address.port).text(offer->name);
     const auto fields = to.fields();
     return {fields.begin(), fields.end()};
   }
@@ -34,8 +34,8 @@ struct AdmissionOffer {
     AdmissionOffer result;
     result.process = static_cast<int>(from.number());
     result.life = from.number();
-    result.refuge.address = from.text();
-    result.refuge.port = static_cast<std::uint16_t>(from.number());
+    result.regroup_address.address = from.text();
+    result.regroup_address.port = static_cast<std::uint16_t>(from.number());
     result.name = from.text();
     return result;
   }

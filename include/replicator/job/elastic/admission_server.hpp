@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where an elastic job that is at work hears of processes that were started again.
+// The server side of admission: a running elastic job listens for processes that were restarted.
 #pragma once
 
 #include <poll.h>
@@ -43,7 +43,7 @@ struct AdmissionRequest {
   MeetingClock::time_point since;  // its last word
   bool told = false;               // that the job is at work and its place is free
   bool ready = false;              // it has come to its first step
-  RegroupAddress refuge = {};
+  RegroupAddress regroup_address = {};
   Bytes wish = {};  // what it waits for
   MeetingClock::time_point next_beat = {};
 
@@ -84,7 +84,7 @@ class AdmissionServer {
   void close() {
     listener_.reset();
     newcomers_.clear();
-    guests_.clear();
+    requests_.clear();
   }
   // 0 where it is not open.
   std::uint16_t port() const { return listener_ ? port_of(listener_->get()) : std::uint16_t{0}; }
@@ -93,26 +93,26 @@ class AdmissionServer {
     if (!listener_) return;
     events.push_back({listener_->get(), POLLIN, 0});
     newcomers_.watch(events);
-    for (const auto& guest : guests_) events.push_back({guest.link.descriptor(), POLLIN, 0});
+    for (const auto& request : requests_) events.push_back({request.link.descriptor(), POLLIN, 0});
   }
-  void serve(const Survivors& roll) {
+  void serve(const Survivors& survivors) {
     if (!listener_) return;
     newcomers_.admit(listener_->get());
     newcomers_.hear();
-    for (auto& guest : guests_) serve(guest, roll);
-    std::erase_if(guests_, [](const AdmissionRequest& guest) { return !guest.link.open(); });
+    for (auto& request : requests_) serve(request, survivors);
+    std::erase_if(requests_, [](const AdmissionRequest& request) { return !request.link.open(); });
   }
 
   bool somebody_is_ready() const {
-    return std::any_of(guests_.begin(), guests_.end(), [](const AdmissionRequest& guest) { return guest.ready; });
+    return std::any_of(requests_.begin(), requests_.end(), [](const AdmissionRequest& request) { return request.ready; });
   }
   // The first that is ready, and waits for this.
-  std::optional<AdmissionRequest> take(const std::function<bool(const Bytes& wish)>& fits, const Survivors& roll) {
-    const auto found = std::find_if(guests_.begin(), guests_.end(),
-                                    [&](const AdmissionRequest& guest) { return guest.ready && roll.gone(guest.who.rank) && fits(guest.wish); });
-    if (found == guests_.end()) return {};
+  std::optional<AdmissionRequest> take(const std::function<bool(const Bytes& wish)>& fits, const Survivors& survivors) {
+    const auto found = std::find_if(requests_.begin(), requests_.end(),
+                                    [&](const AdmissionRequest& request) { return request.ready && survivors.gone(request.who.rank) && fits(request.wish); });
+    if (found == requests_.end()) return {};
     std::optional<AdmissionRequest> result{std::move(*found)};
-    guests_.erase(found);
+    requests_.erase(found);
     return result;
   }
 
@@ -126,61 +126,61 @@ class AdmissionServer {
     if (rank >= world || newcomer.introduction.world_size != world)
       return refuse(newcomer.link, name_of(newcomer) + " was started with WORLD_SIZE=" + std::to_string(newcomer.introduction.world_size) +
                                        ", the job that is at work with WORLD_SIZE=" + std::to_string(world) + ": all of its processes need the same");
-    std::erase_if(guests_, [&](const AdmissionRequest& guest) { return guest.who.rank == rank && !guest.ready; });  // it comes again, if it is there
-    guests_.push_back({std::move(newcomer.link), std::move(newcomer.introduction), MeetingClock::now()});
+    std::erase_if(requests_, [&](const AdmissionRequest& request) { return request.who.rank == rank && !request.ready; });  // it comes again, if it is there
+    requests_.push_back({std::move(newcomer.link), std::move(newcomer.introduction), MeetingClock::now()});
   }
 
-  void serve(AdmissionRequest& guest, const Survivors& roll) {
+  void serve(AdmissionRequest& request, const Survivors& survivors) {
     const auto now = MeetingClock::now();
-    const bool good = guest.link.pump_in();
+    const bool good = request.link.pump_in();
     FrameKind kind{};
     Bytes fields;
     try {
-      while (guest.link.open() && guest.link.next(kind, fields))
-        if (kind != FrameKind::apply || !guest.told) guest.link.close();
-        else hear(guest, FrameReader{fields}, roll);
+      while (request.link.open() && request.link.next(kind, fields))
+        if (kind != FrameKind::apply || !request.told) request.link.close();
+        else hear(request, FrameReader{fields}, survivors);
     } catch (const CommunicationError&) {  // cut short
-      guest.link.close();
+      request.link.close();
     }
-    if (!good) guest.link.close();
-    if (!guest.link.open()) return;
-    const bool free = roll.gone(guest.who.rank);
-    if (free && !guest.told) {
-      guest.told = true;
-      guest.since = now;
-      guest.link.push(FrameWriter{FrameKind::going_on}.finish());
+    if (!good) request.link.close();
+    if (!request.link.open()) return;
+    const bool free = survivors.gone(request.who.rank);
+    if (free && !request.told) {
+      request.told = true;
+      request.since = now;
+      request.link.push(FrameWriter{FrameKind::going_on}.finish());
     }
-    if (!free && (guest.told || now - guest.since > patience || guest.who.rank == static_cast<std::uint64_t>(environment_.rank)))
-      return refuse(guest.link, guest.name() + " comes for the place of process " + std::to_string(guest.who.rank) +
+    if (!free && (request.told || now - request.since > patience || request.who.rank == static_cast<std::uint64_t>(environment_.rank)))
+      return refuse(request.link, request.name() + " comes for the place of process " + std::to_string(request.who.rank) +
                                     " of a job that is at work, but that process lives: each needs a RANK of its own");
-    if (!guest.ready && guest.told && now - guest.since > options_.dead_after) return guest.link.close();
-    guest.beat(now, options_);
-    guest.link.pump_out();
+    if (!request.ready && request.told && now - request.since > options_.dead_after) return request.link.close();
+    request.beat(now, options_);
+    request.link.pump_out();
   }
 
-  void hear(AdmissionRequest& guest, FrameReader fields, const Survivors& roll) {
-    guest.since = MeetingClock::now();
+  void hear(AdmissionRequest& request, FrameReader fields, const Survivors& survivors) {
+    request.since = MeetingClock::now();
     const auto identity = fields.blob();
     const bool ready = fields.number() != 0;
-    guest.refuge = {address_of_peer(guest.link.descriptor()).text(), static_cast<std::uint16_t>(fields.number())};
-    guest.wish = fields.blob();
-    if (auto objection = admission_.objection(identity, guest.name()); !objection.empty()) return refuse(guest.link, objection);
-    const auto loopback = [](const RegroupAddress& refuge) { return loopback_address(refuge.address).has_value(); };
-    if (loopback(guest.refuge) != loopback(roll.refuge(environment_.rank)))
-      return refuse(guest.link, guest.name() + " comes from " + guest.refuge.address +
+    request.regroup_address = {address_of_peer(request.link.descriptor()).text(), static_cast<std::uint16_t>(fields.number())};
+    request.wish = fields.blob();
+    if (auto objection = admission_.objection(identity, request.name()); !objection.empty()) return refuse(request.link, objection);
+    const auto loopback = [](const RegroupAddress& regroup_address) { return loopback_address(regroup_address.address).has_value(); };
+    if (loopback(request.regroup_address) != loopback(survivors.regroup_address(environment_.rank)))
+      return refuse(request.link, request.name() + " comes from " + request.regroup_address.address +
                                     ", where not all processes of the job can find it: name a MASTER_ADDR that all machines know, or choose an "
                                     "interface with --interface");
-    if (ready) make_room(guest);
-    guest.ready = ready;
-    guest.link.push(FrameWriter{FrameKind::going_on}.finish());
+    if (ready) make_room(request);
+    request.ready = ready;
+    request.link.push(FrameWriter{FrameKind::going_on}.finish());
   }
   // The latest counts: an earlier one may be gone without a word. If it is not, it must not come again.
   void make_room(const AdmissionRequest& latest) {
-    for (auto& guest : guests_) {
-      if (&guest == &latest || !guest.ready || guest.who.rank != latest.who.rank) continue;
-      const auto &there = guest.who.info, &here = latest.who.info;
-      if (there.pid == here.pid && there.host == here.host) guest.link.close();
-      else refuse(guest.link, guest.name() + " waits for its place in the job, but " + latest.name() +
+    for (auto& request : requests_) {
+      if (&request == &latest || !request.ready || request.who.rank != latest.who.rank) continue;
+      const auto &there = request.who.info, &here = latest.who.info;
+      if (there.pid == here.pid && there.host == here.host) request.link.close();
+      else refuse(request.link, request.name() + " waits for its place in the job, but " + latest.name() +
                                   " came for the same place: each needs a RANK of its own");
     }
   }
@@ -196,12 +196,12 @@ class AdmissionServer {
   std::shared_ptr<FileDescriptor> listener_;
   MeetingClock::time_point next_try_{};
   PendingConnections newcomers_{environment_, options_, {[this](PendingConnection& newcomer) { receive(newcomer); }}};
-  std::vector<AdmissionRequest> guests_;
+  std::vector<AdmissionRequest> requests_;
 };
 
 // Gives it the state. False where it is gone, where it takes nothing for options.dead_after, or not all within half of options.exchange_deadline,
 // in which the other processes wait for this one, or once stop() is true.
-inline bool hand_over(AdmissionRequest& guest, const Bytes& state, const JobOptions& options, const std::function<bool()>& stop) {
+inline bool hand_over(AdmissionRequest& request, const Bytes& state, const JobOptions& options, const std::function<bool()>& stop) {
   constexpr std::size_t largest_piece = std::size_t{1} << 18;
   const auto began = MeetingClock::now();
   const auto longest = options.exchange_deadline.count() > 0 ? options.exchange_deadline / 2 : std::chrono::hours{24 * 365};
@@ -209,21 +209,21 @@ inline bool hand_over(AdmissionRequest& guest, const Bytes& state, const JobOpti
   bool all = false;
   auto until = began + options.dead_after;
   for (;;) {
-    if (!guest.link.has_output() && !all) {
+    if (!request.link.has_output() && !all) {
       const auto piece = std::span{state}.subspan(at, std::min(largest_piece, state.size() - at));
-      guest.link.push(FrameWriter{FrameKind::state}.number(state.size()).blob(piece).finish());
+      request.link.push(FrameWriter{FrameKind::state}.number(state.size()).blob(piece).finish());
       at += piece.size();
       all = at == state.size();
       until = MeetingClock::now() + options.dead_after;
     }
-    pollfd event{guest.link.descriptor(), static_cast<short>(guest.link.has_output() ? POLLIN | POLLOUT : POLLIN), 0};
+    pollfd event{request.link.descriptor(), static_cast<short>(request.link.has_output() ? POLLIN | POLLOUT : POLLIN), 0};
     ::poll(&event, 1, 100);
-    const bool good = guest.link.pump_out() && guest.link.pump_in();
+    const bool good = request.link.pump_out() && request.link.pump_in();
     FrameKind kind{};
     Bytes fields;
-    if (guest.link.next(kind, fields)) return kind == FrameKind::taken && all;
+    if (request.link.next(kind, fields)) return kind == FrameKind::taken && all;
     const auto now = MeetingClock::now();
-    if (std::exchange(unsent, guest.link.unsent()) != guest.link.unsent()) until = now + options.dead_after;
+    if (std::exchange(unsent, request.link.unsent()) != request.link.unsent()) until = now + options.dead_after;
     if (!good || now > until || now - began > longest || stop()) return false;
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job that goes on with the processes that are left when it loses some, and takes in those that come back.
+// A job whose membership changes: it goes on with the survivors when it loses processes, and admits processes that come back.
 #pragma once
 
 #include <poll.h>
@@ -106,21 +106,21 @@ class ElasticJob {
   bool somebody_waits() const { return waits_.load(std::memory_order_relaxed); }
   // Of the first process. Hands state() to one whose wish fits; empty where there is none, or it does not take it. Then all must decide.
   std::optional<AdmissionOffer> hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state) {
-    std::optional<detail::AdmissionRequest> guest;
+    std::optional<detail::AdmissionRequest> request;
     std::uint64_t life = 0;
     {
       const std::scoped_lock lock{mutex_};
-      if (!between_) guest = admission_server_->take(fits, regroup_->roll());
-      if (!guest) return {};
-      life = regroup_->roll().life(guest->who.rank) + 1;
+      if (!between_) request = admission_server_->take(fits, regroup_->survivors());
+      if (!request) return {};
+      life = regroup_->survivors().life(request->who.rank) + 1;
     }
-    if (!detail::hand_over(*guest, state(), options_, [job = job()] { return job->aborted(); })) {
-      detail::WaitReport::say("not taken in: " + guest->name() + " did not take what it was given");
+    if (!detail::hand_over(*request, state(), options_, [job = job()] { return job->aborted(); })) {
+      detail::WaitReport::say("not taken in: " + request->name() + " did not take what it was given");
       return {};
     }
     const std::scoped_lock lock{mutex_};
-    AdmissionOffer offer{static_cast<int>(guest->who.rank), life, guest->refuge, guest->name()};
-    guest_ = std::move(guest);
+    AdmissionOffer offer{static_cast<int>(request->who.rank), life, request->regroup_address, request->name()};
+    guest_ = std::move(request);
     return offer;
   }
   // Calls `agree`, an exchange in which all learn of the offer, if there is one: then they expect that process when they meet next, be it
@@ -216,7 +216,7 @@ class ElasticJob {
   }
   void serve(std::vector<pollfd>& events) {
     admission_server_->open();
-    admission_server_->serve(regroup_->roll());
+    admission_server_->serve(regroup_->survivors());
     admission_server_->watch(events);
     if (guest_) guest_->beat(detail::MeetingClock::now(), options_);
     waits_ = admission_server_->somebody_is_ready();
@@ -224,7 +224,7 @@ class ElasticJob {
   // It may have been started again before its loss was known, and wait for a job to begin.
   void tell_process_0() {
     const auto began = detail::MeetingClock::now();
-    if (!regroup_->roll().gone(0) || environment_.master_port == 0 || began < next_telling_) return;
+    if (!regroup_->survivors().gone(0) || environment_.master_port == 0 || began < next_telling_) return;
     try {
       detail::RendezvousClient{environment_, options_}.tell_that_it_goes_on(admission_server_->port());
     } catch (const Error&) {  // of another job, perhaps
@@ -235,20 +235,20 @@ class ElasticJob {
 
   std::shared_ptr<Job> next(const Job& job) {
     std::optional<AdmissionOffer> expected;
-    std::optional<detail::AdmissionRequest> guest;
+    std::optional<detail::AdmissionRequest> request;
     {
       const std::scoped_lock lock{mutex_};
       expected = std::exchange(expected_, {});
-      guest = std::exchange(guest_, {});
+      request = std::exchange(guest_, {});
       meets_ = false;
       if (expected) newcomer_ = expected->process;
     }
-    if (expected) regroup_->admit(expected->process, expected->refuge, expected->life);
+    if (expected) regroup_->admit(expected->process, expected->regroup_address, expected->life);
     if (expected && expected->process < environment_.rank) admission_server_->close();  // it may need the port
-    if (guest && expected) {
+    if (request && expected) {
       detail::FrameWriter frame{detail::FrameKind::enter};
-      guest->link.push(regroup_->write(frame).finish());
-      guest->link.pump_out();
+      request->link.push(regroup_->write(frame).finish());
+      request->link.pump_out();
     }
     auto following = met(job.aborted() ? without_lost(job) : regroup_->again());
     if (following->rank() != 0) admission_server_->close();

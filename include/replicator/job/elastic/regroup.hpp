@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How what is left of a job meets again after it has lost processes.
+// The rendezvous of the survivors: how the rest of a job meets again after it has lost processes.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace replicator::detail::transport::detail {
 
-// From its beginning on every process listens at a port of its own, its refuge. When the job has failed, the lowest process that lives
+// From the beginning every process listens at a port of its own, its regroup address. When the job has failed, the lowest process that lives
 // receives the others there, as process 0 did at first (token proofs included). Processes keep the numbers they had at
 // first; their ranks in what is left follow the same order. In the same way they meet when one has come back.
 //
@@ -34,19 +34,19 @@ class Regroup {
       : environment_{environment}, options_{options}, survivors_{open(job)} {
     for (int process = 0; process < job.size(); ++process) members_.push_back(process);
   }
-  // Of a process that comes back: with its refuge as listener, and what write() of the others' has written. Throws CommunicationError
+  // Of a process that comes back: with its regroup address as listener, and what write() of the others' has written. Throws CommunicationError
   // where that cannot be read.
   Regroup(const ProcessEnvironment& environment, const JobOptions& options, FrameReader fields)
       : environment_{environment}, options_{patient(options)}, survivors_{read(fields)} {}
 
-  const Survivors& roll() const { return survivors_; }
+  const Survivors& survivors() const { return survivors_; }
   // Where this process is found; it listens there.
   static std::shared_ptr<FileDescriptor> open_refuge(const ProcessEnvironment& environment) {
     return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment.interface, environment.master_address)));
   }
   FrameWriter& write(FrameWriter& frame) const { return survivors_.write(frame.text(environment_.job_name)); }
   // The process was started again: it is expected at the next meeting.
-  void admit(int process, RegroupAddress refuge, std::uint64_t life) { survivors_.admit(process, std::move(refuge), life); }
+  void admit(int process, RegroupAddress regroup_address, std::uint64_t life) { survivors_.admit(process, std::move(regroup_address), life); }
 
   // The processes of the job at hand lost the one of this rank: those that are left meet. Throws CommunicationError, with this
   // process as culprit, where the others go on without it.
@@ -81,9 +81,9 @@ class Regroup {
 
   Survivors read(FrameReader& fields) {
     environment_.job_name = fields.text();
-    auto roll = Survivors::read(environment_.rank, static_cast<std::size_t>(environment_.world_size), fields);
-    environment_.life = roll.life(static_cast<std::size_t>(environment_.rank));
-    return roll;
+    auto survivors = Survivors::read(environment_.rank, static_cast<std::size_t>(environment_.world_size), fields);
+    environment_.life = survivors.life(static_cast<std::size_t>(environment_.rank));
+    return survivors;
   }
 
   Survivors open(Job& job) {
@@ -91,24 +91,24 @@ class Regroup {
     if (environment_.job_name.empty()) environment_.job_name = "elastic " + std::to_string(job.token());
     options_ = patient(options_);
     const std::string mine = std::to_string(port_of(environment_.listener->get())) + ":" + job.address();
-    std::vector<RegroupAddress> refuges;
+    std::vector<RegroupAddress> regroup_addresses;
     for (const auto& bytes : job.exchange(std::as_bytes(std::span{mine}), "where processes are found again")) {
       const std::string text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
       const auto colon = std::min(text.find(':'), text.size());
-      auto& refuge = refuges.emplace_back();
-      std::from_chars(text.data(), text.data() + colon, refuge.port);
-      refuge.address = text.substr(std::min(colon + 1, text.size()));
+      auto& regroup_address = regroup_addresses.emplace_back();
+      std::from_chars(text.data(), text.data() + colon, regroup_address.port);
+      regroup_address.address = text.substr(std::min(colon + 1, text.size()));
     }
-    require_reachable(refuges);
-    return {environment_.rank, job.token(), std::move(refuges)};
+    require_reachable(regroup_addresses);
+    return {environment_.rank, job.token(), std::move(regroup_addresses)};
   }
 
   // Somebody's loopback address says nothing to other machines: who cannot be reached there is not dead.
-  static void require_reachable(const std::vector<RegroupAddress>& refuges) {
-    const auto loopback = [](const RegroupAddress& refuge) { return loopback_address(refuge.address).has_value(); };
-    const auto known_here = static_cast<std::size_t>(std::count_if(refuges.begin(), refuges.end(), loopback));
-    if (known_here != 0 && known_here != refuges.size())
-      throw BuildError{"--elastic: " + std::to_string(known_here) + " of " + std::to_string(refuges.size()) +
+  static void require_reachable(const std::vector<RegroupAddress>& regroup_addresses) {
+    const auto loopback = [](const RegroupAddress& regroup_address) { return loopback_address(regroup_address.address).has_value(); };
+    const auto known_here = static_cast<std::size_t>(std::count_if(regroup_addresses.begin(), regroup_addresses.end(), loopback));
+    if (known_here != 0 && known_here != regroup_addresses.size())
+      throw BuildError{"--elastic: " + std::to_string(known_here) + " of " + std::to_string(regroup_addresses.size()) +
                        " processes came to process 0 by a loopback address, where the others cannot find them: name a MASTER_ADDR that all "
                        "machines know, or choose an interface with --interface"};
   }
@@ -117,8 +117,8 @@ class Regroup {
     for (int process = 0; process < environment_.rank; ++process) {
       if (survivors_.gone(static_cast<std::size_t>(process))) continue;
       auto there = environment_;
-      there.master_address = survivors_.refuge(process).address;
-      there.master_port = survivors_.refuge(process).port;
+      there.master_address = survivors_.regroup_address(process).address;
+      there.master_port = survivors_.regroup_address(process).port;
       there.listener.reset();
       if (auto meeting = RendezvousClient{there, options_}.knock(); meeting && !meeting->going_on) {
         std::vector<bool> here;

@@ -33,7 +33,7 @@ enum class FrameKind : std::uint32_t {
   apply,      // what must be equal, whether it is ready, its port, what it waits for: to that first process
   state,      // of what it goes on from: how many bytes it has, the next piece of it
   taken,      // nothing: it has all of it
-  enter,      // the roll of the job: the processes are about to meet
+  enter,      // the survivors of the job: the processes are about to meet
 };
 
 // The first word makes foreign connections visible; it changes whenever the frames do.
