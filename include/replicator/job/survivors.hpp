@@ -52,7 +52,7 @@ class Survivors {
   // Throws CommunicationError where the fields are cut short, or of another number of processes.
   static Survivors read(int self, std::size_t processes, FrameReader& fields) {
     Survivors result{self, fields.number(), std::vector<RegroupAddress>(processes)};
-    if (fields.number() != processes) throw CommunicationError{"the survivors of a job has another number of processes", 0};
+    if (fields.number() != processes) throw CommunicationError{"a message about the survivors of a job has another number of processes", 0};
     for (std::size_t r = 0; r < processes; ++r) {
       result.regroup_addresses_[r].address = fields.text();
       result.regroup_addresses_[r].port = static_cast<std::uint16_t>(fields.number());
