@@ -7,6 +7,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 namespace {
 
 void hand_over(Bytes bytes) {

@@ -7,6 +7,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 namespace {
 
 void read(const std::string& path, std::size_t label_bytes, int classes) {

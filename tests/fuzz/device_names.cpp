@@ -6,6 +6,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 void one(Bytes input) {
   const std::string text{text_of(input)};
   documented<BuildError>("--devices", [&] {

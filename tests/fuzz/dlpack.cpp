@@ -10,6 +10,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 namespace {
 
 constexpr std::size_t memory_bytes = 4096;

@@ -10,6 +10,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 void one(Bytes input) {
   static constexpr std::array names{"RANK",           "WORLD_SIZE",           "MASTER_PORT",          "MASTER_ADDR",
                                     "REPLICATOR_JOB", "REPLICATOR_JOB_TOKEN", "REPLICATOR_INTERFACE", "SLURM_PROCID",

@@ -7,6 +7,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 void one(Bytes input) {
   documented<DataError>("tf.train.Example: ", [&] {
     const data::Example example{input};

@@ -9,6 +9,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 void one(Bytes input) {
   std::string text{text_of(input)};
   std::vector<const char*> arguments{"program"};

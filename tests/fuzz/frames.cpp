@@ -10,6 +10,7 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
 using namespace transport::detail;
 
 namespace {

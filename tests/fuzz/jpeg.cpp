@@ -8,6 +8,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 void one(Bytes input) {
   static data::detail::JpegDecoder decoder;
   const std::vector<std::byte> exact{input.begin(), input.end()};

@@ -11,6 +11,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 namespace {
 
 struct Read {

@@ -8,6 +8,7 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
 using namespace transport;
 using transport::detail::MessageMatcher;
 using transport::detail::SharedRing;

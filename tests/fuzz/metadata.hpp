@@ -13,6 +13,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 struct Metadata {
   std::map<std::string, std::string> values;
   std::vector<std::pair<std::string, TensorType>> tensors;  // a byte each

@@ -7,6 +7,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 void one(Bytes input) {
   static File file;
   file.write(input);

@@ -7,6 +7,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 void one(Bytes input) {
   const auto zero = text_of(input).find('\0');
   const auto plan_text = text_of(input).substr(0, zero);

@@ -6,6 +6,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 void one(Bytes input) {
   static File file;
   const auto [metadata, tensors] = metadata_of(input);

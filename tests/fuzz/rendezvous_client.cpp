@@ -5,6 +5,7 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
 using namespace transport::detail;
 
 void one(Bytes input) {

@@ -10,6 +10,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 // `open.operator()<T>()` gives the source; `choice` takes one of the element types.
 template <class Open>
 void read_rows(const std::string& path, std::size_t choice, const Open& open) {

@@ -7,6 +7,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 void one(Bytes input) {
   static File file;
   if (Input first{input}; first.number<std::uint8_t>() != '{') {

@@ -14,6 +14,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 // The tensors, in this order, all have zeros.
 inline std::string safetensors_file(const std::vector<std::pair<std::string, TensorType>>& tensors,
                                     const std::map<std::string, std::string>& metadata) {

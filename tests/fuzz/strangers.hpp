@@ -20,6 +20,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 using transport::FileDescriptor;
 
 // Sums instead of HMACs, and always the same random number: what a stranger cannot do for want of the token, an input can.

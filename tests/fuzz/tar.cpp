@@ -8,6 +8,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 namespace {
 
 constexpr std::size_t block = 512;

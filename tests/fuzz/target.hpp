@@ -27,6 +27,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 using Bytes = std::span<const std::byte>;
 
 // What is done with an input. To return is to be content.

@@ -7,6 +7,8 @@
 
 namespace replicator::fuzz {
 
+using namespace replicator::detail;
+
 namespace {
 
 std::string masked_sum(Bytes bytes) { return little(io::detail::masked_crc32c(bytes)); }

@@ -21,7 +21,6 @@
 namespace test_file {
 
 using namespace replicator;
-using namespace replicator::detail;
 using Catch::Contains;
 namespace fs = std::filesystem;
 
