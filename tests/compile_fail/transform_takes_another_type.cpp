@@ -4,7 +4,6 @@
 #include <replicator/data/transform.hpp>
 
 using namespace replicator;
-using namespace replicator::detail;
 
 int main() {
   auto input = data::from_generator([] { return Array<float>{Shape{}}; }) | data::transform([](Array<bool> x) { return x; });

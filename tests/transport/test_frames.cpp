@@ -26,13 +26,13 @@ namespace {
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : state_{seed} {}
-  std::uint64_t survivors() {
+  std::uint64_t roll() {
     std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  std::size_t below(std::size_t limit) { return static_cast<std::size_t>(survivors() % limit); }
+  std::size_t below(std::size_t limit) { return static_cast<std::size_t>(roll() % limit); }
 
  private:
   std::uint64_t state_;
@@ -66,13 +66,13 @@ void mutate_once(Bytes& bytes, Dice& dice) {
       *place ^= static_cast<std::byte>(1u << dice.below(8));
       break;
     case 1:
-      *place = static_cast<std::byte>(dice.survivors());
+      *place = static_cast<std::byte>(dice.roll());
       break;
     case 2:
       bytes.resize(at + 1);
       break;
     case 3:
-      bytes.insert(place, 1 + dice.below(9), static_cast<std::byte>(dice.survivors()));
+      bytes.insert(place, 1 + dice.below(9), static_cast<std::byte>(dice.roll()));
       break;
     case 4:
       bytes.erase(place, place + static_cast<std::ptrdiff_t>(std::min(bytes.size() - at, 1 + dice.below(9))));

@@ -74,8 +74,8 @@ class SharedProgress final : public ShardListener {
     const std::lock_guard lock{mutex_};
     return error_ && !thrown_;
   }
-  // Asks the workers to begin no further step, and waits until they have ended. After `late` it names on stderr those in a step, and waits no longer:
-  // the caller then joins their threads.
+  // Asks the workers to begin no further step, and waits until they have ended. After `late` it names on stderr those in a step, once, and goes on
+  // waiting. The caller then joins their threads.
   void stop() {
     std::unique_lock lock{mutex_};
     stop_ = true;
@@ -176,8 +176,8 @@ class SharedProgress final : public ShardListener {
     on_error_(error);
     changed_.notify_all();
   }
-  // Every step that steps() counts begins the wait anew.
-  // awaited(): the groups that a message names.
+  // Waits until done(). Every step that steps() counts begins the wait anew. awaited() returns
+  // the groups that a message names.
   template <class Predicate, class Steps, class Awaited>
   void wait(std::unique_lock<std::mutex>& lock, Predicate done, Steps steps, Awaited awaited) {
     DeadlineWait wait{limits_behind_shard({deployment_.deadline, deployment_.late})};

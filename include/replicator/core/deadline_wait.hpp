@@ -10,7 +10,7 @@
 
 namespace replicator::detail {
 
-// How long a wait may take. The first two fields are times after its beginning; zero is for never.
+// How long a wait may take: times after its beginning. Zero means never.
 struct WaitLimits {
   std::chrono::nanoseconds deadline{};  // the wait fails
   std::chrono::nanoseconds late{};      // somebody is told of it, once

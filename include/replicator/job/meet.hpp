@@ -44,7 +44,7 @@ Membership meet_or_find_at_work(const ProcessEnvironment& environment, const Job
   // Who has the port may be a process of the job that meets the others just now, and says so later.
   const auto until = MeetingClock::now() + std::min(options.connect_deadline, std::chrono::milliseconds{12000});
   while (!here.listener) {
-    if (auto meeting = RendezvousClient{environment, options}.knock()) return std::move(*meeting);
+    if (auto meeting = RendezvousClient{environment, options}.try_connect()) return std::move(*meeting);
     try {
       here.listener =
           std::make_shared<FileDescriptor>(listen_on(here.master_port, listening_address(here.interface, here.master_address)));

@@ -61,7 +61,7 @@ class RendezvousClient {
   }
 
   // One attempt at each address, which waits options.dead_after for an answer: empty where nobody receives this process.
-  std::optional<Membership> knock() {
+  std::optional<Membership> try_connect() {
     const auto until = MeetingClock::now() + options_.connect_deadline;
     silence_ = options_.dead_after;
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
@@ -123,11 +123,11 @@ class RendezvousClient {
   bool listen(Link& link, MeetingClock::time_point until, Attempt& attempt) {
     const auto answerer = address_of_peer(link.descriptor()).with_port();
     const bool only = addresses_.size() == 1;
-    auto patience = only && !silence_ ? until + options_.dead_after
+    auto silence_end = only && !silence_ ? until + options_.dead_after
                                       : MeetingClock::now() + silence_.value_or(std::chrono::milliseconds{attempt_ms});
     for (;;) {
       pollfd event{link.descriptor(), POLLIN, 0};
-      ::poll(&event, 1, remaining_ms(patience, 200));
+      ::poll(&event, 1, remaining_ms(silence_end, 200));
       report();
       const bool good = link.pump_in();
       FrameKind kind{};
@@ -140,13 +140,13 @@ class RendezvousClient {
         }
         if (!meeting_.links.empty()) return true;
         if (!proven_) continue;
-        patience = until + options_.dead_after;
+        silence_end = until + options_.dead_after;
         attempt.last = answerer + ": process 0 is there and waits for others";
       }
       if (!good) attempt.last = answerer + ": the connection was closed";
-      if (good && MeetingClock::now() >= patience)
+      if (good && MeetingClock::now() >= silence_end)
         attempt.last = answerer + ": somebody answered, but did not speak as a process 0";
-      if (!good || MeetingClock::now() >= patience) return false;
+      if (!good || MeetingClock::now() >= silence_end) return false;
     }
   }
 

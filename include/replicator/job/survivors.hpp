@@ -83,7 +83,7 @@ class Survivors {
     if (look) next_look_ = now + std::chrono::milliseconds{200};
     for (std::size_t r = 0; r < here.size(); ++r) {
       if (here[r] || gone_[r]) continue;
-      if (late || (look && knock(r) == ECONNREFUSED)) gone_[r] = true;
+      if (late || (look && probe(r) == ECONNREFUSED)) gone_[r] = true;
     }
   }
 
@@ -119,7 +119,7 @@ class Survivors {
   bool told() const { return told_; }
 
  private:
-  int knock(std::size_t process) const {
+  int probe(std::size_t process) const {
     FileDescriptor socket;
     return reach(process, socket);
   }

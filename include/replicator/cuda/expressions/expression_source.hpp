@@ -211,7 +211,7 @@ inline std::optional<ExpressionSource> program_source(const Expression& expressi
 
 inline std::string in_source(std::string_view header, const std::string& program, const std::string& kernels) {
   return "#include <replicator/cuda/rtc/divider.cuh>\n#include <replicator/cuda/rtc/storage.cuh>\n#include <replicator/cuda/rtc/" +
-         std::string{header} + ">\n\nnamespace replicator::cuda {\n\n" + program + "\n" + kernels + "\n}  // namespace replicator::cuda\n";
+         std::string{header} + ">\n\nnamespace replicator::detail::cuda {\n\n" + program + "\n" + kernels + "\n}  // namespace replicator::detail::cuda\n";
 }
 
 inline std::string kernel_source(const std::string& name, const std::string& threads, const std::string& parameters, const std::string& body) {

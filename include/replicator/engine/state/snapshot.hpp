@@ -80,7 +80,7 @@ struct Handover {
   std::map<int, Resumption> steps;  // by ordinal: how far those are that are not gone
 };
 
-// The bytes of a checkpoint. What a file does not have stands in its Checkpoint::moment.
+// The bytes of a checkpoint. Checkpoint::moment holds what a checkpoint file does not have: where the program is.
 inline std::vector<std::byte> pack_handover(const Snapshot& snapshot, const std::map<int, Resumption>& steps) {
   const auto& memory = snapshot.checkpoints;
   const auto& state = memory.state;
@@ -152,7 +152,7 @@ class HandoverReader {
     result_.snapshot.variables.emplace(name, Snapshot::Variable{std::move(declaration), std::move(value->second)});
     from_.values.erase(value);
   }
-  // Where it is that of a variable of so many dimensions.
+  // The type of one replica's value, from the stacked type of all replicas and the variable's rank.
   TensorType type_of_a_replica(const TensorType& stacked, VariableKind kind, std::size_t rank) const {
     const auto& shape = stacked.shape;
     if (kind == VariableKind::mirrored || shape.rank() == 0) return stacked;
@@ -174,8 +174,8 @@ inline Handover unpack_handover(const std::string& name, std::span<const std::by
   return HandoverReader{name, bytes, replicas}.read();
 }
 
-// Of a process that has come to this job: what it was handed by the first of those who were there before. Throws CommunicationError that names
-// that process, where it is damaged or does not say how far these steps are.
+// For a process that was admitted: reads what the first of the other processes has handed over. Throws CommunicationError that names that
+// process, where the bytes are damaged or do not say how far these steps are.
 inline Handover received_handover(std::span<const std::byte> bytes, const transport::Job& job, const std::set<int>& steps, int replicas) {
   const int sender = job.rank() == 0 && job.size() > 1 ? 1 : 0;
   const auto name = "what " + job.describe(sender) + " handed over to this process";

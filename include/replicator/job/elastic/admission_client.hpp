@@ -46,7 +46,7 @@ class AdmissionClient {
     report_ = WaitReport{options_.report_after};
     for (;; look_at_clock()) {
       state.clear();
-      environment_.listener = Regroup::open_refuge(environment_);
+      environment_.listener = Regroup::open_regroup_listener(environment_);
       if (answered(true, wish))
         if (auto survivors = taken_in(state)) return {environment_, options_, FrameReader{*survivors}};
       given_ = false;

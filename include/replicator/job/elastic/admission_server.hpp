@@ -60,10 +60,10 @@ struct AdmissionRequest {
 // Of the first process of the job, whichever it is: it listens at MASTER_PORT, as process 0 did. Its thread serves.
 //
 //   newcomer   hello .. proof      as when the job began
-//   door       going_on            the place is free
+//   listener   going_on            the place is free
 //   newcomer   apply               as soon as it knows that it is one: may it? Then it does what its program does before its first
 //                                  step, and comes again: ready
-//   door       going_on            it may
+//   listener   going_on            it may
 class AdmissionServer {
  public:
   AdmissionServer(const ProcessEnvironment& environment, const JobOptions& options, const Admission& admission)
@@ -118,7 +118,7 @@ class AdmissionServer {
 
  private:
   // A process whose number is not free may be known to be dead soon.
-  static constexpr std::chrono::milliseconds patience{12000};
+  static constexpr std::chrono::milliseconds admission_limit{12000};
 
   void receive(PendingConnection& newcomer) {
     const auto rank = newcomer.introduction.rank;
@@ -150,7 +150,7 @@ class AdmissionServer {
       request.since = now;
       request.link.push(FrameWriter{FrameKind::going_on}.finish());
     }
-    if (!free && (request.told || now - request.since > patience || request.who.rank == static_cast<std::uint64_t>(environment_.rank)))
+    if (!free && (request.told || now - request.since > admission_limit || request.who.rank == static_cast<std::uint64_t>(environment_.rank)))
       return refuse(request.link, request.name() + " comes for the place of process " + std::to_string(request.who.rank) +
                                     " of a job that is at work, but that process lives: each needs a RANK of its own");
     if (!request.ready && request.told && now - request.since > options_.dead_after) return request.link.close();

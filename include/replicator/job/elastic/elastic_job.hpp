@@ -120,7 +120,7 @@ class ElasticJob {
     }
     const std::scoped_lock lock{mutex_};
     AdmissionOffer offer{static_cast<int>(request->who.rank), life, request->regroup_address, request->name()};
-    guest_ = std::move(request);
+    request_ = std::move(request);
     return offer;
   }
   // Calls `agree`, an exchange in which all learn of the offer, if there is one: then they expect that process when they meet next, be it
@@ -157,7 +157,7 @@ class ElasticJob {
       {
         const std::scoped_lock lock{owner_.mutex_};
         owner_.deciding_ = value;
-        if (!value && !owner_.expected_) owner_.guest_.reset();
+        if (!value && !owner_.expected_) owner_.request_.reset();
       }
       owner_.wake();
     }
@@ -218,7 +218,7 @@ class ElasticJob {
     admission_server_->open();
     admission_server_->serve(regroup_->survivors());
     admission_server_->watch(events);
-    if (guest_) guest_->beat(detail::MeetingClock::now(), options_);
+    if (request_) request_->beat(detail::MeetingClock::now(), options_);
     waits_ = admission_server_->somebody_is_ready();
   }
   // It may have been started again before its loss was known, and wait for a job to begin.
@@ -239,7 +239,7 @@ class ElasticJob {
     {
       const std::scoped_lock lock{mutex_};
       expected = std::exchange(expected_, {});
-      request = std::exchange(guest_, {});
+      request = std::exchange(request_, {});
       meets_ = false;
       if (expected) newcomer_ = expected->process;
     }
@@ -279,7 +279,7 @@ class ElasticJob {
   bool meets_ = false;                    // all have left the job, to meet in another one
   std::optional<AdmissionOffer> expected_;         // when the processes meet next
   std::optional<detail::AdmissionServer> admission_server_;
-  std::optional<detail::AdmissionRequest> guest_;    // of the first process: who has taken the state
+  std::optional<detail::AdmissionRequest> request_;    // of the first process: who has taken the state
   std::atomic<bool> waits_{false};
   int newcomer_ = -1;  // as the processes were counted at first
   int newest_ = -1;    // the same, by its rank in job_

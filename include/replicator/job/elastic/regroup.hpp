@@ -26,7 +26,7 @@ namespace replicator::detail::transport::detail {
 // receives the others there, as process 0 did at first (token proofs included). Processes keep the numbers they had at
 // first; their ranks in what is left follow the same order. In the same way they meet when one has come back.
 //
-//   0 x   1 <-- 2,3      process 0 is dead: nobody listens, so 2 and 3 knock at 1, which waits until it knows of all
+//   0 x   1 <-- 2,3      process 0 is dead: nobody listens, so 2 and 3 connect to 1, which waits until it knows of all
 class Regroup {
  public:
   // Collective over the processes of the job, which has just met. Throws CommunicationError.
@@ -41,7 +41,7 @@ class Regroup {
 
   const Survivors& survivors() const { return survivors_; }
   // Where this process is found; it listens there.
-  static std::shared_ptr<FileDescriptor> open_refuge(const ProcessEnvironment& environment) {
+  static std::shared_ptr<FileDescriptor> open_regroup_listener(const ProcessEnvironment& environment) {
     return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment.interface, environment.master_address)));
   }
   FrameWriter& write(FrameWriter& frame) const { return survivors_.write(frame.text(environment_.job_name)); }
@@ -71,10 +71,10 @@ class Regroup {
 
  private:
   // A process that is late may be left out; longer than a process that is stopped is waited for before another one is tried.
-  static constexpr std::chrono::milliseconds patience{8000};
+  static constexpr std::chrono::milliseconds regroup_limit{8000};
 
   static JobOptions patient(JobOptions options) {
-    options.connect_deadline = patience;
+    options.connect_deadline = regroup_limit;
     options.report_after = std::chrono::milliseconds{0};
     return options;
   }
@@ -87,7 +87,7 @@ class Regroup {
   }
 
   Survivors open(Job& job) {
-    environment_.listener = open_refuge(environment_);
+    environment_.listener = open_regroup_listener(environment_);
     if (environment_.job_name.empty()) environment_.job_name = "elastic " + std::to_string(job.token());
     options_ = patient(options_);
     const std::string mine = std::to_string(port_of(environment_.listener->get())) + ":" + job.address();
@@ -120,7 +120,7 @@ class Regroup {
       there.master_address = survivors_.regroup_address(process).address;
       there.master_port = survivors_.regroup_address(process).port;
       there.listener.reset();
-      if (auto meeting = RendezvousClient{there, options_}.knock(); meeting && !meeting->going_on) {
+      if (auto meeting = RendezvousClient{there, options_}.try_connect(); meeting && !meeting->going_on) {
         std::vector<bool> here;
         for (const auto& one : meeting->processes) here.push_back(one.pid != 0);
         survivors_.settle(here);
