@@ -208,6 +208,9 @@ function(replicator_find_compiled)
   target_include_directories(replicator-compiled PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/compiled")
   # A project that names no CMAKE_BUILD_TYPE would have kernels that are not optimised, and wonder.
   target_compile_options(replicator-compiled PRIVATE $<$<STREQUAL:$<CONFIG>,>:-O2>)
+  # A program keeps only the functions that it reaches.
+  target_compile_options(replicator-compiled PRIVATE -ffunction-sections -fdata-sections)
+  target_link_options(replicator-compiled INTERFACE LINKER:--gc-sections)
   replicator_wanted(wanted onednn ucx pmix crypto)
   foreach(component IN LISTS wanted)
     replicator_find_component(${component})
