@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
-#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/connect/host_transport.hpp>
 #include <replicator/world/world.hpp>
 #include <span>

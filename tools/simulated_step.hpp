@@ -16,7 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/simulate/simulate.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/core/shape.hpp>

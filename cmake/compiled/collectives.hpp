@@ -2,7 +2,7 @@
 // Choosing, simulating and running collectives, and the transports that every build has.
 #pragma once
 
-#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/connect/host_transport.hpp>
 #include <replicator/collectives/connect/measure_topology.hpp>
 #include <replicator/collectives/run/run.hpp>

@@ -31,7 +31,7 @@
 #include <replicator/replicate/stop_on_signal.hpp>
 #include <replicator/replicate/train_loop.hpp>
 #include <replicator/replicate/weights.hpp>
-#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/all_to_all.hpp>
 #include <replicator/resolve/map_over_replicas.hpp>
 #include <replicator/resolve/nests.hpp>
 #include <replicator/resolve/placeholders.hpp>

@@ -6,8 +6,8 @@
 #include <map>
 #include <optional>
 #include <replicator/collectives/check/check.hpp>
-#include <replicator/collectives/choose/cost.hpp>
-#include <replicator/collectives/run/lower.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
+#include <replicator/collectives/run/loads_to_messages.hpp>
 #include <replicator/core/philox.hpp>
 #include <string>
 #include <tuple>

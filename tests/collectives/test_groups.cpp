@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <replicator/collectives/check/check.hpp>
-#include <replicator/collectives/choose/cost.hpp>
-#include <replicator/collectives/run/lower.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
+#include <replicator/collectives/run/loads_to_messages.hpp>
 #include <replicator/collectives/run/run.hpp>
 
 #include "../support/cases.hpp"

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/simulate/simulate.hpp>
 #include <string>
 #include <vector>

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/transport/in_process.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-#include <replicator/collectives/choose/cost.hpp>
-#include <replicator/collectives/run/lower.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
+#include <replicator/collectives/run/loads_to_messages.hpp>
 #include <replicator/collectives/schedule.hpp>
 #include <string>
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/graph/kernel.hpp>
 
 #include "elementwise_cases.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <replicator/core/philox.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace test_vector_math {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/files/idx.hpp data/files/stored_rows.hpp io/stored.hpp
+// covers: data/files/idx.hpp data/files/stored_rows.hpp io/number_encoding.hpp
 #include <replicator/data/files/idx.hpp>
 
 #include "rows.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: data/files/npy.hpp data/files/stored_rows.hpp io/stored.hpp io/text_cursor.hpp
+// covers: data/files/npy.hpp data/files/stored_rows.hpp io/number_encoding.hpp io/text_cursor.hpp
 #include <replicator/data/files/npy.hpp>
 
 #include "rows.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A newcomer and somebody in place of process 0 who says what he likes. First byte: with a job token or without.
-// covers: job/rendezvous_client.hpp job/membership.hpp job/proof.hpp
+// covers: job/rendezvous_client.hpp job/membership.hpp job/token_authentication.hpp
 #include "strangers.hpp"
 
 namespace replicator::fuzz {

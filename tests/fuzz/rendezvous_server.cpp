@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Process 0 and newcomers that say what they like. First byte: with a job token or without, one newcomer or two.
-// covers: job/rendezvous_server.hpp job/pending_connections.hpp job/proof.hpp job/join_request.hpp
+// covers: job/rendezvous_server.hpp job/pending_connections.hpp job/token_authentication.hpp job/join_request.hpp
 #include "strangers.hpp"
 
 namespace replicator::fuzz {

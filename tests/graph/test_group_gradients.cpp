@@ -8,7 +8,7 @@
 
 #include <replicator/cpu/movement.hpp>
 #include <replicator/graph/digest.hpp>
-#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/all_to_all.hpp>
 #include <replicator/resolve/map_over_replicas.hpp>
 
 #include "../support/together.hpp"

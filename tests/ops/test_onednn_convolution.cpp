@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/onednn/onednn_convolution.hpp>
 #include <replicator/graph/make_executable.hpp>
 

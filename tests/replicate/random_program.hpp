@@ -17,7 +17,7 @@
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/all_to_all.hpp>
 #include <replicator/resolve/map_over_replicas.hpp>
 #include <replicator/resolve/placeholders.hpp>
 #include <replicator/resolve/replica_context.hpp>

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/core/philox.hpp>
 #include <replicator/devices/device_support.hpp>

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/nn/nn.hpp>
 #include <replicator/replicator.hpp>

@@ -14,7 +14,7 @@
 #include <replicator/core/philox.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/all_to_all.hpp>
 
 #include "deployments.hpp"
 

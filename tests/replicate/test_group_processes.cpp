@@ -13,7 +13,7 @@
 #include <replicator/ops/random.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/all_to_all.hpp>
 #include <replicator/resolve/map_over_replicas.hpp>
 #include <replicator/with/ucx.hpp>
 

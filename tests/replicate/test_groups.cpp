@@ -11,7 +11,7 @@
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/all_to_all.hpp>
 
 #include "deployments.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <source_location>
 
-#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/all_to_all.hpp>
 
 #include "graphs.hpp"
 

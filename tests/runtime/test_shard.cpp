@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <replicator/async/variable_shard.hpp>
+#include <replicator/async/shard_gate.hpp>
 
 namespace test_shard {
 

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/core/layout_text.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/nn/optimizers/sgd.hpp>

@@ -19,7 +19,7 @@
 #include <replicator/async/async_placement.hpp>
 #include <replicator/async/async_results.hpp>
 #include <replicator/async/resolve_async.hpp>
-#include <replicator/async/variable_shard.hpp>
+#include <replicator/async/shard_gate.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/cpu/environment.hpp>
 #include <replicator/engine/host.hpp>

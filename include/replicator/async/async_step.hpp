@@ -18,8 +18,9 @@
 #include <replicator/async/async_workers.hpp>
 #include <replicator/async/running_steps.hpp>
 #include <replicator/engine/input_watch.hpp>
+#include <replicator/engine/replica_inputs.hpp>
+#include <replicator/engine/trace_step_function.hpp>
 #include <replicator/graph/dot.hpp>
-#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::detail {
 

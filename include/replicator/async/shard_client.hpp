@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <replicator/async/shard_call.hpp>
-#include <replicator/async/variable_shard.hpp>
+#include <replicator/async/shard_gate.hpp>
 #include <replicator/core/deadline_wait.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/job/job.hpp>

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <replicator/cpu/loops/parallel.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/map.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>

@@ -14,7 +14,7 @@
 #include <replicator/cpu/loops/copy_loops.hpp>
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/cpu/loops/rectangle_copy.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/operation.hpp>

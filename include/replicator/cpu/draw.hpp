@@ -11,7 +11,7 @@
 #include <span>
 
 #include <replicator/cpu/loops/philox_tile.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
 
 namespace replicator::detail::cpu {

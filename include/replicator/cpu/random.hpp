@@ -10,7 +10,7 @@
 #include <memory>
 
 #include <replicator/cpu/loops/philox_tile.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/random.hpp>

@@ -15,7 +15,7 @@
 #include <replicator/cpu/image_layout.hpp>
 #include <replicator/cpu/in_float32.hpp>
 #include <replicator/cpu/loops/parallel.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/upsample.hpp>
 

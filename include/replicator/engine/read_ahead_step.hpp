@@ -19,6 +19,7 @@
 #include <replicator/engine/kept_steps.hpp>
 #include <replicator/engine/replica_inputs.hpp>
 #include <replicator/engine/shape_numbers.hpp>
+#include <replicator/engine/trace_step_function.hpp>
 #include <replicator/graph/dot.hpp>
 
 namespace replicator::detail {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of this process's replicas, and what a step does with their first elements in every regime: read them, and trace the step
-// function with their shapes.
+// The inputs of this process's replicas, as steps of every regime read them: one source for each replica, with the errors of inputs that are
+// empty, end early, or cannot seek.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,12 +14,8 @@
 
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
-#include <replicator/engine/host.hpp>
 #include <replicator/engine/input_watch.hpp>
-#include <replicator/graph/graph.hpp>
 #include <replicator/replicate/input_source.hpp>
-#include <replicator/replicate/step_driver.hpp>
-#include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::detail {
 
@@ -73,20 +68,5 @@ class ReplicaInputs {
   std::vector<std::unique_ptr<InputSource>> sources_;
   int first_replica_;
 };
-
-// Calls the step function once for each replica of this process, with tensors of the shapes of `elements`. Each call leaves a graph.
-inline std::vector<Graph> trace_replicas(const Host& host, std::span<const ReplicaInputs::Element> elements, const Trace& trace) {
-  std::vector<Graph> graphs;
-  graphs.reserve(elements.size());
-  for (std::size_t r = 0; r < elements.size(); ++r) {
-    auto& graph = graphs.emplace_back(host.placement().begin() + static_cast<int>(r), host.deployment().replicas, host.deployment().logical_devices);
-    std::vector<AnyTensor> tensors;
-    for (std::uint32_t i = 0; i < elements[r].size(); ++i)
-      tensors.push_back(graph.tensor(graph.add({Input{Input::Source::element, i}, {}, {elements[r][i].type()}, {}, "input" + std::to_string(i)})));
-    ReplicaContext context{graph};
-    trace(context, tensors);
-  }
-  return graphs;
-}
 
 }  // namespace replicator::detail

@@ -12,8 +12,8 @@
 #include <map>
 #include <replicator/core/array.hpp>
 #include <replicator/io/file.hpp>
+#include <replicator/io/number_encoding.hpp>
 #include <replicator/io/safetensors_header.hpp>
-#include <replicator/io/stored.hpp>
 #include <span>
 #include <string>
 #include <utility>

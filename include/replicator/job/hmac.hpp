@@ -10,7 +10,7 @@
 #include <climits>
 #include <cstddef>
 #include <replicator/core/error.hpp>
-#include <replicator/job/proof.hpp>
+#include <replicator/job/token_authentication.hpp>
 #include <span>
 #include <string_view>
 

@@ -8,10 +8,10 @@
 #include <replicator/core/error.hpp>
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/membership.hpp>
-#include <replicator/job/proof.hpp>
 #include <replicator/job/rendezvous.hpp>
 #include <replicator/job/rendezvous_client.hpp>
 #include <replicator/job/rendezvous_server.hpp>
+#include <replicator/job/token_authentication.hpp>
 #include <replicator/job/wire/tcp.hpp>
 #include <string>
 #include <thread>

@@ -14,8 +14,8 @@
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/join_request.hpp>
 #include <replicator/job/membership.hpp>
-#include <replicator/job/proof.hpp>
 #include <replicator/job/rendezvous.hpp>
+#include <replicator/job/token_authentication.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <replicator/job/wire/tcp.hpp>
@@ -49,7 +49,7 @@ inline void dismiss(Link& link, Refusal kind, int culprit, const std::string& se
 // Whoever does not speak as a process of the job is sent away. Where there is a job token a newcomer counts only once it has
 // proven it: until then nothing that it says can harm the job, and process 0 proves nothing to it.
 //
-//   newcomer   hello: who it is, a random number          the proofs: see proof.hpp
+//   newcomer   hello: who it is, a random number          the proofs: see token_authentication.hpp
 //   process 0  challenge: a random number
 //   newcomer   proof
 //   process 0  proof

@@ -13,8 +13,8 @@
 #include <replicator/job/job_options.hpp>
 #include <replicator/job/join_request.hpp>
 #include <replicator/job/membership.hpp>
-#include <replicator/job/proof.hpp>
 #include <replicator/job/rendezvous.hpp>
+#include <replicator/job/token_authentication.hpp>
 #include <replicator/job/wire/frame.hpp>
 #include <replicator/job/wire/link.hpp>
 #include <replicator/job/wire/tcp.hpp>

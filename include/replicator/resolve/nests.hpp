@@ -8,7 +8,7 @@
 #include <string>
 
 #include <replicator/graph/nest.hpp>
-#include <replicator/resolve/exchange.hpp>
+#include <replicator/resolve/all_to_all.hpp>
 #include <replicator/resolve/placeholders.hpp>
 
 namespace replicator {

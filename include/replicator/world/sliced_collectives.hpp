@@ -19,7 +19,7 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/run/caller_buffers.hpp>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/run/local_fold.hpp>

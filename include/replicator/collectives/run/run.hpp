@@ -8,7 +8,7 @@
 #include <memory>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/run/device_runner.hpp>
-#include <replicator/collectives/run/lower.hpp>
+#include <replicator/collectives/run/loads_to_messages.hpp>
 #include <replicator/collectives/run/mailbox_runner.hpp>
 #include <replicator/collectives/run/runner.hpp>
 #include <string>

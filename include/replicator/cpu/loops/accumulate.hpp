@@ -9,7 +9,7 @@
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/cpu/loops/lanes.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/graph/map.hpp>
 
 namespace replicator::detail::cpu {

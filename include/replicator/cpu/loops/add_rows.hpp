@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu {
 

@@ -10,7 +10,7 @@
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/cpu/loops/lanes.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu {
 

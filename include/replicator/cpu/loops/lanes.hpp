@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include <replicator/core/dtype.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu::detail {
 

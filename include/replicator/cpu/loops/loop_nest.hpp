@@ -10,7 +10,7 @@
 
 #include <replicator/core/layout.hpp>
 #include <replicator/core/shape.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu {
 

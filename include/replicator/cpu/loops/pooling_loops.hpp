@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/vector_math.hpp>
 #include <replicator/ops/pooling.hpp>
 

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu {
 

@@ -17,7 +17,7 @@
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/cpu/loops/rectangle.hpp>
 #include <replicator/cpu/loops/rectangles_ahead.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu::detail {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <replicator/cpu/loops/loop_nest.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 
 namespace replicator::detail::cpu {
 

@@ -15,8 +15,8 @@
 #include <replicator/cpu/loops/bfloat16_loops.hpp>
 #include <replicator/cpu/loops/convert.hpp>
 #include <replicator/cpu/loops/loop_nest.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/loops/tile_terms.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
 
 namespace replicator::detail::cpu {
 

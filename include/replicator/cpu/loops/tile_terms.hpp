@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <replicator/core/dtype.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/graph/expression.hpp>
 
 namespace replicator::detail::cpu {

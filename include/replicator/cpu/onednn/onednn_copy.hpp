@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <replicator/cpu/copy.hpp>
-#include <replicator/cpu/loops/tiles.hpp>
+#include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/onednn/onednn_primitive.hpp>
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/graph/operation.hpp>

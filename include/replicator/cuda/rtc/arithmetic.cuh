@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar arithmetic on the device with the CPU's meaning (cpu/loops/tiles.hpp): one rounding per operation whatever the
+// Scalar arithmetic on the device with the CPU's meaning (cpu/loops/tile_loops.hpp): one rounding per operation whatever the
 // compiler's flags, integers that wrap around, a NaN that wins a minimum or maximum of a reduction.
 #pragma once
 

@@ -8,7 +8,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/data/files/table.hpp>
 #include <replicator/io/mapped_file.hpp>
-#include <replicator/io/stored.hpp>
+#include <replicator/io/number_encoding.hpp>
 #include <string>
 #include <tuple>
 #include <utility>

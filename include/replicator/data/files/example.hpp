@@ -10,7 +10,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/core/error.hpp>
 #include <replicator/data/files/files.hpp>
-#include <replicator/io/stored.hpp>
+#include <replicator/io/number_encoding.hpp>
 #include <span>
 #include <string>
 #include <string_view>

@@ -8,7 +8,7 @@
 #include <replicator/data/files/stored_rows.hpp>
 #include <replicator/data/files/table.hpp>
 #include <replicator/io/mapped_file.hpp>
-#include <replicator/io/stored.hpp>
+#include <replicator/io/number_encoding.hpp>
 #include <span>
 #include <string>
 #include <utility>

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <replicator/core/array.hpp>
 #include <replicator/io/mapped_file.hpp>
-#include <replicator/io/stored.hpp>
+#include <replicator/io/number_encoding.hpp>
 #include <span>
 #include <string>
 #include <utility>

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <replicator/io/stored.hpp>
+#include <replicator/io/number_encoding.hpp>
 #include <span>
 #include <string>
 #include <string_view>

@@ -8,8 +8,8 @@
 #include <replicator/data/files/files.hpp>
 #include <replicator/data/files/table.hpp>
 #include <replicator/io/mapped_file.hpp>
+#include <replicator/io/number_encoding.hpp>
 #include <replicator/io/record.hpp>
-#include <replicator/io/stored.hpp>
 #include <span>
 #include <string>
 #include <string_view>

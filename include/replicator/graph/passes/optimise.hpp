@@ -2,7 +2,7 @@
 // The pure passes, blind to the placement: a replica's graph is optimised as if it were alone.
 #pragma once
 
-#include <replicator/graph/passes/common.hpp>
+#include <replicator/graph/passes/common_subexpressions.hpp>
 #include <replicator/graph/passes/dead_code.hpp>
 #include <replicator/graph/passes/expand.hpp>
 #include <replicator/graph/passes/fuse.hpp>

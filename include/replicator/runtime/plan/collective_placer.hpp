@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/run/communicator.hpp>
 #include <replicator/collectives/run/local_fold.hpp>
 #include <replicator/resolve/resolve.hpp>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <replicator/devices/device_support.hpp>
-#include <replicator/runtime/plan/stretches.hpp>
+#include <replicator/runtime/plan/capturable_ranges.hpp>
 #include <replicator/runtime/program.hpp>
 
 namespace replicator::detail {

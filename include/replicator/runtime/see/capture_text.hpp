@@ -7,7 +7,7 @@
 #include <string>
 
 #include <replicator/core/location.hpp>
-#include <replicator/runtime/plan/stretches.hpp>
+#include <replicator/runtime/plan/capturable_ranges.hpp>
 #include <replicator/runtime/see/instruction_text.hpp>
 
 namespace replicator::detail {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/collectives/choose/cost.hpp>
+#include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/devices/device_kind.hpp>
 #include <replicator/runtime/see/instruction_text.hpp>
 #include <replicator/runtime/see/layout_copies.hpp>

@@ -9,7 +9,7 @@
 #include <replicator/collectives/algorithms/all_to_all.hpp>
 #include <replicator/collectives/algorithms/broadcast.hpp>
 #include <replicator/collectives/algorithms/reduce_scatter.hpp>
-#include <replicator/collectives/choose/predict.hpp>
+#include <replicator/collectives/choose/predicted_time.hpp>
 #include <replicator/transport/transport.hpp>
 #include <string>
 #include <string_view>
