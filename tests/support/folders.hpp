@@ -8,7 +8,6 @@
 
 namespace replicator::test {
 
-
 inline std::string folder_of(const char* variable) {
   const char* folder = std::getenv(variable);
   if (!folder) throw std::runtime_error{std::string{variable} + " is not set: run this by ctest"};

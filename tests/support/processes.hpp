@@ -20,7 +20,6 @@
 
 namespace replicator::test {
 
-
 struct ProcessResult {
   int exit_code = -1;      // of exit(); -1 where a signal ended it
   int signal = 0;          // that ended it

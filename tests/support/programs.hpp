@@ -21,7 +21,6 @@
 
 namespace replicator::test {
 
-
 struct ProgramResult {
   int exit_code = -1;
   std::string text;  // what it printed, errors too

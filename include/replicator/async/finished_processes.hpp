@@ -9,7 +9,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <replicator/core/deadline_wait.hpp>
