@@ -5,6 +5,7 @@
 // loaded machine trust the ratio, best under `chrt -f 10`.
 //
 //   allreduce [ranks = 2] [largest bytes = 64 MiB] [samples = 101] [smallest bytes = 64] [schedule = auto, or its name]
+#include <sched.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,7 +14,6 @@
 #include <replicator/collectives/choose/choose_schedule.hpp>
 #include <replicator/collectives/run/run.hpp>
 #include <replicator/transport/in_process.hpp>
-#include <sched.h>
 #include <thread>
 #include <vector>
 

@@ -92,39 +92,40 @@ template <std::int64_t inner, class F>
     for (std::int64_t c = 0; c < s.c / inner; ++c) f((n * (s.c / inner) + c) * s.pixels * inner, c * inner);
 }
 
-#define LEVELS(name, parameters, arguments)                                                      \
+#define LEVELS(name, parameters, arguments)                                                         \
   [[gnu::target("avx512f"), gnu::flatten]] void name##_avx512 parameters { name##_body arguments; } \
   [[gnu::target("avx2"), gnu::flatten]] void name##_avx2 parameters { name##_body arguments; }      \
-  void name##_baseline parameters { name##_body arguments; }                                     \
-  void name parameters {                                                                         \
-    switch (cpu::instruction_level()) {                                                          \
-      case cpu::InstructionLevel::avx512: return name##_avx512 arguments;                        \
-      case cpu::InstructionLevel::avx2: return name##_avx2 arguments;                            \
-      default: return name##_baseline arguments;                                                 \
-    }                                                                                            \
+  void name##_baseline parameters { name##_body arguments; }                                        \
+  void name parameters {                                                                            \
+    switch (cpu::instruction_level()) {                                                             \
+      case cpu::InstructionLevel::avx512: return name##_avx512 arguments;                           \
+      case cpu::InstructionLevel::avx2: return name##_avx2 arguments;                               \
+      default: return name##_baseline arguments;                                                    \
+    }                                                                                               \
   }
 
 template <std::int64_t inner>
 [[gnu::always_inline]] inline void normalise_body(const Sizes& s, const float* x, const float* mean, const float* scale, const float* beta,
-                                           float* y) {
-  for_channels<inner>(s, [&](std::int64_t at, std::int64_t c) __attribute__((always_inline)) {
-    if constexpr (inner == 1) {
-      const float m = mean[c], a = scale[c], b = beta[c];
-      for (std::int64_t i = 0; i < s.pixels / 16; ++i)
+                                                  float* y) {
+  for_channels<inner>(
+      s, [&](std::int64_t at, std::int64_t c) __attribute__((always_inline)) {
+        if constexpr (inner == 1) {
+          const float m = mean[c], a = scale[c], b = beta[c];
+          for (std::int64_t i = 0; i < s.pixels / 16; ++i)
 #pragma GCC ivdep
-        for (std::int64_t j = 0; j < 16; ++j) {
-          const float v = (x[at + 16 * i + j] - m) * a + b;
-          y[at + 16 * i + j] = v <= 0 ? 0 : v;
-        }
-    } else {
-      for (std::int64_t p = 0; p < s.pixels; ++p)
+            for (std::int64_t j = 0; j < 16; ++j) {
+              const float v = (x[at + 16 * i + j] - m) * a + b;
+              y[at + 16 * i + j] = v <= 0 ? 0 : v;
+            }
+        } else {
+          for (std::int64_t p = 0; p < s.pixels; ++p)
 #pragma GCC ivdep
-        for (std::int64_t j = 0; j < inner; ++j) {
-          const float v = (x[at + p * inner + j] - mean[c + j]) * scale[c + j] + beta[c + j];
-          y[at + p * inner + j] = v <= 0 ? 0 : v;
+            for (std::int64_t j = 0; j < inner; ++j) {
+              const float v = (x[at + p * inner + j] - mean[c + j]) * scale[c + j] + beta[c + j];
+              y[at + p * inner + j] = v <= 0 ? 0 : v;
+            }
         }
-    }
-  });
+      });
 }
 void normalise_blocked_body(const Sizes& s, const float* x, const float* m, const float* a, const float* b, float* y) {
   normalise_body<16>(s, x, m, a, b, y);
@@ -138,18 +139,19 @@ LEVELS(normalise_plain, (const Sizes& s, const float* x, const float* m, const f
 // sum(dz) and sum(dz * (x - mean)) with dz = dy * (z > 0), per channel
 void sums_blocked_body(const Sizes& s, const float* dy, const float* z, const float* x, const float* mean, float* sum, float* dot) {
   for (std::int64_t c = 0; c < s.c; ++c) sum[c] = dot[c] = 0;
-  for_channels<16>(s, [&](std::int64_t at, std::int64_t c) __attribute__((always_inline)) {
-    float a[16]{}, b[16]{};
-    for (std::int64_t p = 0; p < s.pixels; ++p)
+  for_channels<16>(
+      s, [&](std::int64_t at, std::int64_t c) __attribute__((always_inline)) {
+        float a[16]{}, b[16]{};
+        for (std::int64_t p = 0; p < s.pixels; ++p)
 #pragma GCC ivdep
-      for (std::int64_t j = 0; j < 16; ++j) {
-        const std::int64_t i = at + p * 16 + j;
-        const float d = dy[i] * (0 < z[i] ? 1.0f : 0.0f);
-        a[j] += d;
-        b[j] += d * (x[i] - mean[c + j]);
-      }
-    for (std::int64_t j = 0; j < 16; ++j) sum[c + j] += a[j], dot[c + j] += b[j];
-  });
+          for (std::int64_t j = 0; j < 16; ++j) {
+            const std::int64_t i = at + p * 16 + j;
+            const float d = dy[i] * (0 < z[i] ? 1.0f : 0.0f);
+            a[j] += d;
+            b[j] += d * (x[i] - mean[c + j]);
+          }
+        for (std::int64_t j = 0; j < 16; ++j) sum[c + j] += a[j], dot[c + j] += b[j];
+      });
 }
 LEVELS(sums_blocked,
        (const Sizes& s, const float* dy, const float* z, const float* x, const float* mean, float* sum, float* dot),
@@ -158,14 +160,15 @@ LEVELS(sums_blocked,
 // dx = scale * (dy * (z > 0) - a - (x - mean) * b)
 void gradient_blocked_body(const Sizes& s, const float* dy, const float* z, const float* x, const float* const* k, float* dx) {
   const float *mean = k[0], *scale = k[1], *a = k[2], *b = k[3];
-  for_channels<16>(s, [&](std::int64_t at, std::int64_t c) __attribute__((always_inline)) {
-    for (std::int64_t p = 0; p < s.pixels; ++p)
+  for_channels<16>(
+      s, [&](std::int64_t at, std::int64_t c) __attribute__((always_inline)) {
+        for (std::int64_t p = 0; p < s.pixels; ++p)
 #pragma GCC ivdep
-      for (std::int64_t j = 0; j < 16; ++j) {
-        const std::int64_t i = at + p * 16 + j;
-        dx[i] = scale[c + j] * ((dy[i] * (0 < z[i] ? 1.0f : 0.0f) - a[c + j]) - (x[i] - mean[c + j]) * b[c + j]);
-      }
-  });
+          for (std::int64_t j = 0; j < 16; ++j) {
+            const std::int64_t i = at + p * 16 + j;
+            dx[i] = scale[c + j] * ((dy[i] * (0 < z[i] ? 1.0f : 0.0f) - a[c + j]) - (x[i] - mean[c + j]) * b[c + j]);
+          }
+      });
 }
 LEVELS(gradient_blocked, (const Sizes& s, const float* dy, const float* z, const float* x, const float* const* k, float* dx), (s, dy, z, x, k, dx))
 
@@ -246,8 +249,8 @@ void batch_norm(std::int64_t n, std::int64_t channels, std::int64_t side) {
   for (const bool plain : {false, true}) {
     const Layout layout = plain ? Layout{} : blocks;
     Prepared ours{normalise, {full, channel, channel, channel}, {layout, {}, {}, {}}, {x.data(), k.data(), k.data(), k.data()}, {y.data()}};
-    report(plain ? "  normalise + relu, plain" : "  normalise + relu, blocked", 8.0 * static_cast<double>(count), [&] {
-      (plain ? normalise_plain : normalise_blocked)(sizes, x.data(), k.data(), k.data(), k.data(), y2.data()); }, [&] { ours(); });
+    report(
+        plain ? "  normalise + relu, plain" : "  normalise + relu, blocked", 8.0 * static_cast<double>(count), [&] { (plain ? normalise_plain : normalise_blocked)(sizes, x.data(), k.data(), k.data(), k.data(), y2.data()); }, [&] { ours(); });
   }
 
   e = inputs_only(4);  // dy, z, x, mean
@@ -257,18 +260,19 @@ void batch_norm(std::int64_t n, std::int64_t channels, std::int64_t side) {
   const Reduce sums{ReduceKind::sum, share(e), {0, 2, 3}, shape, {DType::float32, DType::float32}};
   std::vector<float> a(static_cast<std::size_t>(channels)), b(a), a2(a), b2(a);
   Prepared two_sums{sums, {full, full, full, channel}, {blocks, blocks, blocks, {}}, {dy.data(), z.data(), x.data(), k.data()}, {a.data(), b.data()}};
-  report("  two sums of the gradient, blocked", 12.0 * static_cast<double>(count),
-         [&] { sums_blocked(sizes, dy.data(), z.data(), x.data(), k.data(), a2.data(), b2.data()); }, [&] { two_sums(); });
+  report(
+      "  two sums of the gradient, blocked", 12.0 * static_cast<double>(count),
+      [&] { sums_blocked(sizes, dy.data(), z.data(), x.data(), k.data(), a2.data(), b2.data()); }, [&] { two_sums(); });
 
   e = inputs_only(7);  // dy, z, x, mean, scale, a, b
   const auto dz2 = e.apply(multiply, 0, e.apply(less, e.constant(0), 1));
   e.outputs = {e.apply(multiply, 4, e.apply(subtract, e.apply(subtract, dz2, 5), e.apply(multiply, e.apply(subtract, 2, 3), 6)))};
   const Map gradient{share(e), shape, {DType::float32}};
-  Prepared dx{gradient, {full, full, full, channel, channel, channel, channel}, {blocks, blocks, blocks, {}, {}, {}, {}},
-              {dy.data(), z.data(), x.data(), k.data(), k.data(), k.data(), k.data()}, {y.data()}};
+  Prepared dx{gradient, {full, full, full, channel, channel, channel, channel}, {blocks, blocks, blocks, {}, {}, {}, {}}, {dy.data(), z.data(), x.data(), k.data(), k.data(), k.data(), k.data()}, {y.data()}};
   const float* constants[] = {k.data(), k.data(), k.data(), k.data()};
-  report("  gradient of the input, blocked", 16.0 * static_cast<double>(count),
-         [&] { gradient_blocked(sizes, dy.data(), z.data(), x.data(), constants, y2.data()); }, [&] { dx(); });
+  report(
+      "  gradient of the input, blocked", 16.0 * static_cast<double>(count),
+      [&] { gradient_blocked(sizes, dy.data(), z.data(), x.data(), constants, y2.data()); }, [&] { dx(); });
 
   e = inputs_only(2);
   e.outputs = {e.apply(rectify, e.apply(add, 0, 1))};
@@ -300,7 +304,8 @@ void optimizer(std::int64_t n) {
                 {w.data(), g.data(), v.data()},
                 {w2.data(), v2.data()}};
   std::printf("[%ld]\n", static_cast<long>(n));
-  report("  momentum", 20.0 * static_cast<double>(n), [&] { momentum(n, w.data(), g.data(), v.data(), w2.data(), v2.data()); }, [&] { ours(); });
+  report(
+      "  momentum", 20.0 * static_cast<double>(n), [&] { momentum(n, w.data(), g.data(), v.data(), w2.data(), v2.data()); }, [&] { ours(); });
 }
 
 // Without a rival: nanoseconds per element of what is not memory-bound.

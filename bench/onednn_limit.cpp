@@ -129,7 +129,11 @@ class BatchNorm {
 
  private:
   using Primitive = dnn::Handle<dnnl_primitive_t, dnnl_primitive_destroy>;
-  enum Direction : unsigned { forward = 1, backward = 2, both = 3 };
+  enum Direction : unsigned {
+    forward = 1,
+    backward = 2,
+    both = 3
+  };
 
   void give(Direction direction, int argument, const dnn::MemoryDescription& description, std::byte* data = nullptr) {
     if (!data) {
@@ -176,7 +180,7 @@ class LayerKernels {
 
  private:
   int times_;
-  std::array<Buffer, 3> tensors_;  // x, w, y
+  std::array<Buffer, 3> tensors_;                           // x, w, y
   std::vector<std::unique_ptr<Convolution>> convolutions_;  // forward, then backward
   std::unique_ptr<BatchNorm> norm_;
 };

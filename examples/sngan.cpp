@@ -320,9 +320,10 @@ class Report {
   void figures(std::int64_t step, const Judge& judge, const Judge::Figures& samples) {
     if (!speaks(step)) return;
     const auto held_out = judge.held_out(), noise = judge.noise();
-    std::printf("step %ld: Frechet distance on our own classifier's features, %ld pictures each: samples %.3f, held-out real pictures %.3f, "
-                "noise %.3f\n",
-                static_cast<long>(step), static_cast<long>(judge.pictures()), samples.distance, held_out.distance, noise.distance);
+    std::printf(
+        "step %ld: Frechet distance on our own classifier's features, %ld pictures each: samples %.3f, held-out real pictures %.3f, "
+        "noise %.3f\n",
+        static_cast<long>(step), static_cast<long>(judge.pictures()), samples.distance, held_out.distance, noise.distance);
     std::printf("step %ld: score by our own classifier (as Inception's): samples %.3f, held-out real pictures %.3f, noise %.3f\n",
                 static_cast<long>(step), samples.score, held_out.score, noise.score);
     std::fflush(stdout);

@@ -86,7 +86,7 @@ std::string made_up_text(std::uint64_t seed) {
 }
 
 struct Text {
-  std::string alphabet;               // its different letters, in order
+  std::string alphabet;                     // its different letters, in order
   std::vector<std::int32_t> train, unseen;  // places in the alphabet; the last tenth is not trained on
 };
 
@@ -134,13 +134,13 @@ using Features = rp::Tensor<float>;        // [n, t, width]
 Features self_attention(rp::ReplicaContext& replica, Features x, const Options& o, double dropout) {
   const auto n = x.shape()[0], t = x.shape()[1];
   const auto heads = [&](Features y) { return rp::transpose(rp::reshape(y, {n, t, o.heads, -1}), {0, 2, 1, 3}); };
-  const auto [q, k, v] = rp::split<3>(rp::nn::linear(replica, x, "qkv", {.features = 3 * o.width}));         // [n, t, width] each
-  const auto y = rp::attention(heads(q), heads(k), heads(v), {.causal = true, .dropout = dropout});          // [n, heads, t, width / heads]
+  const auto [q, k, v] = rp::split<3>(rp::nn::linear(replica, x, "qkv", {.features = 3 * o.width}));  // [n, t, width] each
+  const auto y = rp::attention(heads(q), heads(k), heads(v), {.causal = true, .dropout = dropout});   // [n, heads, t, width / heads]
   return rp::nn::linear(replica, rp::reshape(rp::transpose(y, {0, 2, 1, 3}), {n, t, o.width}), "out", {.features = o.width});
 }
 
 Features perceptron(rp::ReplicaContext& replica, Features x, const Options& o) {
-  const auto h = rp::gelu(rp::nn::linear(replica, x, "up", {.features = 4 * o.width}));                      // [n, t, 4 width]
+  const auto h = rp::gelu(rp::nn::linear(replica, x, "up", {.features = 4 * o.width}));  // [n, t, 4 width]
   return rp::nn::linear(replica, h, "down", {.features = o.width});
 }
 
@@ -242,9 +242,10 @@ int train(rp::Deployment deployment, const Options& o) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Trains a transformer on the letters of a text and lets it write. The same replicas, batch and seed give the same weights, wherever the "
-               "replicas run.",
-               "transformer"};
+  CLI::App app{
+      "Trains a transformer on the letters of a text and lets it write. The same replicas, batch and seed give the same weights, wherever the "
+      "replicas run.",
+      "transformer"};
   add_flags(app, options);
   return example::run(app, argc, argv, [&](rp::Deployment deployment) { return train(std::move(deployment), options); });
 }

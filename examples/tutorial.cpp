@@ -40,7 +40,7 @@ void first_program(rp::Replicator& repl) {
 
 // --- collectives, each with the plain loop that it stands for ----------------------------------------------------------
 
-constexpr std::size_t R = 4;                      // replicas
+constexpr std::size_t R = 4;                     // replicas
 using Values = std::vector<std::vector<float>>;  // values[i]: what replica i has
 
 // Runs a step function on the numbers above, shows what every replica gets, and compares it with the loop's.
@@ -122,7 +122,7 @@ void collectives(rp::Replicator& repl) {
 
   compare(
       repl, "all_reduce in groups",
-      [](rp::ReplicaContext&, rp::Tensor<float> x) {                              // x [4]
+      [](rp::ReplicaContext&, rp::Tensor<float> x) {                                // x [4]
         return rp::all_reduce(x, rp::Reduction::max, {.group = {{0, 1}, {2, 3}}});  // [4], one in each group
       },
       [](const Values& x) {
@@ -150,9 +150,9 @@ void collectives(rp::Replicator& repl) {
 // --- variables ---------------------------------------------------------------------------------------------------------
 
 void variables(rp::Replicator& repl) {
-  auto count = repl.replicate(numbers, [](rp::ReplicaContext& replica, rp::Tensor<float> x) {                                   // x [4]
-    auto total = replica.variable<float>("total", {}, rp::Initializer::zeros());                                              // one value
-    auto own = replica.variable<float>("own", {}, rp::Initializer::zeros(), {.kind = rp::VariableKind::replica_local});       // one for each replica
+  auto count = repl.replicate(numbers, [](rp::ReplicaContext& replica, rp::Tensor<float> x) {                            // x [4]
+    auto total = replica.variable<float>("total", {}, rp::Initializer::zeros());                                         // one value
+    auto own = replica.variable<float>("own", {}, rp::Initializer::zeros(), {.kind = rp::VariableKind::replica_local});  // one for each replica
     total.assign(total.read() + rp::all_reduce(rp::sum(x), rp::Reduction::sum));
     own.assign(own.read() + rp::sum(x));
   });
@@ -184,10 +184,10 @@ auto line(const rp::InputContext& ctx) {
 void training(rp::Replicator& repl) {
   auto by_hand = repl.replicate(line, [](rp::ReplicaContext& replica, rp::Tensor<float> x, rp::Tensor<float> y) {  // x, y [16]
     auto w = replica.variable<float>("w", {}, rp::Initializer::zeros());
-    auto loss = rp::mean(rp::pow(x * w.read() - y, 2));                  // [], of this replica's points
-    auto slope = rp::gradient(loss, w.read());                           // [], of its own loss
-    auto mean = rp::all_reduce(slope, rp::Reduction::mean);              // [], of the loss of all 64 points
-    w.assign(w.read() - mean * 0.5f);                                    // the same on every replica: allowed
+    auto loss = rp::mean(rp::pow(x * w.read() - y, 2));      // [], of this replica's points
+    auto slope = rp::gradient(loss, w.read());               // [], of its own loss
+    auto mean = rp::all_reduce(slope, rp::Reduction::mean);  // [], of the loss of all 64 points
+    w.assign(w.read() - mean * 0.5f);                        // the same on every replica: allowed
     return loss;
   });
   auto by_optimizer = repl.replicate(line, [](rp::ReplicaContext& replica, rp::Tensor<float> x, rp::Tensor<float> y) {  // x, y [16]

@@ -26,8 +26,8 @@ using namespace replicator::detail;
 struct TracedStep {
   std::uint64_t number = 0;
   std::vector<std::vector<collectives::SimulatedAction>> actions;  // by rank
-  double microseconds = 0;  // from the first device's begin to the last one's end
-  double computed = 0;      // by the device that computed longest
+  double microseconds = 0;                                         // from the first device's begin to the last one's end
+  double computed = 0;                                             // by the device that computed longest
 };
 
 struct TracedRun {

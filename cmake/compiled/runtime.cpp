@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Of replicator::compiled: programs.
 #define REPLICATOR_TEMPLATE extern template
-#include "operations.hpp"
 #include "collectives.hpp"
+#include "operations.hpp"
 #undef REPLICATOR_TEMPLATE
 
 #define REPLICATOR_TEMPLATE template

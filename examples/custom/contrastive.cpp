@@ -6,8 +6,8 @@
 namespace rp = replicator;
 
 // To unit length.
-rp::Tensor<float> normalised(rp::Tensor<float> x) {                             // [n, f]
-  return x / rp::sqrt(rp::sum(x * x, rp::Axes{-1}.kept()) + 1e-12f);            // [n, f] / [n, 1]
+rp::Tensor<float> normalised(rp::Tensor<float> x) {                   // [n, f]
+  return x / rp::sqrt(rp::sum(x * x, rp::Axes{-1}.kept()) + 1e-12f);  // [n, f] / [n, 1]
 }
 
 int main(int argc, char** argv) try {
@@ -35,7 +35,7 @@ int main(int argc, char** argv) try {
     // My example i is row id n + i of what was gathered.
     rp::Array<std::int32_t> partner{{n}};
     for (std::int64_t i = 0; i < n; ++i) partner[i] = static_cast<std::int32_t>(replica.id() * n + i);
-    auto labels = rp::constant(replica, partner);                               // [n], another on each replica
+    auto labels = rp::constant(replica, partner);  // [n], another on each replica
     auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels));
     rp::nn::sgd({.learning_rate = 0.3, .momentum = 0.9}).minimize(replica, loss);
     return std::tuple{loss, rp::accuracy(logits, labels)};

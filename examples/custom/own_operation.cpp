@@ -69,8 +69,8 @@ int main(int argc, char** argv) try {
   };
   auto step_fn = [](rp::ReplicaContext& replica, rp::Tensor<float> x) {  // x [n, 8]
     auto w = replica.variable<float>("w", {8}, rp::Initializer::zeros());
-    auto turned = roll(x * w.read(), 3);                                // [n, 8]
-    auto loss = rp::mean(rp::pow(turned - roll(x, 3) * 0.5f, 2));       // least where w is 0.5
+    auto turned = roll(x * w.read(), 3);                           // [n, 8]
+    auto loss = rp::mean(rp::pow(turned - roll(x, 3) * 0.5f, 2));  // least where w is 0.5
     rp::nn::sgd({.learning_rate = 8}).minimize(replica, loss);
     return loss;
   };

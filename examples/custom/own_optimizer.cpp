@@ -39,8 +39,8 @@ int main(int argc, char** argv) try {
     });
   };
   auto step_fn = [](rp::ReplicaContext& replica, rp::Tensor<float> bits, rp::Tensor<std::int32_t> parity) {  // [n, 2], [n]
-    auto hidden = rp::tanh(rp::nn::linear(replica, bits, "hidden", {.features = 16}));                        // [n, 16]
-    auto logits = rp::nn::linear(replica, hidden, "out", {.features = 2});                                    // [n, 2]
+    auto hidden = rp::tanh(rp::nn::linear(replica, bits, "hidden", {.features = 16}));                       // [n, 16]
+    auto logits = rp::nn::linear(replica, hidden, "out", {.features = 2});                                   // [n, 2]
     auto loss = rp::mean(rp::softmax_cross_entropy(logits, parity));
     rp::nn::wrap_optimizer(Lion{.rate = 0.02f}).minimize(replica, loss);  // the mean of the gradients over all replicas, then Lion
     return loss;

@@ -34,7 +34,7 @@ int main(int argc, char** argv) try {
     const auto step = static_cast<std::int64_t>(train.steps_done());
     if (board) {
       const auto weights = repl.value("fc.weight").as<float>();
-      rp::Array<std::uint8_t> pixels{{8, 8}};      // or [height, width, 3]
+      rp::Array<std::uint8_t> pixels{{8, 8}};  // or [height, width, 3]
       for (std::int64_t i = 0; i < 64; ++i) pixels[i] = static_cast<std::uint8_t>(255 * std::clamp(weights[i], 0.0f, 1.0f));
       board->scalar("loss/train", step, rp::mean(loss));
       board->image("fc.weight", step, pixels);

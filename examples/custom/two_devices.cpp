@@ -21,12 +21,12 @@ int main(int argc, char** argv) try {
     // What is built while `here` lives is on that device, variables too; gradients and updates stay with them.
     auto hidden = [&] {
       const auto here = replica.logical_device(0);
-      return rp::relu(rp::nn::linear(replica, x, "below", {.features = 64}));                        // [n, 64] on device 0
+      return rp::relu(rp::nn::linear(replica, x, "below", {.features = 64}));  // [n, 64] on device 0
     }();
     auto logits = [&] {
       const auto here = replica.logical_device(replica.logical_devices() - 1);
-      auto next = rp::relu(rp::nn::linear(replica, hidden, "middle", {.features = 64}));             // the copy from 0 is made for you
-      return rp::nn::linear(replica, next, "above", {.features = 2});                                // [n, 2] on device 1
+      auto next = rp::relu(rp::nn::linear(replica, hidden, "middle", {.features = 64}));  // the copy from 0 is made for you
+      return rp::nn::linear(replica, next, "above", {.features = 2});                     // [n, 2] on device 1
     }();
     auto loss = rp::mean(rp::softmax_cross_entropy(logits, y));
     rp::nn::sgd({.learning_rate = 0.2, .momentum = 0.9}).minimize(replica, loss);

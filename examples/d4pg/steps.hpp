@@ -47,8 +47,8 @@ auto learner_step(const Options& o, std::int64_t actions) {
   return [&o, network = networks(o, actions)](rp::ReplicaContext& replica, rp::Tensor<O> observation, Floats action, Floats reward, Floats discount,
                                               rp::Tensor<O> next, Floats weight) {
     const auto x = features(replica, observation, network), fixed = rp::stop_gradient(x);  // only the critic trains its encoder
-    const auto logits = rp::models::d4pg_critic(replica, x, action, network);  // [n, atoms]: of Z(x, a)
-    const auto best = rp::models::d4pg_actor(replica, fixed, network);         // [n, actions]: pi(x)
+    const auto logits = rp::models::d4pg_critic(replica, x, action, network);              // [n, atoms]: of Z(x, a)
+    const auto best = rp::models::d4pg_actor(replica, fixed, network);                     // [n, actions]: pi(x)
     for (const char* scope : {"actor", "critic"}) rp::nn::update_targets(replica, scope, o.target_period);
 
     // Y = r_0 + ... + g^(n-1) r_(n-1) + g^n Z'(x_n, pi'(x_n)), brought back to the atoms

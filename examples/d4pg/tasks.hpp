@@ -20,7 +20,9 @@ namespace detail {
 
 // 1 where x is within [low, high], falling as a Gaussian to 0.1 at `margin` outside of it.
 inline double near(double x, double low, double high, double margin) {
-  const double outside = x < low ? low - x : x > high ? x - high : 0;
+  const double outside = x < low    ? low - x
+                         : x > high ? x - high
+                                    : 0;
   const double share = outside / margin;
   return std::exp(-2.302585092994046 * share * share);
 }

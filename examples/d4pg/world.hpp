@@ -160,7 +160,7 @@ class Learner {
       if constexpr (std::is_same_v<Observation, std::uint8_t>)
         for (auto* pictures : {&batch.observation, &batch.next}) rp::rl::random_shift(*pictures, 4, random);
       return std::tuple{std::move(batch.observation), std::move(batch.action), std::move(batch.reward),
-                        std::move(batch.discount),    std::move(batch.next),   std::move(batch.weight)};
+                        std::move(batch.discount), std::move(batch.next), std::move(batch.weight)};
     });
   }
 

@@ -68,7 +68,7 @@ inline void require_finite(const Gaussian& gaussian, const char* which) {
     for (const double value : *values)
       if (!std::isfinite(value))
         throw rp::DataError{std::string{"frechet_distance: a mean or covariance of the "} + which + " features is " + std::to_string(value) +
-                        ": look for what is not finite in the network that gave them, or in its pictures"};
+                            ": look for what is not finite in the network that gave them, or in its pictures"};
 }
 
 // L^T b L
@@ -94,7 +94,7 @@ inline double frechet_distance(const Gaussian& a, const Gaussian& b) {
   const std::size_t d = a.mean.size();
   if (b.mean.size() != d || a.covariance.size() != d * d || b.covariance.size() != d * d)
     throw rp::BuildError{"frechet_distance: the features of both must have one width, found " + std::to_string(d) + " and " +
-                     std::to_string(b.mean.size())};
+                         std::to_string(b.mean.size())};
   detail::require_finite(a, "first");
   detail::require_finite(b, "second");
   double result = 0;

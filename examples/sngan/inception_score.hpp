@@ -27,7 +27,7 @@ inline double inception_score(const rp::Array<float>& probabilities) {
       const auto p = static_cast<double>(probabilities.data()[n * classes + c]);
       if (!(p >= 0 && p < 1.5))  // of a softmax 1 may be exceeded by rounding
         throw rp::DataError{"inception_score: example " + std::to_string(n) + " has the probability " + std::to_string(p) + " of class " + std::to_string(c) +
-                        ": take the softmax of the logits, and look for NaN in what they were computed from"};
+                            ": take the softmax of the logits, and look for NaN in what they were computed from"};
       marginal[c] += p / static_cast<double>(count);
     }
   double divergence = 0;

@@ -89,7 +89,7 @@ inline bool sweep(Tridiagonal& t, std::size_t first, std::size_t last) {
 inline std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std::size_t n) {
   if (matrix.size() != n * n)
     throw rp::BuildError{"symmetric_eigenvalues: a matrix of " + std::to_string(n) + " rows needs " + std::to_string(n * n) + " values, found " +
-                     std::to_string(matrix.size())};
+                         std::to_string(matrix.size())};
   double largest = 0;
   for (const double value : matrix) {
     if (!std::isfinite(value)) throw rp::DataError{"symmetric_eigenvalues: the matrix holds " + std::to_string(value)};

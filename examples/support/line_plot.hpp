@@ -126,12 +126,12 @@ class LinePlot {
 inline rp::Array<std::uint8_t> line_plot(std::span<const Curve> curves, const LinePlotOptions& options = {}) {
   if (options.width < 160 || options.height < 100 || !(options.low < options.high))
     throw rp::BuildError{"a plot has at least 160 x 100 pixels, and low < high; found " + std::to_string(options.width) + " x " +
-                     std::to_string(options.height) + ", " + std::to_string(options.low) + " and " + std::to_string(options.high)};
+                         std::to_string(options.height) + ", " + std::to_string(options.low) + " and " + std::to_string(options.high)};
   for (const auto& curve : curves) {
     const auto finite = [](const std::vector<double>& all) { return std::all_of(all.begin(), all.end(), [](double v) { return std::isfinite(v); }); };
     if (curve.x.size() != curve.y.size() || !finite(curve.x) || !finite(curve.y))
       throw rp::BuildError{"a curve needs as many x as y, all finite; found " + std::to_string(curve.x.size()) + " and " +
-                       std::to_string(curve.y.size())};
+                           std::to_string(curve.y.size())};
   }
   return detail::LinePlot{curves, options}.pixels();
 }

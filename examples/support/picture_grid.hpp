@@ -15,9 +15,9 @@ namespace rp = replicator;
 
 struct PictureGridOptions {
   std::int64_t columns = 8;
-  float low = 0;             // what is black
-  float high = 1;            // what is white; beyond both is cut off
-  std::int64_t margin = 2;   // white pixels around each picture
+  float low = 0;            // what is black
+  float high = 1;           // what is white; beyond both is cut off
+  std::int64_t margin = 2;  // white pixels around each picture
 };
 
 // Pictures [N, C, H, W], C being 1 or 3, side by side, row after row -> [rows (H + margin) + margin, columns (W + margin) + margin, C] in
@@ -28,8 +28,8 @@ inline rp::Array<std::uint8_t> picture_grid(const rp::Array<float>& pictures, co
   if (shape.rank() != 4 || (shape[1] != 1 && shape[1] != 3) || shape.elements() == 0 || options.columns < 1 || options.margin < 0 ||
       !(options.low < options.high))
     throw rp::BuildError{"picture_grid: it takes pictures [N, 1 or 3, H, W], at least 1 column, a margin from 0 on, and low < high; found " +
-                     shape.text() + ", " + std::to_string(options.columns) + " columns, a margin of " + std::to_string(options.margin) + ", " +
-                     std::to_string(options.low) + " and " + std::to_string(options.high)};
+                         shape.text() + ", " + std::to_string(options.columns) + " columns, a margin of " + std::to_string(options.margin) + ", " +
+                         std::to_string(options.low) + " and " + std::to_string(options.high)};
   const auto channels = shape[1], height = shape[2], width = shape[3], margin = options.margin;
   const auto rows = (shape[0] + options.columns - 1) / options.columns;
   rp::Array<std::uint8_t> grid{rp::Shape{rows * (height + margin) + margin, options.columns * (width + margin) + margin, channels}};

@@ -206,8 +206,8 @@ inline bool holds_synthetic(const std::string& folder, const std::string& note) 
   const std::string_view text{reinterpret_cast<const char*>(found.data()), found.size()};
   if (text == note) return true;
   throw rp::DataError{folder + ": cannot write synthetic pictures here, the folder holds " +
-                  (text.empty() ? std::string{"something else"} : "others (" + std::string{text} + ")") +
-                  "; remove it or name another"};
+                      (text.empty() ? std::string{"something else"} : "others (" + std::string{text} + ")") +
+                      "; remove it or name another"};
 }
 
 // A folder of its own beside `folder`, whoever else makes one there at the same time: processes of several machines may have the same

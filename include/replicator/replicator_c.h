@@ -66,11 +66,11 @@ enum replicator_reduction {
 
 /* Equal on every process, but for rank. Zero means: the default. */
 typedef struct replicator_options {
-  size_t size;                /* sizeof(replicator_options) */
-  int replicas;               /* who contribute, dealt to the processes in blocks; default: one for each process */
-  const char* transport;      /* "auto", "shared_memory" or "ucx"; default: "auto" */
-  double deadline;            /* seconds to wait for a process that is alive but does not come; default 300, < 0: none, as is infinity */
-  int world_size;             /* default: the environment says this and the three below; the job token always */
+  size_t size;           /* sizeof(replicator_options) */
+  int replicas;          /* who contribute, dealt to the processes in blocks; default: one for each process */
+  const char* transport; /* "auto", "shared_memory" or "ucx"; default: "auto" */
+  double deadline;       /* seconds to wait for a process that is alive but does not come; default 300, < 0: none, as is infinity */
+  int world_size;        /* default: the environment says this and the three below; the job token always */
   int rank;
   const char* master_address; /* of process 0 */
   int master_port;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of bfloat16 sum in float32 and round their result once: they differ from the definition in double, rounded,
 // by one unit in the last place at most.
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cstring>

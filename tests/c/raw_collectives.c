@@ -13,7 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { replicas = 6, count = 1003 };
+enum {
+  replicas = 6,
+  count = 1003
+};
 
 static uint64_t digest = 14695981039346656037u;
 

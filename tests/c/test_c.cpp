@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface: a program in C99 as 1, 2 and 3 processes, and the words for mistakes.
-#include <catch2/catch.hpp>
 #include <unistd.h>
+#include <catch2/catch.hpp>
 
+#include <replicator/replicator_c.h>
 #include <chrono>
 #include <cstdlib>
 #include <limits>
-#include <replicator/replicator_c.h>
 #include <stdexcept>
 #include <string>
 
@@ -44,7 +44,8 @@ TEST_CASE("a program in C prints one digest as one, two and three processes") {
   for (const int count : {2, 3})
     for (const std::string transport : {"shared_memory", "ucx"}) {
       const auto results = test::run_as_processes(count, program() + " " + transport);
-      INFO(transport << "\n" << test::describe(results));
+      INFO(transport << "\n"
+                     << test::describe(results));
       if (results[0].text.find("was built without UCX") != std::string::npos) continue;
       for (const auto& result : results) CHECK(test::line_of(result.text, "digest: ") == digest);
     }
@@ -60,7 +61,8 @@ TEST_CASE("a process that dies or stops is a status, a sentence and a number for
           return test::run_program(program() + " auto " + fate).text;
         },
         std::chrono::seconds{20});
-    INFO(fate << "\n" << test::describe(results));
+    INFO(fate << "\n"
+              << test::describe(results));
     for (const int rank : {0, 2}) {
       const auto& result = results[static_cast<std::size_t>(rank)];
       CHECK_FALSE(result.timed_out);

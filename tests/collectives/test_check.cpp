@@ -169,7 +169,12 @@ class RandomRun {
   std::vector<std::vector<std::size_t>>* next_ = nullptr;
 };
 
-enum class Change { instruction, source_rank, neighbours, dependency };
+enum class Change {
+  instruction,
+  source_rank,
+  neighbours,
+  dependency
+};
 using Report = std::function<void(Change, const std::string&, const rc::Schedule&)>;
 
 void mutate_operand(rc::Schedule& mutant, rc::Operand& o, const Report& report, const std::string& name) {

@@ -62,7 +62,13 @@ Values outputs_of(Kind kind, const rc::ReplicaBlocks& blocks, int rank, std::int
 }
 
 // Where a call's buffers lie.
-enum class Lie { apart, in_place, odd, reached, reached_in_place };
+enum class Lie {
+  apart,
+  in_place,
+  odd,
+  reached,
+  reached_in_place
+};
 
 class Caller {
  public:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives on raw buffers between processes, against a reference that folds T by recursion in plain loops: equal bits.
-#include <catch2/catch.hpp>
 #include <signal.h>
 #include <unistd.h>
+#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cfenv>
@@ -176,12 +176,15 @@ std::string message_of(Call&& call) {
 }  // namespace
 
 TEST_CASE("raw collectives have the reference's bits for any count, in place or not, on any number of processes") {
-  for (const int count : {1, 2, 3, 5}) check_job(count, [](int) { return check_everything(small_window()); }, "good");
+  for (const int count : {1, 2, 3, 5}) check_job(
+      count, [](int) { return check_everything(small_window()); }, "good");
 }
 
 TEST_CASE("with the same replicas the sums have the same bits on any number of processes") {
-  for (const int count : {1, 2, 3}) check_job(count, [](int) { return check_everything(small_window(6)); }, "good");
-  check_job(3, [](int) { return check_everything(small_window(7)); }, "good");
+  for (const int count : {1, 2, 3}) check_job(
+      count, [](int) { return check_everything(small_window(6)); }, "good");
+  check_job(
+      3, [](int) { return check_everything(small_window(7)); }, "good");
 }
 
 TEST_CASE("raw collectives of more than a window have the reference's bits") {
@@ -359,7 +362,8 @@ TEST_CASE("a process that is killed, stopped or late is named by all others, who
       });
     };
     const auto results = run_as_job(3, body, std::chrono::seconds{20});
-    INFO(fate << "\n" << describe(results));
+    INFO(fate << "\n"
+              << describe(results));
     for (const int rank : {0, 2}) {
       const auto& result = results[static_cast<std::size_t>(rank)];
       CHECK_FALSE(result.timed_out);

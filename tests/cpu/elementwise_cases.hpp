@@ -103,7 +103,8 @@ T evaluate(ScalarOp op, T a, T b, T c) {
       }
     };
     (one.template operator()<i>(), ...);
-  }(std::make_index_sequence<static_cast<std::size_t>(ScalarOp::multiply_add) + 1>{});
+  }
+  (std::make_index_sequence<static_cast<std::size_t>(ScalarOp::multiply_add) + 1>{});
   return result;
 }
 

@@ -33,9 +33,9 @@ DType random_dtype() {
 
 // As oneDNN wants the weights of convolutions, and gives their gradients.
 std::vector<Layout> weight_layouts(const Shape& shape) {
-  return {weight_blocks(shape, {{1, 16}, {0, 16}}),         weight_blocks(shape, {{0, 16}, {1, 16}}),         weight_blocks(shape, {{1, 8}, {0, 16}, {1, 2}}),
-          weight_blocks(shape, {{0, 8}, {1, 16}, {0, 2}}),  weight_blocks(shape, {{1, 8}, {0, 8}}),           weight_blocks(shape, {{1, 4}, {0, 16}, {1, 4}}),
-          weight_blocks(shape, {{0, 16}}),                  permuted(shape, {2, 3, 1, 0}),                    permuted(shape, {0, 2, 3, 1})};
+  return {weight_blocks(shape, {{1, 16}, {0, 16}}), weight_blocks(shape, {{0, 16}, {1, 16}}), weight_blocks(shape, {{1, 8}, {0, 16}, {1, 2}}),
+          weight_blocks(shape, {{0, 8}, {1, 16}, {0, 2}}), weight_blocks(shape, {{1, 8}, {0, 8}}), weight_blocks(shape, {{1, 4}, {0, 16}, {1, 4}}),
+          weight_blocks(shape, {{0, 16}}), permuted(shape, {2, 3, 1, 0}), permuted(shape, {0, 2, 3, 1})};
 }
 
 }  // namespace
@@ -54,7 +54,10 @@ TEST_CASE("a copy between any two layouts of any extents is right at every instr
   CHECK(rc::check([] {
     for (int repeat = 0; repeat < 10; ++repeat) {
       Shape shape;
-      for (int rank = draw(1, 5), most = rank < 3 ? 300 : rank < 4 ? 50 : 20; rank > 0; --rank) shape.push_back(draw(0, 2) ? draw(1, most) : 16);
+      for (int rank = draw(1, 5), most = rank < 3   ? 300
+                                         : rank < 4 ? 50
+                                                    : 20;
+           rank > 0; --rank) shape.push_back(draw(0, 2) ? draw(1, most) : 16);
       const DType dtype = random_dtype();
       const Layout from = random_layout(shape), to = random_layout(shape);
       RC_ASSERT(loops_copy(shape, dtype, from, to, draw(0, 2) ? 1 : 3, random_level()));

@@ -28,8 +28,7 @@ struct MapCase {
 };
 
 Shape random_domain() {
-  static const Shape shapes[] = {{}, {1}, {7}, {1000}, {5000}, {3, 5}, {40, 10}, {300, 37}, {2, 3, 49}, {2, 32, 7, 7},
-                                 {2, 16, 9, 13}, {3, 48, 5, 1}, {1, 64, 20, 20}, {2, 3, 4, 5, 6}, {0, 4}, {70, 16}, {5, 2048}};
+  static const Shape shapes[] = {{}, {1}, {7}, {1000}, {5000}, {3, 5}, {40, 10}, {300, 37}, {2, 3, 49}, {2, 32, 7, 7}, {2, 16, 9, 13}, {3, 48, 5, 1}, {1, 64, 20, 20}, {2, 3, 4, 5, 6}, {0, 4}, {70, 16}, {5, 2048}};
   return shapes[draw(0, static_cast<int>(std::size(shapes)))];
 }
 
@@ -41,7 +40,9 @@ MapCase random_case() {
   c.expression = random_expression(computes[draw(0, 5)], count, draw(1, 3), false);
   // Half of the expressions on floats are of bfloat16 above all.
   const DType usual = c.expression.compute == DType::float32 && draw(0, 2) ? DType::bfloat16 : c.expression.compute;
-  const auto stored_dtype = [&] { return draw(0, 3) ? usual : draw(0, 2) ? c.expression.compute : static_cast<DType>(draw(0, 7)); };
+  const auto stored_dtype = [&] { return draw(0, 3)   ? usual
+                                         : draw(0, 2) ? c.expression.compute
+                                                      : static_cast<DType>(draw(0, 7)); };
   for (int i = 0; i < count; ++i) {
     const DType dtype = stored_dtype();
     c.inputs.push_back({dtype, random_operand(c.domain)});
@@ -111,10 +112,10 @@ void check_against_reference(const MapCase& c, const Executable& e, const std::v
       for (std::size_t o = 0; o < c.dtypes.size(); ++o) {
         const auto* got = results[o].data() + static_cast<std::size_t>(offset_in(e.output_layouts[o], c.domain, index)) * size_of(c.dtypes[o]);
         const auto want = stored(expected[o], c.dtypes[o]);
-        const bool same = c.dtypes[o] == DType::float32   ? same_bits_or_nan<float>(got, want.data())
-                          : c.dtypes[o] == DType::float64 ? same_bits_or_nan<double>(got, want.data())
+        const bool same = c.dtypes[o] == DType::float32    ? same_bits_or_nan<float>(got, want.data())
+                          : c.dtypes[o] == DType::float64  ? same_bits_or_nan<double>(got, want.data())
                           : c.dtypes[o] == DType::bfloat16 ? same_bits_or_nan<bfloat16>(got, want.data())
-                                                          : std::memcmp(got, want.data(), want.size()) == 0;
+                                                           : std::memcmp(got, want.data(), want.size()) == 0;
         if (!same) RC_FAIL("output " + std::to_string(o) + " of " + c.expression.text());
       }
     });
@@ -160,7 +161,7 @@ TEST_CASE("a conversion to integers truncates, saturates where they end, and tak
         std::array<std::int32_t, 16>{0, 0, 2, -2, 255, 256, 2147483520, most, least, least, most, least, most, least, 0, 1});
   constexpr auto highest = std::numeric_limits<std::int64_t>::max(), lowest = std::numeric_limits<std::int64_t>::min();
   CHECK(converted(std::int64_t{}, x) == std::array<std::int64_t, 16>{0, 0, 2, -2, 255, 256, 2147483520, 2147483648, -2147483648, -3000000000, highest,
-                                                                      lowest, highest, lowest, 0, 1});
+                                                                     lowest, highest, lowest, 0, 1});
   CHECK(converted(std::uint8_t{}, x) == std::array<std::uint8_t, 16>{0, 0, 2, 0, 255, 255, 255, 255, 0, 0, 255, 0, 255, 0, 0, 1});
 }
 

@@ -72,7 +72,7 @@ inline void check_replay(const Executable& executable, Launch launch, const Queu
 }
 
 struct RunOptions {
-  bool in_place = false;  // where the kernel allows it
+  bool in_place = false;                                                  // where the kernel allows it
   KernelTier highest = KernelTier::user, lowest = KernelTier::reference;  // of the tiers asked, one of which must make the kernel
   bool channels_last = false;                                             // so are all inputs of rank 4 offered
 };

@@ -201,7 +201,9 @@ TEST_CASE("pooling by the library agrees with our kernels, twice with the same b
   const Case cases[] = {{{2, 64, 112, 112}, resnet}, {{2, 5, 7, 9}, {{2, 3}, {2, 2}}}, {{3, 1, 9, 8}, {{2, 4}, {3, 1}, {1, 3}, true}}, {{2, 24, 20, 20}, largest}};
   for (const auto& c : cases)
     for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16}) {
-      const double rounding = dtype == DType::float32 ? 1e-5 : dtype == DType::float64 ? 1e-14 : 1e-2;
+      const double rounding = dtype == DType::float32   ? 1e-5
+                              : dtype == DType::float64 ? 1e-14
+                                                        : 1e-2;
       check_pooling(MaxPool{c.options}, random_values({dtype, c.x}, 1, true), but_for_signs_of_zeros);
       check_pooling(AveragePool{c.options}, random_values({dtype, c.x}, 2), rounding);
       check_pooling(AveragePoolTranspose{c.options, c.x}, random_values({dtype, detail::pooled_shape(c.x, c.options)}, 3), rounding);
@@ -401,8 +403,7 @@ TEST_CASE("the largest elements, cumulative sums and up-sampling give the CPU's 
 
 TEST_CASE("matrix products by the library agree with our tiles, twice with the same bits") {
   if (!gpu_is_here() || !has_library<Matmul>()) return;
-  const std::pair<Shape, Shape> cases[] = {{{256, 2048}, {2048, 1000}}, {{33, 70}, {70, 65}}, {{4, 3, 50, 20}, {4, 3, 20, 31}},
-                                           {{6, 50, 20}, {20, 31}},     {{1, 1}, {1, 1}}};
+  const std::pair<Shape, Shape> cases[] = {{{256, 2048}, {2048, 1000}}, {{33, 70}, {70, 65}}, {{4, 3, 50, 20}, {4, 3, 20, 31}}, {{6, 50, 20}, {20, 31}}, {{1, 1}, {1, 1}}};
   const auto turned = [](Shape s, bool turn) {
     if (turn) std::swap(s[s.rank() - 1], s[s.rank() - 2]);
     return s;
@@ -413,7 +414,9 @@ TEST_CASE("matrix products by the library agree with our tiles, twice with the s
         for (const bool turn_right : {false, true})
           check_library(Matmul{turn_left, turn_right},
                         {random_values({dtype, turned(left, turn_left)}, 1), random_values({dtype, turned(right, turn_right)}, 2)},
-                        dtype == DType::float32 ? 1e-5 : dtype == DType::float64 ? 1e-13 : 5e-3);
+                        dtype == DType::float32   ? 1e-5
+                        : dtype == DType::float64 ? 1e-13
+                                                  : 5e-3);
 }
 
 TEST_CASE("products of bfloat16 are summed in float") {

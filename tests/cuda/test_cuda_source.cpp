@@ -41,13 +41,17 @@ constexpr DType floats[] = {DType::float32};
 // NVRTC's machine code for a Hopper is an ELF file.
 void check_compiles(const std::optional<cuda::ExpressionSource>& source) {
   REQUIRE(source);
-  CHECK(cuda::compile_to_cubin(source->text, "sm_90").substr(0, 4) == "\x7f" "ELF");
+  CHECK(cuda::compile_to_cubin(source->text, "sm_90").substr(0, 4) ==
+        "\x7f"
+        "ELF");
 }
 
 // A Map's, alone and merged.
 void check_both_compile(const Expression& expression, const std::optional<cuda::ExpressionSource>& source) {
   check_compiles(source);
-  CHECK(cuda::compile_to_cubin(cuda::merged_map_source(*source, expression.compute), "sm_90").substr(0, 4) == "\x7f" "ELF");
+  CHECK(cuda::compile_to_cubin(cuda::merged_map_source(*source, expression.compute), "sm_90").substr(0, 4) ==
+        "\x7f"
+        "ELF");
 }
 
 // Of the Maps and Reduces of a graph, as it runs; Maps may also be merged.
@@ -149,7 +153,7 @@ TEST_CASE("a libnvrtc of another version than the program's is refused") {
   REQUIRE(nvrtcVersion(&major, &minor) == NVRTC_SUCCESS);
   CHECK(cuda::refused_nvrtc(1000 * major + 10 * minor).empty());
   CHECK(cuda::refused_nvrtc(11080) == "libnvrtc is of CUDA " + std::to_string(major) + "." + std::to_string(minor) +
-                                         ", the program was built with CUDA 11.8, and only equal versions have equal bits");
+                                          ", the program was built with CUDA 11.8, and only equal versions have equal bits");
 }
 
 TEST_CASE("the environment may ask for the interpreter") {

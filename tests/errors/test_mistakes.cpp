@@ -139,9 +139,10 @@ TEST_CASE("a loss that no variable has a part in") {
     const auto y = x * w.read();
     at = Where::current(), (void)nn::variable_gradients(mean(x) + mean(stop_gradient(y)), {w}, at);
   });
-  CHECK(found.message == "replica 1: the loss minimised at " + found.line + " does not depend on any of the 1 variables that are to be trained "
-                         "(\"fc.weight\" is one): compute it from what the layers return, and not behind a rp::stop_gradient; "
-                         "where a replica has nothing to add, take 0 times such a loss");
+  CHECK(found.message == "replica 1: the loss minimised at " + found.line +
+                             " does not depend on any of the 1 variables that are to be trained "
+                             "(\"fc.weight\" is one): compute it from what the layers return, and not behind a rp::stop_gradient; "
+                             "where a replica has nothing to add, take 0 times such a loss");
 }
 
 TEST_CASE("a loss behind an argmax or a comparison, which hand no gradient on") {
@@ -212,7 +213,8 @@ TEST_CASE("a value of another shape is not assigned: the declaration's line and 
   Where declared;
   const auto found = mistake([&](T x, T y, Where& at) {
     ReplicaContext replica{x.graph()};
-    declared = Where::current(); auto w = replica.variable<float>("fc.weight", {4, 2}, Initializer::zeros());
+    declared = Where::current();
+    auto w = replica.variable<float>("fc.weight", {4, 2}, Initializer::zeros());
     at = Where::current(), w.assign(y);
   });
   CHECK(found.message == "replica 1: \"fc.weight\" is float32[4, 2] (declared at " + Location{declared}.text() +

@@ -120,7 +120,8 @@ TEST_CASE("files that could not be written in the end are refused before the fir
   for (const std::string flag : {"--trace ", "--hang-report ", "--plan ", "--dot ", "--record replica=0,steps=0:2,file="})
     for (const std::string& path : {std::string{"/nowhere/file"}, a_folder}) {
       const auto result = test::run_program(hello(flag + path));
-      INFO(flag << "\n" << result.text);
+      INFO(flag << "\n"
+                << result.text);
       CHECK(result.exit_code == 1);
       CHECK_THAT(result.text, Catch::Contains(path) && !Catch::Contains("loss"));
       if (path == a_folder) CHECK_THAT(result.text, Catch::Contains("is a folder"));

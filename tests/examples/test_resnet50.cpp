@@ -73,7 +73,9 @@ TEST_CASE("resnet50 that is resumed by another number of devices or processes pr
 
 TEST_CASE("resnet50 names a damaged picture and an empty folder, and exits with 1") {
   const Pictures pictures;
-  const auto file = std::filesystem::directory_iterator{std::filesystem::directory_iterator{pictures.folder / "train"}->path()}->path();
+  const auto file = std::filesystem::directory_iterator {
+    std::filesystem::directory_iterator { pictures.folder / "train" } -> path()
+    } -> path();
   std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
   const auto damaged = test::run_program(command(pictures, "--serial"));
   CHECK(damaged.exit_code == 1);

@@ -20,7 +20,8 @@ namespace {
 
 std::string run(const std::string& program_and_flags) {
   const auto result = test::run_program(test::example(program_and_flags));
-  INFO(program_and_flags << "\n" << result.text);
+  INFO(program_and_flags << "\n"
+                         << result.text);
   CHECK(result.exit_code == 0);
   return result.text;
 }
@@ -74,7 +75,8 @@ TEST_CASE("the documents show programs of examples/ as they are") {
     const auto found = blocks(text_of(root() / "docs" / document), "cpp");
     CHECK(found.size() > 0);
     for (const auto& block : found) {
-      INFO(document << " shows what no program of examples/ has:\n" << block);
+      INFO(document << " shows what no program of examples/ has:\n"
+                    << block);
       CHECK(std::any_of(sources.begin(), sources.end(), [&](const std::string& source) { return shows(source, block); }));
     }
   }

@@ -13,9 +13,9 @@ namespace replicator::fuzz {
 using namespace replicator::detail;
 
 void one(Bytes input) {
-  static constexpr std::array names{"RANK",           "WORLD_SIZE",           "MASTER_PORT",          "MASTER_ADDR",
+  static constexpr std::array names{"RANK", "WORLD_SIZE", "MASTER_PORT", "MASTER_ADDR",
                                     "REPLICATOR_JOB", "REPLICATOR_JOB_TOKEN", "REPLICATOR_INTERFACE", "SLURM_PROCID",
-                                    "SLURM_JOB_ID",   "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID",        "SLURM_STEP_NUM_NODES",
+                                    "SLURM_JOB_ID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_STEP_NUM_NODES",
                                     "SLURM_STEP_NODELIST"};
   std::string text{text_of(input)};
   for (const char* const name : names) {

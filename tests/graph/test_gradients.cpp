@@ -201,8 +201,8 @@ TEST_CASE("a power has a derivative at 0, to any order") {
   CHECK(values(twice(2)) == V{2, 2, 2});
   CHECK(values(gradient(twice(2), x)) == V{0, 0, 0});
   const auto power = [](auto a, auto b) { return pow(a, b); };
-  CHECK(values(gradient(Tensor<double>{map(power, x, y)}, x)) == V{0, 1, -2});     // x^0 is 1 everywhere
-  CHECK(values(gradient(Tensor<double>{map(power, x, y * y)}, y))[0] == 0);       // 0^y for y >= 0, as PyTorch
+  CHECK(values(gradient(Tensor<double>{map(power, x, y)}, x)) == V{0, 1, -2});  // x^0 is 1 everywhere
+  CHECK(values(gradient(Tensor<double>{map(power, x, y * y)}, y))[0] == 0);     // 0^y for y >= 0, as PyTorch
 }
 
 TEST_CASE("elements that share a maximum share its gradient") {

@@ -309,8 +309,12 @@ TEST_CASE("what is looked at once it is rounded stays rounded before") {
   const auto x = row_input(graph, 0);
   const auto rounded = cast<bfloat16>(x + x);
   const auto choose = [&](auto formula) { graph.results().push_back(detail::map_at(graph, DType::float32, {}, formula, x, rounded).value()); };
-  SECTION("by the condition") { choose([](Symbol, Symbol r) { return select(r <= 1, 0, r); }); }
-  SECTION("where what is chosen instead is no bfloat16") { choose([](Symbol v, Symbol r) { return select(v <= 1, v, r); }); }
+  SECTION("by the condition") {
+    choose([](Symbol, Symbol r) { return select(r <= 1, 0, r); });
+  }
+  SECTION("where what is chosen instead is no bfloat16") {
+    choose([](Symbol v, Symbol r) { return select(v <= 1, v, r); });
+  }
   SECTION("by somebody else") {
     choose([](Symbol v, Symbol r) { return select(v <= 1, 0, r); });
     graph.results().push_back(rounded.any().value());

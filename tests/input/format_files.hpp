@@ -64,7 +64,9 @@ inline std::string tar_member(const std::string& name, const std::string& conten
   put(100, "0000644");
   put(124, octal(content.size(), 11));
   header[156] = type;
-  put(257, std::string{"ustar\0" "00", 8});
+  put(257, std::string{"ustar\0"
+                       "00",
+                       8});
   put(345, prefix);
   put(148, "        ");
   std::uint64_t sum = 0;

@@ -229,7 +229,7 @@ TEST_CASE("with pad the picture moves by at most so many pixels over black") {
                data::take(200);
   std::vector<int> seen(25, 0);
   for (const auto& element : input) {
-    const auto& image = std::get<0>(element);  // no binding: with OpenMP clang refuses to capture one
+    const auto& image = std::get<0>(element);                        // no binding: with OpenMP clang refuses to capture one
     const auto edge = [&](std::int64_t stride, std::int64_t from) {  // black pixels before and behind the white ones
       std::int64_t before = 0, behind = 0;
       while (before < 16 && image[from + before * stride] == 0) ++before;

@@ -27,7 +27,7 @@ AnyArray counted(int dtype, int rank) {
   const replicator::Shape shapes[] = {{}, {6}, {2, 3}, {1, 3, 2}};
   AnyArray array{{static_cast<replicator::DType>(dtype), shapes[rank]}};
   replicator::visit_dtype(array.dtype(), [&]<class T>() {
-    for (int i = 0; T& value : array.as<T>()) value = static_cast<T>(i++);
+    for (int i = 0; T & value : array.as<T>()) value = static_cast<T>(i++);
   });
   ++alive;
   const std::shared_ptr<AnyArray> owner{new AnyArray{std::move(array)}, [](AnyArray* each) { --alive, delete each; }};

@@ -43,8 +43,8 @@ std::vector<std::byte> pixels_of(const std::vector<std::byte>& png, std::size_t 
 
 TEST_CASE("a 2x1 grey PNG has exactly the bytes that the standard asks for, its checksums are zlib's") {
   const auto bytes = png_of({{1, 2}, {7, 255}});
-  const std::vector<int> head{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n', 0, 0, 0, 13,   'I',  'H',  'D',  'R', 0, 0,
-                              0,    2,   0,   0,   0,    1,    8,    0,    0, 0, 0, 0xD1, 0x49, 0x20, 0x56, 0,   0, 0};
+  const std::vector<int> head{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n', 0, 0, 0, 13, 'I', 'H', 'D', 'R', 0, 0,
+                              0, 2, 0, 0, 0, 1, 8, 0, 0, 0, 0, 0xD1, 0x49, 0x20, 0x56, 0, 0, 0};
   const std::vector<int> tail{0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xAE, 0x42, 0x60, 0x82};
   std::vector<int> found;
   for (const auto b : bytes) found.push_back(std::to_integer<int>(b));
@@ -93,9 +93,9 @@ TEST_CASE("a grid of pictures has them row after row between white margins, and 
   const auto grid = example::picture_grid(pictures, {.columns = 2, .low = -1, .high = 1, .margin = 1});
   CHECK(grid.shape() == Shape{5, 7, 1});
   const std::vector<int> expected{255, 255, 255, 255, 255, 255, 255,  //
-                                  255, 0,   255, 255, 128, 255, 255,  //
+                                  255, 0, 255, 255, 128, 255, 255,    //
                                   255, 255, 255, 255, 255, 255, 255,  //
-                                  255, 0,   191, 255, 255, 255, 255,  //
+                                  255, 0, 191, 255, 255, 255, 255,    //
                                   255, 255, 255, 255, 255, 255, 255};
   CHECK(std::vector<int>(grid.begin(), grid.end()) == expected);
   const auto coloured = example::picture_grid(Array<float>{{1, 3, 1, 1}, {0, 0.2f, 1}}, {.columns = 1, .margin = 0});

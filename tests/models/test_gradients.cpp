@@ -107,7 +107,7 @@ void check_gradients(const Setting& setting, int replicas, bool winograd = false
   const auto input = [&](const rp::InputContext& ctx) { return part_of_batch(ctx, setting); };
   auto step = repl.replicate(input, [&](rp::ReplicaContext& replica, rp::Tensor<float> images, rp::Tensor<std::int32_t> labels) {
     const auto logits = rp::models::resnet(replica, images, setting.depth,
-                                           {.classes = setting.classes, .cifar_stem = setting.size < 64, .across_replicas = replicas > 1});
+                                           {.classes = setting.classes, .cifar_stem = setting.size<64, .across_replicas = replicas> 1});
     const auto loss = rp::mean(rp::softmax_cross_entropy(logits, labels));
     const auto variables = replica.trainable_variables<float>();
     const auto gradients = rp::nn::mean_over_replicas(variables, rp::nn::variable_gradients(loss, variables));

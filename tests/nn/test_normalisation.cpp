@@ -152,7 +152,7 @@ TEST_CASE("batch norm refuses what it cannot normalise, at the user's line") {
   const auto line = std::to_string(__LINE__ + 1);
   const auto error = error_of([&] { rp::nn::batch_norm(replica, one, "bn"); });
   CHECK(error == "replica 0: batch_norm \"bn\" at test_normalisation.cpp:" + line +
-            ": training needs more than one element for each channel, found float32[1, 3, 1, 1]");
+                     ": training needs more than one element for each channel, found float32[1, 3, 1, 1]");
   const rp::Tensor<float> three{input(graph, {rp::DType::float32, {4, 3, 1}}, 0)};
   CHECK_THAT(error_of([&] { rp::nn::batch_norm(replica, three, "bn"); }), Contains("x must be [N, C] or [N, C, H, W]"));
 }

@@ -178,7 +178,7 @@ TEST_CASE("an updated variable is a variable: no gradient passes through the upd
   Problem problem{{1}};
   const auto d = problem.replica.variable<float>("d", {1}, rp::Initializer::ones());
   const auto loss = [&] { return rp::sum(d.read() * problem.w.read()); };
-  nn::sgd({.learning_rate = 0.5}).minimize(problem.replica, loss(), {d});          // d becomes d - w / 2
+  nn::sgd({.learning_rate = 0.5}).minimize(problem.replica, loss(), {d});        // d becomes d - w / 2
   nn::sgd({.learning_rate = 1}).minimize(problem.replica, loss(), {problem.w});  // by d, and not by d - w
   const auto after = problem.after(2, 3, 0);
   CHECK(after == std::vector<double>{2 - (3 - 1), 3 - 1});

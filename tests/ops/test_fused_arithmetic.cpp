@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions with the arithmetic around them: what they are, which graphs get them and which must not, and what a step of ResNet-50 saves.
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch.hpp>
 
 #include <string>
 #include <vector>

@@ -42,8 +42,18 @@ struct Adagrad {
   }
 };
 
-enum class Optimizer { sgd, momentum, nesterov, own };
-enum class Source { position, state, pipeline, host };
+enum class Optimizer {
+  sgd,
+  momentum,
+  nesterov,
+  own
+};
+enum class Source {
+  position,
+  state,
+  pipeline,
+  host
+};
 
 struct Experiment {
   Optimizer optimizer = Optimizer::momentum;

@@ -112,9 +112,9 @@ struct Device {
   std::atomic<int> captures{0}, events{0};
   PhiloxStream random{17, 0};  // draws what runs next
   bool sleeps = false;
-  bool held = false;  // works when it is waited for, and by no other chance
-  bool lost = false;  // it folds no more
-  std::atomic<bool> stuck{false};  // it does nothing more
+  bool held = false;                              // works when it is waited for, and by no other chance
+  bool lost = false;                              // it folds no more
+  std::atomic<bool> stuck{false};                 // it does nothing more
   std::atomic<bool> fails{false}, failed{false};  // its next fold does, which is told when the device is waited for
 
   bool owns(const std::byte* pointer) {
@@ -172,10 +172,10 @@ struct PretendedEvent {
   std::uint64_t recorded = 0, happened = 0;
 };
 struct Entry {
-  std::function<void()> task;               // or
-  PretendedEvent* records = nullptr;        // or
+  std::function<void()> task;         // or
+  PretendedEvent* records = nullptr;  // or
   PretendedEvent* waits = nullptr;
-  std::uint64_t number = 0;                 // of the record
+  std::uint64_t number = 0;  // of the record
 };
 struct Work {
   int index = 0;
@@ -185,7 +185,7 @@ struct Work {
 };
 struct Counts {
   std::atomic<int> given{0}, captures{0}, replays{0}, abandoned{0}, merged{0};  // given: tasks, one by one, replays left out
-  std::atomic<std::int64_t> from_host{0}, to_host{0};                 // bytes that were copied
+  std::atomic<std::int64_t> from_host{0}, to_host{0};                           // bytes that were copied
 };
 inline Counts counts;
 inline std::vector<const std::byte*> copied;  // where to, in the order in which it was done

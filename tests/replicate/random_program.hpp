@@ -33,9 +33,9 @@ struct RandomInstruction {
 using RandomProgram = std::vector<RandomInstruction>;
 
 inline constexpr const char* random_instruction_names[] = {
-    "combine",  "with_vector", "total",        "mean",           "maximum",   "normal",
-    "dropout",  "all_reduce",  "all_gather",   "reduce_scatter", "broadcast", "own_constant",
-    "gradient", "matmul",      "assign_local", "assign_mirrored", "all_to_all", "group_reduce", "group_broadcast",
+    "combine", "with_vector", "total", "mean", "maximum", "normal",
+    "dropout", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "own_constant",
+    "gradient", "matmul", "assign_local", "assign_mirrored", "all_to_all", "group_reduce", "group_broadcast",
     "group_gather", "group_scatter", "group_exchange", "recompute", "copy_to_local", "map_reduce", "map_gather"};
 inline constexpr unsigned random_instructions = std::size(random_instruction_names);
 

@@ -133,9 +133,7 @@ struct Layout {
 }  // namespace
 
 TEST_CASE("every update of every process is made once and read whole, and all processes end with the same variables") {
-  for (const auto& layout : {Layout{2, 2, 1, {}, 1, "shared_memory"}, {3, 5, 1, {}, 1, "shared_memory"}, {2, 4, 2, {}, 1, "shared_memory"},
-                             {2, 4, 2, 3, 1, "shared_memory"}, {3, 6, 1, 2, 1, "shared_memory"}, {2, 8, 2, {}, 2, "shared_memory"},
-                             {2, 8, 2, 4, 4, "shared_memory"}, {2, 2, 1, {}, 1, "ucx"}, {2, 4, 2, 3, 1, "ucx"}}) {
+  for (const auto& layout : {Layout{2, 2, 1, {}, 1, "shared_memory"}, {3, 5, 1, {}, 1, "shared_memory"}, {2, 4, 2, {}, 1, "shared_memory"}, {2, 4, 2, 3, 1, "shared_memory"}, {3, 6, 1, 2, 1, "shared_memory"}, {2, 8, 2, {}, 2, "shared_memory"}, {2, 8, 2, 4, 4, "shared_memory"}, {2, 2, 1, {}, 1, "ucx"}, {2, 4, 2, 3, 1, "ucx"}}) {
     const auto results = test::run_as_job(layout.processes, [&](int) {
       auto deployment = asynchronous(layout.replicas, layout.devices, layout.staleness, layout.group);
       deployment.transport = layout.transport;
@@ -162,7 +160,8 @@ TEST_CASE("every update of every process is made once and read whole, and all pr
           throw DataError{std::string{name} + " is " + std::to_string(repl.value(name).as<float>()[0]) + ", not " + std::to_string(sum)};
       return text + repl.digest();
     });
-    INFO(layout.processes << " processes, " << layout.replicas << " replicas\n" << test::describe(results));
+    INFO(layout.processes << " processes, " << layout.replicas << " replicas\n"
+                          << test::describe(results));
     CHECK_THAT(results[0].text, Catch::StartsWith("20 steps "));
     for (const auto& result : results) {
       CHECK(result.exit_code == 0);
@@ -393,8 +392,7 @@ TEST_CASE("a process that is lost at any moment, in whatever all are at, is name
     int signal, process, milliseconds;
     const char* transport;
   };
-  for (const auto& lost : {Lost{SIGKILL, 1, 0, "shared_memory"}, {SIGKILL, 1, 7, "shared_memory"}, {SIGKILL, 1, 25, "shared_memory"}, {SIGKILL, 0, 40, "shared_memory"},
-                           {SIGKILL, 1, 120, "shared_memory"}, {SIGKILL, 2, 60, "ucx"}, {SIGSTOP, 1, 50, "shared_memory"}}) {
+  for (const auto& lost : {Lost{SIGKILL, 1, 0, "shared_memory"}, {SIGKILL, 1, 7, "shared_memory"}, {SIGKILL, 1, 25, "shared_memory"}, {SIGKILL, 0, 40, "shared_memory"}, {SIGKILL, 1, 120, "shared_memory"}, {SIGKILL, 2, 60, "ucx"}, {SIGSTOP, 1, 50, "shared_memory"}}) {
     const auto results = test::run_as_job(3, [&lost](int process) {
       auto deployment = asynchronous(3, 1, 4);
       deployment.transport = lost.transport;
@@ -406,7 +404,8 @@ TEST_CASE("a process that is lost at any moment, in whatever all are at, is name
         }}.detach();
       return error_of([&] { go_on(repl); });
     });
-    INFO("signal " << lost.signal << " to process " << lost.process << " after " << lost.milliseconds << " ms\n" << test::describe(results));
+    INFO("signal " << lost.signal << " to process " << lost.process << " after " << lost.milliseconds << " ms\n"
+                   << test::describe(results));
     for (int survivor = 0; survivor < 3; ++survivor) {
       if (survivor == lost.process) continue;
       const auto& result = results[static_cast<std::size_t>(survivor)];
@@ -535,7 +534,8 @@ TEST_CASE("a signal that one process catches stops all after the same call, of w
       return std::to_string(calls) + " calls, " + std::to_string(train.steps_done()) + " + " + std::to_string(validate.steps_done()) + ", signal " +
              std::to_string(repl.stop_signal()) + ", " + repl.digest();
     });
-    INFO("after call " << at << "\n" << test::describe(results));
+    INFO("after call " << at << "\n"
+                       << test::describe(results));
     for (const auto& result : results) {
       CHECK_THAT(result.text, Catch::Contains(", signal " + std::to_string(SIGTERM)));
       CHECK(last_line(result.text) == last_line(results[0].text));
@@ -569,7 +569,11 @@ TEST_CASE("signals that all processes catch at once stop them after the same ste
 }
 
 TEST_CASE("a process that makes fewer calls of a step than others leaves them theirs, until their input has ended") {
-  enum class Then { nothing, leaves_another_step, meets };
+  enum class Then {
+    nothing,
+    leaves_another_step,
+    meets
+  };
   for (const auto& [devices, then] : {std::pair{1, Then::nothing}, {2, Then::nothing}, {1, Then::leaves_another_step}, {1, Then::meets}}) {
     const auto results = test::run_as_job(3, [devices = devices, then = then](int process) {
       auto deployment = asynchronous(3 * devices, devices);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // When a call of a step of the asynchronous regime is done and when it was the last, without a thread: what each process has heard is given.
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -65,7 +65,7 @@ TEST_CASE("calls that update are counted over all groups, of which each has made
     CHECK(progress.wants(1));
     make(progress, 1);
   }
-  CHECK(progress.enough());  // six, whoever made them
+  CHECK(progress.enough());                           // six, whoever made them
   CHECK(progress.results(0)[1].as<float>()[0] == 3);  // of the latest step of each
   CHECK(progress.results(0)[2].as<float>()[0] == 1);
 }
@@ -245,7 +245,7 @@ class Job {
     AsyncProgress progress;
     std::uint64_t limit;
     std::vector<std::deque<Message>> inbox;  // by sender
-    std::uint64_t calls_made = 0;              // done
+    std::uint64_t calls_made = 0;            // done
     bool left = false;
   };
   // Whatever can happen next: a call, a group's step, the arrival of a message.
@@ -257,7 +257,9 @@ class Job {
     const auto pair = action - count - owners_.size();
     deliver(processes_[pair % count], pair / count);
   }
-  bool idle() const { return std::all_of(processes_.begin(), processes_.end(), [](const Process& process) { return process.left; }); }
+  bool idle() const {
+    return std::all_of(processes_.begin(), processes_.end(), [](const Process& process) { return process.left; });
+  }
   void go_on(std::size_t p) {
     auto& process = processes_[p];
     if (process.left) return;

@@ -114,8 +114,7 @@ TEST_CASE("a device waits for no rank that has not come: its thread does, until 
   on_rank(0, [&](cl::Collective& collective) {
     const Queue queue{support, 0};
     collective.on_device()->start_behind(queue.handle());
-    CHECK(error_of([&] { collective.wait(rt::Clock::now() + std::chrono::milliseconds{20}); }).starts_with(
-        "all_reduce \"loss\": rank 0 waited until the deadline for rank 1 (replicas 2 to 3); "));
+    CHECK(error_of([&] { collective.wait(rt::Clock::now() + std::chrono::milliseconds{20}); }).starts_with("all_reduce \"loss\": rank 0 waited until the deadline for rank 1 (replicas 2 to 3); "));
     queue.synchronise();  // no device hangs
     CHECK_THAT(error_of([&] { collective.start(); }), Catch::Contains("was started while its last step is under way"));
     group.abort({"rank 1 has left", 1});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs on a kind of device that has memory and a queue of its own.
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch.hpp>
 
 #include <set>
 #include <string>

@@ -46,7 +46,11 @@ Deployment elastic(int devices = 1) {
 struct Death {
   int process;
   std::int64_t step;
-  enum class When { reading, after, later } when = When::reading;
+  enum class When {
+    reading,
+    after,
+    later
+  } when = When::reading;
   int microseconds = 0;
 };
 using When = Death::When;
@@ -189,7 +193,10 @@ TEST_CASE("a training loop is told by whoever is the first of its processes") {
       TrainLoop loop{repl, {.steps = steps, .figures = {{"loss"}}, .validate = [&]() -> std::vector<double> {
                               if (self == 0 && train.steps_done() == 2) ::raise(SIGKILL);
                               return {1.0};
-                            }, .validated = {{"one"}}, .validate_every = 1, .out = out.get()}};
+                            },
+                            .validated = {{"one"}},
+                            .validate_every = 1,
+                            .out = out.get()}};
       loop.run(train);
       std::rewind(out.get());
       std::string text(4096, ' ');

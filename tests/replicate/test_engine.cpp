@@ -51,8 +51,8 @@ class FragileKernel final : public Executable {
 };
 
 const Kernel fragile_kernel{"fragile", [](const KernelRequest& request) -> std::unique_ptr<Executable> {
-  return std::make_unique<FragileKernel>(*request.operation.get<Fragile>(), request.outputs[0].bytes());
-}};
+                              return std::make_unique<FragileKernel>(*request.operation.get<Fragile>(), request.outputs[0].bytes());
+                            }};
 const bool registered = register_kernel<Fragile>(DeviceKind::cpu, KernelTier::user, &fragile_kernel);
 
 // An operation that nobody has a kernel for.

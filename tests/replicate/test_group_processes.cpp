@@ -68,7 +68,8 @@ TEST_CASE("all_to_all, groups and dealt thunks have the bits of one process on s
     const auto results = test::run_as_job(processes, [&, each = devices, wire = transport](int) {
       return train(6, each, wire);
     });
-    INFO(transport << "\n" << test::describe(results));
+    INFO(transport << "\n"
+                   << test::describe(results));
     for (const auto& result : results) CHECK(result.text == alone[0].text);
   }
 }

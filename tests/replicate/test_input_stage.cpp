@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way of a step's inputs to a device, with the next step's on their way while it computes.
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch.hpp>
 
 #include <cstring>
 #include <vector>
@@ -89,7 +89,9 @@ TEST_CASE("every step finds its own inputs, in whatever order queues get to thei
       Elements next = elements(sizes, number + 1);
       const auto announced = *rc::gen::inRange(0, 3);
       Elements other = elements({3}, 0);  // what another program is for
-      step.run(now, announced == 0 ? nullptr : announced == 1 ? &next : &other, number, found[number]);
+      step.run(now, announced == 0 ? nullptr : announced == 1 ? &next
+                                                              : &other,
+               number, found[number]);
       if (announced == 1) scribble(next);  // the host has copied it; only where it lies still counts
       scribble(now);
       now = std::move(next);

@@ -86,7 +86,9 @@ double said(const std::string& text, const std::string& use) {
   std::size_t end = 0;
   const std::string rest = text.substr(at + use.size() + 1);
   const double amount = std::stod(rest, &end);
-  return amount * (rest.compare(end, 4, " KiB") == 0 ? 1024 : rest.compare(end, 4, " MiB") == 0 ? 1024 * 1024 : 1);
+  return amount * (rest.compare(end, 4, " KiB") == 0   ? 1024
+                   : rest.compare(end, 4, " MiB") == 0 ? 1024 * 1024
+                                                       : 1);
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ namespace test_merged_updates {
 
 using namespace replicator;
 using namespace replicator::detail;
-using test::on;
 using nlohmann::json;
+using test::on;
 namespace pretend = replicator::test::pretend;
 
 namespace {

@@ -96,7 +96,7 @@ Learned penalise(int replicas, int devices) {
   const auto step_fn = [](ReplicaContext& replica, Tensor<float> images) {  // [b, 1, 6, 6]
     const auto h = tanh(nn::conv2d(replica, images, "conv", {.features = 4, .kernel = {3, 3}, .padding = {}}));
     const auto score = sum(nn::linear(replica, global_average_pool(h), "head", {.features = 1}));
-    const auto slope = gradient(score, images);  // [b, 1, 6, 6]
+    const auto slope = gradient(score, images);                     // [b, 1, 6, 6]
     const auto norm = sqrt(sum(slope * slope, {1, 2, 3}) + 1e-6f);  // [b]
     const auto penalty = mean(map([](auto n) { return pow(n - 1, 2); }, norm));
     nn::sgd({.learning_rate = 0.2, .momentum = 0.9}).minimize(replica, penalty);

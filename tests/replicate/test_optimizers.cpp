@@ -79,7 +79,7 @@ std::vector<Case> cases() {
 }
 
 struct Outcome {
-  std::string digest;                     // of all variables
+  std::string digest;                       // of all variables
   std::vector<std::vector<float>> weights;  // of the network
 };
 
@@ -298,7 +298,7 @@ TEST_CASE("a gradient of low rank is the projection of the mean on so many direc
   const auto [w, kept] = descend({.rank = 1, .least_saving = 0}, 1, drawn);
   for (std::int64_t i = 0; i < columns; ++i)
     for (std::int64_t j = 0; j < columns; ++j) {
-      CHECK(std::abs(inner(w, i, kept, j)) < 1e-5);  // what was left out is orthogonal to it
+      CHECK(std::abs(inner(w, i, kept, j)) < 1e-5);                                                           // what was left out is orthogonal to it
       CHECK(std::abs(inner(w, i, w, i) * inner(w, j, w, j) - inner(w, i, w, j) * inner(w, i, w, j)) < 1e-5);  // one direction
     }
   CHECK(inner(w, 0, w, 0) > 0.01);

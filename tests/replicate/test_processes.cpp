@@ -167,8 +167,7 @@ TEST_CASE("processes whose replicas make the inputs of collectives in another or
       const bool turned = replica.id() == 1;
       const Tensor<float> first = turned ? x + 10.0f : x - 5.0f, second = turned ? x - 5.0f : x + 10.0f;
       const Tensor<float> lower = turned ? second : first, upper = turned ? first : second;
-      return std::tuple{all_reduce(lower, Reduction::sum, {.label = "lower"}), all_reduce(upper, Reduction::sum, {.label = "upper"})};
-    });
+      return std::tuple{all_reduce(lower, Reduction::sum, {.label = "lower"}), all_reduce(upper, Reduction::sum, {.label = "upper"})}; });
     const auto [lower, upper] = train.step();
     return std::to_string(lower[0][0]) + " " + std::to_string(upper[0][0]);
   });
@@ -208,24 +207,27 @@ TEST_CASE("when a process is killed or stopped, the others name it, the collecti
   const std::string transport = GENERATE("shared_memory", "ucx");
   if (transport == "ucx" && !built_with_ucx) return;
   for (const int signal : {SIGKILL, SIGSTOP}) {
-    const auto results = test::run_as_job(3, [&](int) {
-      auto deployment = on_devices(3, 1);
-      deployment.transport = transport;
-      Replicator repl{deployment};
-      auto train = repl.replicate(
-          [signal](const InputContext& ctx) {
-            return data::from_generator([signal, replica = ctx.replica()](std::int64_t i) {
-              if (i == 5 && replica == 1) ::raise(signal);
-              return Array<float>{{}, {1}};
-            });
-          },
-          [](ReplicaContext&, Tensor<float> x) {
-            return all_reduce(x, Reduction::sum, {false, "loss"});
-          });
-      for (auto step : train.steps(100)) (void)step;
-      return std::string{"no error"};
-    }, std::chrono::seconds{40});
-    INFO(transport << "\n" << test::describe(results));
+    const auto results = test::run_as_job(
+        3, [&](int) {
+          auto deployment = on_devices(3, 1);
+          deployment.transport = transport;
+          Replicator repl{deployment};
+          auto train = repl.replicate(
+              [signal](const InputContext& ctx) {
+                return data::from_generator([signal, replica = ctx.replica()](std::int64_t i) {
+                  if (i == 5 && replica == 1) ::raise(signal);
+                  return Array<float>{{}, {1}};
+                });
+              },
+              [](ReplicaContext&, Tensor<float> x) {
+                return all_reduce(x, Reduction::sum, {false, "loss"});
+              });
+          for (auto step : train.steps(100)) (void)step;
+          return std::string{"no error"};
+        },
+        std::chrono::seconds{40});
+    INFO(transport << "\n"
+                   << test::describe(results));
     for (const int survivor : {0, 2}) {
       const auto& result = results[static_cast<std::size_t>(survivor)];
       CHECK(result.exit_code == 1);
@@ -233,7 +235,7 @@ TEST_CASE("when a process is killed or stopped, the others name it, the collecti
       CHECK(result.seconds < 10);
       const auto error = result.text.substr(std::min(result.text.find("error: "), result.text.size()));  // behind what stderr was told
       CHECK_THAT(error, Catch::Contains("process 1") && Catch::Contains("\ncpu:0 of process " + std::to_string(survivor)) &&
-                                  Catch::Contains("all_reduce \"loss\" at test_processes.cpp:") && Catch::Contains(" bytes have moved), that is for replica 1 "));
+                            Catch::Contains("all_reduce \"loss\" at test_processes.cpp:") && Catch::Contains(" bytes have moved), that is for replica 1 "));
     }
   }
 }
@@ -368,7 +370,8 @@ TEST_CASE("an error that all processes find while a step is made ends that call 
         return goes_on_after(repl, mistake);
       },
       std::chrono::seconds{40});
-  INFO(regime << "\n" << test::describe(results));
+  INFO(regime << "\n"
+              << test::describe(results));
   for (const auto& result : results) CHECK(result.exit_code == 0);
   const auto behind_error = [](const std::string& text) { return text.substr(text.find('\n')); };
   Replicator alone{deployment(1)};

@@ -81,7 +81,7 @@ TEST_CASE("a recording holds what the replica received and made, on any placemen
     CHECK(floats(*recorded.before(1, "total")) == Floats{15, 600});
     CHECK(floats(*recorded.after(1, "total")) == Floats{45, 900});
     CHECK(floats(*recorded.after(1, "seen")) == Floats{3, 90});
-    CHECK(recorded.steps[1].before.empty());          // as after the step before
+    CHECK(recorded.steps[1].before.empty());             // as after the step before
     CHECK(recorded.steps[0].after.count("fixed") == 0);  // as before
   }
 }

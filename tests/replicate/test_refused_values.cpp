@@ -39,7 +39,7 @@ auto indices_until(std::int64_t bad) {
 
 struct Outcome {
   std::string error, digest, explanation;
-  int given = 0, replays = 0;                 // to the devices in the last step
+  int given = 0, replays = 0;                // to the devices in the last step
   std::vector<std::vector<float>> values{};  // behind the last step, whole or not
 };
 
@@ -85,7 +85,7 @@ TEST_CASE("an embedding has the CPU's bits, and all that its step gives to a dev
   const auto expected = train(on(DeviceKind::cpu, 4, 1), 5);
   for (const int count : {1, 2, 3}) CHECK(train(on(DeviceKind::cuda, 4, count), 5).digest == expected.digest);
   const auto alone = train(on(DeviceKind::cuda, 4, 1), 5);
-  CHECK(alone.replays == 4);  // inputs, what the gradient is made of, results, updates
+  CHECK(alone.replays == 4);        // inputs, what the gradient is made of, results, updates
   CHECK(alone.given == 4 + 1 + 2);  // inputs of the next step, the mean, and what was refused: before the updates and at the end
   CHECK_THAT(alone.explanation, !Catch::Contains("is not captured"));
   CHECK(devices.in_use() == 0);

@@ -221,8 +221,9 @@ TEST_CASE("a wait until the deadline names the device that has not computed, or 
   Staged staged;
   const auto wait = [&] { staged.collective->wait(rt::Clock::now() + std::chrono::milliseconds{5}); };
   staged.collective->start();
-  CHECK(error_of(wait) == "all_reduce \"loss\": rank 0 waited until the deadline for its own device 0, which computes what it contributes: it hangs or is "
-                          "slow; look there, or allow more time with --deadline");
+  CHECK(error_of(wait) ==
+        "all_reduce \"loss\": rank 0 waited until the deadline for its own device 0, which computes what it contributes: it hangs or is "
+        "slow; look there, or allow more time with --deadline");
   CHECK(staged.collective->missing().rank == 0);
   CHECK(error_of([&] { staged.collective->start(); }) == "all_reduce \"loss\" was started while its last step is under way: wait() for it first");
   pretend::settle();
@@ -277,7 +278,9 @@ class TimedNetwork final : public Network {
       ends_.push_back(free_);
     }
   }
-  int received() const override { return static_cast<int>(std::count_if(ends_.begin(), ends_.end(), [](std::size_t end) { return end <= now; })); }
+  int received() const override {
+    return static_cast<int>(std::count_if(ends_.begin(), ends_.end(), [](std::size_t end) { return end <= now; }));
+  }
   bool advance() override { return received() == pieces(); }
 
  private:

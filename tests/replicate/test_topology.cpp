@@ -111,7 +111,8 @@ TEST_CASE("a file of another job, or a damaged one, is refused by every process 
     }
   };
   file.write(good);
-  all_say("error: --topology " + file.path + " is of 2x3 (devices of a process x processes), this job is 2x2: name another file, which will be "
+  all_say("error: --topology " + file.path +
+          " is of 2x3 (devices of a process x processes), this job is 2x2: name another file, which will be "
           "written, or remove this one");
   file.write(good.substr(0, 100));
   all_say("error: " + file.path + ": byte 100: topology: ");

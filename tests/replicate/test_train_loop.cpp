@@ -144,8 +144,7 @@ TEST_CASE("a signal ends the loop after the step, which is saved; resumed, it en
                                  if (position == 4) ::raise(SIGINT);  // is read ahead, in step 4
                                }),
                                walk);
-    const TrainLoopOptions options{.steps = 9, .figures = {{"level"}}, .validate = [&] { return ++validations, std::vector<double>{0}; },
-                                   .validated = {{"v"}}, .validate_every = 4, .tensorboard = folder.path() + "/board", .out = out.file()};
+    const TrainLoopOptions options{.steps = 9, .figures = {{"level"}}, .validate = [&] { return ++validations, std::vector<double>{0}; }, .validated = {{"v"}}, .validate_every = 4, .tensorboard = folder.path() + "/board", .out = out.file()};
     CHECK(TrainLoop{repl, options}.run(step) == 128 + SIGINT);
     CHECK(step.steps_done() == 4);
     CHECK(validations == 0);
@@ -183,7 +182,7 @@ TEST_CASE("a figure that is not finite ends the run with a sentence and without 
     });
   };
   CHECK_THAT(try_it(true), Catch::StartsWith("step 3: loss is infinite: the run ends here, and no checkpoint of this step is written. --find-nan") &&
-                             Catch::Contains("A label that is no class makes a loss NaN"));
+                               Catch::Contains("A label that is no class makes a loss NaN"));
   CHECK(std::filesystem::is_empty(folder.path()));
   CHECK(try_it(false) == "nothing");
   CHECK_FALSE(std::filesystem::is_empty(folder.path()));

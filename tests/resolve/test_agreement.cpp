@@ -170,10 +170,10 @@ TEST_CASE("what a placeholder cannot be is refused at its own line") {
   CHECK(found == "replica 0: reduce_scatter at " + line(where) +
                      ": the first extent is split over 3 replicas, found the shape []: make it a multiple");
   found = error_at([&](ReplicaContext&, Tensor<float> x) { where = Where::current(), all_reduce(cast<std::int32_t>(x), Reduction::mean); });
-  CHECK(found == "replica 0: all_reduce at " + line(where) + 
+  CHECK(found == "replica 0: all_reduce at " + line(where) +
                      ": mean of int32[4, 2] over replicas is not defined: cast to a floating type first, or take min or max");
   found = error_at([&](ReplicaContext&, Tensor<float> x) { where = Where::current(), all_reduce(x < x, Reduction::sum); });
-  CHECK(found == "replica 0: all_reduce at " + line(where) + 
+  CHECK(found == "replica 0: all_reduce at " + line(where) +
                      ": sum of bool[4, 2] over replicas is not defined: cast to a floating type first, or take min or max");
   CHECK(error_at([](ReplicaContext&, Tensor<float> x) { reduce_scatter(x < x, Reduction::max, {.group = {{0}, {1}, {2}}}); }) == "nothing");
 }

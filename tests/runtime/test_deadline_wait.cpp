@@ -87,7 +87,8 @@ TEST_CASE("on a condition variable the lock is held wherever the caller's code r
   int told = 0;
   std::thread other;
   DeadlineWait wait{{.deadline = 60s, .late = 1ms}};
-  CHECK(wait.wait(changed, lock, [&] { return there; }, [&] {
+  CHECK(wait.wait(
+      changed, lock, [&] { return there; }, [&] {
     ++told;
     CHECK(lock.owns_lock());
     other = std::thread{[&] {
@@ -96,15 +97,15 @@ TEST_CASE("on a condition variable the lock is held wherever the caller's code r
         there = true;
       }
       changed.notify_all();
-    }};
-  }));
+    }}; }));
   CHECK(told == 1);
   CHECK(lock.owns_lock());
   lock.unlock();
   other.join();
   lock.lock();
   there = false;
-  CHECK_FALSE(DeadlineWait{{.deadline = 1ms}}.wait(changed, lock, [&] { return there; }, [] {}));
+  CHECK_FALSE(DeadlineWait{{.deadline = 1ms}}.wait(
+      changed, lock, [&] { return there; }, [] {}));
 }
 
 }  // namespace test_deadline_wait

@@ -24,11 +24,11 @@ int left = 0;
 std::byte* give(std::size_t bytes) {
   if (left == 0) return nullptr;
   --left, ++given;
-  return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{buffer_alignment}));
+  return static_cast<std::byte*>(::operator new (bytes, std::align_val_t{buffer_alignment}));
 }
 void take_back(std::byte* memory, std::size_t) noexcept {
   --given;
-  ::operator delete(memory, std::align_val_t{buffer_alignment});
+  ::operator delete (memory, std::align_val_t{buffer_alignment});
 }
 constexpr StagingSupport staging{.allocate = &give, .release = &take_back, .pin = [](std::byte*, std::size_t) { return false; }};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
 #include <pthread.h>
 #include <signal.h>
+#include <catch2/catch.hpp>
 
 #include <replicator/devices/thread_without_signals.hpp>
 #include <stdexcept>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A value of a variable on the host and on devices with memory of their own: whoever asks has the newest one.
-#include <catch2/catch.hpp>
 #include <rapidcheck.h>
+#include <catch2/catch.hpp>
 
 #include <cstdint>
 #include <string>

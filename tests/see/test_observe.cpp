@@ -90,9 +90,9 @@ TEST_CASE("what is the same on all replicas is shown once, wherever they are, an
   for (const int devices : {1, 3}) {
     Lines lines;
     run([&](ReplicaContext& replica, Tensor<float> x) {
-          auto w = replica.variable<float>("w", {2}, Initializer::zeros());
-          w.assign(print(w.read() + all_reduce(x, Reduction::sum), "w", lines.options()));
-        },
+      auto w = replica.variable<float>("w", {2}, Initializer::zeros());
+      w.assign(print(w.read() + all_reduce(x, Reduction::sum), "w", lines.options()));
+    },
         3, devices, 2);
     REQUIRE(lines.lines.size() == 2);
     CHECK_THAT(lines.lines[0], Catch::StartsWith("all replicas, step 0: \"w\" at test_observe.cpp:") && Catch::EndsWith("float32[2] = 3 3"));
@@ -103,9 +103,9 @@ TEST_CASE("what is the same on all replicas is shown once, wherever they are, an
 TEST_CASE("two prints of one value are two, in order, and fusion does not swallow them") {
   Lines lines;
   run([&](ReplicaContext&, Tensor<float> x) {
-        const auto y = print(print(x + 1.0f, "a", lines.options()), "b", lines.options());
-        return y * 2.0f;
-      },
+    const auto y = print(print(x + 1.0f, "a", lines.options()), "b", lines.options());
+    return y * 2.0f;
+  },
       1, 1, 1);
   REQUIRE(lines.lines.size() == 2);
   CHECK_THAT(lines.lines[0], Catch::Contains("\"a\"") && Catch::EndsWith("= 1 1"));
@@ -149,9 +149,9 @@ TEST_CASE("a check that fails names replica, step, line and sentence, and change
 TEST_CASE("callbacks at one line are each their own") {
   std::vector<float> seen;
   run([&](ReplicaContext&, Tensor<float> x) {
-        for (int k = 0; k < 3; ++k)
-          host_callback(x + static_cast<float>(k), [&seen, k](const Observation& o) { seen.push_back(10.0f * k + o.as<float>()[0]); });
-      },
+    for (int k = 0; k < 3; ++k)
+      host_callback(x + static_cast<float>(k), [&seen, k](const Observation& o) { seen.push_back(10.0f * k + o.as<float>()[0]); });
+  },
       1, 1, 1);
   CHECK(seen == std::vector<float>{0, 11, 22});
 }
@@ -168,7 +168,7 @@ TEST_CASE("the first NaN is found where it is made, with replica, step and line"
       const auto bad = sqrt(y * -1.0f + 7.0f);
       return sum(bad) * 3.0f;
     });
-    train.step();  // replica 1: 7 - 2
+    train.step();                                        // replica 1: 7 - 2
     const auto found = error_of([&] { train.step(); });  // replica 1: 7 - 8
     CHECK_THAT(found, Catch::StartsWith("replica 1, step 1: reduce#") && Catch::Contains(" at test_observe.cpp:") &&
                           Catch::Contains(" made the first NaN by "));
@@ -181,7 +181,7 @@ TEST_CASE("an infinity is found where it is made") {
   deployment.see.find_nan = true;
   Replicator repl{deployment};
   auto train = repl.replicate(counting, [](ReplicaContext&, Tensor<float> x) { return sum(exp(x * 60.0f)); });
-  train.step();  // e^60
+  train.step();                                        // e^60
   const auto found = error_of([&] { train.step(); });  // replica 1: e^120
   CHECK_THAT(found, Catch::StartsWith("replica 1, step 1: reduce#") && Catch::Contains(" made the first infinity by ") && Catch::Contains("exp("));
 }
@@ -240,7 +240,8 @@ TEST_CASE("a reduction over replicas is not blamed for what it is given") {
     train.step();
     CHECK_THAT(error_of([&] { train.step(); }),
                Catch::StartsWith(devices == 1 ? "one of the replicas 0 to 1, step 1: a contribution to all_reduce"
-                                              : "replica 1, step 1: a contribution to all_reduce") && Catch::Contains(" at test_observe.cpp:") &&
+                                              : "replica 1, step 1: a contribution to all_reduce") &&
+                   Catch::Contains(" at test_observe.cpp:") &&
                    Catch::EndsWith(" holds an infinity that no kernel of this step made: look at the input and the variables"));
   }
 }

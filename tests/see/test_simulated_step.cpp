@@ -137,7 +137,8 @@ TEST_CASE("a run is simulated as it was: each device begins when it did, and its
     trace["traceEvents"].push_back({{"ph", "X"}, {"pid", process}, {"tid", 0}, {"cat", instruction < 0 ? "step" : "kernel"}, {"ts", begin}, {"dur", duration}, {"args", args}});
   };
   for (const int process : {0, 1}) {
-    for (const int i : {0, 1, 2, 3}) add(process, 4, i, 0, i == 0 ? 1000 : i == 2 ? 10 : 7);
+    for (const int i : {0, 1, 2, 3}) add(process, 4, i, 0, i == 0 ? 1000 : i == 2 ? 10
+                                                                                  : 7);
     add(process, 4, -1, process == 0 ? 5000 : 5300, 1100);  // the second one is 300 us late
   }
   const auto run = tools::read_run(plan, trace);

@@ -180,7 +180,9 @@ inline std::vector<std::vector<double>> interpret(const Expression& e, const Sha
 }
 
 inline std::vector<double> reduced(const Reduce& reduce, const Shape& result, const std::vector<double>& values) {
-  const double start = reduce.kind == ReduceKind::sum ? 0 : reduce.kind == ReduceKind::min ? INFINITY : -INFINITY;
+  const double start = reduce.kind == ReduceKind::sum   ? 0
+                       : reduce.kind == ReduceKind::min ? INFINITY
+                                                        : -INFINITY;
   std::vector<double> sums(static_cast<std::size_t>(result.elements()), start);
   std::size_t next = 0;
   for_each_index(reduce.domain, [&](const std::vector<std::int64_t>& index) {

@@ -70,7 +70,7 @@ inline void set_environment(int rank, int count, int port) {
 
 // As run_processes, but the processes are those of a job, and know it as from a launcher.
 inline std::vector<ProcessResult> run_as_job(int count, const std::function<std::string(int)>& body,
-                                          std::chrono::seconds limit = std::chrono::seconds{60}) {
+                                             std::chrono::seconds limit = std::chrono::seconds{60}) {
   const int port = free_port();
   return run_processes(
       count,

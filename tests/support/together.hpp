@@ -52,7 +52,7 @@ inline std::vector<double> by_definition(const Placeholder& p, const std::vector
 
 // The results of every replica.
 inline std::vector<std::vector<AnyArray>> run_together(const std::vector<Graph>& graphs,
-                                                const std::vector<std::vector<AnyArray>>& inputs) {
+                                                       const std::vector<std::vector<AnyArray>>& inputs) {
   const auto replicas = graphs.size();
   std::vector<std::map<std::uint32_t, AnyArray>> known(replicas);
   // Placeholders become inputs, once their values are known.

@@ -235,7 +235,8 @@ TEST_CASE("mutated frames from a process that was welcome end the job with a sen
           return "sent";
         },
         std::chrono::seconds{20});
-    INFO("seed " << seed << "\n" << describe(results));
+    INFO("seed " << seed << "\n"
+                 << describe(results));
     CHECK(results[0].signal == 0);
     CHECK_FALSE(results[0].timed_out);
     CHECK(results[1].text == "sent");

@@ -117,13 +117,13 @@ TEST_CASE("a proof is good for one token, direction, rank and pair of random num
   auto other_nonce = mine;
   other_nonce.nonce = introduction(1, 4).nonce;
   const std::set<transport::Mac> proofs{proof_of(secret, Prover::newcomer, mine, challenge),
-                                proof_of(secret, Prover::process_0, mine, challenge),
-                                proof_of(secret + "2", Prover::newcomer, mine, challenge),
-                                proof_of(secret, Prover::newcomer, other_rank, challenge),
-                                proof_of(secret, Prover::newcomer, other_world, challenge),
-                                proof_of(secret, Prover::newcomer, other_job, challenge),
-                                proof_of(secret, Prover::newcomer, other_nonce, challenge),
-                                proof_of(secret, Prover::newcomer, mine, openssl_cryptography.random())};
+                                        proof_of(secret, Prover::process_0, mine, challenge),
+                                        proof_of(secret + "2", Prover::newcomer, mine, challenge),
+                                        proof_of(secret, Prover::newcomer, other_rank, challenge),
+                                        proof_of(secret, Prover::newcomer, other_world, challenge),
+                                        proof_of(secret, Prover::newcomer, other_job, challenge),
+                                        proof_of(secret, Prover::newcomer, other_nonce, challenge),
+                                        proof_of(secret, Prover::newcomer, mine, openssl_cryptography.random())};
   CHECK(proofs.size() == 8);
   CHECK(proofs.contains(proof_of(secret, Prover::newcomer, mine, challenge)));
 }
@@ -277,7 +277,7 @@ TEST_CASE("the token comes from the variable or a file, is long enough, and not 
   CHECK_THROWS_WITH(find_job_token(""),
                     Contains("REPLICATOR_JOB_TOKEN has 5 characters: it needs at least 16") && !Contains("short"));
   ::unsetenv("REPLICATOR_JOB_TOKEN");
-  CHECK_THROWS_WITH(find_job_token("/no/such/file"), 
+  CHECK_THROWS_WITH(find_job_token("/no/such/file"),
                     "--job-token-file is \"/no/such/file\", which cannot be read: No such file or directory");
   CHECK_THROWS_WITH(find_job_token("/"), "--job-token-file is \"/\", which cannot be read: Is a directory");
   std::ofstream{file} << "";

@@ -76,8 +76,9 @@ TEST_CASE("another program, other instructions and a wrong clock are named") {
   REQUIRE(problems.size() == 3);
   CHECK(problems[0] == "the clock of process 1 on host-b is -2.500 s from that of process 0 on host-a: set them by NTP");
   CHECK(problems[1] == "process 2 on host-c has another program than process 0 on host-a (def, not abc): copy the same file to every host");
-  CHECK(problems[2] == "process 3 on host-d computes by other instructions than process 0 on host-a (avx2 fma, not avx2), which changes bits: "
-                       "use processors of one kind");
+  CHECK(problems[2] ==
+        "process 3 on host-d computes by other instructions than process 0 on host-a (avx2 fma, not avx2), which changes bits: "
+        "use processors of one kind");
   CHECK_THAT(tools::json_of(found), Catch::Contains("\"problems\":[\"the clock of process 1 on host-b is"));
 }
 

@@ -91,8 +91,7 @@ TEST_CASE("a launcher that the program does not know is not taken for many singl
 }
 
 TEST_CASE("a task of srun is a process of the job without any other variable") {
-  std::map<std::string, std::string> task{{"SLURM_PROCID", "2"},         {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_JOB_ID", "1234"},
-                                          {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_STEP_ID", "5"},        {"SLURM_STEP_NODELIST", "n[07-09,12],x"}};
+  std::map<std::string, std::string> task{{"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_JOB_ID", "1234"}, {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_STEP_ID", "5"}, {"SLURM_STEP_NODELIST", "n[07-09,12],x"}};
   const auto found = find(task);
   CHECK(found.rank == 2);
   CHECK(found.world_size == 3);

@@ -47,7 +47,7 @@ class AsyncElements {
     auto element = inputs_.next(r, number + 1, watch);
     if (!element) return false;
     for (std::size_t i = 0; i < element->size(); ++i)
-      if (const auto &type = (*element)[i].type(), &first = current_[r][i].type(); type != first)
+      if (const auto& type = (*element)[i].type(), &first = current_[r][i].type(); type != first)
         throw BuildError{"component " + std::to_string(i) + " of element " + std::to_string(number + 1) + " of replica " + std::to_string(replica) +
                          " is " + type.text() + ", that of the elements before is " + first.text() +
                          ": with --regime async all elements of a replica have the same shapes; pad them, or run with --regime sync"};

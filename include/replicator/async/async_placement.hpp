@@ -26,7 +26,7 @@ class AsyncPlacement {
     for (int p = 0; p < process; ++p) first_group_ += processes_[static_cast<std::size_t>(p)].groups;
   }
 
-  int groups() const { return groups_; }  // of the job
+  int groups() const { return groups_; }            // of the job
   int first_group() const { return first_group_; }  // of this process
   int groups_here() const { return here().groups; }
   int replicas_of_group() const { return each_; }

@@ -77,8 +77,7 @@ class AsyncPrograms {
   // `traced`: the graphs of this process's replicas. Every process of the job calls it, as a part of host.building(). Throws as resolve_async
   // does, and what compiling a step throws. `host` outlives this.
   AsyncPrograms(Host& host, std::span<const Graph> traced, int ordinal)
-      : host_{host}, deployment_{host.deployment()}, placement_{deployment_, host.placement(), host.job().rank()}, seed_{host.compiler().seed_of(ordinal)},
-        all_reduce_{collectives::parse_all_reduce(deployment_.schedule, {placement_.devices_of_group(), 1})} {
+      : host_{host}, deployment_{host.deployment()}, placement_{deployment_, host.placement(), host.job().rank()}, seed_{host.compiler().seed_of(ordinal)}, all_reduce_{collectives::parse_all_reduce(deployment_.schedule, {placement_.devices_of_group(), 1})} {
     auto resolution = resolve_async(traced, placement_.devices_of_job(), placement_.groups(), host.compiler().resolve_options());
     host_.compiler().declare(resolution.whole, ordinal, host_.variables(), host_.checkpoints());
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};

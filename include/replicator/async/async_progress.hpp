@@ -17,8 +17,8 @@ namespace replicator::detail {
 
 // The report of a group about a step that it has made.
 struct AsyncReport {
-  std::uint64_t steps = 0;  // that the group has made, this one included
-  bool ended = false;       // its input has ended, so it makes no further step
+  std::uint64_t steps = 0;                       // that the group has made, this one included
+  bool ended = false;                            // its input has ended, so it makes no further step
   std::vector<std::vector<AnyArray>> results{};  // of this step: [result][replica of the group]
 };
 

@@ -98,8 +98,9 @@ class AsyncStep final : public StepDriver, private RunningStep {
   }
   void require_outside_step() const {
     if (workers_->within_step())
-      throw BuildError{"a function of the Replicator or of a step was called from within a step, by a host_callback say, and would wait for it: call it "
-                       "when step() has returned"};
+      throw BuildError{
+          "a function of the Replicator or of a step was called from within a step, by a host_callback say, and would wait for it: call it "
+          "when step() has returned"};
   }
   void end_call() {
     if (stop_.is_due()) {
@@ -135,8 +136,8 @@ class AsyncStep final : public StepDriver, private RunningStep {
   int ordinal_;  // among those of the Replicator
   std::vector<Graph> traced_;
   std::unique_ptr<AsyncPrograms> programs_;
-  std::map<std::string, AnyArray> seen_;  // by name: the values that the program was last given of variables in shards
-  std::unique_ptr<AsyncPeers> peers_;  // null where the job has one process
+  std::map<std::string, AnyArray> seen_;   // by name: the values that the program was last given of variables in shards
+  std::unique_ptr<AsyncPeers> peers_;      // null where the job has one process
   std::unique_ptr<AsyncWorkers> workers_;  // the last member, because its threads use the others
   std::uint64_t done_ = 0;
   bool finished_ = false;

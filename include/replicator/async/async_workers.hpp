@@ -29,8 +29,7 @@ class AsyncWorkers {
   // `peers`: null where the job has one process. `release` tells other processes of an error. The first three outlive this.
   AsyncWorkers(const Deployment& deployment, AsyncPrograms& programs, AsyncPeers* peers, std::function<void(const std::exception_ptr&)> release,
                AsyncElements elements)
-      : deployment_{deployment}, programs_{programs}, peers_{peers}, release_{std::move(release)}, elements_{std::move(elements)},
-        progress_{deployment, programs, [this](const std::exception_ptr& error) { release_all(error); }} {
+      : deployment_{deployment}, programs_{programs}, peers_{peers}, release_{std::move(release)}, elements_{std::move(elements)}, progress_{deployment, programs, [this](const std::exception_ptr& error) { release_all(error); }} {
     const int devices = programs_.placement().devices();
     for (int device = 0; device < devices; ++device) watches_.push_back(std::make_unique<InputWatch>(deployment_.late));
     for (const auto& group : programs_.groups())
@@ -136,8 +135,8 @@ class AsyncWorkers {
   AsyncPeers* peers_;
   std::function<void(const std::exception_ptr&)> release_;
   int exceptions_at_start_ = std::uncaught_exceptions();
-  AsyncElements elements_;                             // a replica's belong to the thread of its device
-  std::vector<std::unique_ptr<InputWatch>> watches_;   // by device
+  AsyncElements elements_;                            // a replica's belong to the thread of its device
+  std::vector<std::unique_ptr<InputWatch>> watches_;  // by device
   SharedProgress progress_;
   std::vector<std::unique_ptr<GroupWorker>> workers_;  // by group of this process
   std::vector<std::thread> threads_;

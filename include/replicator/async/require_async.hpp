@@ -16,11 +16,7 @@ namespace replicator::detail {
 // The first flag that was given and that needs all replicas at the same step; empty: none.
 inline std::string_view flag_of_steps(const Deployment& d) {
   const std::pair<bool, std::string_view> given[] = {
-      {!d.checkpoint.folder.empty(), "--checkpoint"}, {d.checkpoint.resume, "--resume"},         {!d.see.trace.empty(), "--trace"},
-      {d.see.timing, "--timing"},                     {!d.see.plan.empty(), "--plan"},            {!d.see.dot.empty(), "--dot"},
-      {d.see.find_nan, "--find-nan"},                 {d.see.skew, "--skew"},                     {d.see.record.has_value(), "--record"},
-      {!d.see.replay.empty(), "--replay"},            {d.see.check_drift > 0, "--check-drift"}, {!d.see.hang_report.empty(), "--hang-report"},
-      {d.elastic, "--elastic"}};
+      {!d.checkpoint.folder.empty(), "--checkpoint"}, {d.checkpoint.resume, "--resume"}, {!d.see.trace.empty(), "--trace"}, {d.see.timing, "--timing"}, {!d.see.plan.empty(), "--plan"}, {!d.see.dot.empty(), "--dot"}, {d.see.find_nan, "--find-nan"}, {d.see.skew, "--skew"}, {d.see.record.has_value(), "--record"}, {!d.see.replay.empty(), "--replay"}, {d.see.check_drift > 0, "--check-drift"}, {!d.see.hang_report.empty(), "--hang-report"}, {d.elastic, "--elastic"}};
   for (const auto& [is_given, name] : given)
     if (is_given) return name;
   return {};
@@ -51,7 +47,8 @@ inline void require_groups_fit(const Deployment& d, const Placement& replicas, i
     if (const int rest = end % d.sync_group; rest != 0)
       throw BuildError{"--sync-group " + std::to_string(d.sync_group) + " makes a group of replicas " + std::to_string(end - rest) + " to " +
                        std::to_string(end - rest + d.sync_group - 1) + ", of which " + std::to_string(rest) + " would be on process " +
-                       std::to_string(p) + " and others on the next: a group is on one process. Choose --replicas, --devices and --sync-group so "
+                       std::to_string(p) +
+                       " and others on the next: a group is on one process. Choose --replicas, --devices and --sync-group so "
                        "that every process has whole groups, or run with --regime sync"};
   }
   for (int p = 0; p < processes; ++p) {

@@ -34,8 +34,8 @@ struct AsyncResolution {
   Resolution whole;  // as in the synchronous regime
   // By replica: its step without updates. Its results are those of the step, then those of the collectives by ordinal.
   std::vector<Graph> steps;
-  std::size_t results = 0;          // how many the step function returns
-  std::vector<ShardGraph> shards;   // none where the step has no all_reduce: it may then assign nothing mirrored
+  std::size_t results = 0;         // how many the step function returns
+  std::vector<ShardGraph> shards;  // none where the step has no all_reduce: it may then assign nothing mirrored
 };
 
 inline void require_gradients(const Graph& graph, bool any) {
@@ -94,8 +94,7 @@ inline Graph update_graph(const Graph& traced, const std::vector<std::uint32_t>&
     if (!needed[i]) continue;
     const auto& node = traced.node(i);
     if (const auto* placeholder = node.get<Placeholder>())
-      rewriter.replace(i, rewriter.to().add({Input{Input::Source::arrival, placeholder->ordinal}, {}, node.outputs, node.where, node.label,
-                                             node.device}));
+      rewriter.replace(i, rewriter.to().add({Input{Input::Source::arrival, placeholder->ordinal}, {}, node.outputs, node.where, node.label, node.device}));
     else if (only_looks(node)) rewriter.replace(i, {rewriter(node.inputs[0])});
     else rewriter.copy(i);
   }

@@ -33,8 +33,8 @@ struct ShardCall {
   std::uint64_t steps = 0;     // that the group has made; with pause: all groups of the process
   std::uint64_t meetings = 0;  // of all processes
   StopAgreement::Vote agreed{};
-  std::uint32_t ended = 0;     // not zero: the input has ended
-  std::uint32_t unused = 0;    // no padding: the struct is sent as bytes
+  std::uint32_t ended = 0;   // not zero: the input has ended
+  std::uint32_t unused = 0;  // no padding: the struct is sent as bytes
 };
 
 namespace slots {

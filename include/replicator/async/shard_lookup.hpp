@@ -47,7 +47,8 @@ class ShardLookup {
     const auto& variables = shard_of(call).variables;
     if (call.variable < variables.size()) return variables[call.variable];
     throw CommunicationError{"variable " + std::to_string(call.variable) + " of shard " + std::to_string(call.shard) + " was asked for at " +
-                                 job_.describe(job_.rank()) + ": it has " + std::to_string(variables.size()), -1};
+                                 job_.describe(job_.rank()) + ": it has " + std::to_string(variables.size()),
+                             -1};
   }
 
  private:

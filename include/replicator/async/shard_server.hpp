@@ -38,8 +38,7 @@ class ShardServer {
   // All but the messenger outlive this.
   ShardServer(std::unique_ptr<transport::Messenger> messenger, const transport::Job& job, AsyncPrograms& programs, const ShardRanks& ranks,
               StopAgreement& stop, ShardListener& listener)
-      : programs_{programs}, ranks_{ranks}, stop_{stop}, listener_{listener}, lookup_{job, programs, ranks}, finished_{job, ranks.processes()},
-        messenger_{std::move(messenger)} {
+      : programs_{programs}, ranks_{ranks}, stop_{stop}, listener_{listener}, lookup_{job, programs, ranks}, finished_{job, ranks.processes()}, messenger_{std::move(messenger)} {
     for (const int rank : ranks.clients()) clients_.push_back(std::make_unique<Client>(rank));
     thread_ = thread_without_signals([this] { serve(); });
   }
@@ -53,7 +52,13 @@ class ShardServer {
 
  private:
   using Clock = transport::Clock;
-  enum class State { call, payload, held, answer, left };
+  enum class State {
+    call,
+    payload,
+    held,
+    answer,
+    left
+  };
   struct Client {
     explicit Client(int its_rank) : rank{its_rank} {}
     int rank;

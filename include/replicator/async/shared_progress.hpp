@@ -30,9 +30,7 @@ class SharedProgress final : public ShardListener {
  public:
   // The first error goes to on_error, with the lock held: it releases every thread that waits elsewhere. The first two outlive this.
   SharedProgress(const Deployment& deployment, AsyncPrograms& programs, std::function<void(const std::exception_ptr&)> on_error)
-      : deployment_{deployment}, programs_{programs}, on_error_{std::move(on_error)},
-        progress_{programs.placement().processes_of_groups(), programs.placement().process(), !programs.shards().empty()},
-        serving_(static_cast<std::size_t>(programs.placement().devices()), true) {}
+      : deployment_{deployment}, programs_{programs}, on_error_{std::move(on_error)}, progress_{programs.placement().processes_of_groups(), programs.placement().process(), !programs.shards().empty()}, serving_(static_cast<std::size_t>(programs.placement().devices()), true) {}
   SharedProgress(const SharedProgress&) = delete;
   SharedProgress& operator=(const SharedProgress&) = delete;
 

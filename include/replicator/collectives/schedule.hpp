@@ -40,7 +40,11 @@ constexpr std::int64_t part_begin(std::int64_t elements, int count, int index) {
 }
 
 // Whose memory an operand lies in: what the rank contributes, what it receives, or what the collective sets aside.
-enum class Buffer : std::uint8_t { input, output, scratch };
+enum class Buffer : std::uint8_t {
+  input,
+  output,
+  scratch
+};
 
 // `count` chunks of one block, from `chunk` on. `index`: which input (partial or replica of the rank), or the first of
 // `count` scratch slots, which are always used together. `rank`: whose buffer; on another rank it is read by a load.
@@ -63,7 +67,12 @@ struct Dependency {
 
 // copy: dst = left. reduce: dst = combine(left, right), in this order; dst may be one of the two. send: left goes to `peer`.
 // recv: dst comes from `peer`.
-enum class Action : std::uint8_t { copy, reduce, send, recv };
+enum class Action : std::uint8_t {
+  copy,
+  reduce,
+  send,
+  recv
+};
 
 struct Instruction {
   Action action = Action::copy;

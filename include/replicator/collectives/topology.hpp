@@ -21,7 +21,7 @@ namespace replicator::detail::collectives {
 
 // What connects ranks, both ways at once.
 struct Link {
-  double microseconds = 1;        // of latency
+  double microseconds = 1;  // of latency
   double bytes_per_microsecond = 10000;
 };
 
@@ -33,8 +33,8 @@ struct Topology {
     // two ranks that differ in this dimension and in none beyond it.
     Link link;
   };
-  std::vector<Dimension> dimensions;          // innermost first
-  double reduced_bytes_per_microsecond = 0;   // of results of reduce and of copies inside a rank; 0: they take no time
+  std::vector<Dimension> dimensions;         // innermost first
+  double reduced_bytes_per_microsecond = 0;  // of results of reduce and of copies inside a rank; 0: they take no time
 
   int ranks() const {
     int product = 1;

@@ -20,11 +20,11 @@ inline constexpr std::size_t buffer_alignment = 64;  // bytes: where an array th
 
 namespace detail {
 struct AlignedDelete {
-  void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{buffer_alignment}); }
+  void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{buffer_alignment}); }
 };
 using AlignedBytes = std::unique_ptr<std::byte, AlignedDelete>;
 inline AlignedBytes aligned_bytes(std::size_t bytes) {
-  return AlignedBytes{static_cast<std::byte*>(::operator new(bytes ? bytes : 1, std::align_val_t{buffer_alignment}))};
+  return AlignedBytes{static_cast<std::byte*>(::operator new (bytes ? bytes : 1, std::align_val_t{buffer_alignment}))};
 }
 }  // namespace detail
 

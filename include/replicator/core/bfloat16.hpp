@@ -27,7 +27,7 @@ struct bfloat16 {
   std::uint16_t bits = 0;
 
   bfloat16() = default;
-  constexpr bfloat16(float value) : bits{bfloat16_bits(value)} {}        // NOLINT: implicit on purpose
+  constexpr bfloat16(float value) : bits{bfloat16_bits(value)} {}    // NOLINT: implicit on purpose
   constexpr operator float() const { return bfloat16_value(bits); }  // NOLINT: implicit on purpose
 
   static constexpr bfloat16 from_bits(std::uint16_t bits) {

@@ -8,7 +8,13 @@
 
 namespace replicator::detail {
 
-enum class CollectiveKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, all_to_all };
+enum class CollectiveKind : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  all_to_all
+};
 
 constexpr std::string_view name_of(CollectiveKind kind) {
   constexpr std::string_view names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"};

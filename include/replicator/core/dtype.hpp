@@ -13,12 +13,20 @@
 namespace replicator {
 
 // What the elements of arrays and tensors can be.
-enum class DType : std::uint8_t { float32, float64, int32, int64, uint8, boolean, bfloat16 };
+enum class DType : std::uint8_t {
+  float32,
+  float64,
+  int32,
+  int64,
+  uint8,
+  boolean,
+  bfloat16
+};
 
 // The types in C++ of a DType.
 template <class T>
 concept Element = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> ||
-                  std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t> || std::same_as<T, bool> || std::same_as<T, bfloat16>;
+    std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t> || std::same_as<T, bool> || std::same_as<T, bfloat16>;
 
 // Those that have fractions: the ones that gradients flow through.
 template <class T>

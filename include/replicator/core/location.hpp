@@ -36,7 +36,7 @@ struct located {
   Location where;
 
   template <class U>
-    requires std::convertible_to<U&&, T>
+  requires std::convertible_to<U&&, T>
   located(U&& u, std::source_location here = std::source_location::current())  // NOLINT: implicit on purpose
       : value(std::forward<U>(u)), where{here} {}
 };

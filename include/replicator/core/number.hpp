@@ -15,7 +15,7 @@ namespace replicator {
 class Number {
  public:
   template <class T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   constexpr Number(T value) {  // NOLINT: implicit on purpose
     if constexpr (std::is_integral_v<T>) is_whole_ = std::is_signed_v<T> || static_cast<std::uint64_t>(value) <= 0x7FFF'FFFF'FFFF'FFFF;
     if (is_whole_) whole_ = static_cast<std::int64_t>(value);

@@ -11,7 +11,12 @@
 namespace replicator {
 
 // `mean` is a sum whose root is divided once by the number of replicas.
-enum class Reduction : std::uint8_t { sum, mean, min, max };
+enum class Reduction : std::uint8_t {
+  sum,
+  mean,
+  min,
+  max
+};
 
 // "sum", "mean", "min" or "max".
 constexpr std::string_view name_of(Reduction reduction) {

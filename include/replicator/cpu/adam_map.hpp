@@ -108,7 +108,9 @@ template <bool decays>
 }
 template <bool decays>
 AdamLoop adam_loop_of(InstructionLevel level) {
-  return level == InstructionLevel::avx512 ? &adam_avx512<decays> : level == InstructionLevel::avx2 ? &adam_avx2<decays> : &adam_baseline<decays>;
+  return level == InstructionLevel::avx512 ? &adam_avx512<decays>
+         : level == InstructionLevel::avx2 ? &adam_avx2<decays>
+                                           : &adam_baseline<decays>;
 }
 
 // A group that is not whole, padded with zeros.

@@ -114,12 +114,12 @@ class CopyExecutable final : public Executable {
     for (std::int64_t i = 0; i < rows; i += side)
       for (std::int64_t j = 0; j < columns; j += side)
         copy_elements(from + i * outer.from + j * inner.from, to + i * outer.to + j * inner.to, std::min(side, rows - i),
-                       std::min(side, columns - j), outer, inner);
+                      std::min(side, columns - j), outer, inner);
   }
 
   template <class T>
   static void copy_elements(const T* from, T* to, std::int64_t rows, std::int64_t columns, const detail::CopyLoop& outer,
-                             const detail::CopyLoop& inner) {
+                            const detail::CopyLoop& inner) {
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < columns; ++j) to[i * outer.to + j * inner.to] = from[i * outer.from + j * inner.from];
   }

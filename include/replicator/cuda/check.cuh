@@ -20,8 +20,8 @@ namespace replicator::detail::cuda {
 }  // namespace replicator::detail::cuda
 
 // Evaluates the expression once. Throws DeviceError with the expression, the error's name and its text.
-#define REPLICATOR_CUDA_CHECK(expression)                                                                   \
-  do {                                                                                                      \
-    if (const cudaError_t replicator_error = (expression); replicator_error != cudaSuccess)                 \
+#define REPLICATOR_CUDA_CHECK(expression)                                                                          \
+  do {                                                                                                             \
+    if (const cudaError_t replicator_error = (expression); replicator_error != cudaSuccess)                        \
       ::replicator::detail::cuda::fail(replicator_error, #expression, ::replicator::Location{__FILE__, __LINE__}); \
   } while (false)

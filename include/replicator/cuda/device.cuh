@@ -100,7 +100,9 @@ inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t 
     std::memcpy(to, from, bytes);
     return;
   }
-  const auto direction = !from_device ? cudaMemcpyHostToDevice : to_device ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
+  const auto direction = !from_device ? cudaMemcpyHostToDevice
+                         : to_device  ? cudaMemcpyDeviceToDevice
+                                      : cudaMemcpyDeviceToHost;
   REPLICATOR_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, direction, stream_of(queue)));
 }
 
@@ -113,9 +115,9 @@ inline std::size_t memory(int index) {
 
 }  // namespace detail
 
-inline constexpr DeviceSupport support{&detail::require,       &detail::allocate, &detail::release, &detail::make_queue,
-                                       &detail::destroy_queue, &detail::enter,    &detail::copy,    &fold,
-                                       &detail::synchronise,   &detail::abandon,  &detail::abandoned, &detail::memory,  &staging,          &capture,
+inline constexpr DeviceSupport support{&detail::require, &detail::allocate, &detail::release, &detail::make_queue,
+                                       &detail::destroy_queue, &detail::enter, &detail::copy, &fold,
+                                       &detail::synchronise, &detail::abandon, &detail::abandoned, &detail::memory, &staging, &capture,
                                        &peers};
 
 inline const bool device_registered = [] {

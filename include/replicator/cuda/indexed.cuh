@@ -61,7 +61,7 @@ class IndexedExecutable : public Executable {
     if (count_ == 0) return;
     const cudaStream_t stream = stream_of(launch.stream);
     find_outside<<<blocks_for(count_, block_threads), block_threads, 0, stream>>>(indices(launch),
-                                                                                 reinterpret_cast<unsigned long long*>(&launch.refused->number));
+                                                                                  reinterpret_cast<unsigned long long*>(&launch.refused->number));
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
     note_value<<<1, 1, 0, stream>>>(indices(launch), launch.refused);
     REPLICATOR_CUDA_CHECK(cudaGetLastError());

@@ -111,7 +111,7 @@ inline void launch_find_largest(const AroundAxis& around, DType dtype, std::int6
   visit_compute(compute_type(dtype), [&]<class T>() {
     visit_walk(around, [&]<class Walk>() {
       find_largest<T, Walk><<<blocks_for(lines, Walk::lines), Walk::threads, 0, stream>>>(around, dtype, rounds, x, values,
-                                                                                           reinterpret_cast<std::int32_t*>(places));
+                                                                                          reinterpret_cast<std::int32_t*>(places));
     });
   });
   REPLICATOR_CUDA_CHECK(cudaGetLastError());

@@ -58,9 +58,9 @@ inline bool has_happened(void* event) {
 
 }  // namespace detail
 
-inline constexpr StagingSupport staging{&detail::allocate_host, &detail::release_host,  &detail::pin,
-                                        &detail::unpin,         &detail::make_event,    &detail::destroy_event,
-                                        &detail::record_event,  &detail::wait_event,    &detail::await_event,
+inline constexpr StagingSupport staging{&detail::allocate_host, &detail::release_host, &detail::pin,
+                                        &detail::unpin, &detail::make_event, &detail::destroy_event,
+                                        &detail::record_event, &detail::wait_event, &detail::await_event,
                                         &detail::has_happened};
 
 }  // namespace replicator::detail::cuda

@@ -85,9 +85,8 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
         std::unique_lock lock{mutex};
         stop = true;
         changed.notify_all();
-        replicator::detail::DeadlineWait{{.late = late}}.wait(changed, lock, [&] { return !producing; }, [] {
-          std::fputs("replicator: the end of a prefetch(), or its seek, waits for the element that its source is at\n", stderr);
-        });
+        replicator::detail::DeadlineWait{{.late = late}}.wait(
+            changed, lock, [&] { return !producing; }, [] { std::fputs("replicator: the end of a prefetch(), or its seek, waits for the element that its source is at\n", stderr); });
       }
       thread.join();
     }

@@ -8,7 +8,10 @@
 
 namespace replicator {
 
-enum class DeviceKind : std::uint8_t { cpu, cuda };  // the word before the colon in --devices
+enum class DeviceKind : std::uint8_t {
+  cpu,
+  cuda
+};                                              // the word before the colon in --devices
 inline constexpr std::size_t device_kinds = 2;  // how many kinds there are
 
 constexpr std::string_view name_of(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }  // as --devices writes it

@@ -10,7 +10,7 @@
 namespace replicator::detail {
 
 struct ToolRanges {
-  bool (*attached)() = nullptr;  // whether a tool listens: it does from the program's start, or never
+  bool (*attached)() = nullptr;               // whether a tool listens: it does from the program's start, or never
   void (*begin)(const char* name) = nullptr;  // inside those of the calling thread that have not ended
   void (*end)() noexcept = nullptr;           // the latest of them
 };

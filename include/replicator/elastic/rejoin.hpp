@@ -20,7 +20,7 @@ namespace replicator::detail {
 
 // For the first process: it hands the common snapshot to the process that waits outside.
 inline std::optional<transport::AdmissionOffer> offer_at(transport::ElasticJob& elastic, const RestartableSteps& restartables, const RestartableStep& restartable,
-                                                const Snapshot& latest) {
+                                                         const Snapshot& latest) {
   const auto place = restartables.place_before(restartable);
   return elastic.hand_over([&](const auto& wish) { return wish == place; },
                            [&] {

@@ -62,7 +62,8 @@ template <class = void>
 collectives::Topology find_topology(transport::Job& job, const std::string& path, const std::string& transport, const std::vector<int>& grid,
                                     const collectives::MeasureOptions& options = {}) {
   if (grid.empty())
-    throw BuildError{"--topology " + path + " was asked for, but the processes of this job differ in their numbers of devices: name as many "
+    throw BuildError{"--topology " + path +
+                     " was asked for, but the processes of this job differ in their numbers of devices: name as many "
                      "--devices on every host, or leave --topology out"};
   if (grid == std::vector{1, 1}) return {};
   auto text = detail::made_by_first_process(job, "the reading of the topology", [&] { return detail::text_in(path); });
@@ -82,7 +83,8 @@ collectives::Topology find_topology(transport::Job& job, const std::string& path
 inline collectives::Topology topology_of_link(const std::string& link, const std::vector<int>& grid) {
   const auto between = collectives::parse_link("--link", link);
   if (grid.empty())
-    throw BuildError{"--link " + link + " was given, but the processes of this job differ in their numbers of devices: name as many --devices "
+    throw BuildError{"--link " + link +
+                     " was given, but the processes of this job differ in their numbers of devices: name as many --devices "
                      "on every host, or leave --link out"};
   collectives::Topology topology{{}, collectives::common_reduction};
   if (grid[0] > 1) topology.dimensions.push_back({grid[0], collectives::common_host_link});

@@ -95,10 +95,10 @@ class HostCommunicators {
     }
   }
 
-  std::vector<std::unique_ptr<transport::InProcessGroup>> groups_;  // by place in a team
+  std::vector<std::unique_ptr<transport::InProcessGroup>> groups_;               // by place in a team
   std::vector<std::unique_ptr<transport::InProcessDeviceGroup>> device_groups_;  // likewise
-  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;  // by device
-  std::vector<std::unique_ptr<collectives::Communicator>> of_devices_;     // likewise
+  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;        // by device
+  std::vector<std::unique_ptr<collectives::Communicator>> of_devices_;           // likewise
   std::string through_host_;
 };
 

@@ -32,8 +32,7 @@ class HostCompiler {
   HostCompiler(const Deployment& deployment, transport::Job& job, const Placement& placement,
                const collectives::AllReducePreference& all_reduce, const HostCommunicators& communicators, HostDevices& devices,
                CollectiveTask& building)
-      : deployment_{deployment}, job_{job}, placement_{placement}, all_reduce_{all_reduce}, communicators_{communicators}, devices_{devices},
-        building_{building}, cache_{deployment.threads_per_device, deployment.kernel_choice} {}
+      : deployment_{deployment}, job_{job}, placement_{placement}, all_reduce_{all_reduce}, communicators_{communicators}, devices_{devices}, building_{building}, cache_{deployment.threads_per_device, deployment.kernel_choice} {}
 
   // `ordinal`: which step of the Replicator this is. Its variables are declared. Throws BuildError for every mistake that graphs and
   // processes show when they are compared, and for a step that needs more memory than there is.

@@ -20,8 +20,7 @@ class HostDevices {
  public:
   // All outlive this.
   HostDevices(const Deployment& deployment, const HostCommunicators& communicators, HangReport& hang_report, Failure& failure)
-      : deployment_{deployment}, communicators_{communicators}, hang_report_{hang_report}, failure_{failure},
-        threads_{static_cast<int>(deployment.devices.size())} {}
+      : deployment_{deployment}, communicators_{communicators}, hang_report_{hang_report}, failure_{failure}, threads_{static_cast<int>(deployment.devices.size())} {}
 
   int count() const { return threads_.devices(); }
   // For the threads of the devices, and the calling one: whether they are at work.

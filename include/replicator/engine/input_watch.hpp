@@ -23,7 +23,8 @@ class InputWatch {
   using Tell = std::function<void(const std::string&)>;
 
   // Of reads that take longer than `late`, and at most twice that before it is told, once each; 0: never. One thread reads at a time.
-  explicit InputWatch(std::chrono::milliseconds late, Tell tell = [](const std::string& line) { std::fputs(line.c_str(), stderr); })
+  explicit InputWatch(
+      std::chrono::milliseconds late, Tell tell = [](const std::string& line) { std::fputs(line.c_str(), stderr); })
       : late_{late}, tell_{std::move(tell)} {
     if (late.count() > 0) thread_ = thread_without_signals([this] { watch(); });
   }

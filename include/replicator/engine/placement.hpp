@@ -62,8 +62,7 @@ class Placement {
 
  private:
   Placement(int replica, int replicas)
-      : devices_per_team_{1}, teams_{1}, first_team_{replica}, process_of_team_(static_cast<std::size_t>(replicas), -1), blocks_{replicas, replicas},
-        begin_{replica}, end_{replica + 1} {
+      : devices_per_team_{1}, teams_{1}, first_team_{replica}, process_of_team_(static_cast<std::size_t>(replicas), -1), blocks_{replicas, replicas}, begin_{replica}, end_{replica + 1} {
     process_of_team_[static_cast<std::size_t>(replica)] = 0;
   }
 

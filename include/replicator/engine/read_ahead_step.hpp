@@ -28,9 +28,7 @@ class ReadAheadStep final : public StepDriver {
  public:
   // `host` outlives this.
   ReadAheadStep(Host& host, int ordinal, Resumption from, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
-      : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs), host.placement().begin()}, watch_{host.deployment().late}, trace_{std::move(trace)}, current_(inputs_.size()),
-        next_(inputs_.size()), shape_numbers_(inputs_.size()), upcoming_(inputs_.size()),
-        key_(static_cast<std::size_t>(host_.deployment().replicas)), done_{from_.done}, finished_{from_.finished} {
+      : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs), host.placement().begin()}, watch_{host.deployment().late}, trace_{std::move(trace)}, current_(inputs_.size()), next_(inputs_.size()), shape_numbers_(inputs_.size()), upcoming_(inputs_.size()), key_(static_cast<std::size_t>(host_.deployment().replicas)), done_{from_.done}, finished_{from_.finished} {
     const bool any = host_.building().run([&] {
       // A step whose input has ended is traced by its last element.
       if (done_ > 0) go_to(static_cast<std::int64_t>(finished_ ? done_ - 1 : done_));

@@ -54,7 +54,9 @@ inline void require_valid(const Deployment& deployment) {
   require_number("--sync-group", deployment.sync_group, 1);
   if (deployment.staleness) require_number("--staleness", *deployment.staleness, 0);
   if (deployment.regime == Regime::synchronous) {
-    const char* flag = deployment.staleness ? "--staleness" : deployment.sync_group != 1 ? "--sync-group" : nullptr;
+    const char* flag = deployment.staleness         ? "--staleness"
+                       : deployment.sync_group != 1 ? "--sync-group"
+                                                    : nullptr;
     if (flag) throw BuildError{std::string{flag} + " was given, but the regime is synchronous: it goes with --regime async"};
   }
   require_number("--threads-per-device", deployment.threads_per_device, 1);

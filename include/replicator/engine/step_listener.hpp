@@ -17,8 +17,8 @@ namespace replicator::detail {
 
 // A step about to be done, or just done.
 struct StepMoment {
-  int ordinal = 0;           // which step of the Replicator
-  std::uint64_t number = 0;  // its steps done before
+  int ordinal = 0;                                // which step of the Replicator
+  std::uint64_t number = 0;                       // its steps done before
   std::span<const std::vector<AnyArray>> inputs;  // by replica of this host
   const Resolution& resolution;
   std::span<Program> programs;  // by device

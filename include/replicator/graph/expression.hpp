@@ -22,12 +22,30 @@ namespace replicator::detail {
 enum class ScalarOp : std::uint8_t {
   input,     // operand a: index of the input
   constant,  // bits: of a double where the compute type is floating, else of an int64
-  negate, absolute, sign, square_root, exponential, logarithm, hyperbolic_tangent, sine, cosine, floor,
+  negate,
+  absolute,
+  sign,
+  square_root,
+  exponential,
+  logarithm,
+  hyperbolic_tangent,
+  sine,
+  cosine,
+  floor,
   rectify,  // a <= 0 ? 0 : a
   logical_not,
-  add, subtract, multiply, divide,
-  minimum, maximum,  // b < a ? b : a;  a < b ? b : a
-  power, less, less_equal, equal, logical_and, logical_or,
+  add,
+  subtract,
+  multiply,
+  divide,
+  minimum,
+  maximum,  // b < a ? b : a;  a < b ? b : a
+  power,
+  less,
+  less_equal,
+  equal,
+  logical_and,
+  logical_or,
   select,        // a != 0 ? b : c
   multiply_add,  // fused: a * b + c with one rounding
 };

@@ -70,9 +70,9 @@ inline std::vector<bool> fixed_along(std::span<const std::int64_t> axes, const E
 
 // An expression as a core, to which one operation after the other is done.
 struct Factors {
-  std::uint16_t core;              // an instruction
-  std::vector<ScalarOp> done;      // outermost first: negate, or multiply or divide by
-  std::vector<std::uint16_t> by;   // these instructions, which are fixed (of a negation: none)
+  std::uint16_t core;             // an instruction
+  std::vector<ScalarOp> done;     // outermost first: negate, or multiply or divide by
+  std::vector<std::uint16_t> by;  // these instructions, which are fixed (of a negation: none)
 };
 inline Factors factors_of(const Expression& e, const std::vector<bool>& fixed) {
   Factors result{e.outputs[0], {}, {}};

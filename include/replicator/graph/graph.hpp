@@ -69,8 +69,9 @@ class Graph : public detail::GraphAnchor {
 
   // `what`: what a tensor of another graph was given to, and where.
   [[noreturn]] static void refuse_foreign(const std::string& what) {
-    throw BuildError{what + ": a tensor of another replica's graph was used, or of an earlier trace; every step_fn must use only its own arguments, and ask "
-                            "for its variables by name"};
+    throw BuildError{what +
+                     ": a tensor of another replica's graph was used, or of an earlier trace; every step_fn must use only its own arguments, and ask "
+                     "for its variables by name"};
   }
 
   // What the step returns, flattened.
@@ -220,8 +221,9 @@ class Graph : public detail::GraphAnchor {
 inline detail::GraphHandle::GraphHandle(Graph& graph) : place_{graph.place()} {}
 inline Graph& detail::GraphHandle::operator*() const {
   if (!place_->anchor)
-    throw BuildError{"a tensor or a variable was used that was kept from an earlier trace of a step_fn, whose graph is gone: make tensors anew in every "
-                     "trace, and ask for variables by name"};
+    throw BuildError{
+        "a tensor or a variable was used that was kept from an earlier trace of a step_fn, whose graph is gone: make tensors anew in every "
+        "trace, and ask for variables by name"};
   return static_cast<Graph&>(*place_->anchor);
 }
 inline const TensorType& AnyTensor::type() const { return graph_->type(value_); }

@@ -45,10 +45,10 @@ struct Launch {
   std::byte* const* outputs = nullptr;
   std::byte* scratch = nullptr;  // Executable::scratch_bytes, 64-byte aligned
   StepContext context;
-  void* stream = nullptr;  // of the device kind; null on the CPU
+  void* stream = nullptr;               // of the device kind; null on the CPU
   const std::uint64_t* step = nullptr;  // in the device's memory, the number of the step, where the executable reads_step
-  const std::byte* table = nullptr;  // in the device's memory, Executable::table of these operands
-  Refusal* refused = nullptr;  // in the device's memory, where the executable refuses
+  const std::byte* table = nullptr;     // in the device's memory, Executable::table of these operands
+  Refusal* refused = nullptr;           // in the device's memory, where the executable refuses
 };
 
 // A kernel made ready for one operation with its attributes, shapes and layouts. Immutable: any thread may run it.

@@ -66,10 +66,16 @@ struct Map {
 };
 
 // How the values of an expression are brought together along axes.
-enum class ReduceKind : std::uint8_t { sum, min, max };
+enum class ReduceKind : std::uint8_t {
+  sum,
+  min,
+  max
+};
 // As messages write it.
 constexpr std::string_view name_of(ReduceKind kind) {
-  return kind == ReduceKind::sum ? "sum" : kind == ReduceKind::min ? "min" : "max";
+  return kind == ReduceKind::sum   ? "sum"
+         : kind == ReduceKind::min ? "min"
+                                   : "max";
 }
 
 // Reduces each output of the expression over `axes` (ascending) of the broadcast shape; the axes disappear.

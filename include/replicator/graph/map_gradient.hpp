@@ -138,7 +138,7 @@ class ExpressionGradient {
 
   const Expression& forward_;
   Expression result_;
-  std::vector<Adjoint> adjoints_;       // by forward instruction: an instruction of result_
+  std::vector<Adjoint> adjoints_;      // by forward instruction: an instruction of result_
   std::vector<std::uint16_t> copied_;  // forward instruction -> instruction of result_
 };
 

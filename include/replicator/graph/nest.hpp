@@ -43,8 +43,7 @@ struct Nest<Tensor<T>> {
 };
 
 template <class... N>
-  requires(Nest<N>::valid && ...)
-struct Nest<std::tuple<N...>> {
+requires(Nest<N>::valid&&...) struct Nest<std::tuple<N...>> {
   static constexpr bool valid = true;
   template <class F>
   static std::tuple<N...> map(const std::tuple<N...>& nest, const std::string& path, F& f) {
@@ -59,8 +58,7 @@ struct Nest<std::tuple<N...>> {
 };
 
 template <class A, class B>
-  requires(Nest<A>::valid && Nest<B>::valid)
-struct Nest<std::pair<A, B>> {
+requires(Nest<A>::valid&& Nest<B>::valid) struct Nest<std::pair<A, B>> {
   static constexpr bool valid = true;
   template <class F>
   static std::pair<A, B> map(const std::pair<A, B>& nest, const std::string& path, F& f) {
@@ -80,15 +78,15 @@ struct RowNest {
   }
 };
 template <class N>
-  requires(Nest<N>::valid)
-struct Nest<std::vector<N>> : RowNest<std::vector<N>> {};
+requires(Nest<N>::valid) struct Nest<std::vector<N>> : RowNest<std::vector<N>> {
+};
 template <class N, std::size_t count>
-  requires(Nest<N>::valid)
-struct Nest<std::array<N, count>> : RowNest<std::array<N, count>> {};
+requires(Nest<N>::valid) struct Nest<std::array<N, count>> : RowNest<std::array<N, count>> {
+};
 
 // An aggregate: its members that are no nests stay as they are.
 template <class N>
-  requires requires(const N& nest, AnyVisitor& visitor) { nest.describe(visitor); }
+requires requires(const N& nest, AnyVisitor& visitor) { nest.describe(visitor); }
 struct Nest<N> {
   static constexpr bool valid = true;
   template <class F>

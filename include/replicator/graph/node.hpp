@@ -51,10 +51,10 @@ struct Assign {
 struct Placeholder {
   CollectiveKind kind = CollectiveKind::all_reduce;
   Reduction reduction = Reduction::sum;
-  std::int32_t root = 0;   // broadcast: whose value all receive, a position in each group
-  bool any_order = false;  // gives up the fixed order of additions for speed
-  Groups groups = {};      // inside which it happens; nothing is listed where all replicas are one group
-  std::uint32_t ordinal = 0;  // which collective of the step this is, in program order: what replicas are matched by
+  std::int32_t root = 0;        // broadcast: whose value all receive, a position in each group
+  bool any_order = false;       // gives up the fixed order of additions for speed
+  Groups groups = {};           // inside which it happens; nothing is listed where all replicas are one group
+  std::uint32_t ordinal = 0;    // which collective of the step this is, in program order: what replicas are matched by
   std::int64_t stands_for = 0;  // elements, for each of the value's, where replicas must have equally many: their values count alike
 
   template <class V>
@@ -86,7 +86,7 @@ struct Node {
   std::vector<Value> inputs;
   std::vector<TensorType> outputs;
   Location where;
-  std::string label;  // given by the user or the layer; may be empty
+  std::string label;         // given by the user or the layer; may be empty
   std::int32_t device = -1;  // logical device of the replica; -1: the graph decides when the node is added
   NodeMarks marks = {};
 

@@ -56,7 +56,7 @@ class AnyOperation {
  public:
   template <Operation Op>
   AnyOperation(Op op)  // NOLINT: implicit on purpose
-      // As a pointer to the base: one kind of shared_ptr to compile, not one for each operation.
+                       // As a pointer to the base: one kind of shared_ptr to compile, not one for each operation.
       : model_{static_cast<const Interface*>(new Model<Op>{std::move(op)})} {}
 
   std::string_view name() const { return model_->name(); }

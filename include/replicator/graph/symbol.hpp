@@ -17,7 +17,7 @@ class Symbol {
 
   // Branching on a value cannot be recorded.
   template <class T>
-    requires std::same_as<T, bool>
+  requires std::same_as<T, bool>
   explicit operator T() const {
     static_assert(!std::same_as<T, bool>,
                   "a functor given to rp::map is called once, on symbols: it cannot branch on a value; use rp::select(condition, a, b)");
@@ -39,7 +39,7 @@ class Symbol {
   friend Symbol operator!(Symbol a) { return a.with(detail::ScalarOp::logical_not); }
   friend Symbol operator-(Symbol a) { return a.with(detail::ScalarOp::negate); }
 
-#define REPLICATOR_SCALAR_ON_EITHER_SIDE(op)                               \
+#define REPLICATOR_SCALAR_ON_EITHER_SIDE(op)                                 \
   friend Symbol operator op(Symbol a, Number b) { return a op a.number(b); } \
   friend Symbol operator op(Number a, Symbol b) { return b.number(a) op b; }
   REPLICATOR_SCALAR_ON_EITHER_SIDE(+)

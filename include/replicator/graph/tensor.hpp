@@ -82,25 +82,19 @@ class Tensor {
   friend Tensor<bool> operator!=(T a, located<Tensor> b) { return !compare(detail::ScalarOp::equal, like(b, a), b); }
 
   // Of bools. The left operands are no located<Tensor>, to which the operators of C++ itself, by the conversion below, would be as good.
-  friend Tensor operator&&(Tensor a, located<Tensor> b)
-    requires std::same_as<T, bool>
-  {
+  friend Tensor operator&&(Tensor a, located<Tensor> b) requires std::same_as<T, bool> {
     return Tensor{apply(detail::ScalarOp::logical_and, {a.any_, b.value.any_}, b.where)};
   }
-  friend Tensor operator||(Tensor a, located<Tensor> b)
-    requires std::same_as<T, bool>
-  {
+  friend Tensor operator||(Tensor a, located<Tensor> b) requires std::same_as<T, bool> {
     return Tensor{apply(detail::ScalarOp::logical_or, {a.any_, b.value.any_}, b.where)};
   }
-  friend Tensor operator!(Tensor a)
-    requires std::same_as<T, bool>
-  {
+  friend Tensor operator!(Tensor a) requires std::same_as<T, bool> {
     return Tensor{apply(detail::ScalarOp::logical_not, {a.any_}, a.graph().node(a.any_.value()).where)};
   }
 
   // While a step function is traced there are no values to branch on.
   template <class B>
-    requires std::same_as<B, bool>
+  requires std::same_as<B, bool>
   explicit operator B() const {
     static_assert(!std::same_as<B, bool>,
                   "a rp::Tensor has no value while the step function is traced, so it cannot decide an `if`: compute both sides and take "

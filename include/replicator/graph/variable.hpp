@@ -26,10 +26,15 @@ constexpr std::string_view name_of(VariableKind kind) {
 
 // How a variable gets its first value: a pure function of (seed, name), the same on every replica.
 struct Initializer {
-  enum class Kind : std::uint8_t { constant, uniform, normal, value };
+  enum class Kind : std::uint8_t {
+    constant,
+    uniform,
+    normal,
+    value
+  };
   Kind kind = Kind::constant;
-  Number a = 0;  // constant: the value; uniform: lower bound; normal: mean
-  double b = 0;  // uniform: upper bound; normal: standard deviation
+  Number a = 0;                           // constant: the value; uniform: lower bound; normal: mean
+  double b = 0;                           // uniform: upper bound; normal: standard deviation
   std::shared_ptr<const AnyArray> array;  // kind value
 
   static Initializer constant(Number value) { return {Kind::constant, value, 0, nullptr}; }

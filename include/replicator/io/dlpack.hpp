@@ -179,8 +179,7 @@ Owner<M> exported(AnyArray array) {
   const auto strides = array.shape().strides();
   made->strides.assign(strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(array.shape().rank()));
   made->array = std::move(array);
-  made->managed.tensor = {made->array.data(), {},   static_cast<std::int32_t>(made->shape.size()), data_type(made->array.dtype()),
-                          made->shape.data(), made->strides.data(), 0};
+  made->managed.tensor = {made->array.data(), {}, static_cast<std::int32_t>(made->shape.size()), data_type(made->array.dtype()), made->shape.data(), made->strides.data(), 0};
   made->managed.context = made.get();
   made->managed.deleter = [](M* managed) { delete static_cast<Exported<M>*>(managed->context); };
   return Owner<M>{&made.release()->managed};

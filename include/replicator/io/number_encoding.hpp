@@ -15,7 +15,18 @@
 
 namespace replicator::io::detail {
 
-enum class Stored : std::uint8_t { boolean, uint8, int8, uint16, int16, uint32, int32, int64, float32, float64 };
+enum class Stored : std::uint8_t {
+  boolean,
+  uint8,
+  int8,
+  uint16,
+  int16,
+  uint32,
+  int32,
+  int64,
+  float32,
+  float64
+};
 
 template <class F>
 constexpr decltype(auto) visit_stored(Stored stored, F&& f) {
@@ -40,8 +51,7 @@ constexpr bool fits_into() {
   if constexpr (std::is_same_v<S, T>) return true;
   else if constexpr (std::is_same_v<S, bool> || std::is_same_v<T, bool>) return false;
   else
-    return std::numeric_limits<S>::digits <= std::numeric_limits<T>::digits && (std::is_integral_v<S> || std::is_floating_point_v<T>) &&
-           (std::is_unsigned_v<S> || std::is_signed_v<T>);
+    return std::numeric_limits<S>::digits <= std::numeric_limits<T>::digits && (std::is_integral_v<S> || std::is_floating_point_v<T>)&&(std::is_unsigned_v<S> || std::is_signed_v<T>);
 }
 
 constexpr std::size_t size_of(Stored stored) {

@@ -67,7 +67,10 @@ class SafetensorsHeaderReader : JsonCursor {
     std::vector<std::uint64_t> shape, offsets;
     int seen = 0;
     object([&](const std::string& key) {
-      const int bit = key == "dtype" ? 1 : key == "shape" ? 2 : key == "data_offsets" ? 4 : 0;
+      const int bit = key == "dtype"          ? 1
+                      : key == "shape"        ? 2
+                      : key == "data_offsets" ? 4
+                                              : 0;
       if (bit == 0 || (seen & bit)) fail("tensor \"" + name + "\" has an unexpected \"" + key + "\"");
       seen |= bit;
       if (bit == 1) dtype = string();

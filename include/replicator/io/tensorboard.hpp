@@ -50,7 +50,9 @@ inline ProtobufMessage histogram_message(std::span<const float> values, int buck
     count += 1;
   }
   if (count == 0) least = greatest = 0;
-  const int used = count == 0 ? 0 : least == greatest ? 1 : buckets;
+  const int used = count == 0          ? 0
+                   : least == greatest ? 1
+                                       : buckets;
   const double width = used > 0 ? (greatest - least) / used : 0;
   std::vector<double> limits, counts(static_cast<std::size_t>(used));
   for (int i = 1; i <= used; ++i) limits.push_back(i == used ? greatest : least + width * i);

@@ -173,7 +173,7 @@ class Job {
 
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
-  std::vector<Peer> peers_;  // process 0: one per process (its own has no link); others: process 0 alone
+  std::vector<Peer> peers_;      // process 0: one per process (its own has no link); others: process 0 alone
   std::uint64_t gathering_ = 0;  // the exchange that process 0 collects for
   Clock::time_point gather_began_{};
   std::uint64_t asked_ = 0;  // exchanges this process has begun

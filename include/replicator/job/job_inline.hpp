@@ -70,9 +70,8 @@ inline std::vector<detail::Bytes> Job::exchange(std::span<const std::byte> mine,
   else
     peers_[0].link.push(detail::FrameWriter{detail::FrameKind::gather}.text(what).blob(blob).finish());
   wake_thread();
-  wait_and_tell(lock, [&] { return gathered_.contains(number) || aborted(); }, [&] {
-    return describe(rank_) + " waits at the exchange \"" + std::string{what} + "\" for " + those([](const Peer& peer) { return !peer.present; });
-  });
+  wait_and_tell(
+      lock, [&] { return gathered_.contains(number) || aborted(); }, [&] { return describe(rank_) + " waits at the exchange \"" + std::string{what} + "\" for " + those([](const Peer& peer) { return !peer.present; }); });
   const auto found = gathered_.find(number);
   if (found == gathered_.end()) check();
   auto result = std::move(found->second);

@@ -29,7 +29,12 @@ struct Membership {
 };
 
 // Why process 0 turns a connection away, and so what the other side throws.
-enum class Refusal : std::uint64_t { elsewhere, contradiction, failure, token };
+enum class Refusal : std::uint64_t {
+  elsewhere,
+  contradiction,
+  failure,
+  token
+};
 
 struct Refused {
   Refusal kind{};

@@ -56,9 +56,9 @@ inline void dismiss(Link& link, Refusal kind, int culprit, const std::string& se
 class PendingConnections {
  public:
   struct Answers {
-    std::function<void(PendingConnection&)> believed;                              // takes the link, or closes it
-    std::function<void(PendingConnection&, const std::string&)> has_token = {};    // which this process has not; empty: it is turned away
-    std::function<void(FrameReader)> left_out = {};                       // somebody says that this process is
+    std::function<void(PendingConnection&)> believed;                            // takes the link, or closes it
+    std::function<void(PendingConnection&, const std::string&)> has_token = {};  // which this process has not; empty: it is turned away
+    std::function<void(FrameReader)> left_out = {};                              // somebody says that this process is
   };
   // All outlive this.
   PendingConnections(const ProcessEnvironment& environment, const JobOptions& options, Answers answers)

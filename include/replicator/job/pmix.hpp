@@ -106,7 +106,8 @@ class PmixSession {
     template <class Tell>
     bool wait(const WaitLimits& limits, Tell tell) {
       std::unique_lock lock{mutex};
-      return DeadlineWait{limits}.wait(changed, lock, [&] { return status.has_value(); }, tell);
+      return DeadlineWait{limits}.wait(
+          changed, lock, [&] { return status.has_value(); }, tell);
     }
 
     pmix_proc_t all;

@@ -19,8 +19,8 @@ namespace replicator::detail::transport {
 
 // What the user may say about meeting, besides the variables.
 struct RendezvousOptions {
-  std::string job_token_file;  // empty: the variable REPLICATOR_JOB_TOKEN, if set
-  std::string interface;       // empty: the variable REPLICATOR_INTERFACE, if set
+  std::string job_token_file;                                             // empty: the variable REPLICATOR_JOB_TOKEN, if set
+  std::string interface;                                                  // empty: the variable REPLICATOR_INTERFACE, if set
   std::chrono::milliseconds connect_deadline = std::chrono::seconds{60};  // for a launcher that waits for the other processes
 };
 

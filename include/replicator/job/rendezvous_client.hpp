@@ -124,7 +124,7 @@ class RendezvousClient {
     const auto answerer = address_of_peer(link.descriptor()).with_port();
     const bool only = addresses_.size() == 1;
     auto silence_end = only && !silence_ ? until + options_.dead_after
-                                      : MeetingClock::now() + silence_.value_or(std::chrono::milliseconds{attempt_ms});
+                                         : MeetingClock::now() + silence_.value_or(std::chrono::milliseconds{attempt_ms});
     for (;;) {
       pollfd event{link.descriptor(), POLLIN, 0};
       ::poll(&event, 1, remaining_ms(silence_end, 200));
@@ -249,7 +249,7 @@ class RendezvousClient {
   WaitReport report_;
   JoinRequest introduction_;
   std::optional<Nonce> challenge_;
-  bool proven_ = false;  // there is no token, or process 0 has it
+  bool proven_ = false;                               // there is no token, or process 0 has it
   std::optional<std::chrono::milliseconds> silence_;  // that is borne before the first answer
   Membership meeting_;
 };

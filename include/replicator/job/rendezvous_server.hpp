@@ -66,7 +66,7 @@ class RendezvousServer {
  private:
   PendingConnections::Answers answers() {
     PendingConnections::Answers result{[this](PendingConnection& newcomer) { settle(newcomer); },
-                              [this](PendingConnection& newcomer, const std::string& sentence) { refuse_token(newcomer, sentence); }};
+                                       [this](PendingConnection& newcomer, const std::string& sentence) { refuse_token(newcomer, sentence); }};
     if (survivors_) result.left_out = [this](FrameReader fields) { survivors_->hear(fields); };
     return result;
   }

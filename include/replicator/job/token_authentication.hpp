@@ -37,7 +37,10 @@ inline const Cryptography& cryptography() {
       "replicator::crypto (or include <replicator/job/hmac.hpp> and link crypto), or give no token"};
 }
 
-enum class Prover { newcomer, process_0 };
+enum class Prover {
+  newcomer,
+  process_0
+};
 
 // What `prover` sends: HMAC-SHA256 under the token, of who proves, all that the newcomer said of itself, and a fresh
 // random number of each side. So a proof is good for one connection, one rank and one direction: neither a recorded one

@@ -14,9 +14,9 @@
 namespace replicator::nn {
 
 struct EmbeddingOptions {
-  std::int64_t entries = 0;                     // rows of the table; must be given
-  std::int64_t features = 0;                    // columns; must be given
-  std::optional<Initializer> initializer = {};  // of the weight; normal with deviation 1 unless given
+  std::int64_t entries = 0;                               // rows of the table; must be given
+  std::int64_t features = 0;                              // columns; must be given
+  std::optional<Initializer> initializer = {};            // of the weight; normal with deviation 1 unless given
   std::optional<SpectralNormOptions> spectral_norm = {};  // the weight is then <name>.weight_orig and <name>.weight_u
 };
 

@@ -18,10 +18,10 @@
 namespace replicator {
 
 struct AttentionOptions {
-  bool causal = false;                      // query i sees keys 0 to i; as many keys as queries then
-  std::optional<Tensor<bool>> mask = {};    // true where a query sees a key; broadcast to [.., T, S]
-  std::optional<double> scale = {};         // of the products; 1 / sqrt(D) unless given
-  double dropout = 0;                       // rate at which weights are 0 in this step, as rp::dropout
+  bool causal = false;                    // query i sees keys 0 to i; as many keys as queries then
+  std::optional<Tensor<bool>> mask = {};  // true where a query sees a key; broadcast to [.., T, S]
+  std::optional<double> scale = {};       // of the products; 1 / sqrt(D) unless given
+  double dropout = 0;                     // rate at which weights are 0 in this step, as rp::dropout
 };
 
 // softmax(q k^T scale) v: q [.., T, D], k [.., S, D], v [.., S, E] -> [.., T, E]; the axes in front (batch, heads) broadcast as NumPy

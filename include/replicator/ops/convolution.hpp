@@ -20,10 +20,10 @@
 namespace replicator {
 
 struct ConvolutionOptions {
-  Extents2d stride{1, 1};        // rows and columns from one window to the next
-  SpatialPadding padding{};      // with zeros
-  Extents2d dilation{1, 1};      // from one weight of a window to the next
-  std::int64_t groups = 1;       // of input channels, each seen by its own output channels
+  Extents2d stride{1, 1};    // rows and columns from one window to the next
+  SpatialPadding padding{};  // with zeros
+  Extents2d dilation{1, 1};  // from one weight of a window to the next
+  std::int64_t groups = 1;   // of input channels, each seen by its own output channels
 
   template <class V>
   void describe(V& v) const {

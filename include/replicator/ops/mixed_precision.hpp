@@ -23,7 +23,7 @@ namespace replicator {
 // Where the processor has no bfloat16 the values are the same but for the order of additions, and nothing becomes faster.
 // Source: Micikevicius et al., "Mixed precision training", 2018; Kalamkar et al., "A study of BFLOAT16 for deep learning training", 2019.
 inline detail::ScopedValue<DType> mixed_precision(Graph& graph, DType products = DType::bfloat16,
-                                          std::source_location where = std::source_location::current()) {
+                                                  std::source_location where = std::source_location::current()) {
   if (products != DType::bfloat16 && products != DType::float32)
     throw BuildError{"replica " + std::to_string(graph.replica()) + ": mixed_precision at " + Location{where}.text() + " was asked for products in " +
                      std::string{name_of(products)} + ": take rp::DType::bfloat16, or rp::DType::float32 for a part that is to be exact"};

@@ -95,8 +95,8 @@ std::string values_text(const Observation& seen, std::int64_t most) {
 }  // namespace detail
 
 struct PrintOptions {
-  std::uint64_t every = 1;  // prints in steps that it divides
-  std::int64_t values = 8;  // so many at most, from the first on
+  std::uint64_t every = 1;                                 // prints in steps that it divides
+  std::int64_t values = 8;                                 // so many at most, from the first on
   std::function<void(const std::string& line)> sink = {};  // takes whole lines, from several threads; stderr without one
 };
 
@@ -105,32 +105,34 @@ template <Element T>
 Tensor<T> print(Tensor<T> x, std::string name, PrintOptions options = {}, std::source_location where = std::source_location::current()) {
   const auto what = detail::named("print", name, where);
   if (options.every == 0) throw BuildError{what + ": every 0 steps cannot be: 1 prints in each"};
-  return Tensor<T>{detail::observe(x, what + " every " + std::to_string(options.every),
-                                   [options, title = "\"" + name + "\" at " + Location{where}.text()](const Observation& seen) {
-                                     if (seen.step % options.every != 0) return;
-                                     const auto line = seen.text() + ": " + title + ": " + detail::values_text<T>(seen, options.values);
-                                     if (options.sink) options.sink(line);
-                                     else std::fputs((line + "\n").c_str(), stderr);
-                                   },
-                                   where)};
+  return Tensor<T>{detail::observe(
+      x, what + " every " + std::to_string(options.every),
+      [options, title = "\"" + name + "\" at " + Location{where}.text()](const Observation& seen) {
+        if (seen.step % options.every != 0) return;
+        const auto line = seen.text() + ": " + title + ": " + detail::values_text<T>(seen, options.values);
+        if (options.sink) options.sink(line);
+        else std::fputs((line + "\n").c_str(), stderr);
+      },
+      where)};
 }
 
 // Ends the step with a CheckError that names replica, step, line and sentence where an element is false. No variable has
 // changed then.
 inline Tensor<bool> check(Tensor<bool> condition, std::string sentence, std::source_location where = std::source_location::current()) {
   const auto what = detail::named("check", "", where);
-  return Tensor<bool>{detail::observe(condition, what + ": " + sentence,
-                                      [what, sentence](const Observation& seen) {
-                                        const auto values = seen.as<bool>();
-                                        const auto failed = std::count(values.begin(), values.end(), false);
-                                        if (failed == 0) return;
-                                        const auto first = std::find(values.begin(), values.end(), false) - values.begin();
-                                        throw CheckError{
-                                            seen.text() + ": " + what + ": " + sentence + " (" +
-                                            std::to_string(failed) + " of " + std::to_string(values.size()) +
-                                            " elements are false, the first at " + std::to_string(first) + ")"};
-                                      },
-                                      where)};
+  return Tensor<bool>{detail::observe(
+      condition, what + ": " + sentence,
+      [what, sentence](const Observation& seen) {
+        const auto values = seen.as<bool>();
+        const auto failed = std::count(values.begin(), values.end(), false);
+        if (failed == 0) return;
+        const auto first = std::find(values.begin(), values.end(), false) - values.begin();
+        throw CheckError{
+            seen.text() + ": " + what + ": " + sentence + " (" +
+            std::to_string(failed) + " of " + std::to_string(values.size()) +
+            " elements are false, the first at " + std::to_string(first) + ")"};
+      },
+      where)};
 }
 
 // Calls the function with the value in each step. Replicas that are equal but for the functions of one line share that of the first of

@@ -6,7 +6,6 @@
 #include <source_location>
 #include <span>
 #include <string>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>

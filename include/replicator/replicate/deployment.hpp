@@ -25,29 +25,29 @@ struct Deployment {
   std::vector<DeviceName> devices = {DeviceName{}};  // of this process; replicas are dealt to them in contiguous blocks
   int logical_devices = 1;                           // of a replica, for replica.logical_device(i): see devices_per_replica
   std::uint64_t seed = 0;
-  std::string transport = "auto";         // between processes: shared_memory on one machine, else ucx; or one by name
-  std::string schedule = "auto";          // of all_reduces between devices, see collectives/algorithms/all_reduces.hpp
-  std::string topology = {};              // a file of figures by which schedules are chosen, measured where it does not exist; empty: none
-  std::string link = {};                  // the links between processes in words, "12.5GB/s,2us", in place of such a file; empty: not said
-  Regime regime = Regime::synchronous;    // when the gradients of replicas meet
+  std::string transport = "auto";              // between processes: shared_memory on one machine, else ucx; or one by name
+  std::string schedule = "auto";               // of all_reduces between devices, see collectives/algorithms/all_reduces.hpp
+  std::string topology = {};                   // a file of figures by which schedules are chosen, measured where it does not exist; empty: none
+  std::string link = {};                       // the links between processes in words, "12.5GB/s,2us", in place of such a file; empty: not said
+  Regime regime = Regime::synchronous;         // when the gradients of replicas meet
   std::optional<std::int64_t> staleness = {};  // asynchronous: by so many updates of others the values of a gradient may be old; none: any
-  int sync_group = 1;                     // asynchronous: replicas in a row that are synchronous with each other
-  int threads_per_device = 1;             // OpenMP threads of a device's kernels; another number may change bits
-  KernelChoice kernel_choice = {};        // what the libraries of kernels may do for speed: each changes bits
-  std::int64_t bucket_bytes = 4 << 20;    // small all_reduces are merged up to this size
-  std::int64_t recompute_bytes = 64 << 10;  // activations at least this big are computed again for the backward pass where that is cheap
-  std::int64_t memory_limit = 0;          // bytes that a step may need on each device; 0: what the device has
-  bool capture = true;                    // what GPUs do in every step is captured as CUDA graphs and replayed
-  std::chrono::seconds deadline{300};     // for every wait on another device; 0 waits without end
-  std::chrono::seconds connect_deadline{60};  // how long the processes of a job look for each other
-  std::chrono::milliseconds late{10000};  // a wait of so long is told on stderr, with who is missing; 0: never
-  std::string job_token_file = {};        // what the processes prove to each other; empty: REPLICATOR_JOB_TOKEN, if set
-  std::string interface = {};             // of the network, by name or address, to keep to; empty: REPLICATOR_INTERFACE, if set
-  bool elastic = false;                   // a job of several processes goes on when it loses some: docs/hosts.md
-  int input_threads = 0;                  // threads that decode; 0: as many as there are usable_cores
-  SeeOptions see = {};                    // what is recorded and written about the steps
-  CheckpointOptions checkpoint = {};      // where and when the state of the experiment is written
-  std::vector<std::string> remaining = {};  // arguments that are not the deployment's, in order, without the program's name
+  int sync_group = 1;                          // asynchronous: replicas in a row that are synchronous with each other
+  int threads_per_device = 1;                  // OpenMP threads of a device's kernels; another number may change bits
+  KernelChoice kernel_choice = {};             // what the libraries of kernels may do for speed: each changes bits
+  std::int64_t bucket_bytes = 4 << 20;         // small all_reduces are merged up to this size
+  std::int64_t recompute_bytes = 64 << 10;     // activations at least this big are computed again for the backward pass where that is cheap
+  std::int64_t memory_limit = 0;               // bytes that a step may need on each device; 0: what the device has
+  bool capture = true;                         // what GPUs do in every step is captured as CUDA graphs and replayed
+  std::chrono::seconds deadline{300};          // for every wait on another device; 0 waits without end
+  std::chrono::seconds connect_deadline{60};   // how long the processes of a job look for each other
+  std::chrono::milliseconds late{10000};       // a wait of so long is told on stderr, with who is missing; 0: never
+  std::string job_token_file = {};             // what the processes prove to each other; empty: REPLICATOR_JOB_TOKEN, if set
+  std::string interface = {};                  // of the network, by name or address, to keep to; empty: REPLICATOR_INTERFACE, if set
+  bool elastic = false;                        // a job of several processes goes on when it loses some: docs/hosts.md
+  int input_threads = 0;                       // threads that decode; 0: as many as there are usable_cores
+  SeeOptions see = {};                         // what is recorded and written about the steps
+  CheckpointOptions checkpoint = {};           // where and when the state of the experiment is written
+  std::vector<std::string> remaining = {};     // arguments that are not the deployment's, in order, without the program's name
 
   // Takes its own flags from the command line and leaves the others in `remaining`. Throws BuildError for values that
   // cannot be. The hosts come from the launcher (PMIx) or from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.

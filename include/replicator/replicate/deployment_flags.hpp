@@ -169,7 +169,8 @@ void take_flags(D& deployment, std::span<const char* const> arguments) {
     const bool joined = equals != Text::npos;
     if (flag->is_switch() && joined) throw BuildError{std::string{name} + " takes no value: found " + std::string{argument}};
     if (!flag->is_switch() && !joined && i + 1 == arguments.size()) throw BuildError{std::string{name} + " needs a value"};
-    flag->set(deployment, name, flag->is_switch() ? Text{} : joined ? argument.substr(equals + 1) : Text{arguments[++i]});
+    flag->set(deployment, name, flag->is_switch() ? Text{} : joined ? argument.substr(equals + 1)
+                                                                    : Text{arguments[++i]});
   }
 }
 

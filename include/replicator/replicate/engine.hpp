@@ -53,7 +53,11 @@ class Engine {
 };
 
 // The engines that a program may have. Each one's header fills its slot, in whichever file of the program includes it.
-enum class EngineKind { synchronous, asynchronous, elastic };
+enum class EngineKind {
+  synchronous,
+  asynchronous,
+  elastic
+};
 struct EngineMaker {
   std::unique_ptr<Engine> (*make)(Deployment);
 };
@@ -78,8 +82,9 @@ inline std::unique_ptr<Engine> make_engine(Deployment deployment) {
   const auto kind = engine_kind(deployment);
   if (const auto* maker = engine_slots[static_cast<std::size_t>(kind)].load()) return maker->make(std::move(deployment));
   if (kind == EngineKind::synchronous)
-    throw BuildError{"this program has no engine: include <replicator/replicator.hpp> without <replicator/with/compiled.hpp> on the include path, "
-                     "or link the CMake target replicator::compiled"};
+    throw BuildError{
+        "this program has no engine: include <replicator/replicator.hpp> without <replicator/with/compiled.hpp> on the include path, "
+        "or link the CMake target replicator::compiled"};
   const std::string asked = kind == EngineKind::elastic ? "--elastic" : "--regime async", folder = kind == EngineKind::elastic ? "elastic" : "async";
   throw BuildError{asked + " was given, but this program was built without it: include <replicator/" + folder + "/" + folder +
                    "_engine.hpp> in one file, or leave " + asked + " out"};

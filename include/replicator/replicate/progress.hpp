@@ -28,9 +28,9 @@ struct Figure {
 };
 
 struct ProgressOptions {
-  std::int64_t steps = 0;           // of the whole run
-  std::int64_t batch = 0;           // examples in a step, over all replicas; 0: the rate is one of steps
-  std::string examples = "images";  // what they are
+  std::int64_t steps = 0;                              // of the whole run
+  std::int64_t batch = 0;                              // examples in a step, over all replicas; 0: the rate is one of steps
+  std::string examples = "images";                     // what they are
   std::function<bool()> speaks = [] { return true; };  // false while another process does
   std::FILE* out = stdout;
   bool terminal = ::isatty(::fileno(stdout)) == 1;

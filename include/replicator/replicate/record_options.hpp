@@ -28,7 +28,7 @@ inline detail::TraceWindow parse_steps(std::string_view flag, std::string_view t
 struct RecordOptions {
   int replica = 0;
   detail::TraceWindow steps;  // of every replicated step
-  std::string file;   // "replica3.safetensors" unless it is given
+  std::string file;           // "replica3.safetensors" unless it is given
 
   // Throws BuildError for anything but replica=N,steps=A:B[,file=F], in any order.
   static RecordOptions parse(std::string_view text) {

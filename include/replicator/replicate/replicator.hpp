@@ -90,8 +90,9 @@ class Replicator {
   template <class InputFn, class StepFn>
   auto replicate_dealt(InputFn& input_fn, StepFn step_fn, ReplicateOptions options) {
     if (deployment().regime == Regime::asynchronous)
-      throw BuildError{"input_fn takes a rp::HostContext, so its elements are dealt to replicas in turn: with --regime async replicas take no turns; "
-                       "let it take a rp::InputContext and give the elements of one replica, or run with --regime sync"};
+      throw BuildError{
+          "input_fn takes a rp::HostContext, so its elements are dealt to replicas in turn: with --regime async replicas take no turns; "
+          "let it take a rp::InputContext and give the elements of one replica, or run with --regime sync"};
     const auto dealt = [engine = engine_.get(), input_fn = std::make_shared<InputFn>(std::move(input_fn))] {
       const int first = engine->first_replica(), end = engine->end_replica();
       return data::deal((*input_fn)(HostContext{engine->process(), engine->processes(), first, end, engine->input_context(first)}),

@@ -39,8 +39,8 @@ struct StepResult<Tensor<T>> {
   static std::vector<AnyTensor> tensors(const Tensor<T>& result) { return {result}; }
 };
 template <class R>
-  requires std::derived_from<R, Tensor<typename R::element_type>> && (!std::same_as<R, Tensor<typename R::element_type>>)
-struct StepResult<R> : StepResult<Tensor<typename R::element_type>> {};
+requires std::derived_from<R, Tensor<typename R::element_type>> &&(!std::same_as<R, Tensor<typename R::element_type>>)struct StepResult<R> : StepResult<Tensor<typename R::element_type>> {
+};
 template <class... T>
 struct StepResult<std::tuple<T...>> {
   static constexpr bool valid = (StepResult<T>::valid && ...);

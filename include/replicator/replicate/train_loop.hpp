@@ -111,8 +111,7 @@ class TrainLoop {
 
   void begin(std::int64_t before) {
     find_board(before + 1);
-    progress_.emplace(ProgressOptions{.steps = o_.steps, .batch = o_.batch, .examples = o_.examples,
-                                      .speaks = [this] { return speaks(); }, .out = o_.out, .terminal = ::isatty(::fileno(o_.out)) == 1});
+    progress_.emplace(ProgressOptions{.steps = o_.steps, .batch = o_.batch, .examples = o_.examples, .speaks = [this] { return speaks(); }, .out = o_.out, .terminal = ::isatty(::fileno(o_.out)) == 1});
   }
   void after_step(std::int64_t done, const std::vector<double>& values, bool finished) {
     std::string text;

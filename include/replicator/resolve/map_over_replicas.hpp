@@ -36,19 +36,23 @@ concept TensorThunks = requires(const Thunks& thunks) {
 
 // What this replica's thunks gave.
 struct MappedThunks {
-  std::string where;   // "replica 1: map_gather at train.cpp:31"
-  int count;           // of all thunks
-  int members;         // over whom they are dealt
-  TensorType type;     // of each
+  std::string where;  // "replica 1: map_gather at train.cpp:31"
+  int count;          // of all thunks
+  int members;        // over whom they are dealt
+  TensorType type;    // of each
   std::vector<AnyTensor> own;
-  AnyTensor first;     // of thunk 0 where the replica has none of its own
+  AnyTensor first;  // of thunk 0 where the replica has none of its own
 };
 
 // Runs this replica's thunks.
 template <class Thunks>
 MappedThunks run_thunks(Graph& graph, const Thunks& thunks, std::string_view name, const CollectiveOptions& options, Location where) {
   MappedThunks result{"replica " + std::to_string(graph.replica()) + ": " + std::string{name} + " at " + where.text(),
-                      static_cast<int>(thunks.size()), graph.replicas(), {}, {}, {}};
+                      static_cast<int>(thunks.size()),
+                      graph.replicas(),
+                      {},
+                      {},
+                      {}};
   if (result.count == 0) throw BuildError{result.where + ": found no thunks: give at least one"};
   require_groups({detail::CollectiveKind::all_gather, Reduction::sum, 0, false, options.group}, graph.replicas(), result.where);
   const Groups groups = options.group.over(graph.replicas());

@@ -14,7 +14,7 @@
 namespace replicator {
 
 struct CollectiveOptions {
-  bool any_order = false;   // allows other orders of additions where that saves time: so far in an all_reduce over all replicas
+  bool any_order = false;  // allows other orders of additions where that saves time: so far in an all_reduce over all replicas
   std::string label = {};  // a name for messages and explain()
   // Inside which groups of replicas it happens: {{0, 1}, {2, 3}}, group_rows(R, columns), group_columns(R, columns). The same
   // partition on every replica, in which each replica is in one group; by default all replicas are one. What is said of

@@ -36,9 +36,7 @@ class ReplicaContext {
   template <Element T>
   Variable<T> variable(std::string_view name, Shape shape, Initializer initializer, VariableOptions options = {},
                        std::source_location where = std::source_location::current()) {
-    return {*graph_, graph_->declare({graph_->scope() + std::string{name}, {dtype_of<T>, shape}, options.kind,
-                                      options.trainable && options.kind == VariableKind::mirrored && is_floating(dtype_of<T>),
-                                      std::move(initializer), where})};
+    return {*graph_, graph_->declare({graph_->scope() + std::string{name}, {dtype_of<T>, shape}, options.kind, options.trainable && options.kind == VariableKind::mirrored && is_floating(dtype_of<T>), std::move(initializer), where})};
   }
 
   // The trainable variables of element type T that this step has read so far, in the order of declaration: all, or those below a

@@ -22,9 +22,9 @@ namespace replicator::detail {
 // What every replica asks for at one place of the program.
 struct ResolvedCollective {
   Placeholder what;
-  TensorType type;  // of a replica's contribution
-  std::string text;  // all_reduce "fc.weight/gradient" at train.cpp:31
-  std::int32_t device = 0;  // of each replica: these devices do it together
+  TensorType type;            // of a replica's contribution
+  std::string text;           // all_reduce "fc.weight/gradient" at train.cpp:31
+  std::int32_t device = 0;    // of each replica: these devices do it together
   std::uint32_t segment = 0;  // see segments_of
 };
 
@@ -40,7 +40,7 @@ struct Bucket {
 struct GraphClass {
   Graph graph;
   Uniformity uniformity;
-  std::vector<std::uint32_t> collective;  // ordinal -> node
+  std::vector<std::uint32_t> collective;    // ordinal -> node
   std::vector<std::uint32_t> segment = {};  // of each node: see segments_of
 };
 
@@ -62,9 +62,9 @@ struct Resolution {
   std::vector<GraphClass> classes;
   std::vector<std::uint32_t> class_of;  // local replica (in the order given) -> class
   std::vector<ResolvedCollective> collectives;
-  std::vector<Bucket> buckets;             // in the order in which their first members are ready
-  std::vector<std::uint32_t> bucket_of;    // ordinal -> bucket
-  std::vector<std::uint32_t> member_of;    // ordinal -> position in its bucket
+  std::vector<Bucket> buckets;           // in the order in which their first members are ready
+  std::vector<std::uint32_t> bucket_of;  // ordinal -> bucket
+  std::vector<std::uint32_t> member_of;  // ordinal -> position in its bucket
 };
 
 inline bool mergeable(const ResolvedCollective& a, const ResolvedCollective& b) {

@@ -131,8 +131,7 @@ class Actors {
       ++episode.steps;
       n_step.add(std::span<const Observation>{observation}, action, outcome, std::span<const Observation>{next},
                  [&](const Transition<Observation>& t) {
-                   made.push_back({{t.observation.begin(), t.observation.end()}, {t.action.begin(), t.action.end()}, t.reward, t.discount,
-                                   {t.next.begin(), t.next.end()}});
+                   made.push_back({{t.observation.begin(), t.observation.end()}, {t.action.begin(), t.action.end()}, t.reward, t.discount, {t.next.begin(), t.next.end()}});
                  });
       std::swap(observation, next);
       if (!outcome.last) return;

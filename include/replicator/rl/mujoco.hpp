@@ -25,10 +25,10 @@ namespace replicator::rl {
 // A body and what is asked of it. Its model integrates by Euler's method.
 struct Task {
   std::string name;
-  const char* mjcf = "";         // the model, in MuJoCo's XML; every actuator has a range
-  int ticks_per_action = 1;      // time steps of the model for which an action is held
-  int ticks_per_episode = 1000;  // then the time is over; no state is final
-  int features = 1;              // what `observe` writes
+  const char* mjcf = "";                                            // the model, in MuJoCo's XML; every actuator has a range
+  int ticks_per_action = 1;                                         // time steps of the model for which an action is held
+  int ticks_per_episode = 1000;                                     // then the time is over; no state is final
+  int features = 1;                                                 // what `observe` writes
   void (*reset)(const mjModel&, mjData&, PhiloxStream&) = nullptr;  // from the model's own first state
   void (*observe)(const mjModel&, const mjData&, float* features) = nullptr;
   double (*reward)(const mjModel&, const mjData&) = nullptr;  // of a tick, in [0, 1]

@@ -32,12 +32,12 @@ struct ReplayOptions {
 // n transitions, with the observations as the learner takes them.
 template <Element O>
 struct Batch {
-  Array<O> observation;  // [n, ...]
-  Array<float> action;   // [n, actions]
-  Array<float> reward;   // [n]
-  Array<float> discount; // [n]
-  Array<O> next;         // [n, ...]
-  Array<float> weight;   // [n]: of their losses; the largest is 1
+  Array<O> observation;             // [n, ...]
+  Array<float> action;              // [n, actions]
+  Array<float> reward;              // [n]
+  Array<float> discount;            // [n]
+  Array<O> next;                    // [n, ...]
+  Array<float> weight;              // [n]: of their losses; the largest is 1
   std::vector<std::int64_t> items;  // which these are: see Replay::set_errors
 };
 
@@ -155,8 +155,7 @@ class Replay {
   }
   Batch<O> batch_of(std::span<const std::int64_t> slots) const {
     const auto n = static_cast<std::int64_t>(slots.size());
-    Batch<O> batch{Array<O>{batched(n)}, Array<float>{{n, actions_}}, Array<float>{Shape{n}}, Array<float>{Shape{n}},
-                   Array<O>{batched(n)}, Array<float>{Shape{n}}, {}};
+    Batch<O> batch{Array<O>{batched(n)}, Array<float>{{n, actions_}}, Array<float>{Shape{n}}, Array<float>{Shape{n}}, Array<O>{batched(n)}, Array<float>{Shape{n}}, {}};
     double smallest = tree_.weight(slots[0]);
     for (const auto slot : slots) smallest = std::min(smallest, tree_.weight(slot));
     for (std::int64_t i = 0; i < n; ++i) {

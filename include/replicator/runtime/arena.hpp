@@ -33,8 +33,8 @@ inline ArenaLayout place_in_arena(std::span<const Lifetime> lifetimes) {
   std::vector<std::uint32_t> order(lifetimes.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return lifetimes[a].first < lifetimes[b].first; });
-  std::map<std::size_t, std::size_t> free;                 // offset -> bytes
-  std::multimap<std::uint32_t, std::uint32_t> expiring;    // last -> buffer
+  std::map<std::size_t, std::size_t> free;               // offset -> bytes
+  std::multimap<std::uint32_t, std::uint32_t> expiring;  // last -> buffer
   const auto rounded = [&](std::uint32_t i) { return (lifetimes[i].bytes + 63) / 64 * 64; };
   const auto release = [&](std::size_t offset, std::size_t bytes) {
     auto next = free.lower_bound(offset);

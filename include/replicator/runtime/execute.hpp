@@ -122,11 +122,7 @@ class Execution {
     std::byte* const* pointers = program_.pointers.data() + instruction.pointers;
     switch (instruction.kind) {
       case Instruction::Kind::run: {
-        const Launch launch{pointers, pointers + instruction.inputs, program_.scratch,
-                            {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica),
-                             instruction.replica < 0, instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica},
-                            program_.queue.handle(),
-                            instruction.executable->reads_step ? step_number(instruction) : nullptr, instruction.table, instruction.refused};
+        const Launch launch{pointers, pointers + instruction.inputs, program_.scratch, {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica), instruction.replica < 0, instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica}, program_.queue.handle(), instruction.executable->reads_step ? step_number(instruction) : nullptr, instruction.table, instruction.refused};
         if (instruction.executable->needs_host) {  // it waits in the driver: only for what it does itself
           prefetch();
           settle(instruction.origin);

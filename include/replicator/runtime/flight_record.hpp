@@ -33,10 +33,10 @@ class alignas(64) FlightRecord {
     std::uint32_t compiled = nothing;     // which compiled step; nothing: none was begun
     std::uint32_t instruction = nothing;  // nothing: the step has ended
     std::uint64_t step = 0;
-    std::int64_t began = 0;               // the step
-    std::int64_t waits_since = 0;         // zero: it does not wait, or not yet for long
-    int missing = -1;                     // rank that is waited for, known after a tenth of a second
-    std::uint64_t moved_bytes = 0;        // by then
+    std::int64_t began = 0;         // the step
+    std::int64_t waits_since = 0;   // zero: it does not wait, or not yet for long
+    int missing = -1;               // rank that is waited for, known after a tenth of a second
+    std::uint64_t moved_bytes = 0;  // by then
   };
   // A collective that was started.
   struct Entry {

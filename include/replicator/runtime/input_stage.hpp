@@ -36,8 +36,7 @@ class InputStage {
   InputStage() = default;
   // For a kind of device that has a queue.
   InputStage(const DeviceSupport& support, int index, std::vector<InputPlace> places)
-      : places_{std::move(places)}, held_(places_.size()), taken_{support, index}, halves_{{{support, index, places_}, {support, index, places_}}},
-        copies_{support, index} {}
+      : places_{std::move(places)}, held_(places_.size()), taken_{support, index}, halves_{{{support, index, places_}, {support, index, places_}}}, copies_{support, index} {}
 
   const std::vector<InputPlace>& places() const { return places_; }
 

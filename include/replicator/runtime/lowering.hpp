@@ -17,11 +17,11 @@ namespace replicator::detail {
 struct LoweredValue {
   std::size_t bytes = 0;
   bool uniform = false;
-  Digest digest;  // of what it holds, layout included: equal uniform values of different graphs are one
-  std::uint32_t node = 0;  // of the graph: who makes it
-  std::int32_t device = 0;  // of the replica, where it is made; `everywhere`: on each that uses it
-  bool crosses = false;     // another device of the replica uses it
-  bool variable = false;    // it is a variable's own memory
+  Digest digest;             // of what it holds, layout included: equal uniform values of different graphs are one
+  std::uint32_t node = 0;    // of the graph: who makes it
+  std::int32_t device = 0;   // of the replica, where it is made; `everywhere`: on each that uses it
+  bool crosses = false;      // another device of the replica uses it
+  bool variable = false;     // it is a variable's own memory
   std::uint32_t output = 0;  // of that node
   bool copied = false;       // in another layout than it was made in
 
@@ -39,7 +39,7 @@ struct LoweredNode {
   bool uniform = false;
   std::uint32_t segment = 0;
   std::int32_t device = 0;  // as of a value
-  bool relayout = false;  // a copy for `node`
+  bool relayout = false;    // a copy for `node`
 };
 
 struct LoweredGraph {

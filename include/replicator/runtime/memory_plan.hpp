@@ -29,8 +29,8 @@ enum class MemoryUse : std::uint8_t {
 inline constexpr std::size_t memory_uses = 6;
 
 constexpr std::string_view name_of(MemoryUse use) {
-  constexpr std::string_view names[] = {"variables",    "input and results",
-                                        "collectives",  "activations kept for the backward pass",
+  constexpr std::string_view names[] = {"variables", "input and results",
+                                        "collectives", "activations kept for the backward pass",
                                         "other values", "scratch"};
   return names[static_cast<std::size_t>(use)];
 }
@@ -64,7 +64,7 @@ struct MemoryPlan {
   std::array<std::size_t, memory_uses> bytes{};  // by use
   std::size_t gaps = 0;                          // of the arena at its peak: values come and go, and leave holes
   std::uint32_t peak = 0;
-  std::vector<MemoryOwner> largest;              // falling, at most `listed`
+  std::vector<MemoryOwner> largest;  // falling, at most `listed`
 
   std::size_t of(MemoryUse use) const { return bytes[static_cast<std::size_t>(use)]; }
   std::size_t total() const {

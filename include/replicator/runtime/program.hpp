@@ -48,14 +48,14 @@ struct Instruction {
   std::uint32_t pointers = 0;  // index of the first one
   std::uint32_t inputs = 0;    // how many of them are inputs (run)
   std::uint32_t collective = 0;
-  std::uint32_t place = 0;     // of the handoffs (give, take)
+  std::uint32_t place = 0;    // of the handoffs (give, take)
   std::int32_t replica = -1;  // -1: once for the device
   std::size_t bytes = 0;      // copy
   bool on_host = false;       // copy: from memory of the host to such, beside a device with memory of its own
   std::int64_t elements = 0;  // fold
   DType dtype = DType::float32;
   Reduction reduction = Reduction::sum;
-  bool relayout = false;      // run: brings a value into the layout that the node's kernel wants
+  bool relayout = false;  // run: brings a value into the layout that the node's kernel wants
   // For messages, traces and plans: a node, and the class of the replica's graph it is in. Of a copy or a fold the node that
   // it serves, of a wait the first that needs the result; none where it is of no node.
   static constexpr std::uint32_t none = ~0u;
@@ -74,7 +74,7 @@ struct Stretch {
   bool has_run = false;
   std::uint64_t seed = 0;  // of what was captured
   CapturedWork captured;
-  std::string refused;     // why it could not be captured
+  std::string refused;  // why it could not be captured
 };
 
 // What a tool that is attached to the process is told; nothing where there is none.
@@ -93,8 +93,8 @@ struct InputPatch {
 
 struct CollectiveUse {
   std::unique_ptr<collectives::Collective> collective;
-  std::string text;    // all_reduce "loss" at train.cpp:31, and how many more
-  std::string reason;  // why this schedule
+  std::string text;      // all_reduce "loss" at train.cpp:31, and how many more
+  std::string reason;    // why this schedule
   double predicted = 0;  // microseconds, on the job's topology; 0 where it is not known
   std::int64_t bytes = 0;
   int members = 1;
@@ -121,9 +121,9 @@ constexpr std::uint64_t without_signs(std::uint64_t upcoming) { return upcoming 
 struct ResultExchange {
   static constexpr std::size_t largest_result = 4096;  // bytes; larger ones stay on their host
   std::uint32_t collective = 0;
-  std::size_t block = 0;                  // bytes of a replica; 0: a job of one host exchanges nothing
-  std::vector<std::size_t> offsets;       // of each result in a block; 0: not exchanged
-  std::vector<std::uint64_t> upcoming;    // by replica of the device; set before the step
+  std::size_t block = 0;                // bytes of a replica; 0: a job of one host exchanges nothing
+  std::vector<std::size_t> offsets;     // of each result in a block; 0: not exchanged
+  std::vector<std::uint64_t> upcoming;  // by replica of the device; set before the step
 };
 
 // Where a replica finds the result of a collective, until the next step.
@@ -136,31 +136,31 @@ struct CollectedValue {
 struct Program {
   std::vector<Instruction> code;
   std::vector<std::byte*> pointers;
-  std::vector<std::size_t> pointer_bytes;  // of the buffer that each of them points to
-  std::vector<LaunchPart> parts;           // of merged launches,
+  std::vector<std::size_t> pointer_bytes;                 // of the buffer that each of them points to
+  std::vector<LaunchPart> parts;                          // of merged launches,
   std::vector<std::unique_ptr<const Executable>> merged;  // and what runs them
   std::vector<InputPatch> patches;
   std::uint32_t inputs_end = 0;  // elsewhere the instructions in front of this one bring inputs from the places of the stage
   std::vector<CollectiveUse> collectives;
-  std::vector<PinnedMemory> pinned;      // the buffers of collectives, where a device copies from and to them
+  std::vector<PinnedMemory> pinned;  // the buffers of collectives, where a device copies from and to them
   std::vector<CollectedValue> collected;
   std::vector<std::uint32_t> in_flight;  // collectives started and not yet finished; reserved, so that a step allocates nothing
   UsedVariables variables;
   std::uint32_t updates_begin = 0;  // instructions in front of this one write no variable
-  Handoffs* handoffs = nullptr;  // null where one device has all of a replica
+  Handoffs* handoffs = nullptr;     // null where one device has all of a replica
   collectives::Communicator* communicator = nullptr;
-  std::uint64_t tick = 0;        // steps begun
+  std::uint64_t tick = 0;  // steps begun
   Arena arena;
   InputStage stage;
   Refusals refusals;
   std::byte* scratch = nullptr;
-  std::size_t arena_bytes = 0;    // for values, scratch excluded
+  std::size_t arena_bytes = 0;  // for values, scratch excluded
   std::size_t scratch_bytes = 0;
-  std::size_t stage_bytes = 0;    // behind the scratch
-  std::size_t table_bytes = 0;    // behind the stage
-  std::size_t constant_bytes = 0;  // behind the tables,
+  std::size_t stage_bytes = 0;           // behind the scratch
+  std::size_t table_bytes = 0;           // behind the stage
+  std::size_t constant_bytes = 0;        // behind the tables,
   const std::byte* constants = nullptr;  // where a device with memory of its own has them
-  MemoryPlan memory;              // of all that the program needs
+  MemoryPlan memory;                     // of all that the program needs
 
   std::vector<std::int32_t> replica_ids;
   StepWords words;
@@ -175,7 +175,7 @@ struct Program {
   std::vector<std::span<const std::byte>> device_memory;
   std::string device;  // cuda:1
   Event settled;       // of the queue, where there is one: that it has done all
-  Queue queue;  // the last: gone before the memory that its work uses
+  Queue queue;         // the last: gone before the memory that its work uses
 };
 
 // Of a program on a device with memory of its own: whether this is there.

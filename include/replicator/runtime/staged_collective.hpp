@@ -47,10 +47,7 @@ class StagedCollective final : public collectives::Collective, public collective
   // `on_host`: prepared for `spec` and `schedule` by `communicator`, which outlives this, as `copies` do. Throws DeviceError where the device has no room.
   StagedCollective(std::unique_ptr<collectives::Collective> on_host, collectives::Communicator& communicator, const collectives::CollectiveSpec& spec,
                    const collectives::Schedule& schedule, const CopyQueues& copies)
-      : host_{std::move(on_host)}, communicator_{communicator}, name_{spec.name}, copies_{copies}, element_{size_of(spec.dtype)},
-        block_{static_cast<std::size_t>(spec.elements) * element_}, input_blocks_{static_cast<std::size_t>(schedule.input_blocks())},
-        output_blocks_{static_cast<std::size_t>(schedule.output_blocks(communicator.rank()))}, pinned_{*copies.support.staging, host_->input(0), host_->bytes()},
-        memory_{copies.support, copies.index, std::max<std::size_t>(output_at() + output_blocks_ * block_, 1)}, begun_{copies.support, copies.index}, home_{copies.support, copies.index} {
+      : host_{std::move(on_host)}, communicator_{communicator}, name_{spec.name}, copies_{copies}, element_{size_of(spec.dtype)}, block_{static_cast<std::size_t>(spec.elements) * element_}, input_blocks_{static_cast<std::size_t>(schedule.input_blocks())}, output_blocks_{static_cast<std::size_t>(schedule.output_blocks(communicator.rank()))}, pinned_{*copies.support.staging, host_->input(0), host_->bytes()}, memory_{copies.support, copies.index, std::max<std::size_t>(output_at() + output_blocks_ * block_, 1)}, begun_{copies.support, copies.index}, home_{copies.support, copies.index} {
     cut(spec.elements);
   }
   StagedCollective(const StagedCollective&) = delete;
@@ -100,7 +97,8 @@ class StagedCollective final : public collectives::Collective, public collective
     }
     copies_.support.abandon();
     throw CommunicationError{name_ + ": rank " + std::to_string(communicator_.rank()) + " waited until the deadline for its own device " +
-                                 std::to_string(copies_.index) + ", which computes what it contributes: it hangs or is slow; look there, or allow more time "
+                                 std::to_string(copies_.index) +
+                                 ", which computes what it contributes: it hangs or is slow; look there, or allow more time "
                                  "with --deadline",
                              communicator_.rank()};
   }

@@ -26,8 +26,7 @@ namespace detail {
 class PeerProbe {
  public:
   PeerProbe(const DeviceSupport& support, int index, std::size_t bytes)
-      : support_{support}, index_{index}, bytes_{bytes}, data_{support.allocate(index, bytes)}, queue_{support.make_queue(index)},
-        done_{support.staging->make_event(index)} {}
+      : support_{support}, index_{index}, bytes_{bytes}, data_{support.allocate(index, bytes)}, queue_{support.make_queue(index)}, done_{support.staging->make_event(index)} {}
   PeerProbe(const PeerProbe&) = delete;
   PeerProbe& operator=(const PeerProbe&) = delete;
   ~PeerProbe() {

@@ -60,7 +60,7 @@ class InProcessDeviceGroup : public InProcessGroup {
 
   struct Allocation {
     explicit Allocation(std::size_t ranks) : parts(ranks) {}
-    std::vector<Part> parts;  // [rank]
+    std::vector<Part> parts;   // [rank]
     std::size_t released = 0;  // by so many ranks
   };
 

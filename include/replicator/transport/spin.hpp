@@ -17,7 +17,10 @@ class Spin {
   // Where not everybody has a core. Those that wait for each other's memory and give way between two looks pass the core on within a microsecond
   // or two; one that sleeps has to be woken, which takes 20 to 45. Who waits for messages of the system is woken when they come: looking for
   // them takes the time that brings them.
-  enum class Crowded { give_way, sleep };
+  enum class Crowded {
+    give_way,
+    sleep
+  };
 
   // So many threads wait for each other, which have so many cores together.
   Spin(int threads, int cores, Crowded crowded = Crowded::give_way)

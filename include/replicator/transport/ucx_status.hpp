@@ -9,7 +9,11 @@
 
 namespace replicator::detail::transport::detail {
 
-enum class UcxFailure { usage, device, wire };
+enum class UcxFailure {
+  usage,
+  device,
+  wire
+};
 
 // Whom a status blames: the way UCX was asked (or configured), this host's devices, or the wire and who is behind it.
 inline UcxFailure ucx_failure(ucs_status_t status) {

@@ -106,7 +106,7 @@ class SlicedCollectives {
   static constexpr std::size_t least_room = 64;
   static constexpr std::size_t fine = 64 * 1024;
   static constexpr std::size_t sooner_copied = 1024;  // bytes, than peers are told where to reach them
-  static constexpr std::size_t most_windows = 4;  // under way
+  static constexpr std::size_t most_windows = 4;      // under way
 
   // A power of two: of a block, so that what a replica contributes or receives fits the window.
   std::size_t largest_room(const RawCall& call) const {

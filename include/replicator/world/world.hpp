@@ -34,7 +34,7 @@ struct WorldOptions {
   // Who contributes, dealt to the processes in contiguous blocks; 0: one for each process. With more of them than
   // processes, results have the same bits for any number of processes.
   int replicas = 0;
-  std::string transport = "auto";           // auto, shared_memory, ucx
+  std::string transport = "auto";  // auto, shared_memory, ucx
   // For every wait on a process that is alive, but does not come. 0, and more than a century: none.
   std::chrono::milliseconds deadline{300000};
   std::size_t window = std::size_t{512} << 10;  // bytes that move at once; each kind of call sets aside 10 to 20 of them

@@ -36,14 +36,32 @@ enum cudaError_t {
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901
 };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice, cudaMemcpyDeviceToHost };
-enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice };
-enum { cudaStreamNonBlocking = 1, cudaHostAllocPortable = 1, cudaHostRegisterPortable = 1, cudaEventDisableTiming = 2 };
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDeviceToHost
+};
+enum cudaMemoryType {
+  cudaMemoryTypeUnregistered,
+  cudaMemoryTypeHost,
+  cudaMemoryTypeDevice
+};
+enum {
+  cudaStreamNonBlocking = 1,
+  cudaHostAllocPortable = 1,
+  cudaHostRegisterPortable = 1,
+  cudaEventDisableTiming = 2
+};
+enum cudaDeviceAttr {
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76
+};
 struct cudaPointerAttributes {
   cudaMemoryType type;
 };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal };
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeThreadLocal
+};
 using cudaStream_t = on_host::Stream*;
 struct CUgraph_st {
   std::vector<std::function<void()>> work;
@@ -100,7 +118,8 @@ inline cudaError_t cudaFree(void* pointer) {
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   const std::lock_guard lock{on_host::gate};
   const auto* at = static_cast<const char*>(pointer);
-  attributes->type = on_host::holds(on_host::memory, at) ? cudaMemoryTypeDevice : on_host::holds(on_host::pinned, at) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+  attributes->type = on_host::holds(on_host::memory, at) ? cudaMemoryTypeDevice : on_host::holds(on_host::pinned, at) ? cudaMemoryTypeHost
+                                                                                                                      : cudaMemoryTypeUnregistered;
   return cudaSuccess;
 }
 inline cudaError_t cudaHostAlloc(void** to, std::size_t bytes, unsigned) {

@@ -17,20 +17,47 @@ enum cudnnStatus_t {
   CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED = 4001
 };
 #define CUDNN_STATUS_CATEGORY(status) (static_cast<int>(status) / 1000 * 1000)
-enum cudnnDataType_t { CUDNN_DATA_FLOAT, CUDNN_DATA_DOUBLE, CUDNN_DATA_BFLOAT16 };
-enum cudnnTensorFormat_t { CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC };
-enum cudnnMathType_t { CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, CUDNN_FMA_MATH };
-enum cudnnNanPropagation_t { CUDNN_NOT_PROPAGATE_NAN, CUDNN_PROPAGATE_NAN };
-enum cudnnDeterminism_t { CUDNN_NON_DETERMINISTIC, CUDNN_DETERMINISTIC };
-enum cudnnConvolutionMode_t { CUDNN_CONVOLUTION, CUDNN_CROSS_CORRELATION };
+enum cudnnDataType_t {
+  CUDNN_DATA_FLOAT,
+  CUDNN_DATA_DOUBLE,
+  CUDNN_DATA_BFLOAT16
+};
+enum cudnnTensorFormat_t {
+  CUDNN_TENSOR_NCHW,
+  CUDNN_TENSOR_NHWC
+};
+enum cudnnMathType_t {
+  CUDNN_DEFAULT_MATH,
+  CUDNN_TENSOR_OP_MATH,
+  CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION,
+  CUDNN_FMA_MATH
+};
+enum cudnnNanPropagation_t {
+  CUDNN_NOT_PROPAGATE_NAN,
+  CUDNN_PROPAGATE_NAN
+};
+enum cudnnDeterminism_t {
+  CUDNN_NON_DETERMINISTIC,
+  CUDNN_DETERMINISTIC
+};
+enum cudnnConvolutionMode_t {
+  CUDNN_CONVOLUTION,
+  CUDNN_CROSS_CORRELATION
+};
 enum cudnnConvolutionFwdAlgo_t {
   CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
   CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
   CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
   CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD = 6
 };
-enum cudnnConvolutionBwdDataAlgo_t { CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 };
-enum cudnnConvolutionBwdFilterAlgo_t { CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 };
+enum cudnnConvolutionBwdDataAlgo_t {
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
+};
+enum cudnnConvolutionBwdFilterAlgo_t {
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
+};
 
 // Of images and of filters: extents and strides in elements of N, C, H, W.
 struct cudnnTensorStruct {
@@ -131,8 +158,8 @@ void for_each_product(const cudnnTensorStruct* x, const cudnnTensorStruct* w, co
 
 // out, which is one of the three, from the two others. The descriptors outlive what is captured.
 inline void convolve(const cudnnTensorStruct* x, const void* x_data, const cudnnTensorStruct* w, const void* w_data, const cudnnTensorStruct* y,
-                              const void* y_data, const cudnnConvolutionStruct* c, const cudnnTensorStruct* out, void* data, void* workspace,
-                              std::size_t bytes) {
+                     const void* y_data, const cudnnConvolutionStruct* c, const cudnnTensorStruct* out, void* data, void* workspace,
+                     std::size_t bytes) {
   std::memset(workspace, 0x5A, bytes);
   std::int64_t elements = 1;
   for (const auto extent : out->extents) elements *= extent;

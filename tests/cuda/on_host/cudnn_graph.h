@@ -82,9 +82,19 @@ enum cudnnBackendAttributeName_t {
   CUDNN_ATTR_VARIANT_PACK_WORKSPACE = 1003,
   CUDNN_ATTR_ENGINE_NUMERICAL_NOTE = 1303
 };
-enum cudnnPointwiseMode_t { CUDNN_POINTWISE_ADD, CUDNN_POINTWISE_MUL, CUDNN_POINTWISE_SUB = 9, CUDNN_POINTWISE_RELU_FWD = 100 };
-enum cudnnGenStatsMode_t { CUDNN_GENSTATS_SUM_SQSUM };
-enum cudnnBackendHeurMode_t { CUDNN_HEUR_MODE_FALLBACK = 2, CUDNN_HEUR_MODE_A };
+enum cudnnPointwiseMode_t {
+  CUDNN_POINTWISE_ADD,
+  CUDNN_POINTWISE_MUL,
+  CUDNN_POINTWISE_SUB = 9,
+  CUDNN_POINTWISE_RELU_FWD = 100
+};
+enum cudnnGenStatsMode_t {
+  CUDNN_GENSTATS_SUM_SQSUM
+};
+enum cudnnBackendHeurMode_t {
+  CUDNN_HEUR_MODE_FALLBACK = 2,
+  CUDNN_HEUR_MODE_A
+};
 enum cudnnBackendNumericalNote_t {
   CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
   CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
@@ -233,7 +243,7 @@ inline std::vector<const Backend*> outputs_of(const Backend& operation) {
 inline cudnnConvolutionStruct convolution_of(const Backend& forward) {
   const Backend& c = forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
   cudnnConvolutionStruct result;
-  const auto pair = [&](cudnnBackendAttributeName_t name, std::int64_t (&to)[2]) {
+  const auto pair = [&](cudnnBackendAttributeName_t name, std::int64_t(&to)[2]) {
     const auto values = c.all<std::int64_t>(name);
     std::copy(values.begin(), values.end(), to);
   };
@@ -379,7 +389,9 @@ class GraphRun {
       }
       const auto [a, b] = values;
       const float rectified = a > 0 || (keeps_nan && a != a) ? a : 0;
-      const float result = mode == CUDNN_POINTWISE_ADD ? a + b : mode == CUDNN_POINTWISE_SUB ? a - b : mode == CUDNN_POINTWISE_MUL ? a * b : rectified;
+      const float result = mode == CUDNN_POINTWISE_ADD ? a + b : mode == CUDNN_POINTWISE_SUB ? a - b
+                                                             : mode == CUDNN_POINTWISE_MUL   ? a * b
+                                                                                             : rectified;
       write(&y, at(output), offset(y, index), result);
     });
   }

@@ -22,8 +22,10 @@ struct CUkern_st {
   OnHostLaunch* (*bind)(void** arguments);
 };
 using cudaKernel_t = CUkern_st*;
-enum cudaJitOption {};
-enum cudaLibraryOption {};
+enum cudaJitOption {
+};
+enum cudaLibraryOption {
+};
 
 // `code` is a path; the file is not needed any more.
 inline cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned, cudaLibraryOption*, void**,

@@ -18,7 +18,10 @@
 
 #include "cuda_runtime.h"
 
-enum nvrtcResult { NVRTC_SUCCESS = 0, NVRTC_ERROR_COMPILATION = 6 };
+enum nvrtcResult {
+  NVRTC_SUCCESS = 0,
+  NVRTC_ERROR_COMPILATION = 6
+};
 struct OnHostRtcProgram {
   std::filesystem::path folder;
   std::string source, log, library;

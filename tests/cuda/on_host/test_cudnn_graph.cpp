@@ -146,8 +146,9 @@ TEST_CASE("a GPU on which cuDNN needs more scratch than was planned, or has no e
   const auto planned = make(some, DType::bfloat16);
   on_host::engines.ranked[1].workspace = 513;
   on_host::current_device = 1;
-  CHECK_THROWS_WITH(planned->run(Launch{}), "cuDNN asks for 513 bytes of scratch on this GPU, but for 512 on that for which the step was planned first: "
-                                            "all GPUs of a job must be of one kind");
+  CHECK_THROWS_WITH(planned->run(Launch{}),
+                    "cuDNN asks for 513 bytes of scratch on this GPU, but for 512 on that for which the step was planned first: "
+                    "all GPUs of a job must be of one kind");
   on_host::engines.ranked.clear();
   on_host::current_device = 2;
   CHECK_THROWS_AS(planned->run(Launch{}), DeviceError);
@@ -254,8 +255,7 @@ TEST_CASE("of all shapes of ResNet-50's convolutions, too") {
     std::int64_t channels, features, kernel, stride;
   };
   for (const Of of : {Of{64, 64, 3, 1}, {64, 256, 1, 1}, {128, 128, 3, 2}, {256, 512, 1, 2}, {512, 128, 1, 1}, {512, 512, 3, 1}}) {
-    const ConvolutionCase c{{1, of.channels, 4, 4}, {of.features, of.channels, of.kernel, of.kernel},
-                            {.stride = {of.stride, of.stride}, .padding = {of.kernel / 2, of.kernel / 2}}};
+    const ConvolutionCase c{{1, of.channels, 4, 4}, {of.features, of.channels, of.kernel, of.kernel}, {.stride = {of.stride, of.stride}, .padding = {of.kernel / 2, of.kernel / 2}}};
     for (int which = 1; which < 6; ++which) {
       const auto all = fused_case(c, DType::bfloat16, which & 1, which & 2, which & 4);
       const auto want = one_after_the_other(all), got = run_kernel_on(DeviceKind::cuda, all.operation, all.inputs, {.lowest = KernelTier::library});

@@ -53,7 +53,9 @@ void check_as_on_cpu(const Op& op, const AnyArray& input, double tolerance) {
   }
 }
 constexpr double but_for_signs_of_zeros = std::numeric_limits<double>::denorm_min();
-double rounding(DType dtype) { return dtype == DType::float32 ? 1e-6 : dtype == DType::float64 ? 1e-15 : 4e-3; }
+double rounding(DType dtype) { return dtype == DType::float32   ? 1e-6
+                                      : dtype == DType::float64 ? 1e-15
+                                                                : 4e-3; }
 
 }  // namespace
 

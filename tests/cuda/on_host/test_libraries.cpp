@@ -173,7 +173,9 @@ TEST_CASE("products by cuBLASLt agree with our tiles, transposed, in batches, wi
           const Matmul op{turn_left, turn_right};
           REQUIRE(make(op, {turned(left, turn_left), turned(right, turn_right)}, {}, dtype));
           check_library(op, {random_values({dtype, turned(left, turn_left)}, 1), random_values({dtype, turned(right, turn_right)}, 2)},
-                        dtype == DType::float32 ? 2e-5 : dtype == DType::float64 ? 1e-13 : 0.1);
+                        dtype == DType::float32   ? 2e-5
+                        : dtype == DType::float64 ? 1e-13
+                                                  : 0.1);
         }
   CHECK(make(Matmul{}, {{2, 1, 5, 7}, {3, 7, 3}}) == nullptr);  // repeated in turns: our tiles
   CHECK(make(Matmul{}, {{3, 4}, {4, 5}}, {}, DType::int32) == nullptr);

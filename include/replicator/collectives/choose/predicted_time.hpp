@@ -73,7 +73,7 @@ double longest_chain(const Schedule& schedule, Load&& load, Work&& work) {
           if (k > 0) step = std::max(step, depth[r][c][k - 1]);
           for (const Dependency& d : i.after)
             step = std::max(step, from(d.rank) + depth[static_cast<std::size_t>(d.rank)][static_cast<std::size_t>(
-                                                       d.channel)][static_cast<std::size_t>(d.instruction)]);
+                                                     d.channel)][static_cast<std::size_t>(d.instruction)]);
           step += work(i);
           if (step > depth[r][c][k]) {
             depth[r][c][k] = step;
@@ -152,7 +152,9 @@ inline double predicted_microseconds(const Schedule& schedule, std::int64_t bloc
   const auto rate_of = [&](std::size_t k) { return k < topology.dimensions.size() ? topology.dimensions[k].link.bytes_per_microsecond : reduced; };
   const auto link_of = [&](int from, int to) { return topology.dimensions[static_cast<std::size_t>(topology.distance(from, to))].link; };
   const auto no_work = [](const Instruction&) { return 0.0; };
-  double sum = detail::longest_chain(schedule, [&](int from, int to, int) { return link_of(from, to).microseconds; }, no_work), most = 0;
+  double sum = detail::longest_chain(
+             schedule, [&](int from, int to, int) { return link_of(from, to).microseconds; }, no_work),
+         most = 0;
   const auto busiest = detail::busiest_chunks(schedule, topology);
   for (std::size_t k = 0; k < busiest.size(); ++k) {
     const double time = rate_of(k) > 0 ? static_cast<double>(busiest[k]) * chunk / rate_of(k) : 0;

@@ -83,8 +83,9 @@ inline const HostTransport& choose_host_transport(const std::string& name, trans
     return host_transport_of<transport::SharedMemory>;
   const auto* ucx = ucx_slot.load();
   if (!ucx)
-    throw BuildError{"the processes of this job are on several machines (or --transport ucx was asked for), but this "
-                     "program was built without UCX: install libucx-dev and build again"};
+    throw BuildError{
+        "the processes of this job are on several machines (or --transport ucx was asked for), but this "
+        "program was built without UCX: install libucx-dev and build again"};
   return *ucx;
 }
 

@@ -48,8 +48,7 @@ namespace detail {
 class Swap {
  public:
   Swap(Communicator& communicator, const Groups& pairs, std::int64_t bytes, std::uint32_t id, std::chrono::milliseconds deadline)
-      : deadline_{deadline}, mine_{communicator.rank() == pairs.members(pairs.group_of(communicator.rank()))[0] ? 0u : 1u},
-        bytes_{static_cast<std::size_t>(bytes)} {
+      : deadline_{deadline}, mine_{communicator.rank() == pairs.members(pairs.group_of(communicator.rank()))[0] ? 0u : 1u}, bytes_{static_cast<std::size_t>(bytes)} {
     const int partner = pairs.members(pairs.group_of(communicator.rank()))[1 - mine_];
     const CollectiveSpec spec{Kind::all_gather, DType::uint8, Reduction::sum, bytes, 0, false,
                               "the measurement of links, with rank " + std::to_string(partner), id, pairs};

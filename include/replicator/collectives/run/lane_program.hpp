@@ -33,7 +33,7 @@ struct Line {
   Action action;
   bool root;
   bool posted = false;
-  bool told;  // a peer waits for it
+  bool told;     // a peer waits for it
   bool push;     // store into all outputs
   bool fetched;  // a copy whose source comes by itself: only its wait is left
   int peer;
@@ -97,8 +97,7 @@ class LaneProgram {
  public:
   // `pushing`: roots are stored into the outputs of all.
   LaneProgram(const Schedule& schedule, const Layout& layout, int rank, RankMemory memory, bool pushing)
-      : layout_{layout}, words_{schedule, layout.pieces()}, me_{rank}, own_{memory.own}, memory_{std::move(memory)}, pushing_{pushing},
-        input_blocks_{schedule.input_blocks()} {
+      : layout_{layout}, words_{schedule, layout.pieces()}, me_{rank}, own_{memory.own}, memory_{std::move(memory)}, pushing_{pushing}, input_blocks_{schedule.input_blocks()} {
     const auto& mine = schedule.programs[static_cast<std::size_t>(me_)];
     channels_ = mine.size();
     progress.assign(channels_ * static_cast<std::size_t>(layout.pieces()), 0);

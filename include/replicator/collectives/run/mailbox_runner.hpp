@@ -235,13 +235,13 @@ class MailboxRunner final : public Prepared<T> {
   std::size_t count_;
   std::size_t box_bytes_;
   std::size_t input_bytes_;
-  bool aimed_ = false;  // at buffers of the caller's
+  bool aimed_ = false;                   // at buffers of the caller's
   std::vector<const std::byte*> boxes_;  // [rank]
   std::vector<Line> lines_;
-  std::vector<int> sources_;    // from which this rank loads
+  std::vector<int> sources_;  // from which this rank loads
   std::vector<Listener> listeners_;
-  bool read_ = false;           // by anybody
-  CallerBuffers given_;         // in this step
+  bool read_ = false;    // by anybody
+  CallerBuffers given_;  // in this step
   std::uint64_t step_ = 0;
   bool sent_ = true;
   std::size_t heard_ = 0;    // listeners who have read what the mailbox held

@@ -24,11 +24,11 @@ struct OperandPlace {
   // `input_blocks`: of each input.
   OperandPlace(const Layout& layout, int input_blocks, const Operand& operand, int piece)
       : OperandPlace{operand.buffer,
-              operand.rank,
-              layout.locate(operand, piece).offset,
-              layout.bytes(layout.first(operand, piece)),
-              layout.first(operand, piece),
-              layout.block(operand) + (operand.buffer == Buffer::input ? std::int64_t{operand.index} * input_blocks : 0)} {}
+                     operand.rank,
+                     layout.locate(operand, piece).offset,
+                     layout.bytes(layout.first(operand, piece)),
+                     layout.first(operand, piece),
+                     layout.block(operand) + (operand.buffer == Buffer::input ? std::int64_t{operand.index} * input_blocks : 0)} {}
 
   // From the beginning of the caller's buffer.
   std::size_t inside(const CallerBuffers& buffers) const { return static_cast<std::size_t>(block) * buffers.stride + from; }

@@ -14,7 +14,10 @@ inline constexpr std::size_t push_tile_bytes = 4096;
 // memcpy, 527 against 540 where the receiver reads them. Stores past the caches depend on the neighbours' use of
 // memory: 64 or 93 us.
 inline void push_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+  asm volatile("rep movsb"
+               : "+D"(to), "+S"(from), "+c"(bytes)
+               :
+               : "memory");
 }
 
 }  // namespace replicator::detail::collectives

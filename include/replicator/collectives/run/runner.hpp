@@ -144,7 +144,7 @@ class Runner final : public LaneRunner<Runner<T>, T> {
   }
 
   std::uint32_t id_;
-  bool to_caller_;                   // nobody reads the output here
+  bool to_caller_;  // nobody reads the output here
   bool inputs_once_;
   std::vector<std::byte*> peers_;    // the regions of the others, to store into
   std::vector<std::byte*> targets_;  // those, or the others' buffers

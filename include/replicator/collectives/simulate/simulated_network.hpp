@@ -64,8 +64,8 @@ class SimulatedNetwork {
  private:
   const Topology& topology_;
   std::vector<Direction> directions_;
-  std::vector<int> strides_;         // ranks of a unit of each dimension
-  std::vector<std::size_t> first_;   // of each dimension
+  std::vector<int> strides_;        // ranks of a unit of each dimension
+  std::vector<std::size_t> first_;  // of each dimension
 };
 
 // What times are multiplied by: log-normal of mean 1, a function of the seed and of what it is for.

@@ -11,7 +11,11 @@
 namespace replicator::detail::collectives {
 
 struct SimulatedAction {
-  enum class Kind : std::uint8_t { compute, start, wait };
+  enum class Kind : std::uint8_t {
+    compute,
+    start,
+    wait
+  };
   Kind kind = Kind::compute;
   int collective = 0;       // start, wait
   double microseconds = 0;  // compute
@@ -24,20 +28,24 @@ struct SimulatedCollective {
 };
 
 struct SimulationOptions {
-  double jitter = 0;             // deviation of each time relative to its mean: 0.05 for 5 %; log-normal
-  double device_jitter = 0;      // the same of all kernels of a rank together: whoever is slow holds up all others
-  std::uint64_t seed = 0;        // of both
-  bool kernels_aside = false;    // kernels run beside the thread that communicates, as on GPUs
-  bool spans = false;            // return all that happened, for a timeline
-  bool critical_path = true;     // without it and spans, large simulations need half the memory
+  double jitter = 0;           // deviation of each time relative to its mean: 0.05 for 5 %; log-normal
+  double device_jitter = 0;    // the same of all kernels of a rank together: whoever is slow holds up all others
+  std::uint64_t seed = 0;      // of both
+  bool kernels_aside = false;  // kernels run beside the thread that communicates, as on GPUs
+  bool spans = false;          // return all that happened, for a timeline
+  bool critical_path = true;   // without it and spans, large simulations need half the memory
 };
 
 // A part of what happens; times in microseconds.
 struct SimulatedSpan {
-  enum class Kind : std::uint8_t { compute, reduce, message };
+  enum class Kind : std::uint8_t {
+    compute,
+    reduce,
+    message
+  };
   Kind kind = Kind::compute;
-  int rank = 0;        // who works or sends
-  int peer = -1;       // who receives
+  int rank = 0;   // who works or sends
+  int peer = -1;  // who receives
   int collective = -1;
   int piece = 0;
   double begin = 0;
@@ -47,14 +55,14 @@ struct SimulatedSpan {
 // What one direction of a link did.
 struct LinkUse {
   int dimension = 0;
-  int unit = 0;   // which device, host, ...
+  int unit = 0;  // which device, host, ...
   bool in = false;
   std::int64_t bytes = 0;
   double busy = 0;  // microseconds
 };
 
 struct Simulation {
-  std::vector<double> finish;        // of each rank, in microseconds
+  std::vector<double> finish;                // of each rank, in microseconds
   std::vector<SimulatedSpan> critical_path;  // in order; each begins where the one before ends, the last at time()
   std::vector<LinkUse> links;
   std::vector<SimulatedSpan> spans;  // in the order in which they began to be served

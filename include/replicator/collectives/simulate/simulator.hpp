@@ -69,7 +69,7 @@ class Simulator {
     std::vector<std::int32_t> missing;     // [piece][task]; there while it runs only
     std::vector<std::int64_t> unfinished;  // tasks of each rank
     std::vector<bool> started;
-    std::int64_t left;                     // tasks of all ranks
+    std::int64_t left;  // tasks of all ranks
   };
   // Of a collective's task; -1: the rank's own actions.
   struct Event {
@@ -86,7 +86,7 @@ class Simulator {
     }
   };
   static constexpr int delivered = -1;
-  static constexpr int left = -2;    // the sender of a message has done its part
+  static constexpr int left = -2;  // the sender of a message has done its part
   static constexpr int reduced = -3;
   // Of a rank. What takes no time (to post a message, to see that one has come) is done before the next piece of work.
   struct Thread {
@@ -106,8 +106,7 @@ class Simulator {
     std::vector<std::int64_t> unfinished;
     for (int rank = 0; rank < ranks_; ++rank) unfinished.push_back(graph->tasks_of(rank) * each.pieces);
     const auto all = std::int64_t{graph->count()} * each.pieces;
-    running_.push_back({graph, Layout{each.spec, *each.schedule, each.pieces}, each.pieces, {}, std::move(unfinished),
-                        std::vector<bool>(static_cast<std::size_t>(ranks_), false), all});
+    running_.push_back({graph, Layout{each.spec, *each.schedule, each.pieces}, each.pieces, {}, std::move(unfinished), std::vector<bool>(static_cast<std::size_t>(ranks_), false), all});
   }
 
   const std::vector<SimulatedAction>& actions_of(int rank) const {
@@ -319,10 +318,10 @@ class Simulator {
   std::priority_queue<Event> events_;
   std::map<const Schedule*, std::shared_ptr<const TaskGraph>> graphs_;
   std::vector<Running> running_;
-  std::vector<Thread> threads_;  // of each rank
-  std::vector<std::size_t> position_;    // of each rank in its actions
-  std::vector<int> waiting_;             // for which collective, or -1
-  std::vector<Cause> last_;              // of each rank's finish
+  std::vector<Thread> threads_;        // of each rank
+  std::vector<std::size_t> position_;  // of each rank in its actions
+  std::vector<int> waiting_;           // for which collective, or -1
+  std::vector<Cause> last_;            // of each rank's finish
   std::vector<Entry> log_;
   Simulation result_;
 };

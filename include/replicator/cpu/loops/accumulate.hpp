@@ -90,8 +90,10 @@ template <ReduceKind kind, class T>
   accumulate_loop<kind, T>(lanes, rows, width, count);
 }
 // lane += x. Of two NaN the lane's stays, however the loop is compiled: in C++ a compiler may exchange the operands, of an intrinsic too.
+// clang-format off
 [[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(FloatLanes& lanes, const FloatLanes& x) { asm("vaddps %1, %0, %0" : "+v"(lanes) : "v"(x)); }
 [[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(float& lane, float x) { asm("vaddss %1, %0, %0" : "+v"(lane) : "v"(x)); }
+// clang-format on
 
 // The usual 64 lanes stay in four registers for all rows; the order of additions is that of the loop.
 template <class Stored>

@@ -27,7 +27,9 @@ template <class To, class From>
   constexpr From lowest = static_cast<From>(Limits::min());
   constexpr From beyond = static_cast<From>(Limits::max() / 2 + 1) * 2;  // a power of two: exact
   const To whole = static_cast<To>(x > lowest && x < beyond ? x : From{0});
-  return x >= beyond ? Limits::max() : x <= lowest ? Limits::min() : whole;
+  return x >= beyond   ? Limits::max()
+         : x <= lowest ? Limits::min()
+                       : whole;
 }
 
 // Floating to integer truncates and saturates; to bool: not zero; to bfloat16 by way of float; a wider integer wraps around.

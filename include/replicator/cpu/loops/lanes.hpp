@@ -47,10 +47,15 @@ struct RoundedByInstruction {
 // the callers are compiled for AVX-512F alone, into which no compiler inlines an intrinsic of AVX-512DQ or AVX-512BF16.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void store_lanes(std::byte* to, FloatLanes lanes, RoundedByInstruction) {
   std::uint32_t subnormal;
-  asm("vfpclassps $0x20, %1, %%k1\n\tkmovw %%k1, %0" : "=r"(subnormal) : "v"(lanes) : "k1");
+  asm("vfpclassps $0x20, %1, %%k1\n\tkmovw %%k1, %0"
+      : "=r"(subnormal)
+      : "v"(lanes)
+      : "k1");
   if (__builtin_expect(subnormal != 0, 0)) return store_lanes(to, lanes, bfloat16{});
   HalfLanes half;
-  asm("vcvtneps2bf16 %1, %0" : "=v"(half) : "v"(lanes));
+  asm("vcvtneps2bf16 %1, %0"
+      : "=v"(half)
+      : "v"(lanes));
   std::memcpy(to, &half, sizeof half);
 }
 inline bool rounds_by_instruction() {

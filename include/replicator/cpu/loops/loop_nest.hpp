@@ -182,8 +182,8 @@ class BroadcastOperand {
 
   std::vector<OperandLoop> loops_;
   std::size_t element_;
-  std::int64_t run_ = 1;      // turns of the innermost loop
-  std::int64_t period_ = 1;   // after so many elements the operand repeats within a stretch
+  std::int64_t run_ = 1;     // turns of the innermost loop
+  std::int64_t period_ = 1;  // after so many elements the operand repeats within a stretch
   std::int64_t stretch_ = 1;
 };
 

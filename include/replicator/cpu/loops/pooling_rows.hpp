@@ -28,7 +28,9 @@ struct ImageRows {
         compute{computed},
         rows{is_x ? p.x[0] : p.y[0]},
         row{(is_x ? p.x[1] : p.y[1]) * p.pixel},
-        slots{!converted() ? rows : is_x ? std::min(p.options.window[0], rows) : 1} {}
+        slots{!converted() ? rows
+              : is_x       ? std::min(p.options.window[0], rows)
+                           : 1} {}
 
   bool converted() const { return stored != compute; }
   std::size_t bytes(std::int64_t count, DType dtype) const { return static_cast<std::size_t>(count * row) * size_of(dtype); }

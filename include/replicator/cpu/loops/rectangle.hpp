@@ -125,7 +125,9 @@ inline void transpose_baseline(const std::byte* from, std::byte* to, const Recta
 }
 // Assembly: the intrinsic takes all 32 bytes as a value, so it would read behind the end.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void load_halves(Words16& words, const std::byte* from, std::uint16_t mask) {
-  asm("vpmovzxwd %1, %0%{%2%}%{z%}" : "=v"(words) : "m"(*reinterpret_cast<const std::byte(*)[32]>(from)), "Yk"(mask));
+  asm("vpmovzxwd %1, %0%{%2%}%{z%}"
+      : "=v"(words)
+      : "m"(*reinterpret_cast<const std::byte(*)[32]>(from)), "Yk"(mask));
 }
 [[gnu::target("avx512f"), gnu::always_inline]] inline void store_words(std::byte* to, const Words16& words, std::uint16_t mask) {
   _mm512_mask_storeu_epi32(to, mask, reinterpret_cast<__m512i>(words));

@@ -105,7 +105,7 @@ class ReductionWorker {
   std::byte* scratch_;
   int part_;
   std::array<std::int64_t, 2 * Shape::max_rank + Layout::max_blocks> index_{};  // turns done, by level
-  std::int64_t unit_ = 0;  // elements of the current unit
+  std::int64_t unit_ = 0;                                                       // elements of the current unit
   std::int64_t done_ = 0;
 };
 

@@ -23,7 +23,11 @@ namespace replicator::detail::cpu {
 inline constexpr std::int64_t tile_group = 16;
 
 // What the loops may use; part of what must be equal between hosts for equal bits.
-enum class InstructionLevel : std::uint8_t { baseline, avx2, avx512 };
+enum class InstructionLevel : std::uint8_t {
+  baseline,
+  avx2,
+  avx512
+};
 
 constexpr std::string_view name_of(InstructionLevel level) {
   constexpr std::string_view names[] = {"x86-64", "avx2", "avx512"};
@@ -32,9 +36,9 @@ constexpr std::string_view name_of(InstructionLevel level) {
 
 // The best level of this machine.
 inline InstructionLevel instruction_level() {
-  static const InstructionLevel level = __builtin_cpu_supports("avx512f")                                  ? InstructionLevel::avx512
+  static const InstructionLevel level = __builtin_cpu_supports("avx512f")                                 ? InstructionLevel::avx512
                                         : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? InstructionLevel::avx2
-                                                                                                           : InstructionLevel::baseline;
+                                                                                                          : InstructionLevel::baseline;
   return level;
 }
 
@@ -87,15 +91,18 @@ template <class T, class F>
 }
 template <class T>
 [[gnu::always_inline]] inline T plus(T a, T b) {
-  return wrapping(a, b, [](auto x, auto y) __attribute__((always_inline)) { return x + y; });
+  return wrapping(
+      a, b, [](auto x, auto y) __attribute__((always_inline)) { return x + y; });
 }
 template <class T>
 [[gnu::always_inline]] inline T minus(T a, T b) {
-  return wrapping(a, b, [](auto x, auto y) __attribute__((always_inline)) { return x - y; });
+  return wrapping(
+      a, b, [](auto x, auto y) __attribute__((always_inline)) { return x - y; });
 }
 template <class T>
 [[gnu::always_inline]] inline T times(T a, T b) {
-  return wrapping(a, b, [](auto x, auto y) __attribute__((always_inline)) { return x * y; });
+  return wrapping(
+      a, b, [](auto x, auto y) __attribute__((always_inline)) { return x * y; });
 }
 
 // Truncates; by zero gives 0, the lowest by -1 wraps.
@@ -107,7 +114,8 @@ inline T integer_quotient(T a, T b) {
 // Negative exponents give 0 but for the bases 1 and -1.
 template <class T>
 inline T integer_power(T base, T exponent) {
-  if (exponent < 0) return base == 1 ? T(1) : base == -1 ? (exponent & 1 ? T(-1) : T(1)) : T(0);
+  if (exponent < 0) return base == 1 ? T(1) : base == -1 ? (exponent & 1 ? T(-1) : T(1))
+                                                         : T(0);
   T result = 1;
   for (T e = exponent; e > 0; e >>= 1, base = times(base, base))
     if (e & 1) result = times(result, base);

@@ -18,6 +18,8 @@
 
 #include <replicator/cpu/loops/vector_math_double.hpp>
 
+// Formatted by hand: clang-format would push the polynomials far to the right.
+// clang-format off
 namespace replicator::detail::cpu::vector_math {
 
 [[gnu::always_inline]] inline double exp_for_float(double x) {

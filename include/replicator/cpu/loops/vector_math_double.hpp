@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <limits>
 
+// Formatted by hand: clang-format would push the polynomials far to the right.
+// clang-format off
 namespace replicator::detail::cpu::vector_math {
 
 template <class T>

@@ -31,7 +31,7 @@ using ConstMemoryPointer = const_dnnl_memory_desc_t;
 namespace replicator::detail::cpu::onednn {
 
 constexpr std::string_view name_of(dnnl_status_t status) {
-  constexpr std::string_view names[] = {"success",       "out of memory", "invalid arguments", "unimplemented",
+  constexpr std::string_view names[] = {"success", "out of memory", "invalid arguments", "unimplemented",
                                         "iterator ends", "runtime error", "not required"};
   const auto index = static_cast<std::size_t>(status);
   return index < std::size(names) ? names[index] : "unknown status";

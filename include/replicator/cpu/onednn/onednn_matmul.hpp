@@ -39,7 +39,7 @@ class MatmulPrimitive final : public Executable {
 // One operand: the axes of the batch (1 where the matrix is repeated: `strides` 0), then rows and columns, which may
 // lie transposed.
 inline MemoryDescription matrices(const MatmulBatch& batch, const std::int64_t* strides, std::int64_t rows,
-                                   std::int64_t columns, bool transposed, dnnl_data_type_t type) {
+                                  std::int64_t columns, bool transposed, dnnl_data_type_t type) {
   std::array<std::int64_t, Shape::max_rank> extents{}, steps{};
   for (std::size_t i = 0; i < batch.rank; ++i) {
     extents[i] = strides[i] == 0 ? 1 : batch.extents[i];

@@ -98,7 +98,9 @@ inline std::optional<Layout> layout_of(const MemoryDescription& memory) {
     layout.axis[i] = static_cast<std::uint8_t>(axes[i]);
     layout.size[i] = static_cast<std::int32_t>(sizes[i]);
   }
-  const std::size_t element = memory.type() == dnnl_u8 ? 1 : memory.type() == dnnl_bf16 ? 2 : 4;
+  const std::size_t element = memory.type() == dnnl_u8     ? 1
+                              : memory.type() == dnnl_bf16 ? 2
+                                                           : 4;
   layout.storage = static_cast<std::int64_t>(memory.bytes() / element);
   return sizes.empty() ? simplest(layout, Shape{extents}) : layout;
 }

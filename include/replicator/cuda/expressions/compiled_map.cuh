@@ -36,8 +36,7 @@ class CompiledMergedMap final : public MergedMap {
 class CompiledMap final : public MapExecutable {
  public:
   CompiledMap(const Map& map, const KernelRequest& request, const MapPlan& plan, ExpressionSource source, const CompiledKernels& kernels)
-      : MapExecutable{map, request, plan}, merged_source_{merged_map_source(source, map.expression->compute)}, words_{std::move(source.words)},
-        kernel_{kernels.kernel("compiled_map")}, blocks_{blocks_for(map.domain.elements(), std::int64_t{block_threads} * source.at_once)} {
+      : MapExecutable{map, request, plan}, merged_source_{merged_map_source(source, map.expression->compute)}, words_{std::move(source.words)}, kernel_{kernels.kernel("compiled_map")}, blocks_{blocks_for(map.domain.elements(), std::int64_t{block_threads} * source.at_once)} {
     Hasher hasher;
     hasher.text(source.text);
     family = hasher.result();

@@ -17,8 +17,7 @@ namespace replicator::detail::cuda {
 class CompiledReduce final : public ReduceExecutable {
  public:
   CompiledReduce(const Reduce& reduce, const KernelRequest& request, const ReducePlan& plan, ExpressionSource source, const CompiledKernels& kernels)
-      : ReduceExecutable{reduce, request, plan}, words_{std::move(source.words)}, first_{kernels.kernel("compiled_reduce")},
-        tree_{way() == ReduceWay::few ? nullptr : kernels.kernel("compiled_tree")} {
+      : ReduceExecutable{reduce, request, plan}, words_{std::move(source.words)}, first_{kernels.kernel("compiled_reduce")}, tree_{way() == ReduceWay::few ? nullptr : kernels.kernel("compiled_tree")} {
     visit_compute(reduce.expression->compute, [&]<class T>() {
       const T identity = identity_of<T>(reduce.kind);
       std::memcpy(&identity_, &identity, sizeof identity);

@@ -75,7 +75,9 @@ inline ReducePlan plan_of(const Reduce& reduce, const KernelRequest& request) {
   if (plan.extents.kept > 0 && plan.extents.reduced == 0 && reduce.kind != ReduceKind::sum)
     throw BuildError{"the " + std::string{name_of(reduce.kind)} + " over no elements was asked for, of the shape " + reduce.domain.text() +
                      ": give the reduced axes an extent of at least 1"};
-  plan.way = plan.extents.reduced <= ReduceExtents::few ? ReduceWay::few : columns ? ReduceWay::columns : ReduceWay::blocks;
+  plan.way = plan.extents.reduced <= ReduceExtents::few ? ReduceWay::few
+             : columns                                  ? ReduceWay::columns
+                                                        : ReduceWay::blocks;
   plan.extents.blocks = (plan.extents.reduced + ReduceExtents::block - 1) / ReduceExtents::block;
   kept.insert(kept.end(), axes.begin(), axes.end());
   plan.operands = place_operands(request.inputs, plan.inputs, reduce.domain, kept);

@@ -158,7 +158,9 @@ class ProgramWriter {
   }
   std::string load_of(std::size_t input) const {
     const auto& operand = operands_.inputs[input];
-    std::string at = operand.kind == OperandKind::linear ? "index" : operand.kind == OperandKind::scalar ? "0" : "";
+    std::string at = operand.kind == OperandKind::linear   ? "index"
+                     : operand.kind == OperandKind::scalar ? "0"
+                                                           : "";
     if (operand.kind == OperandKind::strided) {
       const auto row = std::find(strided_.begin(), strided_.end(), input) - strided_.begin();
       for (std::size_t axis = 0; axis < rank(); ++axis)
@@ -235,7 +237,8 @@ inline std::string merged_map_source(const ExpressionSource& source, DType compu
   const std::string kernel =
       "extern \"C\" __global__ void __launch_bounds__(block_threads) compiled_merged_map(const Program* __restrict__ programs, "
       "const MapTile* __restrict__ tiles) {\n  const MapTile tile = tiles[blockIdx.x];\n  const Program program = programs[tile.program];\n"
-      "  map_tile<" + std::string{detail::device_type(compute)} + ">(program, tile.number);\n}\n";
+      "  map_tile<" +
+      std::string{detail::device_type(compute)} + ">(program, tile.number);\n}\n";
   return detail::in_source("map.cuh", source.program, kernel);
 }
 
@@ -246,7 +249,9 @@ inline std::optional<ExpressionSource> reduce_source(ReduceKind kind, const Expr
   auto source = detail::program_source(expression, operands, outputs);
   if (!source) return std::nullopt;
   const std::string value{detail::device_type(expression.compute)};
-  const std::string combine = kind == ReduceKind::sum ? "plus" : kind == ReduceKind::min ? "smaller" : "larger";
+  const std::string combine = kind == ReduceKind::sum   ? "plus"
+                              : kind == ReduceKind::min ? "smaller"
+                                                        : "larger";
   const std::string node = "struct Node {\n  " + value + " identity;\n  __device__ " + value + " operator()(" + value + " a, " + value +
                            " b) const { return " + combine + "(a, b); }\n};\n";
   const auto kernel = [&](const std::string& name, const std::string& threads, const std::string& body) {

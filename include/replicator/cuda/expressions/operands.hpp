@@ -40,7 +40,9 @@ inline OperandKind kind_of(const std::vector<std::int64_t>& strides, const std::
     linear = linear && strides[axis] == inside;
     scalar = scalar && strides[axis] == 0;
   }
-  return scalar ? OperandKind::scalar : linear ? OperandKind::linear : OperandKind::strided;
+  return scalar   ? OperandKind::scalar
+         : linear ? OperandKind::linear
+                  : OperandKind::strided;
 }
 }  // namespace detail
 

@@ -28,7 +28,7 @@ __global__ void interpret_blocks(const __grid_constant__ ScalarProgram program, 
   reduce_blocks(program, combine, extents, partials);
 }
 template <class T>
-__global__ void __launch_bounds__(ReduceExtents::columns * ReduceExtents::lanes)
+__global__ void __launch_bounds__(ReduceExtents::columns* ReduceExtents::lanes)
     interpret_columns(const __grid_constant__ ScalarProgram program, Combine<T> combine, ReduceExtents extents, T* partials) {
   reduce_columns(program, combine, extents, partials);
 }

@@ -36,7 +36,11 @@ namespace replicator::detail::cuda {
 // A built-in operation on elements of one input or two, and constants. Which it is, is no type, for nvcc takes a second for each
 // thrust::transform of another one. The quick ones are few, so that nvcc makes a loop for each.
 struct BuiltIn {
-  enum class Operand : std::uint8_t { first, second, constant };
+  enum class Operand : std::uint8_t {
+    first,
+    second,
+    constant
+  };
   ScalarOp op;  // ScalarOp::input: the first operand as it is
   Operand operands[3];
   float constants[3];
@@ -56,7 +60,9 @@ struct BuiltIn {
 
  private:
   __device__ float operand(int place, float x, float y) const {
-    return operands[place] == Operand::first ? x : operands[place] == Operand::second ? y : constants[place];
+    return operands[place] == Operand::first    ? x
+           : operands[place] == Operand::second ? y
+                                                : constants[place];
   }
 };
 

@@ -61,7 +61,9 @@ template <class T>
 __device__ T quotient(T a, T b) {
   if constexpr (is_float<T>) return __fdiv_rn(a, b);
   else if constexpr (is_double<T>) return __ddiv_rn(a, b);
-  else return b == 0 ? T(0) : b == -1 ? minus(T(0), a) : static_cast<T>(a / b);
+  else return b == 0    ? T(0)
+              : b == -1 ? minus(T(0), a)
+                        : static_cast<T>(a / b);
 }
 // a * b + c with one rounding; integers have no rounding.
 template <class T>
@@ -78,7 +80,8 @@ __device__ T power(T base, T exponent) {
   } else if constexpr (is_double<T>) {
     return ::pow(base, exponent);
   } else {
-    if (exponent < 0) return base == 1 ? T(1) : base == -1 ? (exponent & 1 ? T(-1) : T(1)) : T(0);
+    if (exponent < 0) return base == 1 ? T(1) : base == -1 ? (exponent & 1 ? T(-1) : T(1))
+                                                           : T(0);
     T result = 1;
     for (T e = exponent; e > 0; e >>= 1, base = times(base, base))
       if (e & 1) result = times(result, base);

@@ -74,7 +74,9 @@ __device__ void reduce_columns(const Program& program, Combine combine, ReduceEx
   for (long long unit = blockIdx.x; unit < groups * extents.blocks; unit += gridDim.x) {
     const long long b = unit / groups, k = (unit - b * groups) * columns + column;
     const long long behind = (b + 1) * ReduceExtents::block;
-    const long long end = k >= extents.kept ? 0 : behind < extents.reduced ? behind : extents.reduced;
+    const long long end = k >= extents.kept          ? 0
+                          : behind < extents.reduced ? behind
+                                                     : extents.reduced;
     for (int o = 0; o < program.output_count; ++o) sums[o] = combine.identity;
     for (long long j = b * ReduceExtents::block + lane; j < end; j += lanes) {
       program.evaluate(k * extents.reduced + j, values);

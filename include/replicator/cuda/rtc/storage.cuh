@@ -30,7 +30,10 @@ __device__ To to_integer(T x) {
     constexpr bool has_sign = To(-1) < To(1);
     constexpr To highest = static_cast<To>(Unsigned<To>(-1) >> (has_sign ? 1 : 0)), lowest = has_sign ? -highest - 1 : 0;
     constexpr T beyond = static_cast<T>(highest / 2 + 1) * 2;
-    return x >= beyond ? highest : x <= static_cast<T>(lowest) ? lowest : x != x ? To{0} : static_cast<To>(x);
+    return x >= beyond                   ? highest
+           : x <= static_cast<T>(lowest) ? lowest
+           : x != x                      ? To{0}
+                                         : static_cast<To>(x);
   }
 }
 

@@ -34,8 +34,8 @@ class CifarFiles {
       const std::size_t size = file.bytes().size();
       if (size == 0 || size % record_ != 0)
         io::detail::refuse(path, size - size % record_,
-                   "CIFAR's records have " + std::to_string(record_) + " bytes; the file has " + std::to_string(size) +
-                       ", no whole number of them: it was cut short, or is another file");
+                           "CIFAR's records have " + std::to_string(record_) + " bytes; the file has " + std::to_string(size) +
+                               ", no whole number of them: it was cut short, or is another file");
       size_ += static_cast<std::int64_t>(size / record_);
       ends_.push_back(size_);
       files_.push_back(std::move(file));
@@ -51,7 +51,7 @@ class CifarFiles {
     const int label = std::to_integer<int>(record[record_ - pixels - 1]);
     if (label >= classes_)
       io::detail::refuse(files_[file].path(), at + record_ - pixels - 1,
-                 "the label " + std::to_string(label) + "; there are " + std::to_string(classes_) + " classes");
+                         "the label " + std::to_string(label) + "; there are " + std::to_string(classes_) + " classes");
     Array<std::uint8_t> picture{Shape{3, 32, 32}};
     std::memcpy(picture.data(), record + record_ - pixels, pixels);
     return {std::move(picture), Array<std::int32_t>{Shape{}, {label}}};

@@ -24,7 +24,12 @@ namespace detail {
 // Reads the fields of one message. Throws DataError; never reads outside of its bytes.
 class WireReader {
  public:
-  enum Type { varint_type = 0, eight_bytes = 1, length_delimited = 2, four_bytes = 5 };
+  enum Type {
+    varint_type = 0,
+    eight_bytes = 1,
+    length_delimited = 2,
+    four_bytes = 5
+  };
 
   WireReader(std::span<const std::byte> message, std::size_t offset) : message_{message}, offset_{offset} {}
 
@@ -83,7 +88,12 @@ class WireReader {
 // Named features, each a list of bytes, floats or integers.
 class Example {
  public:
-  enum class Kind { none, bytes, floats, int64s };
+  enum class Kind {
+    none,
+    bytes,
+    floats,
+    int64s
+  };
 
   // Throws DataError for what is no such message.
   explicit Example(std::span<const std::byte> message) {

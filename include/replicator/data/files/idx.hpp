@@ -22,8 +22,7 @@ inline StoredArray read_idx_header(const std::string& path, std::span<const std:
   StoredArray result;
   if (file.size() < 4) io::detail::refuse(path, 0, "an IDX file begins with 4 bytes, found " + std::to_string(file.size()));
   if (file[0] != std::byte{0} || file[1] != std::byte{0})
-    io::detail::refuse(path, 0, file[0] == std::byte{0x1f} && file[1] == std::byte{0x8b} ? "this is gzip: decompress the file first (gunzip)"
-                                                                                 : "an IDX file begins with two zero bytes");
+    io::detail::refuse(path, 0, file[0] == std::byte{0x1f} && file[1] == std::byte{0x8b} ? "this is gzip: decompress the file first (gunzip)" : "an IDX file begins with two zero bytes");
   switch (std::to_integer<int>(file[2])) {
     case 0x08: result.stored = io::detail::Stored::uint8; break;
     case 0x09: result.stored = io::detail::Stored::int8; break;

@@ -31,7 +31,10 @@ class NpyHeaderReader : io::detail::TextCursor {
     expect('{');
     while (!accept('}')) {
       const std::string_view key = string();
-      const int bit = key == "descr" ? 1 : key == "fortran_order" ? 2 : key == "shape" ? 4 : 0;
+      const int bit = key == "descr"           ? 1
+                      : key == "fortran_order" ? 2
+                      : key == "shape"         ? 4
+                                               : 0;
       if (bit == 0 || (seen & bit)) fail("an unexpected '" + std::string{key} + "'");
       seen |= bit;
       expect(':');
@@ -65,8 +68,7 @@ class NpyHeaderReader : io::detail::TextCursor {
   void type(StoredArray& result) {
     const std::string_view descr = string();
     static constexpr std::pair<std::string_view, io::detail::Stored> known[] = {
-        {"b1", io::detail::Stored::boolean}, {"u1", io::detail::Stored::uint8}, {"i1", io::detail::Stored::int8},   {"u2", io::detail::Stored::uint16},  {"i2", io::detail::Stored::int16},
-        {"u4", io::detail::Stored::uint32},  {"i4", io::detail::Stored::int32}, {"i8", io::detail::Stored::int64}, {"f4", io::detail::Stored::float32}, {"f8", io::detail::Stored::float64}};
+        {"b1", io::detail::Stored::boolean}, {"u1", io::detail::Stored::uint8}, {"i1", io::detail::Stored::int8}, {"u2", io::detail::Stored::uint16}, {"i2", io::detail::Stored::int16}, {"u4", io::detail::Stored::uint32}, {"i4", io::detail::Stored::int32}, {"i8", io::detail::Stored::int64}, {"f4", io::detail::Stored::float32}, {"f8", io::detail::Stored::float64}};
     for (const auto& [name, stored] : known)
       if (descr.size() == 3 && descr.substr(1) == name && std::string_view{"<>|="}.find(descr[0]) != std::string_view::npos) {
         result.stored = stored;
@@ -100,8 +102,8 @@ inline StoredArray read_npy_header(const std::string& path, std::span<const std:
   const std::size_t length = version == 1 ? io::detail::load_little<std::uint16_t>(file.data() + 8) : io::detail::load_little<std::uint32_t>(file.data() + 8);
   if (length > file.size() - head)
     io::detail::refuse(path, 8,
-               "the header claims " + std::to_string(length) + " bytes, and " + std::to_string(file.size() - head) +
-                   " follow");
+                       "the header claims " + std::to_string(length) + " bytes, and " + std::to_string(file.size() - head) +
+                           " follow");
   StoredArray result = NpyHeaderReader{text.substr(head, length), head, path}.read();
   result.begin = head + length;
   if (result.shape.rank() == 0) io::detail::refuse(path, head, "a scalar; the elements of an input lie along the first dimension");

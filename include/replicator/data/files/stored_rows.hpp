@@ -28,8 +28,8 @@ inline void require_bytes(const std::string& path, std::span<const std::byte> fi
   const std::uint64_t bytes = static_cast<std::uint64_t>(array.shape.elements()) * io::detail::size_of(array.stored);
   if (bytes == found) return;
   io::detail::refuse(path, array.begin,
-             "the header describes " + std::string{io::detail::name_of(array.stored)} + array.shape.text() + ", but " + std::to_string(found) +
-                 " bytes follow it" + (bytes > found ? ": the file was cut short" : ""));
+                     "the header describes " + std::string{io::detail::name_of(array.stored)} + array.shape.text() + ", but " + std::to_string(found) +
+                         " bytes follow it" + (bytes > found ? ": the file was cut short" : ""));
 }
 
 // The rows of a stored array.

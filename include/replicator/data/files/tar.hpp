@@ -102,7 +102,7 @@ class TarSamples {
         if (!among(wanted_[i], name.ending)) continue;
         if (sample.found[i])
           io::detail::refuse(path, member->header,
-                     "tar: the sample \"" + sample.key + "\" has two files that end in \"" + wanted_[i] + "\"");
+                             "tar: the sample \"" + sample.key + "\" has two files that end in \"" + wanted_[i] + "\"");
         sample.found[i] = true;
         sample.parts[i] = {archive, member->begin, member->size};
       }
@@ -114,8 +114,8 @@ class TarSamples {
     for (std::size_t i = 0; i < wanted_.size(); ++i)
       if (!sample.found[i])
         io::detail::refuse(path, sample.header,
-                   "tar: the sample \"" + sample.key + "\" has no file that ends in \"" + wanted_[i] +
-                       "\"; the files of a sample lie one behind the other");
+                           "tar: the sample \"" + sample.key + "\" has no file that ends in \"" + wanted_[i] +
+                               "\"; the files of a sample lie one behind the other");
     keys_.push_back(sample.key);
     parts_.insert(parts_.end(), sample.parts.begin(), sample.parts.end());
   }

@@ -49,8 +49,8 @@ class RecordFiles {
   static void check(const std::string& path, std::uint64_t offset, std::span<const std::byte> bytes, const std::byte* stored, const char* what) {
     if (io::detail::masked_crc32c(bytes) != io::detail::load_little<std::uint32_t>(stored))
       io::detail::refuse(path, offset,
-                 std::string{"TFRecord: "} + what +
-                     " does not have the check sum that is stored with it: the file is damaged, or no TFRecord file");
+                         std::string{"TFRecord: "} + what +
+                             " does not have the check sum that is stored with it: the file is damaged, or no TFRecord file");
   }
 
   void scan(const io::detail::MappedFile& file) {
@@ -58,14 +58,14 @@ class RecordFiles {
     for (std::uint64_t at = 0; at < bytes.size();) {
       if (bytes.size() - at < io::detail::record_frame)
         io::detail::refuse(file.path(), at,
-                   "TFRecord: " + std::to_string(bytes.size() - at) +
-                       " bytes are left, too few for a record: the file was cut short");
+                           "TFRecord: " + std::to_string(bytes.size() - at) +
+                               " bytes are left, too few for a record: the file was cut short");
       check(file.path(), at, bytes.subspan(at, 8), bytes.data() + at + 8, "the length of the record");
       const auto size = io::detail::load_little<std::uint64_t>(bytes.data() + at);
       if (size > bytes.size() - at - io::detail::record_frame)
         io::detail::refuse(file.path(), at,
-                   "TFRecord: a record of " + std::to_string(size) + " bytes, but " +
-                       std::to_string(bytes.size() - at - io::detail::record_frame) + " are left: the file was cut short");
+                           "TFRecord: a record of " + std::to_string(size) + " bytes, but " +
+                               std::to_string(bytes.size() - at - io::detail::record_frame) + " are left: the file was cut short");
       records_.push_back({static_cast<std::uint32_t>(files_.size() - 1), at + 12, size});
       at += size + io::detail::record_frame;
     }
@@ -85,7 +85,7 @@ class RecordFiles {
 inline TableSource<detail::RecordFiles> tfrecord(const std::string& path) {
   return TableSource<detail::RecordFiles>{
       detail::RecordFiles{detail::files_at(path, "files with .tfrecord in their names",
-                                          [](std::string_view name) { return name.find(".tfrecord") != std::string_view::npos; })},
+                                           [](std::string_view name) { return name.find(".tfrecord") != std::string_view::npos; })},
       path};
 }
 

@@ -37,10 +37,10 @@ struct RecordedStep {
   std::uint64_t number = 0;  // its steps done before
   std::vector<AnyArray> inputs;
   std::vector<AnyArray> collectives;
-  std::vector<AnyArray> results;                 // of the replica
-  std::map<std::size_t, AnyArray> all_results;   // of those of all replicas that are whole: [replicas, elements]
-  NamedArrays before, after;                     // variables that differ from what was recorded before
-  std::string error;                             // why it failed: then it has no results
+  std::vector<AnyArray> results;                // of the replica
+  std::map<std::size_t, AnyArray> all_results;  // of those of all replicas that are whole: [replicas, elements]
+  NamedArrays before, after;                    // variables that differ from what was recorded before
+  std::string error;                            // why it failed: then it has no results
 
   // "100", "100.1"
   std::string key() const { return std::to_string(number) + (ordinal == 0 ? "" : "." + std::to_string(ordinal)); }
@@ -52,7 +52,7 @@ struct Recording {
   int logical_devices = 1, threads_per_device = 1;
   KernelChoice kernel_choice;
   std::string device_kind, instruction_set, kernel_library, program;  // where it was made
-  std::vector<RecordedStep> steps;  // in the order in which they were done
+  std::vector<RecordedStep> steps;                                    // in the order in which they were done
 
   // The value of a variable before steps[step], or after it; null where it was not recorded.
   const AnyArray* before(std::size_t step, const std::string& name) const {

@@ -17,8 +17,7 @@ namespace replicator::detail {
 class ReplayCollective final : public collectives::Collective, public collectives::DeviceCollective {
  public:
   ReplayCollective(const collectives::CollectiveSpec& spec, const collectives::Schedule& schedule, int rank, const DeviceSupport& support, int index)
-      : layout_{spec, schedule, 1}, inputs_{static_cast<int>(schedule.inputs(rank).size())}, on_host_{support.runs_on_host()},
-        memory_{support, index, std::max<std::size_t>(layout_.end(), 1)} {}
+      : layout_{spec, schedule, 1}, inputs_{static_cast<int>(schedule.inputs(rank).size())}, on_host_{support.runs_on_host()}, memory_{support, index, std::max<std::size_t>(layout_.end(), 1)} {}
   int inputs() const override { return inputs_; }
   std::byte* input(int index) override { return memory_.data() + layout_.input(index); }
   std::byte* output() override { return memory_.data() + layout_.output(); }

@@ -41,7 +41,7 @@ class DriftCheck final : public StepListener {
   // What one device has.
   struct Copy {
     int process = 0;
-    int team = 0;  // of the process
+    int team = 0;                 // of the process
     std::vector<Digest> digests;  // by variable
   };
 

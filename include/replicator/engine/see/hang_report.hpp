@@ -61,9 +61,7 @@ class HangReport {
 
   // All outlive this. From now on the job's end by a failure is reported, and so are signals of report_on_signal.
   HangReport(transport::Job& job, const Placement& placement, const Deployment& deployment)
-      : job_{job}, placement_{placement}, file_{deployment.see.hang_report}, devices_{names_of(deployment)}, records_(deployment.devices.size()),
-        hook_{job.on_abort([this] { failed(); })},
-        signal_{detail::ReportSignal::instance(), [this] { write("a signal asks", text(shown), text(FlightRecord::capacity)); }} {}
+      : job_{job}, placement_{placement}, file_{deployment.see.hang_report}, devices_{names_of(deployment)}, records_(deployment.devices.size()), hook_{job.on_abort([this] { failed(); })}, signal_{detail::ReportSignal::instance(), [this] { write("a signal asks", text(shown), text(FlightRecord::capacity)); }} {}
   HangReport(const HangReport&) = delete;
   HangReport& operator=(const HangReport&) = delete;
   ~HangReport() {

@@ -39,8 +39,8 @@ struct Checkpoint {
   int next_ordinal = 0;                           // replicate() calls so far
   std::map<int, CheckpointedStep> steps;          // by ordinal
   std::map<std::string, CheckpointedVariable> variables;
-  std::map<std::string, AnyArray> values;         // as read from a file
-  std::map<std::string, std::string> moment{};    // more, of what is handed over: snapshot.hpp; none in a file
+  std::map<std::string, AnyArray> values;       // as read from a file
+  std::map<std::string, std::string> moment{};  // more, of what is handed over: snapshot.hpp; none in a file
 
   // Of all replicated steps.
   std::uint64_t total() const {

@@ -27,8 +27,8 @@ namespace replicator::detail {
 
 // Where a step of a resumed run goes on.
 struct Resumption {
-  std::uint64_t done = 0;  // steps
-  bool finished = false;   // the input has ended
+  std::uint64_t done = 0;           // steps
+  bool finished = false;            // the input has ended
   std::shared_ptr<const int> life;  // kept as long as the step lives
 };
 
@@ -270,11 +270,11 @@ class Checkpoints {
   const Placement& placement_;
   CheckpointFolder folder_;
   int replicas_;
-  std::string path_;     // that was read
-  std::set<int> read_;   // steps of it
-  Checkpoint state_;     // now; values: what of the file no variable has been given yet
+  std::string path_;                               // that was read
+  std::set<int> read_;                             // steps of it
+  Checkpoint state_;                               // now; values: what of the file no variable has been given yet
   std::map<int, std::weak_ptr<const int>> lives_;  // of the steps that were made
-  std::set<int> declared_, due_;  // steps
+  std::set<int> declared_, due_;                   // steps
 };
 
 }  // namespace replicator::detail

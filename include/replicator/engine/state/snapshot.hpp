@@ -87,9 +87,7 @@ inline std::vector<std::byte> pack_handover(const Snapshot& snapshot, const std:
   Checkpoint checkpoint{state.experiment, state.next_ordinal, state.steps, state.variables, {}, {}};
   std::set<int> made;
   for (const auto& [ordinal, life] : memory.lives) made.insert(ordinal);
-  checkpoint.moment = {{"call", std::to_string(snapshot.call)},     {"path", memory.path},
-                       {"read", text_of(memory.read)},      {"declared", text_of(memory.declared)},
-                       {"due", text_of(memory.due)},        {"made", text_of(made)}};
+  checkpoint.moment = {{"call", std::to_string(snapshot.call)}, {"path", memory.path}, {"read", text_of(memory.read)}, {"declared", text_of(memory.declared)}, {"due", text_of(memory.due)}, {"made", text_of(made)}};
   for (const auto& [ordinal, step] : steps)
     checkpoint.moment["step " + std::to_string(ordinal)] = std::to_string(step.done) + (step.finished ? " finished" : "");
   std::vector<io::NamedTensor> tensors;

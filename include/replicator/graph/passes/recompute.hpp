@@ -56,11 +56,11 @@ class Recomputation {
 
   struct Fate {
     bool is_result = false;
-    bool late = false;          // a derivative of a higher order uses it,
-    std::uint32_t until = 0;    // the last time here
-    bool elementwise = false;   // can be computed again from `sources`, which are needed as long
-    bool again = false;         // is computed again for late users
-    std::set<Value> sources;    // large ones; of what is not `small` as many as show it
+    bool late = false;         // a derivative of a higher order uses it,
+    std::uint32_t until = 0;   // the last time here
+    bool elementwise = false;  // can be computed again from `sources`, which are needed as long
+    bool again = false;        // is computed again for late users
+    std::set<Value> sources;   // large ones; of what is not `small` as many as show it
     std::size_t small_inputs = 0, instructions = 0;
   };
 

@@ -19,7 +19,9 @@ inline std::size_t utf8_length(std::string_view text) {
   const unsigned first = byte(0);
   if (first < 0x80) return 1;
   if (first < 0xC2 || first > 0xF4) return 0;
-  const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  const std::size_t length = first < 0xE0   ? 2
+                             : first < 0xF0 ? 3
+                                            : 4;
   for (std::size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xC0) != 0x80) return 0;
   const unsigned second = byte(1);

@@ -152,7 +152,7 @@ class AdmissionServer {
     }
     if (!free && (request.told || now - request.since > admission_limit || request.who.rank == static_cast<std::uint64_t>(environment_.rank)))
       return refuse(request.link, request.name() + " comes for the place of process " + std::to_string(request.who.rank) +
-                                    " of a job that is at work, but that process lives: each needs a RANK of its own");
+                                      " of a job that is at work, but that process lives: each needs a RANK of its own");
     if (!request.ready && request.told && now - request.since > options_.dead_after) return request.link.close();
     request.beat(now, options_);
     request.link.pump_out();
@@ -168,8 +168,8 @@ class AdmissionServer {
     const auto loopback = [](const RegroupAddress& regroup_address) { return loopback_address(regroup_address.address).has_value(); };
     if (loopback(request.regroup_address) != loopback(survivors.regroup_address(environment_.rank)))
       return refuse(request.link, request.name() + " comes from " + request.regroup_address.address +
-                                    ", where not all processes of the job can find it: name a MASTER_ADDR that all machines know, or choose an "
-                                    "interface with --interface");
+                                      ", where not all processes of the job can find it: name a MASTER_ADDR that all machines know, or choose an "
+                                      "interface with --interface");
     if (ready) make_room(request);
     request.ready = ready;
     request.link.push(FrameWriter{FrameKind::going_on}.finish());
@@ -181,7 +181,7 @@ class AdmissionServer {
       const auto &there = request.who.info, &here = latest.who.info;
       if (there.pid == here.pid && there.host == here.host) request.link.close();
       else refuse(request.link, request.name() + " waits for its place in the job, but " + latest.name() +
-                                  " came for the same place: each needs a RANK of its own");
+                                    " came for the same place: each needs a RANK of its own");
     }
   }
 

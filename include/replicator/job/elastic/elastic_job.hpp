@@ -275,11 +275,11 @@ class ElasticJob {
   std::exception_ptr end_;  // why there is none that follows
   bool stop_ = false;
   bool deciding_ = false;
-  bool between_ = false;                  // the thread makes the next job
-  bool meets_ = false;                    // all have left the job, to meet in another one
-  std::optional<AdmissionOffer> expected_;         // when the processes meet next
+  bool between_ = false;                    // the thread makes the next job
+  bool meets_ = false;                      // all have left the job, to meet in another one
+  std::optional<AdmissionOffer> expected_;  // when the processes meet next
   std::optional<detail::AdmissionServer> admission_server_;
-  std::optional<detail::AdmissionRequest> request_;    // of the first process: who has taken the state
+  std::optional<detail::AdmissionRequest> request_;  // of the first process: who has taken the state
   std::atomic<bool> waits_{false};
   int newcomer_ = -1;  // as the processes were counted at first
   int newest_ = -1;    // the same, by its rank in job_

@@ -28,8 +28,8 @@ class Link {
 
   int descriptor() const { return socket_.get(); }
   bool open() const { return static_cast<bool>(socket_); }
-  std::uint64_t received() const { return received_; }  // bytes so far
-  std::size_t unsent() const { return out_.size() - sent_; }    // bytes
+  std::uint64_t received() const { return received_; }        // bytes so far
+  std::size_t unsent() const { return out_.size() - sent_; }  // bytes
   bool has_output() const { return unsent() > 0; }
   void raise_limit() { limit_ = largest_frame; }
   void close() { socket_.close(); }

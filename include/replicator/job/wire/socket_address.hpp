@@ -113,7 +113,9 @@ inline std::vector<InterfaceAddress> addresses_of(const std::string& choice) {
     throw BuildError{"--interface (or REPLICATOR_INTERFACE) is \"" + choice +
                      "\", but no interface of that name or address is up on this machine; it has " + all};
   const auto order = [](const InterfaceAddress& entry) {
-    return entry.address.family() == AF_INET ? 0 : entry.address.link_local() ? 2 : 1;
+    return entry.address.family() == AF_INET ? 0
+           : entry.address.link_local()      ? 2
+                                             : 1;
   };
   std::stable_sort(chosen.begin(), chosen.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
   return chosen;

@@ -19,13 +19,13 @@ namespace replicator::nn {
 template <bool decoupled>
 struct AdamOptionsOf {
   Rate learning_rate = 0.001;
-  double beta1 = 0.9;      // what the mean of the gradients keeps in each update, in [0, 1)
-  double beta2 = 0.999;    // what the mean of their squares keeps, in [0, 1)
-  double epsilon = 1e-8;   // added to the root of the latter, above 0
+  double beta1 = 0.9;     // what the mean of the gradients keeps in each update, in [0, 1)
+  double beta2 = 0.999;   // what the mean of their squares keeps, in [0, 1)
+  double epsilon = 1e-8;  // added to the root of the latter, above 0
   double weight_decay = decoupled ? 0.01 : 0;
   bool decay_vectors = true;  // false: leaves variables of rank 0 and 1 (biases, gains of batch norm) undecayed
 };
-using AdamOptions = AdamOptionsOf<false>;   // weight_decay p is added to the gradient
+using AdamOptions = AdamOptionsOf<false>;  // weight_decay p is added to the gradient
 using AdamwOptions = AdamOptionsOf<true>;  // learning_rate weight_decay p is taken from p
 
 // The t-th update of a variable p (t = 1 in the first one):

@@ -47,7 +47,8 @@ class Clipped : public Minimizes<Clipped<Optimizer>> {
     const AnyTensor factor = replicator::detail::map_at(replica.graph(), dtype, where, shrink, norm);
     std::vector<Tensor<T>> clipped;
     for (const auto& gradient : gradients)
-      clipped.emplace_back(replicator::detail::map_at(replica.graph(), dtype_of<T>, where, [](auto g, auto f) { return g * f; }, gradient, factor));
+      clipped.emplace_back(replicator::detail::map_at(
+          replica.graph(), dtype_of<T>, where, [](auto g, auto f) { return g * f; }, gradient, factor));
     inner_.apply_gradients(replica, variables, clipped, where);
   }
 

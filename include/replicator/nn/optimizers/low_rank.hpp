@@ -81,7 +81,8 @@ inline AnyTensor orthonormal_columns(AnyTensor x, Location where) {
   constexpr double smallest = 1e-6;
   Graph& graph = x.graph();
   const auto rank = x.shape()[1];
-  AnyTensor rest = replicator::detail::map_at(graph, DType::float64, where, [](Symbol v) { return v; }, x);  // columns from k on
+  AnyTensor rest = replicator::detail::map_at(
+      graph, DType::float64, where, [](Symbol v) { return v; }, x);  // columns from k on
   AnyTensor whole = squares_of_columns(rest, where);
   std::vector<AnyTensor> columns;
   for (std::int64_t k = 0; k < rank; ++k) {
@@ -99,18 +100,20 @@ inline AnyTensor orthonormal_columns(AnyTensor x, Location where) {
     const AnyTensor operands[] = {rest, columns.back()};
     const AnyTensor along = reshape(reduce_node(graph, ReduceKind::sum, std::move(product), operands, rest.shape(), {0}, DType::float64, where),
                                     Shape{1, rank - k - 1}, where);
-    rest = replicator::detail::map_at(graph, DType::float64, where, [](Symbol v, Symbol u, Symbol a) { return v - u * a; }, rest, columns.back(), along);
+    rest = replicator::detail::map_at(
+        graph, DType::float64, where, [](Symbol v, Symbol u, Symbol a) { return v - u * a; }, rest, columns.back(), along);
   }
   const AnyTensor all = rank == 1 ? columns[0] : graph.tensor(add_compute(graph, Concat{1}, columns, where));
-  return replicator::detail::map_at(graph, x.dtype(), where, [](Symbol v) { return v; }, all);
+  return replicator::detail::map_at(
+      graph, x.dtype(), where, [](Symbol v) { return v; }, all);
 }
 
 // A gradient on its way.
 struct Factors {
   std::size_t index = 0;  // which gradient
   std::uint32_t error = 0, directions = 0;
-  AnyTensor matrix;            // M_i [n, m]
-  AnyTensor left;              // the mean of M_i Q, then P [n, r]
+  AnyTensor matrix;             // M_i [n, m]
+  AnyTensor left;               // the mean of M_i Q, then P [n, r]
   AnyTensor right, mean_right;  // Q_i, Q' [m, r]
 };
 
@@ -130,8 +133,7 @@ inline Factors begin_factors(std::size_t index, const Trained& one, std::int64_t
   Factors f;
   f.index = index;
   f.error = declare_slot(graph, one.variable, "error", {type, shape}, where, VariableKind::replica_local);
-  f.directions = graph.declare({owner.name + "/directions", {type, {columns, rank}}, VariableKind::mirrored, false, Initializer::normal(0, 1), where,
-                                owner.device});
+  f.directions = graph.declare({owner.name + "/directions", {type, {columns, rank}}, VariableKind::mirrored, false, Initializer::normal(0, 1), where, owner.device});
   const auto add = [](Symbol g, Symbol e) { return g + e; };
   f.matrix = reshape(replicator::detail::map_at(graph, type, where, add, one.gradient, graph.read(f.error, where)), Shape{rows, columns}, where);
   f.left = mean_of(multiplied(f.matrix, false, graph.read(f.directions, where), false, where), owner.name + "/gradient/left", where);
@@ -149,7 +151,8 @@ inline AnyTensor finish_factors(const Factors& f, const TensorType& gradient, Lo
   Graph& graph = f.matrix.graph();
   const DType type = f.matrix.dtype();
   const AnyTensor sent = multiplied(f.left, false, f.right, true, where);
-  const AnyTensor kept = replicator::detail::map_at(graph, type, where, [](Symbol m, Symbol s) { return m - s; }, f.matrix, sent);
+  const AnyTensor kept = replicator::detail::map_at(
+      graph, type, where, [](Symbol m, Symbol s) { return m - s; }, f.matrix, sent);
   graph.assign(f.error, reshape(kept, gradient.shape, where).value(), where);
   const AnyTensor operands[] = {f.mean_right, squares_of_columns(f.mean_right, where), graph.read(f.directions, where)};
   const auto unit = record_update(DType::float64, 3, [](const std::vector<Symbol>& x) -> std::vector<Symbol> {
@@ -157,7 +160,8 @@ inline AnyTensor finish_factors(const Factors& f, const TensorType& gradient, Lo
   });
   graph.assign(f.directions, {add_compute(graph, Map{unit, f.right.shape(), {type}}, operands, where), 0}, where);
   const AnyTensor mean = reshape(multiplied(f.left, false, f.mean_right, true, where), gradient.shape, where);
-  return type == gradient.dtype ? mean : replicator::detail::map_at(graph, gradient.dtype, where, [](Symbol v) { return v; }, mean);
+  return type == gradient.dtype ? mean : replicator::detail::map_at(
+                                             graph, gradient.dtype, where, [](Symbol v) { return v; }, mean);
 }
 
 // All left factors are asked for before the first right one, so that they move together.

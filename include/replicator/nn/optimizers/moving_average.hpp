@@ -23,8 +23,7 @@ inline constexpr double not_averaged = std::numeric_limits<double>::infinity();
 // "<variable>/average". Infinite until the first update, so that neither a count nor the first value of the variable is needed.
 inline std::uint32_t declare_average(Graph& graph, std::uint32_t variable, Location where) {
   const VariableDeclaration& owner = graph.variables()[variable];
-  return graph.declare({owner.name + "/average", {replicator::detail::compute_type(owner.type.dtype), owner.type.shape}, VariableKind::mirrored, false,
-                        Initializer::constant(not_averaged), where, owner.device});
+  return graph.declare({owner.name + "/average", {replicator::detail::compute_type(owner.type.dtype), owner.type.shape}, VariableKind::mirrored, false, Initializer::constant(not_averaged), where, owner.device});
 }
 
 // average -> average < infinity ? kept average + (1 - kept) p : p

@@ -21,7 +21,11 @@ class ConvolutionInParts final : public Executable {
  public:
   // Where an operand of a part lies: in an input or output of the whole, or in its scratch.
   struct Place {
-    enum class In : std::uint8_t { inputs, outputs, scratch } in;
+    enum class In : std::uint8_t {
+      inputs,
+      outputs,
+      scratch
+    } in;
     std::size_t at;  // the number; of scratch the byte
   };
   struct Part {

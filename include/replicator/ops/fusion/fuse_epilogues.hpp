@@ -60,7 +60,9 @@ class EpilogueFusion {
     rewriter_.replace(index, rewriter_.to().add(std::move(node)));
   }
   // Of an input of the arithmetic among those of the epilogue, of which the convolution's result is the first.
-  static std::size_t number_of(std::size_t input, std::size_t result) { return input == result ? 0 : input < result ? input + 1 : input; }
+  static std::size_t number_of(std::size_t input, std::size_t result) { return input == result  ? 0
+                                                                               : input < result ? input + 1
+                                                                                                : input; }
 
   const Graph& graph_;
   Rewriter rewriter_;

@@ -21,7 +21,11 @@ namespace detail {
 
 // What a reduction sums, for each channel, over the images and positions of a convolution's result y.
 struct ChannelSum {
-  enum class Of : std::uint8_t { values, squares, squares_around } of = Of::values;
+  enum class Of : std::uint8_t {
+    values,
+    squares,
+    squares_around
+  } of = Of::values;
   std::uint32_t convolution = 0;
   Value around;  // the value for each channel that is taken from y before it is squared
 };

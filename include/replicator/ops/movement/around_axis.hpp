@@ -16,7 +16,9 @@ struct AroundAxis {
 inline AroundAxis around_axis(const Shape& shape, std::size_t axis) {
   AroundAxis result;
   for (std::size_t i = 0; i < shape.rank(); ++i)
-    (i < axis ? result.outer : i == axis ? result.extent : result.inner) *= shape[i];
+    (i < axis    ? result.outer
+     : i == axis ? result.extent
+                 : result.inner) *= shape[i];
   return result;
 }
 

@@ -132,8 +132,8 @@ Tensor<T> slice_axis(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::op
 // n equal parts along an axis (-1: the last). Throws BuildError where its extent is no multiple of n.
 //   const auto [q, k, v] = rp::split<3>(qkv);   // [.., 3 d] -> three of [.., d]
 template <std::size_t n, Element T>
-  requires(n > 0)
-std::array<Tensor<T>, n> split(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
+requires(n > 0)
+    std::array<Tensor<T>, n> split(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
   const auto extent = detail::at_line("split", where, [&] {
     const auto at = static_cast<std::size_t>(detail::require_axis(axis, x.shape().rank()));
     if (x.shape()[axis] % static_cast<std::int64_t>(n) != 0)
@@ -144,7 +144,8 @@ std::array<Tensor<T>, n> split(Tensor<T> x, std::int64_t axis = -1, std::source_
   return [&]<std::size_t... i>(std::index_sequence<i...>) {
     return std::array<Tensor<T>, n>{
         slice_axis(x, axis, static_cast<std::int64_t>(i) * extent, static_cast<std::int64_t>(i + 1) * extent, where)...};
-  }(std::make_index_sequence<n>{});
+  }
+  (std::make_index_sequence<n>{});
 }
 
 // x with `low` and `high` elements of `value` before and after along each axis.

@@ -173,12 +173,12 @@ class CollectivePlacer {
   const collectives::ReplicaBlocks blocks_;
   ProgramBuilder& builder_;
   Program& program_ = builder_.program();
-  std::vector<Groups> groups_;                 // by bucket, with all members listed
-  std::vector<collectives::LocalFold> folds_;  // by bucket
+  std::vector<Groups> groups_;                                          // by bucket, with all members listed
+  std::vector<collectives::LocalFold> folds_;                           // by bucket
   std::map<std::pair<std::uint32_t, int>, std::uint32_t> temporaries_;  // (ordinal, buffer of the fold) -> buffer
-  std::vector<std::size_t> leaves_;  // contributions so far, by bucket
-  std::vector<std::uint32_t> collective_of_;  // bucket -> collective of the program
-  std::vector<bool> waited_;         // by collective of the program
+  std::vector<std::size_t> leaves_;                                     // contributions so far, by bucket
+  std::vector<std::uint32_t> collective_of_;                            // bucket -> collective of the program
+  std::vector<bool> waited_;                                            // by collective of the program
 };
 
 }  // namespace replicator::detail

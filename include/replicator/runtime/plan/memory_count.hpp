@@ -34,8 +34,7 @@ class MemoryCount {
     }
     for (const auto& node : source.nodes())
       if (const auto* input = node.get<Input>(); input && device == 0 && input->source == Input::Source::element)
-        plan_.add({2 * node.outputs[0].bytes(), MemoryUse::input, prefix(replica) + "component " + std::to_string(input->index) + " of the input, " +
-                                                                      node.outputs[0].text() + ", of this step and the next"});
+        plan_.add({2 * node.outputs[0].bytes(), MemoryUse::input, prefix(replica) + "component " + std::to_string(input->index) + " of the input, " + node.outputs[0].text() + ", of this step and the next"});
   }
 
   // All else, of an arranged builder.

@@ -27,13 +27,13 @@ struct PlanRequest {
   collectives::Communicator& communicator;  // between these devices of all replicas
   // Between the same, for collectives of values in the memory of devices that have their own; null where they compute on the host's.
   collectives::Communicator* device_communicator = nullptr;
-  std::string through_host = {};  // why values pass the host's memory all the same; empty where they do not
-  Handoffs* handoffs = nullptr;  // between the devices of these replicas; null where they have one
-  int device = 0;         // which of the devices of its replicas this is,
-  int devices = 1;        // and how many they have
-  int copy = 0;           // of mirrored variables: counted on this host
-  int first_replica = 0;  // of this host: replica-local variables are counted from here
-  int replicas_before = 0;  // of the job, in front of those of the communicator and of the resolution, where it has several of these
+  std::string through_host = {};       // why values pass the host's memory all the same; empty where they do not
+  Handoffs* handoffs = nullptr;        // between the devices of these replicas; null where they have one
+  int device = 0;                      // which of the devices of its replicas this is,
+  int devices = 1;                     // and how many they have
+  int copy = 0;                        // of mirrored variables: counted on this host
+  int first_replica = 0;               // of this host: replica-local variables are counted from here
+  int replicas_before = 0;             // of the job, in front of those of the communicator and of the resolution, where it has several of these
   std::uint32_t first_collective = 0;  // ids of earlier programs on the same communicator lie below
   bool several_hosts = false;          // then small results travel to all of them
   DeviceKind kind = DeviceKind::cpu;   // of the device, and its index among those of the kind

@@ -31,12 +31,7 @@ namespace replicator::detail {
 class Planner {
  public:
   explicit Planner(const PlanRequest& request)
-      : request_{request}, builder_{support_of(request.kind), request.index},
-        collectives_{request, builder_},
-        handoffs_{request.handoffs, request.device, request.devices, builder_}, variables_{request, builder_},
-        values_{request, builder_, collectives_, handoffs_, variables_}, kernels_{request, builder_, values_},
-        results_{request, builder_, collectives_, values_}, assignments_{request, builder_, variables_, values_},
-        memory_{request.resolution, request.lowered} {
+      : request_{request}, builder_{support_of(request.kind), request.index}, collectives_{request, builder_}, handoffs_{request.handoffs, request.device, request.devices, builder_}, variables_{request, builder_}, values_{request, builder_, collectives_, handoffs_, variables_}, kernels_{request, builder_, values_}, results_{request, builder_, collectives_, values_}, assignments_{request, builder_, variables_, values_}, memory_{request.resolution, request.lowered} {
     program_.communicator = &request.communicator;
     program_.device = std::string{name_of(request.kind)} + ":" + std::to_string(request.index);
     program_.first_replica = request.replicas_before;
@@ -225,8 +220,8 @@ class Planner {
   ResultPlacer results_;
   AssignmentPlacer assignments_;
   MemoryCount memory_;
-  std::vector<int> classes_;                        // of the device's replicas, in their order
-  std::vector<std::optional<DeviceShare>> shares_;  // by class; empty where no replica of the device is of it
+  std::vector<int> classes_;                                              // of the device's replicas, in their order
+  std::vector<std::optional<DeviceShare>> shares_;                        // by class; empty where no replica of the device is of it
   std::map<std::pair<int, std::uint32_t>, std::uint32_t> staged_inputs_;  // by replica of the device, and component
   std::uint32_t last_segment_ = 0;
 };

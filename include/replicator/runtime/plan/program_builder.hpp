@@ -26,13 +26,13 @@ class ProgramBuilder {
     bool on_device = false;      // fixed memory of a device that has its own
     std::int32_t replica = -1;   // of an input element
     std::uint32_t element = 0;
-    const std::byte* constant = nullptr;  // the same in every step: a device with memory of its own is given it once, from there
-    std::uint32_t first = none, last = 0;  // instructions that touch it
-    std::uint32_t shares = none;           // in place of this buffer
-    std::uint32_t copied = none;           // where the device has a copy of this memory of the host
+    const std::byte* constant = nullptr;    // the same in every step: a device with memory of its own is given it once, from there
+    std::uint32_t first = none, last = 0;   // instructions that touch it
+    std::uint32_t shares = none;            // in place of this buffer
+    std::uint32_t copied = none;            // where the device has a copy of this memory of the host
     std::uint32_t graph = none, value = 0;  // of which graph class, and which of its lowered values it holds, if any
-    std::int32_t owner = -1;               // for which replica; -1: for the device
-    bool kept = false;                     // a backward pass reads it
+    std::int32_t owner = -1;                // for which replica; -1: for the device
+    bool kept = false;                      // a backward pass reads it
     bool in_arena() const { return fixed == nullptr && constant == nullptr && replica < 0; }
   };
 
@@ -280,9 +280,9 @@ class ProgramBuilder {
                                     static_cast<std::uint32_t>(memory.replica), memory.element});
       program_.pointer_bytes.push_back(memory.bytes);
       program_.pointers.push_back(memory.fixed || memory.constant ? memory.fixed
-                                  : staged_.contains(b) ? program_.arena.data() + scratch_end + staged_.at(b)
-                                  : memory.replica >= 0 ? nullptr
-                                                        : program_.arena.data() + layout_.offsets[place_of_[b]]);
+                                  : staged_.contains(b)           ? program_.arena.data() + scratch_end + staged_.at(b)
+                                  : memory.replica >= 0           ? nullptr
+                                                                  : program_.arena.data() + layout_.offsets[place_of_[b]]);
     }
     if (program_.table_bytes) write_tables(program_.arena.data() + stage_end);
     if (program_.refusals.bytes()) place_refusals(program_.arena.data() + constants_end);

@@ -24,8 +24,7 @@ class ValueBuffers {
   static constexpr std::uint32_t none = ProgramBuilder::none;
 
   ValueBuffers(const PlanRequest& request, ProgramBuilder& builder, CollectivePlacer& collectives, HandoffPlacer& handoffs, VariablePlacer& variables)
-      : request_{request}, builder_{builder}, collectives_{collectives}, handoffs_{handoffs}, variables_{variables}, uniform_(request.lowered.size()),
-        collected_(request.lowered.size()) {
+      : request_{request}, builder_{builder}, collectives_{collectives}, handoffs_{handoffs}, variables_{variables}, uniform_(request.lowered.size()), collected_(request.lowered.size()) {
     for (std::size_t c = 0; c < request.lowered.size(); ++c) {
       uniform_[c].assign(request.lowered[c].values.size(), none);
       collected_[c].assign(request.lowered[c].values.size(), none);
@@ -104,9 +103,9 @@ class ValueBuffers {
   CollectivePlacer& collectives_;
   HandoffPlacer& handoffs_;
   VariablePlacer& variables_;
-  std::vector<std::vector<std::uint32_t>> uniform_;    // buffers, by class and value
-  std::vector<std::vector<std::uint32_t>> varying_;    // buffers, by replica and value
-  std::vector<std::vector<std::uint32_t>> collected_;  // collectives of the program, or none, by class and value
+  std::vector<std::vector<std::uint32_t>> uniform_;         // buffers, by class and value
+  std::vector<std::vector<std::uint32_t>> varying_;         // buffers, by replica and value
+  std::vector<std::vector<std::uint32_t>> collected_;       // collectives of the program, or none, by class and value
   std::map<Digest, std::pair<int, std::uint32_t>> shared_;  // what uniform nodes compute: by which class, as which value
   std::set<Handoffs::Key> given_;                           // of what collectives gave
 };

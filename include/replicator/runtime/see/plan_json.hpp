@@ -22,8 +22,8 @@ struct PlanView {
   int process = 0;
   int first_replica = 0;
   const Resolution& resolution;
-  std::span<const Program> programs;         // by device
-  const std::vector<std::string>& devices;   // "cpu:0"
+  std::span<const Program> programs;        // by device
+  const std::vector<std::string>& devices;  // "cpu:0"
   const VariableStore& variables;
 };
 
@@ -194,9 +194,12 @@ class PlanJson {
       if (instruction.kind == Kind::give || instruction.kind == Kind::take) json_.member("place", instruction.place);
       if (instruction.kind == Kind::fold) json_.member("elements", instruction.elements);
       if (instruction.kind == Kind::copy) json_.member("bytes", instruction.bytes);
-      const auto inputs = instruction.kind == Kind::run ? instruction.inputs : instruction.kind == Kind::copy ? 1u : 0u;
-      const auto all = instruction.kind == Kind::run ? inputs + static_cast<std::uint32_t>(instruction.executable->output_layouts.size())
-                       : instruction.kind == Kind::copy || instruction.kind == Kind::fold ? 2u : 0u;
+      const auto inputs = instruction.kind == Kind::run    ? instruction.inputs
+                          : instruction.kind == Kind::copy ? 1u
+                                                           : 0u;
+      const auto all = instruction.kind == Kind::run                                      ? inputs + static_cast<std::uint32_t>(instruction.executable->output_layouts.size())
+                       : instruction.kind == Kind::copy || instruction.kind == Kind::fold ? 2u
+                                                                                          : 0u;
       if (instruction.kind == Kind::run) json_.member("kernel", instruction.executable->kernel);
       if (instruction.kind == Kind::run && instruction.executable->scratch_bytes) json_.member("scratch", instruction.executable->scratch_bytes);
       if (inputs) add_operands(program, "inputs", instruction.pointers, instruction.pointers + inputs);

@@ -12,8 +12,11 @@ namespace replicator::detail {
 // "3.2 us", "12 ms", "1.43 s"
 inline std::string seconds_text(double seconds) {
   char text[32];
-  const double factor = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
-  std::snprintf(text, sizeof text, "%.3g %s", seconds * factor, factor == 1e6 ? "us" : factor == 1e3 ? "ms" : "s");
+  const double factor = seconds < 1e-3 ? 1e6
+                        : seconds < 1  ? 1e3
+                                       : 1;
+  std::snprintf(text, sizeof text, "%.3g %s", seconds * factor, factor == 1e6 ? "us" : factor == 1e3 ? "ms"
+                                                                                                     : "s");
   return text;
 }
 // "12.3 G", for what is counted

@@ -23,7 +23,7 @@ namespace replicator::detail {
 struct Arrival {
   std::uint64_t collective = 0;  // digest of its text, with the number of the compiled step
   std::uint64_t step = 0;
-  std::int64_t time = 0;         // nanoseconds
+  std::int64_t time = 0;  // nanoseconds
   std::uint32_t process = 0, device = 0;
 };
 

@@ -33,8 +33,8 @@ struct TraceClock {
 // What one process has recorded: a row of traces for each replicated step that was compiled.
 struct ProcessTrace {
   int process = 0;
-  std::string name;                  // "process 2 (pid 4711 on host-a)"
-  std::vector<std::string> devices;  // "cpu:0"
+  std::string name;                                              // "process 2 (pid 4711 on host-a)"
+  std::vector<std::string> devices;                              // "cpu:0"
   std::vector<std::vector<std::shared_ptr<DeviceTrace>>> steps;  // [compiled step][device]
   std::vector<std::shared_ptr<InputTrace>> inputs;
   TraceClock clock;
