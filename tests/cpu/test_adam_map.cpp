@@ -4,13 +4,16 @@
 
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "elementwise_cases.hpp"
 
 #include <replicator/cpu/adam_map.hpp>
 #include <replicator/graph/map_gradient.hpp>
+#include <replicator/graph/passes/fuse.hpp>
+#include <replicator/nn/optimizers/adam.hpp>
+#include <replicator/nn/optimizers/clip.hpp>
+#include <replicator/ops/reduce.hpp>
 
 namespace test_adam_map {
 
@@ -20,25 +23,27 @@ using namespace replicator::test;
 
 namespace {
 
-const AdamConstants<double> usual{0.9, 1 - 0.9, 0.999, 1 - 0.999, 1e-8};
+// The Map that the optimizer leaves for a variable of this shape.
+Map map_of(const nn::Adam& optimizer, const Shape& shape) {
+  Graph graph;
+  ReplicaContext replica{graph};
+  const auto w = replica.variable<float>("w", shape, Initializer::zeros());
+  optimizer.minimize(replica, sum(w.read() * w.read()));
+  const Map* found = nullptr;
+  for (const auto& node : graph.nodes())
+    if (const auto* map = operation_of<Map>(node); map && map->expression->inputs == 7) found = map;
+  REQUIRE(found);
+  return *found;
+}
 
-struct Case {
-  Shape shape;
-  Expression expression;
-  DType scalars = DType::float32;
-
-  std::vector<TensorType> inputs() const {
-    const TensorType tensor{DType::float32, shape}, scalar{scalars, {}};
-    return {tensor, tensor, scalar, scalar, scalar, tensor, tensor};
-  }
-  std::unique_ptr<Executable> make(std::unique_ptr<Executable> (*maker)(const KernelRequest&), int threads = 1) const {
-    const Map map{std::make_shared<Expression>(expression), shape, {DType::float32, DType::float32, DType::float32}};
-    const AnyOperation operation{map};
-    const auto in = inputs(), out = map.infer_shape(in);
-    const std::vector<Layout> offered(in.size());
-    return maker({operation, in, out, offered, threads});
-  }
-};
+std::unique_ptr<Executable> make(std::unique_ptr<Executable> (*maker)(const KernelRequest&), const Map& map, int threads = 1, DType scalars = DType::float32) {
+  const TensorType tensor{DType::float32, map.domain}, scalar{scalars, {}};
+  const std::vector<TensorType> in{tensor, tensor, scalar, scalar, scalar, tensor, tensor};
+  const AnyOperation operation{map};
+  const auto out = map.infer_shape(in);
+  const std::vector<Layout> offered(in.size());
+  return maker({operation, in, out, offered, threads});
+}
 
 using Values = std::vector<std::vector<float>>;
 
@@ -75,52 +80,53 @@ bool same_bits(const Values& a, const Values& b) {
 
 }  // namespace
 
-TEST_CASE("Adam in one loop gives the bits of the loops over tiles, in place, on any number of threads and any level of instructions") {
+TEST_CASE("Adam in one loop gives the bits of the recorded expression, in place, on any number of threads and any level of instructions") {
   CHECK(rc::check([] {
     const std::int64_t n = *rc::gen::element<std::int64_t>(1, 15, 16, 17, 100, 1000, 4096, 33000, 65536);
-    const bool decays = draw(0, 1) == 1;
-    const Case c{{n}, cpu::detail::adam_expression({draw(0, 99) / 100.0, draw(1, 99) / 100.0, draw(0, 99) / 100.0, draw(1, 99) / 100.0, 1e-6}, decays)};
+    const double beta1 = draw(0, 99) / 100.0, beta2 = draw(0, 99) / 100.0, epsilon = draw(1, 9) * 1e-7;
+    const nn::Adam optimizer = draw(0, 1) ? nn::adamw({.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon}) : nn::adam({.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon});
+    const Map map = map_of(optimizer, {n});
     const Values values = random_values(n, static_cast<std::uint64_t>(draw(0, 1 << 30)));
-    const Values expected = run(*c.make(&cpu::make_map), values, n, false);
-    const auto one = c.make(&cpu::make_adam_map), two = c.make(&cpu::make_adam_map, 2);
+    const Values expected = run(*make(&cpu::make_map, map), values, n, false);
+    const auto one = make(&cpu::make_adam_map, map), two = make(&cpu::make_adam_map, map, 2);
     RC_ASSERT(one != nullptr);
     RC_ASSERT(same_bits(run(*one, values, n, false), expected));
     RC_ASSERT(same_bits(run(*one, values, n, true), expected));
     RC_ASSERT(same_bits(run(*two, values, n, true), expected));
   }));
   const std::int64_t n = 64;
-  const Case c{{n}, cpu::detail::adam_expression(usual, false)};
-  const Values values = random_values(n, 1), expected = run(*c.make(&cpu::make_map), values, n, false);
+  const Map map = map_of(nn::adam({}), {n});
+  const auto constants = cpu::detail::rounded(AdamFormula::of(map)->constants);
+  const Values values = random_values(n, 1), expected = run(*make(&cpu::make_map, map), values, n, false);
   for (const auto level : {cpu::InstructionLevel::baseline, cpu::InstructionLevel::avx2, cpu::InstructionLevel::avx512}) {
     if (level > cpu::instruction_level()) continue;
     Values in = values;
     const cpu::detail::AdamTensors tensors{in[0].data(), in[1].data(), in[5].data(), in[6].data(), in[0].data(), in[5].data(), in[6].data(), in[2][0], in[3][0], in[4][0]};
-    cpu::detail::adam_loop_of<false>(level)(tensors, {0.9f, static_cast<float>(usual.rest1), 0.999f, static_cast<float>(usual.rest2), 1e-8f}, n);
+    cpu::detail::adam_loop_of<false>(level)(tensors, constants, n);
     CHECK(same_bits({in[0], in[5], in[6]}, expected));
   }
 }
 
 TEST_CASE("what is not Adam's formula of float32 tensors of one shape is left to the loops over tiles") {
-  const auto taken = [](const Case& c) { return c.make(&cpu::make_adam_map) != nullptr; };
-  const Case adam{{3, 40}, cpu::detail::adam_expression(usual, false)};
+  const auto taken = [](const Map& map, DType scalars = DType::float32) { return make(&cpu::make_adam_map, map, 1, scalars) != nullptr; };
+  const Map adam = map_of(nn::adam({}), {3, 40});
   CHECK(taken(adam));
-  CHECK(taken({{3, 40}, cpu::detail::adam_expression(usual, true)}));
+  CHECK(taken(map_of(nn::adamw({}), {3, 40})));
+  CHECK_FALSE(taken(adam, DType::float64));
+  CHECK_FALSE(taken(map_of(nn::adam({.weight_decay = 0.1}), {3, 40})));  // the decay is in the gradient: another formula
+  CHECK_FALSE(taken({adam.expression, adam.domain, adam.dtypes}));
+}
 
-  CHECK_FALSE(taken({{3, 40}, adam.expression, DType::float64}));
-  Case changed = adam;
-  changed.expression.outputs = {adam.expression.outputs[0], adam.expression.outputs[2], adam.expression.outputs[1]};
-  CHECK_FALSE(taken(changed));
-  changed = adam;
-  for (auto& i : changed.expression.code)
-    if (i.op == ScalarOp::square_root) i.op = ScalarOp::absolute;
-  CHECK_FALSE(taken(changed));
-  // A moment that is stored with another constant than the weight is computed with.
-  changed = adam;
-  Expression& e = changed.expression;
-  const auto other = e.apply(ScalarOp::add, e.apply(ScalarOp::multiply, e.constant(0.8), e.input(5)),
-                             e.apply(ScalarOp::multiply, e.constant(usual.rest1), e.input(1)));
-  e.outputs[1] = other;
-  CHECK_FALSE(taken(changed));
+TEST_CASE("fusion leaves Adam's Map whole: a gradient that is clipped before it costs a pass of its own, and Adam stays one loop") {
+  Graph graph;
+  ReplicaContext replica{graph};
+  const auto w = replica.variable<float>("w", {3, 40}, Initializer::zeros());
+  nn::clipped(nn::adam({}), 1.0).minimize(replica, sum(w.read() * w.read()));
+  const Graph fused = passes::fuse(graph);
+  int whole = 0;
+  for (const auto& node : fused.nodes())
+    if (const auto* map = operation_of<Map>(node)) whole += AdamFormula::of(*map) && map->expression->inputs == 7;
+  CHECK(whole == 1);
 }
 
 }  // namespace test_adam_map

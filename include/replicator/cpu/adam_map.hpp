@@ -4,14 +4,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <optional>
-#include <vector>
 
 #include <replicator/cpu/loops/parallel.hpp>
 #include <replicator/cpu/loops/tile_loops.hpp>
@@ -19,49 +15,15 @@
 #include <replicator/graph/kernel.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/operation.hpp>
-#include <replicator/graph/symbol.hpp>
 #include <replicator/ops/adam_formula.hpp>
 
 namespace replicator::detail::cpu {
 
 namespace detail {
 
-// (p, gradient, kept, rate, factor, first, second) -> (p, first, second); `decays`: kept p stands for p.
-inline Expression adam_expression(const AdamConstants<double>& c, bool decays) {
-  Expression e;
-  e.inputs = 7;
-  std::vector<Symbol> x;
-  for (std::uint16_t i = 0; i < e.inputs; ++i) x.emplace_back(e, e.input(i));
-  const Symbol p = decays ? x[0] * x[2] : x[0];
-  const Symbol first = next_first_moment(x[5], x[1], c), second = next_second_moment(x[6], x[1], c);
-  e.outputs = {next_weight(p, first, sqrt(second), x[3], x[4], c).index(), first.index(), second.index()};
-  return e;
-}
-
-// Whether two instructions compute the same, where the pattern's constants count the places of constants: those of `e` are noted there.
-using FoundConstants = std::array<std::optional<double>, 5>;
-inline bool matches(const Expression& e, std::uint16_t at, const Expression& pattern, std::uint16_t in_pattern, FoundConstants& found) {
-  const ScalarInstruction &i = e.code[at], &wanted = pattern.code[in_pattern];
-  if (i.op != wanted.op) return false;
-  if (i.op == ScalarOp::input) return i.a == wanted.a;
-  if (i.op == ScalarOp::constant) {
-    auto& place = found[static_cast<std::size_t>(std::bit_cast<double>(wanted.bits))];
-    if (!place) place = std::bit_cast<double>(i.bits);
-    return place == std::bit_cast<double>(i.bits);
-  }
-  const int operands = operands_of(i.op);
-  return matches(e, i.a, pattern, wanted.a, found) && (operands < 2 || matches(e, i.b, pattern, wanted.b, found)) &&
-         (operands < 3 || matches(e, i.c, pattern, wanted.c, found));
-}
-
-// The constants of the formula where the expression is Adam's.
-inline std::optional<AdamConstants<double>> find_adam(const Expression& e, bool decays) {
-  if (e.compute != DType::float32 || e.inputs != 7 || e.outputs.size() != 3) return {};
-  const Expression pattern = adam_expression({0, 1, 2, 3, 4}, decays);
-  FoundConstants c;
-  for (std::size_t o = 0; o < 3; ++o)
-    if (!matches(e, e.outputs[o], pattern, pattern.outputs[o], c)) return {};
-  return AdamConstants<double>{*c[0], *c[1], *c[2], *c[3], *c[4]};
+inline AdamConstants<float> rounded(const AdamConstants<double>& c) {
+  const auto f = [](double x) { return static_cast<float>(x); };
+  return {f(c.beta1), f(c.rest1), f(c.beta2), f(c.rest2), f(c.epsilon)};
 }
 
 struct AdamTensors {
@@ -132,10 +94,9 @@ inline void adam_tail(AdamLoop loop, const AdamTensors& t, const AdamConstants<f
 
 class AdamMapExecutable final : public Executable {
  public:
-  AdamMapExecutable(const AdamConstants<double>& c, bool decays, const KernelRequest& request, const Shape& domain)
-      : constants_{static_cast<float>(c.beta1), static_cast<float>(c.rest1), static_cast<float>(c.beta2), static_cast<float>(c.rest2),
-                   static_cast<float>(c.epsilon)},
-        loop_{decays ? detail::adam_loop_of<true>(instruction_level()) : detail::adam_loop_of<false>(instruction_level())},
+  AdamMapExecutable(const AdamFormula& formula, const KernelRequest& request, const Shape& domain)
+      : constants_{detail::rounded(formula.constants)},
+        loop_{formula.decays ? detail::adam_loop_of<true>(instruction_level()) : detail::adam_loop_of<false>(instruction_level())},
         elements_{domain.elements()},
         threads_{elements_ < 32 * 1024 ? 1 : request.threads} {
     const Layout layout = domain_layout(request, domain);
@@ -165,17 +126,14 @@ class AdamMapExecutable final : public Executable {
 // Declines what is not Adam's formula of float32 tensors of one shape and three scalars.
 inline std::unique_ptr<Executable> make_adam_map(const KernelRequest& request) {
   const Map& map = *request.operation.get<Map>();
+  const auto formula = AdamFormula::of(map);
   const auto float32 = [](const TensorType& type) { return type.dtype == DType::float32; };
-  if (!std::all_of(request.inputs.begin(), request.inputs.end(), float32) || !std::all_of(request.outputs.begin(), request.outputs.end(), float32))
+  if (!formula || map.expression->compute != DType::float32 || !std::all_of(request.inputs.begin(), request.inputs.end(), float32) ||
+      !std::all_of(request.outputs.begin(), request.outputs.end(), float32))
     return nullptr;
-  for (const bool decays : {false, true}) {
-    const auto constants = detail::find_adam(*map.expression, decays);
-    if (!constants) continue;
-    for (std::size_t i = 0; i < 7; ++i)
-      if (i < 2 || i > 4 ? request.inputs[i].shape != map.domain : request.inputs[i].shape.elements() != 1) return nullptr;
-    return std::make_unique<AdamMapExecutable>(*constants, decays, request, map.domain);
-  }
-  return nullptr;
+  for (std::size_t i = 0; i < 7; ++i)
+    if (i < 2 || i > 4 ? request.inputs[i].shape != map.domain : request.inputs[i].shape.elements() != 1) return nullptr;
+  return std::make_unique<AdamMapExecutable>(*formula, request, map.domain);
 }
 inline constexpr Kernel adam_map_kernel{"cpu adam", &make_adam_map};
 inline const bool adam_map_registered = register_kernel<Map>(DeviceKind::cpu, KernelTier::library, &adam_map_kernel);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <replicator/graph/expression.hpp>
@@ -40,6 +41,12 @@ inline void require_domain(std::span<const TensorType> inputs, const Shape& doma
     if (const auto joined = broadcast(input.shape, domain); !joined || !(*joined == domain))
       throw BuildError{"an input of shape " + input.shape.text() + " does not fit the domain " + domain.text()};
 }
+
+// Names the formula that an expression was recorded from, for kernels that have a loop of their own for it.
+struct KnownFormula {
+  std::string_view name;
+  std::vector<double> constants;
+};
 }  // namespace detail
 
 // Every output element is the expression of the elements of the inputs broadcast to `domain`.
@@ -47,7 +54,8 @@ struct Map {
   static constexpr std::string_view name = "map";
   detail::ExpressionPtr expression;
   Shape domain;
-  std::vector<DType> dtypes;  // of the outputs
+  std::vector<DType> dtypes;                       // of the outputs
+  std::optional<detail::KnownFormula> known = {};  // changes the speed, never the result; fusion leaves such a Map as it is
 
   template <class V>
   void describe(V& v) const {

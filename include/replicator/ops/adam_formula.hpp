@@ -2,6 +2,10 @@
 // The formula of Adam, written once: for graphs, on symbols, and for kernels, on numbers.
 #pragma once
 
+#include <optional>
+
+#include <replicator/graph/map.hpp>
+
 namespace replicator::detail {
 
 template <class Number>
@@ -25,5 +29,20 @@ template <class X, class Number>
 constexpr X next_weight(X p, X first, X root, X rate, X factor, const AdamConstants<Number>& c) {
   return p - rate * (first / (root * factor + c.epsilon));
 }
+
+// What a Map tells kernels whose expression is (p, gradient, kept, rate, factor, first, second) -> (p, first, second) by the formula above.
+struct AdamFormula {
+  AdamConstants<double> constants;
+  bool decays;  // kept p stands for p
+
+  KnownFormula known() const {
+    return {"adam", {constants.beta1, constants.rest1, constants.beta2, constants.rest2, constants.epsilon, decays ? 1.0 : 0.0}};
+  }
+  static std::optional<AdamFormula> of(const Map& map) {
+    if (!map.known || map.known->name != "adam") return {};
+    const auto& c = map.known->constants;
+    return AdamFormula{{c[0], c[1], c[2], c[3], c[4]}, c[5] != 0};
+  }
+};
 
 }  // namespace replicator::detail

@@ -51,7 +51,7 @@ class Adam : public UpdatesVariables<Adam> {
     static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
     const AnyTensor counts[] = {replica.step(where), detail::count_update(replica, all[0].variable, "updates", where)};
     const auto scalars = detail::scalars_of(replica, scalar_formula(), counts, compute, where);
-    const replicator::detail::ExpressionPtr decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
+    const detail::UpdateFormula decayed = formula(compute, options_.weight_decay), plain = formula(compute, 0);
     for (const auto& one : all) {
       const bool decay = detail::decays(replica, one, options_.decay_vectors);
       detail::update(replica, one, scalars, slots, decay ? decayed : plain, where);
@@ -77,14 +77,17 @@ class Adam : public UpdatesVariables<Adam> {
   }
 
   // (p, gradient, kept, rate, factor, m, v) -> (p, m, v)
-  replicator::detail::ExpressionPtr formula(DType compute, double decay) const {
+  detail::UpdateFormula formula(DType compute, double decay) const {
     const replicator::detail::AdamConstants<double> c{options_.beta1, 1 - options_.beta1, options_.beta2, 1 - options_.beta2, options_.epsilon};
-    return detail::record_update(compute, 7, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
-      const Symbol g = decay > 0 && !decoupled_ ? x[1] + decay * x[0] : x[1];
-      const Symbol p = decay > 0 && decoupled_ ? x[0] * x[2] : x[0];
+    const bool into_gradient = decay > 0 && !decoupled_, into_weight = decay > 0 && decoupled_;
+    detail::UpdateFormula result = detail::record_update(compute, 7, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
+      const Symbol g = into_gradient ? x[1] + decay * x[0] : x[1];
+      const Symbol p = into_weight ? x[0] * x[2] : x[0];
       const Symbol m = replicator::detail::next_first_moment(x[5], g, c), v = replicator::detail::next_second_moment(x[6], g, c);
       return {replicator::detail::next_weight(p, m, sqrt(v), x[3], x[4], c), m, v};
     });
+    if (!into_gradient) result.known = replicator::detail::AdamFormula{c, into_weight}.known();
+    return result;
   }
 
   AdamOptions options_;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -109,6 +110,14 @@ replicator::detail::ExpressionPtr record_update(DType compute, std::size_t input
   return e;
 }
 
+// What a step does to each element of a variable.
+struct UpdateFormula {
+  replicator::detail::ExpressionPtr expression;
+  std::optional<replicator::detail::KnownFormula> known = {};
+
+  UpdateFormula(replicator::detail::ExpressionPtr recorded) : expression{std::move(recorded)} {}  // NOLINT: implicit on purpose
+};
+
 // The outputs of the formula of these scalars, computed in double and rounded to `result` once.
 inline std::vector<AnyTensor> scalars_of(Graph& graph, const replicator::detail::ExpressionPtr& formula, std::span<const AnyTensor> inputs, DType result,
                                          Location where) {
@@ -134,7 +143,7 @@ inline AnyTensor sum_of_squares(AnyTensor x, Location where) {
 // `result`. Slots are of the type in which the variable's elements are computed: those of a bfloat16 variable are float32, or small
 // changes would be lost.
 inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
-                         const replicator::detail::ExpressionPtr& formula, DType result, Location where) {
+                         const UpdateFormula& formula, DType result, Location where) {
   const AnyTensor whole = graph.read(one.variable, where);
   std::vector<AnyTensor> operands{one.in_parts ? own_part(whole, where) : whole, one.gradient};
   const TensorType slot_type{replicator::detail::compute_type(whole.dtype()), operands[0].shape()};
@@ -147,14 +156,14 @@ inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTe
     dtypes.push_back(slot_type.dtype);
     operands.push_back(graph.read(targets.back(), where));
   }
-  const auto node = add_compute(graph, Map{formula, slot_type.shape, dtypes}, operands, where);
+  const auto node = add_compute(graph, Map{formula.expression, slot_type.shape, dtypes, formula.known}, operands, where);
   for (std::uint32_t i = 0; i < targets.size(); ++i) graph.assign(targets[i], {node, i + 1}, where);
   return graph.tensor(node, 0);
 }
 
 // The same where the value is the variable's new one.
 inline void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
-                   const replicator::detail::ExpressionPtr& formula, Location where) {
+                   const UpdateFormula& formula, Location where) {
   const TensorType type = graph.variables()[one.variable].type;
   const AnyTensor value = advance(graph, one, scalars, slots, formula, type.dtype, where);
   const AnyTensor whole = one.in_parts ? joined(value, type.shape, graph.variables()[one.variable].name + "/value", where) : value;
