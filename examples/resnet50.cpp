@@ -14,6 +14,7 @@
 #include "support/picture_folders.hpp"
 #include "support/precision.hpp"
 #include "support/program.hpp"
+#include "support/training_picture.hpp"
 
 namespace rp = replicator;
 
@@ -30,6 +31,7 @@ struct Options {
   std::string load;
   std::string save;
   std::string tensorboard;
+  std::string picture;
   std::string optimizer = "sgd";
   double learning_rate = 0.05;
   std::int64_t warmup_steps = -1;
@@ -85,6 +87,7 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--load", o.load, "Weights to begin with: a safetensors file with torchvision's names");
   app.add_option("--save", o.save, "Where the weights are written at the end, as such a file");
   app.add_option("--tensorboard", o.tensorboard, "Folder for the curves of this run: tensorboard --logdir of it or of one above");
+  app.add_option("--picture", o.picture, "An SVG file for the end: the curve of the loss, and pictures with what the network takes them for");
   app.add_flag("--explain", o.explain, "Print the collectives of a step, and how and why each is done so; with --timing at the end, beside the times measured");
 }
 
@@ -173,12 +176,54 @@ std::vector<double> validate(rp::Replicator& repl, const Options& o, const rp::d
   return {right / all};
 }
 
+// --- the picture at the end ----------------------------------------------------------------------------------------
+
+// The picture at [n, 3, size, size], as it was before decode_jpeg normalised it.
+rp::Array<std::uint8_t> pixels_of(const rp::Array<float>& images, std::int64_t n) {
+  const rp::data::DecodeOptions usual;
+  const std::int64_t height = images.shape()[2], width = images.shape()[3], plane = height * width;
+  rp::Array<std::uint8_t> pixels{rp::Shape{height, width, 3}};
+  for (std::int64_t i = 0; i < plane; ++i)
+    for (std::int64_t c = 0; c < 3; ++c) {
+      const auto channel = static_cast<std::size_t>(c);
+      const float value = images[(n * 3 + c) * plane + i] * usual.stddev[channel] + usual.mean[channel];
+      pixels[i * 3 + c] = static_cast<std::uint8_t>(std::clamp(value, 0.0f, 1.0f) * 255 + 0.5f);
+    }
+  return pixels;
+}
+
+// What the network takes pictures for that it has not been trained on: those that replicas of this process see, at most 24.
+std::vector<example::Judged> judge(rp::Replicator& repl, const Options& o, const rp::data::ImageFolder& folder) {
+  const auto& classes = folder.classes();
+  const std::int64_t batch = (24 + repl.replicas() - 1) / repl.replicas();
+  auto step = repl.replicate(
+      [&](const rp::InputContext& ctx) {
+        return rp::data::ImageFolder{folder} | rp::data::shuffle() | rp::data::shard(ctx) | rp::data::decode_jpeg(decoding(o, false)) | rp::data::batch(batch);
+      },
+      [&](rp::ReplicaContext& replica, Images images, Labels labels) {
+        const auto odds = rp::softmax(network(replica, images, o, static_cast<std::int64_t>(classes.size()), false));  // [n, classes]
+        return std::tuple{images, labels, rp::argmax(odds, 1), rp::max(odds, rp::Axes{1})};
+      },
+      {.checkpointed = false});
+  const auto [images, labels, said, certainty] = step.step();
+  std::vector<example::Judged> result;
+  int replica = images.first();
+  for (const auto& local : images) {
+    for (std::int64_t n = 0; n < batch && result.size() < 24; ++n)
+      result.push_back({pixels_of(local, n), classes[static_cast<std::size_t>(labels[replica][n])],
+                        classes[static_cast<std::size_t>(said[replica][n])], certainty[replica][n]});
+    ++replica;
+  }
+  return result;
+}
+
 // --- training ------------------------------------------------------------------------------------------------------
 
 int train(rp::Deployment deployment, const Options& o) {
   rp::Replicator repl{std::move(deployment)};
   const bool speaks = repl.process() == 0;
   if (!o.save.empty() && speaks) rp::io::require_writable("--save", o.save);
+  if (!o.picture.empty() && speaks) rp::io::require_writable("--picture", o.picture);
   const auto replica_batch = repl.input_context(0).replica_batch(o.global_batch);
   const auto folders = example::find_folders(o.data, o.synthetic_dir, std::max<std::int64_t>(o.image_size, 16), speaks);
   const auto pictures = rp::data::image_folder(folders.train);
@@ -197,9 +242,11 @@ int train(rp::Deployment deployment, const Options& o) {
   const bool timed = repl.deployment().see.timing;
   if (o.explain && speaks && !timed) std::cout << step.explain();
   const rp::Figure top1{"top-1", true};
+  example::TrainingPicture picture;
   rp::TrainLoopOptions options{.steps = o.steps,
                                .batch = o.global_batch,
                                .figures = {{"loss"}, top1},
+                               .after_step = [&](std::int64_t, const std::vector<double>& figures) { picture.loss.push_back(figures[0]); },
                                .validate_every = o.validate_every,
                                .tensorboard = o.tensorboard};
   if (unseen) {
@@ -207,10 +254,16 @@ int train(rp::Deployment deployment, const Options& o) {
     options.validated = {top1};
   }
   if (const int stopped = rp::TrainLoop{repl, std::move(options)}.run(step)) return stopped;
+  if (!o.picture.empty() && unseen) picture.judged = judge(repl, o, *unseen);
   const auto digest = repl.digest();
   if (repl.process() != 0) return 0;  // with --elastic another one than before, perhaps
   if (o.explain && timed) std::cout << step.explain({.calibrate = true});
   if (!o.save.empty()) rp::save_weights(repl, o.save);
+  if (!o.picture.empty()) {
+    picture.title = "ResNet-" + std::to_string(o.depth) + ", " + std::to_string(repl.replicas()) + " replicas of " + std::to_string(replica_batch) + " pictures";
+    example::write_training_picture(o.picture, picture);
+    std::cout << "picture: " << o.picture << std::endl;
+  }
   std::cout << "weights sha256: " << digest << std::endl;
   return 0;
 }

@@ -45,7 +45,7 @@ TEST_CASE("draw-timeline draws kernels and collectives of every device of the la
   INFO(result.text);
   REQUIRE(result.exit_code == 0);
   const auto drawing = timeline.drawing();
-  for (const char* part : {"step 2: ", ">cpu:0<", ">cpu:1<", "matmul", "all_reduce &quot;w/gradient&quot; at hello.cpp:23"})
+  for (const char* part : {"step 2: ", ">cpu:0<", ">cpu:1<", "matmul", "all_reduce &quot;w/gradient&quot; at hello.cpp:14"})
     CHECK_THAT(drawing, Contains(part));
   const auto well_formed = test::run_program("python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' " + timeline.path("out.svg"));
   INFO(well_formed.text);

@@ -45,6 +45,8 @@ struct TrainLoopOptions {
   std::string examples = "images";  // what they are
   // Names for the first results of the step function: means over all replicas, shown and watched. Each at most 4 KiB per replica.
   std::vector<Figure> figures = {};
+  // Called by all processes after each step, with the number of steps done and the means of `figures`.
+  std::function<void(std::int64_t, const std::vector<double>&)> after_step = {};
   // Called by all processes after every `validate_every` steps, and after the last one; gives a value for each of `validated`.
   // What it returns once Replicator::stop_signal() is not 0 is thrown away.
   std::function<std::vector<double>()> validate = {};
@@ -120,6 +122,7 @@ class TrainLoop {
     tell_board("train/", o_.figures, done, values);
     if (board_ && shown && progress_->rate() > 0) board_->scalar("speed/" + progress_->rate_unit() + " per second", done, progress_->rate());
     if (o_.stop_on_nan) require_finite(done, values);
+    if (o_.after_step) o_.after_step(done, values);
     const bool due = done == o_.steps || finished || (o_.validate_every > 0 && done % o_.validate_every == 0);
     if (due && o_.validate && repl_.stop_signal() == 0) validate(done);
   }
