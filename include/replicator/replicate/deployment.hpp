@@ -43,7 +43,7 @@ struct Deployment {
   std::chrono::milliseconds late{10000};       // a wait of so long is told on stderr, with who is missing; 0: never
   std::string job_token_file = {};             // what the processes prove to each other; empty: REPLICATOR_JOB_TOKEN, if set
   std::string interface = {};                  // of the network, by name or address, to keep to; empty: REPLICATOR_INTERFACE, if set
-  bool elastic = false;                        // a job of several processes goes on when it loses some: docs/hosts.md
+  bool elastic = false;                        // a job of several processes goes on when it loses some: docs/failures.md
   int input_threads = 0;                       // threads that decode; 0: as many as there are usable_cores
   SeeOptions see = {};                         // what is recorded and written about the steps
   CheckpointOptions checkpoint = {};           // where and when the state of the experiment is written
