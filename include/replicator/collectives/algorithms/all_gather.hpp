@@ -6,8 +6,8 @@
 // Every rank copies each replica's input from the rank that holds it. It begins with its own, then the rank behind it, and
 // so on. So the ranks do not all read the same rank at once.
 //
-// - Steps: 1.
-// - Bytes in per rank: n (R - m) for m replicas of its own, the least possible. Out: n m (D - 1).
+// Steps: 1.
+// Bytes in per rank: n (R - m) for m replicas of its own, the least possible. Out: n m (D - 1).
 //
 // Source: the "direct" all-gather; see Chan, Heimlich, Purkayastha, van de Geijn, "Collective communication: theory,
 // practice, and experience", CCPE 2007.

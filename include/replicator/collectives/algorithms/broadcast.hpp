@@ -5,8 +5,8 @@
 //   scatter                     rank 1 copies c1 from the root, rank 2 copies c2
 //   all-gather                  rank 1: c0 from 0, c2 from 2        rank 2: c0 from 0, c1 from 1
 //
-// - Steps: 2.
-// - Bytes in per rank: n. Out: n (D - 1) / D, and twice that at the root.
+// Steps: 2.
+// Bytes in per rank: n. Out: n (D - 1) / D, and twice that at the root.
 //
 // With `flat` every rank reads the root, for few bytes: one step, with n (D - 1) out at the root.
 // Source: van de Geijn's scatter-allgather; Barnett et al., "Building a high-performance collective communication library",

@@ -11,9 +11,9 @@
 // p nodes at depth log2 p, of one or two ranks each. So the additions are T's where R = D, or D = 2^k with replicas dealt
 // evenly. Otherwise the schedule is `any_order`.
 //
-// - Steps: 2 log2 p, and 2 more where D > p.
-// - Bytes in and out per rank of n bytes: 2 n (D - 1) / D on average. Where D > p, the left rank of a pair has n more than
-//   2 n (p - 1) / p.
+// Steps: 2 log2 p, and 2 more where D > p.
+// Bytes in and out per rank of n bytes: 2 n (D - 1) / D on average. Where D > p, the left rank of a pair has n more than
+// 2 n (p - 1) / p.
 //
 // Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. The extra ranks are folded as in
 // Thakur, Rabenseifner, Gropp, IJHPCA 2005, which takes the first ranks instead.

@@ -10,9 +10,9 @@
 // Keeps T where T divides at the borders of hosts. That needs R/D replicas on every rank and, for every dimension but the
 // first, a power of two; for the first one too, unless R = D. Otherwise the schedule is `any_order`.
 //
-// - Steps: 2 for each dimension.
-// - Bytes in and out per rank of n bytes: 2 n (D - 1) / D. Dimension k has 2 n (d_k - 1) / (d_0 d_1 ... d_k) of them, so
-//   the outer, slower links carry fewer bytes.
+// Steps: 2 for each dimension.
+// Bytes in and out per rank of n bytes: 2 n (D - 1) / D. Dimension k has 2 n (d_k - 1) / (d_0 d_1 ... d_k) of them, so
+// the outer, slower links carry fewer bytes.
 //
 // Source: Cho, Finkler, Serrano, Kung, Hunter, "BlueConnect: decomposing all-reduce for deep learning on heterogeneous
 // network hierarchy", MLSys 2019 (IBM PowerAI DDL).

@@ -7,8 +7,8 @@
 //
 // v_r is the sum of the partials of rank r. Chunk c starts at rank c + 1 and is complete at rank c.
 //
-// - Steps: 2 (D - 1).
-// - Bytes in and out per rank of n bytes: 2 n (D - 1) / D, the least possible.
+// Steps: 2 (D - 1).
+// Bytes in and out per rank of n bytes: 2 n (D - 1) / D, the least possible.
 //
 // Source: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009; made popular
 // by Gibiansky, baidu-allreduce, 2017.

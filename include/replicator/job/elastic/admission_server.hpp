@@ -127,7 +127,7 @@ class AdmissionServer {
     if (rank >= world || newcomer.introduction.world_size != world)
       return refuse(newcomer.link, name_of(newcomer) + " was started with WORLD_SIZE=" + std::to_string(newcomer.introduction.world_size) +
                                        ", the job that is at work with WORLD_SIZE=" + std::to_string(world) + ": all of its processes need the same");
-    std::erase_if(requests_, [&](const AdmissionRequest& request) { return request.who.rank == rank && !request.ready; });  // if it lives, it connects again
+    std::erase_if(requests_, [&](const AdmissionRequest& request) { return request.who.rank == rank && !request.ready; });  // it may connect again
     requests_.push_back({std::move(newcomer.link), std::move(newcomer.introduction), MeetingClock::now()});
   }
 
