@@ -18,8 +18,8 @@ struct Placed {
   Dependency maker;
 };
 
-// Returns the groups with all members listed. Throws BuildError where the groups are no partition of the replicas, and
-// where their sizes differ although the collective counts blocks by members (all but all_reduce and broadcast).
+// Returns the groups with all members listed. Throws BuildError where the groups are no partition of the replicas. Also
+// throws where their sizes differ, except for all_reduce and broadcast, which do not count blocks by members.
 inline Groups require_groups(Kind kind, const ReplicaBlocks& blocks, const Groups& groups) {
   const std::string fault = groups.fault(blocks.replicas()), asked = std::string{name_of(kind)} + " in the groups " + groups.text();
   if (!fault.empty()) throw BuildError{asked + ": " + fault + ": name every replica once, in ascending order"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arithmetic at a node of the reduction tree: one plain operation per element, with equal bits on every instruction
-// set. bfloat16 is combined in float; every node rounds its result, on whichever rank it is computed.
+// set. Values of bfloat16 are combined in float. Every node rounds its result, on whichever rank it is computed.
 #pragma once
 
 #include <cstddef>

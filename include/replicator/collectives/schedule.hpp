@@ -39,7 +39,7 @@ constexpr std::int64_t part_begin(std::int64_t elements, int count, int index) {
   return begin < elements ? begin : elements;
 }
 
-// The memory of an operand: what the rank contributes, what it receives, or temporary memory of the collective.
+// The memory of an operand: the rank's contribution, the rank's result, or temporary memory of the collective.
 enum class Buffer : std::uint8_t {
   input,
   output,
@@ -47,8 +47,8 @@ enum class Buffer : std::uint8_t {
 };
 
 // `count` chunks of one block, beginning at `chunk`, in a buffer of `rank`. An operand on another rank is read by a load.
-// `index` selects the input (a partial or a replica of the rank), or the first of `count` scratch slots. Scratch slots of
-// one operand are always used together.
+// The `index` selects the input (a partial or a replica of the rank), or the first of `count` scratch slots. Scratch slots
+// of one operand are always used together.
 struct Operand {
   Buffer buffer = Buffer::input;
   int rank = 0;

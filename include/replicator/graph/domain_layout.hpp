@@ -11,8 +11,8 @@
 
 namespace replicator::detail {
 
-// The layout in which a kernel walks its domain: the first dense layout that is not plain, among the inputs that span the
-// domain; otherwise plain.
+// The layout in which a kernel walks its domain. Among the inputs that span the domain, it is the first dense layout that
+// is not plain; otherwise plain.
 inline Layout domain_layout(const KernelRequest& request, const Shape& domain) {
   for (std::size_t i = 0; i < request.inputs.size(); ++i)
     if (request.inputs[i].shape == domain && !request.offered[i].plain && is_dense(request.offered[i], domain))

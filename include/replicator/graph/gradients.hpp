@@ -125,9 +125,9 @@ class Differentiation {
 
 }  // namespace detail
 
-// The gradients of y with respect to each x, in x's type. At replica i this is the derivative of the sum of y, over all its
-// elements and all replicas, with respect to replica i's own x. It is zero where y does not depend on x. Throws BuildError
-// where an operation on the way has no gradient rule.
+// The gradients of y with respect to each x, in x's type. At replica i this is the derivative of a sum with respect to
+// replica i's own x. The sum is over all elements of y and all replicas. The gradient is zero where y does not depend on x.
+// Throws BuildError where an operation on the way has no gradient rule.
 inline std::vector<AnyTensor> gradients(AnyTensor y, std::span<const AnyTensor> xs,
                                         Location where = Location{std::source_location::current()}) {
   detail::Differentiation differentiation{y, xs, where};

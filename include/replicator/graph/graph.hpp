@@ -20,8 +20,8 @@ namespace detail {
 class LogicalDeviceScope;
 }
 
-// Reads a value that the step has assigned to a variable. Gradients end here, as they do at a variable's first value: from
-// here on the value belongs to the variable, and not to the computation that it came from.
+// Reads a value that the step has assigned to a variable. Gradients end here, as they do at a variable's first value. From
+// here on the value belongs to the variable, not to the computation that it came from.
 struct AssignedValue {
   static constexpr std::string_view name = "assigned value";
   std::uint32_t variable = 0;

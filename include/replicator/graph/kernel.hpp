@@ -59,7 +59,7 @@ class Executable {
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
   virtual ~Executable() = default;
-  // Runs the kernel. Throws DataError for values that it cannot take, such as an index out of range; the step then ends
+  // Runs the kernel. Throws DataError for values that it cannot take, such as an index out of range. The step then ends
   // with that error at the user's line. It must not throw inside a team of OpenMP threads. On devices with memory of their
   // own, see `refuses`.
   virtual void run(const Launch& launch) const = 0;

@@ -73,7 +73,7 @@ struct Compute {
   AnyOperation operation;
 };
 
-// What passes know about a node besides what it computes.
+// Information for passes about a node, besides its computation.
 struct NodeMarks {
   std::uint32_t order = 0;   // the node belongs to a derivative of this order
   std::uint32_t region = 0;  // the rp::recompute that made the node, from 1; 0: none

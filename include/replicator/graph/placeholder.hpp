@@ -50,8 +50,11 @@ inline int members_of(const Placeholder& placeholder, const Graph& graph) {
   return placeholder.groups.everybody() ? graph.replicas() : placeholder.groups.size(placeholder.groups.group_of(graph.replica()));
 }
 
-// Adds a placeholder and returns its result. Throws BuildError for bools added or averaged, integers averaged, groups that
-// are no partition of the replicas or have unsuitable sizes, a root that does not exist, or an extent that cannot be split.
+// Adds a placeholder and returns its result. Throws BuildError for:
+// - a sum of bools, or a mean of bools or integers
+// - groups that are no partition of the replicas, or have unsuitable sizes
+// - a root that does not exist
+// - an extent that cannot be split
 inline AnyTensor placeholder_node(AnyTensor x, Placeholder placeholder, Location where, std::string label = {}) {
   Graph& graph = x.graph();
   const std::string what = "replica " + std::to_string(graph.replica()) + ": " + std::string{name_of(placeholder.kind)} + " at " + where.text();

@@ -11,7 +11,7 @@
 namespace replicator {
 
 // A value in one replica's graph. Copying copies the handle. Operators broadcast as in NumPy; they throw BuildError with
-// the user's line where the shapes do not fit. x += y makes x the handle of x + y.
+// the user's line where the shapes do not fit. After x += y, x is the handle of x + y.
 template <Element T>
 class Tensor {
  public:

@@ -26,8 +26,8 @@ struct ClockOffset {
 // the last one before this process entered it. It cannot enter this one after this process leaves it. So the difference is
 // bounded from both sides, whatever the delays are.
 //
-// The two sides wait in turn, so that each direction is measured alone. The precision is about the shortest round trip: 50
-// us between processes of a machine. Where zero is possible, the result is zero: processes of one machine share a clock.
+// The two sides wait in turn, so that each direction is measured alone. The precision is about the shortest round trip:
+// 50 us between processes of a machine. Where zero is possible, the result is zero: processes of one machine share a clock.
 inline ClockOffset measure_clock_offset(Job& job, int rounds = 16) {
   if (job.size() == 1) return {};
   const auto now = [] { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); };

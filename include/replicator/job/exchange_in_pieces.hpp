@@ -14,7 +14,7 @@
 namespace replicator::detail::transport {
 
 // Like Job::exchange, in exchanges of at most `piece` bytes for each process. A frame has a largest size, and a job sends
-// no heartbeats while it copies one. `bytes[p]`: the size of process p's contribution, known to all. Throws
+// no heartbeats while it copies one. All processes know bytes[p], the size of process p's contribution. Throws
 // CommunicationError as Job::exchange does, and where a contribution has another size.
 inline std::vector<detail::Bytes> exchange_in_pieces(Job& job, std::span<const std::byte> mine, std::span<const std::size_t> bytes, std::string_view what,
                                                      std::size_t piece = std::size_t{1} << 23) {

@@ -26,7 +26,7 @@
 namespace replicator::detail::transport::detail {
 
 // Tries the addresses in turn until process 0 has welcomed this process. With a job token, no answer counts before process
-// 0 has proven that it has the token too; the only exception is the answer that the token is wrong.
+// 0 has proven that it has the token too. The only exception is the answer that the token is wrong.
 class RendezvousClient {
  public:
   RendezvousClient(const ProcessEnvironment& environment, const JobOptions& options)
@@ -75,8 +75,8 @@ class RendezvousClient {
     return {};
   }
 
-  // For the first process of a running job: tells a restarted process 0, which may wait at one of the addresses for the job
-  // to begin, that the job is running. `own_port`: the port at which this process itself listens.
+  // For the first process of a running job. A restarted process 0 may wait at one of the addresses for the job to begin:
+  // tells it that the job is running. `own_port`: the port at which this process itself listens.
   void tell_that_it_goes_on(std::uint16_t own_port) {
     constexpr std::chrono::milliseconds limit{200};
     for (std::size_t i = 0; i < addresses_.size(); ++i) {

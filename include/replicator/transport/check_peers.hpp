@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests whether devices read each other's memory correctly. **Where an IOMMU or the access control of PCIe bridges (ACS)
-// stands between two devices, one may read wrong bytes from the other, without an error.**
+// Tests whether devices read each other's memory correctly. **One device may read wrong bytes from another, without an
+// error.** That happens where an IOMMU or the access control of PCIe bridges (ACS) stands between them.
 // Source: CUDA C++ Programming Guide, "IOMMU on Linux"; NCCL's manual, "PCI Access Control Services".
 #pragma once
 

@@ -16,7 +16,7 @@ class Spin {
  public:
   // What to do where threads outnumber cores:
   // - give_way: for waits on each other's memory. A thread that yields between two looks passes the core on within 1 or 2
-  //   us; one that sleeps must be woken, which takes 20 to 45 us.
+  //   us. A sleeping thread must be woken, which takes 20 to 45 us.
   // - sleep: for waits on messages of the system. They wake the thread when they come, and polling takes the time that
   //   brings them.
   enum class Crowded {
@@ -32,8 +32,8 @@ class Spin {
 
   bool crowded() const { return crowded_; }
 
-  // Calls look() until it is true (returns true), until `until`, or until it is time to sleep (both return false). look()
-  // makes progress, and is called at least once.
+  // Calls look() until it is true, and returns true. Returns false at the time `until`, or when it is time to sleep. `look`
+  // makes progress and is called at least once.
   template <class Look>
   bool operator()(Look&& look, Clock::time_point until) const {
     const auto end = std::min(until, Clock::now() + longest_);

@@ -24,10 +24,10 @@ inline ucs_log_func_rc_t say_on_stderr(const char*, unsigned, const char*, ucs_l
 // Call it once, before main. It changes nothing that UCX's own variables (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS,
 // UCX_LOG_FILE) set.
 //
-// **With UCX's crash handlers, a crash may never end.** They print the place of the crash, with functions that need the
-// locks of malloc and of standard output. If the crashed thread holds one of them, this process is neither alive nor dead,
-// and all others wait for it. So the handlers are removed. UCX's complaints (about a peer that died, say) go to stderr,
-// because standard output belongs to the program.
+// **With UCX's crash handlers, a crash may never end.** To print its place they call functions that need the locks of
+// malloc and of standard output. If the crashed thread holds one of them, this process is neither alive nor dead, and all
+// others wait for it. So the handlers are removed. UCX's complaints (about a peer that died, say) go to stderr, because
+// standard output belongs to the program.
 inline void restrain_ucx() {
   if (std::getenv("UCX_HANDLE_ERRORS") == nullptr && std::getenv("UCX_ERROR_SIGNALS") == nullptr)
     for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) ucs_debug_disable_signal(signal);

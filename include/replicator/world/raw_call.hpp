@@ -53,8 +53,8 @@ struct RawCall {
     return apart < input_count(blocks, rank) * bytes && -apart < output_blocks(blocks, rank) * bytes;
   }
 
-  // Throws BuildError for mistakes that this process can see alone: a bad count, root or reduction, a null pointer, or
-  // buffers that overlap without sharing whole blocks.
+  // Throws BuildError for mistakes that this process can see alone. These are a bad count, root or reduction, a null
+  // pointer, and buffers that overlap without sharing whole blocks.
   void require_valid(const ReplicaBlocks& blocks, int rank) const {
     if (count < 0) refuse("a count may not be negative");
     if (count > most_bytes / most_blocks(blocks, rank) / static_cast<std::int64_t>(size_of(dtype)))

@@ -2,8 +2,8 @@
 // Runs collectives on buffers of any length and at any address, in bounded memory. A call is cut into slices: the same part
 // of every block. Each slice goes through a collective that was prepared for its size.
 //
-// Local computation reads and writes the caller's buffers. Only what peers read, and what comes from peers, is copied; and
-// nothing at all where the buffers were allocated here.
+// Local computation reads and writes the caller's buffers. Only data that peers read, and data from peers, is copied. Where
+// the buffers were allocated here, nothing is copied.
 //
 //   block: | window | window | ... | 2^k | 2^j | rest |       a slice has at most 64 KiB more room than it needs
 //

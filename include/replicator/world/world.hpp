@@ -48,8 +48,8 @@ struct WorldOptions {
 // order. A call returns when its result is complete on this process.
 //
 // Buffers are laid out as raw_call.hpp says; `count` counts the elements of one block. The output may be separate from the
-// input, or begin where one of the input's blocks begins ("in place"). Sums follow the tree T over the replicas: the bits
-// are the same on every process, and for any number of processes with the same replicas.
+// input, or begin where one of the input's blocks begins ("in place"). Sums follow the tree T over the replicas. So the
+// bits are the same on every process, and for any number of processes with the same replicas.
 //
 // Every call throws BuildError for a mistake of the caller (nothing has moved then), and after finish(). It throws
 // CommunicationError that names the culprit when a process has died, is late, or asks for something else. After a
@@ -57,7 +57,7 @@ struct WorldOptions {
 class World {
  public:
   // Meets the other processes. It finds them through RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, a launcher that the
-  // program knows (PMIx), or srun; without any of these the process is alone. Throws BuildError or CommunicationError.
+  // program knows (PMIx), or srun. Without any of these the process is alone. Throws BuildError or CommunicationError.
   explicit World(const WorldOptions& options = {}) : World{detail::transport::find_environment(), options} {}
   World(const detail::transport::ProcessEnvironment& environment, const WorldOptions& options)
       : options_{checked(options)},
@@ -84,7 +84,7 @@ class World {
   int local_replicas() const { return blocks_.count(rank()); }
 
   // Every process gets the reduction of all replicas' blocks. `any_order` allows a schedule that moves fewer bytes where
-  // the number of processes is no power of two; the bits then depend on that number.
+  // the number of processes is no power of two. **The bits then depend on the number of processes.**
   void all_reduce(const void* input, void* output, std::int64_t count, DType dtype, Reduction reduction = Reduction::sum,
                   bool any_order = false) {
     run({detail::collectives::Kind::all_reduce, dtype, reduction, any_order, 0, count, bytes(input), bytes(output)});

@@ -7,16 +7,16 @@
 //                 /     \         /     \       .
 //                0       1       2       3
 //
-// The node that divides at replica m is computed on the rank of replica m - 1. Nodes divide at different replicas. So no
-// rank computes more than one node where T divides at the borders of ranks (R = D, or D = 2^k and replicas dealt evenly).
+// The node that divides at replica m is computed on the rank of replica m - 1. Nodes divide at different replicas. So where
+// T divides at the borders of ranks, no rank computes more than one node. That holds for R = D, and for D = 2^k with
+// replicas dealt evenly.
 //
-// Steps: the depth of T above the ranks, and at most as many down. That is 2 log2 D for replicas dealt evenly on 2^k
-// ranks.
-// Bytes per rank of n bytes, whatever D is: at most 3 n in and 4 n out where T divides at the borders of ranks, otherwise
+// Steps: the depth of T above the ranks, and at most as many down. That is 2 log2 D for replicas dealt evenly on 2^k ranks.
+// Bytes per rank of n bytes, whatever D is: at most 3 n in and 4 n out where T divides at the borders of ranks. Otherwise
 // 4 n in and 5 n out. With many pieces this bounds the time.
 //
-// Source: the two-way trees of Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 4, and of NCCL; their ranks are numbered
-// in order here, so that the trees are T.
+// Source: the two-way trees of Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 4, and of NCCL. Here the ranks are
+// numbered in order, so that the trees are T.
 #pragma once
 
 #include <cstddef>

@@ -7,9 +7,9 @@
 //
 //   D = 5, p = 4       first rank 1 gives all it has to rank 0, then 0, 2, 3, 4 do the above, then rank 1 copies the result
 //
-// p is the largest power of two up to D. The D - p extra ranks are paired with their left neighbours: T over the ranks has
-// p nodes at depth log2 p, of one or two ranks each. So the additions are T's where R = D, or D = 2^k with replicas dealt
-// evenly. Otherwise the schedule is `any_order`.
+// p is the largest power of two up to D. The D - p extra ranks are paired with their left neighbours. T over the ranks
+// gives the pairs: its p nodes at depth log2 p have one or two ranks each. So the additions are T's where R = D, or D = 2^k
+// with replicas dealt evenly. Otherwise the schedule is `any_order`.
 //
 // Steps: 2 log2 p, and 2 more where D > p.
 // Bytes in and out per rank of n bytes: 2 n (D - 1) / D on average. Where D > p, the left rank of a pair has n more than

@@ -7,8 +7,8 @@
 //     copies the other two thirds from device 1 of the hosts 1 and 2                 between
 //     copies the other three quarters from the 3 others of host 0                    inside
 //
-// Keeps T where T divides at the borders of hosts. That needs R/D replicas on every rank and, for every dimension but the
-// first, a power of two; for the first one too, unless R = D. Otherwise the schedule is `any_order`.
+// Keeps T where T divides at the borders of hosts. That needs R/D replicas on every rank. It also needs powers of two for
+// all dimensions but the first; for the first one too, unless R = D. Otherwise the schedule is `any_order`.
 //
 // Steps: 2 for each dimension.
 // Bytes in and out per rank of n bytes: 2 n (D - 1) / D. Dimension k has 2 n (d_k - 1) / (d_0 d_1 ... d_k) of them, so

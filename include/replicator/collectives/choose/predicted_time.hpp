@@ -51,8 +51,8 @@ inline double bytes_factor(const Schedule& schedule) {
 
 namespace detail {
 
-// The cost of the longest chain of dependent instructions. load(from, to, chunks): the cost of a load from another rank;
-// work(instruction): its own cost once all operands are there.
+// The cost of the longest chain of dependent instructions. load(from, to, chunks) is the cost of a load from another rank.
+// work(instruction) is its own cost, once all operands are there.
 template <class Load, class Work>
 double longest_chain(const Schedule& schedule, Load&& load, Work&& work) {
   const auto ranks = static_cast<std::size_t>(schedule.ranks());
@@ -93,8 +93,8 @@ inline int steps(const Schedule& schedule) {
       schedule, [](int, int, int) { return 1.0; }, [](const Instruction&) { return 0.0; }));
 }
 
-// The time of a schedule in microseconds where every rank has such a link: the latencies of the longest chain, plus the
-// bytes of the busiest rank. With many pieces that rank stays busy. `block_bytes`: of one block.
+// Predicts the time of a schedule in microseconds, where every rank has such a link. It is the latencies of the longest
+// chain, plus the bytes of the busiest rank. With many pieces that rank stays busy. `block_bytes`: of one block.
 inline double predicted_microseconds(const Schedule& schedule, std::int64_t block_bytes, const Link& link) {
   std::int64_t busiest = 0;
   for (const Traffic& rank : traffic(schedule)) busiest = std::max({busiest, rank.in, rank.out});
@@ -135,7 +135,7 @@ inline std::vector<std::int64_t> busiest_chunks(const Schedule& schedule, const 
 
 }  // namespace detail
 
-// The same on a topology, before lowering. The first piece takes the longer of two times:
+// The same on a topology, before lowering. The first piece takes the longer of two times.
 // - its longest chain of messages and reductions,
 // - the latencies of its longest chain, plus the times of the busiest link of each dimension and of the busiest rank's
 //   reductions, one after the other.

@@ -3,8 +3,8 @@
 //
 //   4 ranks: every rank meets every other      round 0: [0 3] [1 2]      round 1: [0 2] [1 3]      round 2: [0 1] [2 3]
 //
-// The pairs of a round swap blocks at the same time, by an all_gather inside each pair: a small one for the latency, a
-// large one for the bandwidth. So n ranks need n - 1 rounds, whatever their links are.
+// The pairs of a round swap blocks at the same time, by an all_gather inside each pair. A small block measures the latency,
+// a large one the bandwidth. So n ranks need n - 1 rounds, whatever their links are.
 #pragma once
 
 #include <algorithm>

@@ -31,8 +31,8 @@ struct CollectiveSpec {
   bool piecewise = false;                // inputs are written piece by piece, see Collective::give
 };
 
-// The host's part in a collective on device memory: the bytes copied from and to the host in a step, and the bytes of host
-// memory that it holds.
+// The host's part in a collective on device memory: bytes copied from and to the host in a step, and bytes of host memory
+// held.
 struct HostPart {
   std::size_t from_host = 0, to_host = 0, held = 0;
 };
@@ -66,7 +66,7 @@ class Collective {
   // - all_gather, broadcast (`elements`), all_to_all (R blocks): one input for each replica of the rank
   virtual int inputs() const = 0;
   virtual std::byte* input(int index) = 0;
-  // The output buffer. Only read it: peers read it too.
+  // The output buffer. Read-only, because peers read it too.
   // - all_reduce, broadcast: `elements`, for each of `groups_on` the rank
   // - all_gather: R blocks, for each of `groups_on` the rank
   // - reduce_scatter: a block for each replica of the rank
@@ -95,8 +95,8 @@ class Collective {
   // Blocks until the step is finished. Throws CommunicationError at the deadline: it names the collective, the missing
   // rank, its replicas and the bytes moved.
   virtual void wait(transport::Clock::time_point deadline) = 0;
-  // Like wait(), but returns false at `time` instead of throwing. `beside` (may be empty) is called whenever something has
-  // moved, so that other collectives of the thread make progress meanwhile.
+  // Like wait(), but returns false at `time` instead of throwing. It calls `beside` (may be empty) whenever something has
+  // moved, so that other collectives of the thread make progress.
   virtual bool wait_until(transport::Clock::time_point time, const std::function<void()>& beside) = 0;
   // The state of a step under way: a rank that this one waits for, or -1, and the bytes written here so far.
   struct Missing {

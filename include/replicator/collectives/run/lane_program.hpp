@@ -2,8 +2,8 @@
 // A schedule resolved for one rank and its memory: flat lines with absolute addresses, and the words that they wait for.
 //
 // A *lane* is one channel for one piece; lanes advance independently. Lines wait for *words*, counters that only grow.
-// After line i of a lane in step k (from 0) the lane's word is k * stride + i + 1; stride is larger than the lines of any
-// lane.
+// After line i of a lane in step k (from 0) the lane's word is k * stride + i + 1. The stride is larger than the number of
+// lines in any lane.
 //
 // Where peers are readable, the words that peers wait for lie in memory that the peers see, each on its own cache line.
 // Before them lie two words of the rank:

@@ -32,8 +32,8 @@ class LaneRunner : public Prepared<T> {
   }
 
  protected:
-  // allocate(bytes) returns this rank's region. memory(region, end) returns the regions and words of all ranks; the buffers
-  // take the first `end` bytes of `region`. `pushing`: see LaneProgram.
+  // Calls allocate(bytes) for this rank's region. Then calls memory(region, end) for the regions and words of all ranks.
+  // The buffers take the first `end` bytes of `region`. `pushing`: see LaneProgram.
   template <class Allocate, class Memory>
   LaneRunner(T& transport, const CollectiveSpec& spec, const Schedule& schedule, int pieces, Allocate allocate, Memory memory, bool pushing)
       : Prepared<T>{transport, spec, schedule, pieces, allocate},

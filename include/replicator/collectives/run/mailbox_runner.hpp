@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a collective of few bytes with one store and one load per peer, where the schedule loads only inputs from peers
-// ("direct", "all_gather", "flat_broadcast"). Every rank copies its inputs into its mailbox, beside a sequence number. It
-// reads the mailboxes of the ranks that it loads from.
+// Runs collectives of few bytes through mailboxes. It takes schedules that load only inputs from peers ("direct",
+// "all_gather", "flat_broadcast"). Every rank copies its inputs into its mailbox, beside a sequence number. It reads the
+// mailboxes of the ranks that it loads from.
 //
 //   mailbox (n of them):  | sequence 8 B | - 8 B | payload ... |      up to 112 B of payload take two cache lines
 //
 // Steps use the n mailboxes in turn. A rank fills the mailbox of step k again in step k + n. Before, it must see the number
-// k + 1 of every rank that reads it: a rank sends k + 1 only after it has finished reading step k.
+// k + 1 of every rank that reads it. A rank sends k + 1 only after it has finished reading step k.
 //
 // Where every rank reads from all, no rank is ever two steps ahead, and two mailboxes suffice. The root of a broadcast may
 // run further ahead of its readers, so it has more mailboxes.

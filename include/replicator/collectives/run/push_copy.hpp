@@ -11,7 +11,7 @@ namespace replicator::detail::collectives {
 inline constexpr std::size_t push_tile_bytes = 4096;
 
 // Copies `bytes`, a few kilobytes, with the processor's string move. It need not read a line that it overwrites as a whole,
-// and it leaves the lines in the caches. 4 MiB between two cores, with the work that follows:
+// and it leaves the lines in the caches. Measured for 4 MiB between two cores, with the work that follows:
 //
 //                                rep movsb    memcpy    stores past the caches
 //   stored                          70 us     75 us     64 to 93 us, depending on the neighbours' use of memory

@@ -2,8 +2,8 @@
 // Runs any schedule on host memory. The schedule is resolved to flat lines with absolute addresses beforehand
 // (lane_program.hpp); a step walks through the lines (lane_runner.hpp).
 //
-// Where peers are writable, the rank that computes a root of T stores it into the outputs of all ranks, and their copies
-// become mere waits. That causes less traffic between the caches than fetching the root.
+// Where peers are writable, the rank that computes a root of T stores it into the outputs of all ranks. Their copies become
+// mere waits. That causes less traffic between the caches than fetching the root.
 #pragma once
 
 #include <algorithm>

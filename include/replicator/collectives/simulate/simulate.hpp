@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulates schedules on a described topology, by discrete events in virtual time, and returns how long they take.
-// docs/simulate.md says what is modelled and what is not.
+// Simulates schedules on a described topology, by discrete events in virtual time, and returns how long they take. See
+// docs/simulate.md for the model and its limits.
 #pragma once
 
 #include <cstddef>

@@ -3,8 +3,8 @@
 // computation is added a second time right before the later use. Fusion inlines it into elementwise users, which then read
 // its inputs instead. The operations and values are the same, so the bits are too.
 //
-// - By default the pass recomputes only cheap values: elementwise, without exponentials and the like, and from tensors that
-//   are needed at least as long anyway. Example: batch norm + ReLU from the convolution's output.
+// - By default the pass recomputes only cheap values. They are elementwise, without exponentials and the like, and come
+//   from tensors that are needed at least as long anyway. Example: batch norm + ReLU from the convolution's output.
 // - Inside rp::recompute it recomputes everything except collectives and small results of reductions.
 //
 // Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost", 2016.

@@ -166,8 +166,10 @@ inline std::vector<std::string> split_addresses(std::string_view text) {
   return result;
 }
 
-// Where process 0 listens in a job that meets at `master_address`: on the interface that the user chose; on loopback only,
-// where only this machine knows the address; otherwise, without a value, everywhere.
+// Where process 0 listens in a job that meets at `master_address`:
+// - on the interface that the user chose
+// - on loopback only, where only this machine knows the address
+// - otherwise everywhere, returned as no value
 inline std::optional<SocketAddress> listening_address(const std::string& interface, const std::string& master_address) {
   if (!interface.empty()) return addresses_of(interface).front().address;
   const auto addresses = split_addresses(master_address);
