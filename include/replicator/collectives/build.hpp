@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers for the files in algorithms/: an empty schedule, scratch slots, and appending instructions with their
-// dependencies.
+// Helpers for the files in algorithms/. They make empty schedules, reserve scratch slots, and append instructions with
+// their dependencies.
 #pragma once
 
 #include <cstddef>

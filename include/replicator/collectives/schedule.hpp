@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective algorithm as data. algorithms/ build a Schedule, `check` proves it, `lower` turns loads from other ranks
-// into messages, and a Communicator runs it.
+// A collective algorithm as data. The files in algorithms/ build a Schedule, `check` proves it, `lower` turns loads from
+// other ranks into messages, and a Communicator runs it.
 //
 // Words: a *rank* is one device of the job and holds a block of *replicas*. A buffer is a row of *blocks* of `elements`
 // elements; every block is cut into `chunks` *chunks*. Chunk c of a buffer is part c % chunks of its block c / chunks.
@@ -77,6 +77,7 @@ enum class Action : std::uint8_t {
   recv
 };
 
+// One step of a channel. `after` lists instructions of other channels or ranks that must be done first.
 struct Instruction {
   Action action = Action::copy;
   Operand dst;

@@ -36,6 +36,7 @@ struct TreeNode {
 };
 
 namespace detail {
+// Appends the maximal nodes below `node` that lie inside [begin, end).
 inline void collect_maximal(TreeNode node, int begin, int end, std::vector<TreeNode>& found) {
   if (node.end <= begin || end <= node.begin) return;
   if (begin <= node.begin && node.end <= end) {

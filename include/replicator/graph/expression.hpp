@@ -69,6 +69,7 @@ constexpr std::string_view name_of(ScalarOp op) {
   return names[static_cast<std::size_t>(op)];
 }
 
+// One operation on the results of earlier instructions.
 struct ScalarInstruction {
   ScalarOp op = ScalarOp::constant;
   std::uint16_t a = 0, b = 0, c = 0;  // earlier instructions (or the input's index)

@@ -76,6 +76,7 @@ struct Factors {
   std::vector<ScalarOp> done;     // outermost first: negate, or multiply or divide by ...
   std::vector<std::uint16_t> by;  // ... these constant instructions (unused for negate)
 };
+// Splits the expression's only output into a core and its constant factors.
 inline Factors factors_of(const Expression& e, const std::vector<bool>& fixed) {
   Factors result{e.outputs[0], {}, {}};
   while (!fixed[result.core]) {

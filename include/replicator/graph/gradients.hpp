@@ -21,6 +21,7 @@ namespace replicator {
 
 namespace detail {
 
+// Whether no gradient flows through the node.
 inline bool ends_gradients(const detail::Node& node) {
   const auto* compute = node.get<detail::Compute>();
   return compute && (compute->operation.get<StopGradient>() || compute->operation.get<AssignedValue>());
@@ -43,6 +44,7 @@ inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor>
   return depends;
 }
 
+// Computes the gradients of y by walking its graph backwards.
 class Differentiation {
  public:
   Differentiation(AnyTensor y, std::span<const AnyTensor> xs, Location where)
@@ -136,6 +138,7 @@ inline std::vector<AnyTensor> gradients(AnyTensor y, std::span<const AnyTensor> 
   return result;
 }
 
+// The same for typed tensors.
 template <FloatingElement T>
 std::vector<Tensor<T>> gradients(Tensor<T> y, const std::vector<Tensor<T>>& xs,
                                  std::source_location where = std::source_location::current()) {

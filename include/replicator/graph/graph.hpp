@@ -35,6 +35,7 @@ struct AssignedValue {
   std::vector<AnyTensor> expand(const ExpansionContext& at) const;  // the value
 };
 
+// Built by one trace of a step function. Passes build further graphs from it.
 class Graph : public detail::GraphAnchor {
  public:
   explicit Graph(int replica = 0, int replicas = 1, int logical_devices = 1)

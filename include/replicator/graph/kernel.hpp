@@ -97,6 +97,7 @@ class Executable {
   double arithmetic = 1;    // share of the operation's work that run() does, where its algorithm saves some: for rooflines
 };
 
+// The operation, types and layouts for which a kernel is to be made.
 struct KernelRequest {
   const AnyOperation& operation;
   std::span<const TensorType> inputs;

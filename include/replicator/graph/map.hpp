@@ -38,6 +38,7 @@ inline Shape keep_axes(const Shape& domain, std::span<const std::int64_t> axes) 
   return shape;
 }
 
+// Throws BuildError where an input does not broadcast to `domain`.
 inline void require_domain(std::span<const TensorType> inputs, const Shape& domain) {
   for (const auto& input : inputs)
     if (const auto joined = broadcast(input.shape, domain); !joined || !(*joined == domain))

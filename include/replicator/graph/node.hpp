@@ -32,6 +32,7 @@ struct Input {
   std::uint32_t index = 0;
 };
 
+// A value that is known while tracing.
 struct Constant {
   std::shared_ptr<const AnyArray> array;
   Digest digest;  // of type and bits
@@ -69,6 +70,7 @@ struct Placeholder {
   }
 };
 
+// An operation on the inputs.
 struct Compute {
   AnyOperation operation;
 };
@@ -81,6 +83,7 @@ struct NodeMarks {
   friend bool operator==(const NodeMarks&, const NodeMarks&) = default;
 };
 
+// A node with its inputs, output types and source line.
 struct Node {
   std::variant<Input, Constant, Read, Assign, Placeholder, Compute> what;
   std::vector<Value> inputs;

@@ -45,6 +45,7 @@ enum class OfWidened : std::uint8_t {
   rounds,    // computes in float32; with its result rounded to bfloat16 it is op(x), rounded once. Other inputs may be of either type
 };
 
+// The required members of an operation.
 template <class Op>
 concept Operation = requires(const Op& op, std::span<const TensorType> inputs, detail::AttributePrinter& v) {
   { Op::name } -> std::convertible_to<std::string_view>;

@@ -29,10 +29,12 @@ inline Shape collective_shape(const Placeholder& p, const Shape& input, int memb
   return shape;
 }
 
+// Throws BuildError where elements of this type cannot be reduced so.
 inline void require_reducible(const TensorType& type, Reduction reduction, const std::string& where) {
   if (const auto fault = reduction_fault(type.dtype, reduction, type.text()); !fault.empty()) throw BuildError{where + ": " + fault};
 }
 
+// Throws BuildError where the groups are no partition of the replicas, or have sizes that the collective cannot use.
 inline void require_groups(const Placeholder& p, int replicas, const std::string& where) {
   const std::string asked = where + ": asked for the groups " + p.groups.text();
   const std::string fault = p.groups.fault(replicas);

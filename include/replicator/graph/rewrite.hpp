@@ -9,6 +9,7 @@
 
 namespace replicator::detail {
 
+// Copies nodes from one graph to another, and replaces some of them on the way.
 class Rewriter {
  public:
   explicit Rewriter(const Graph& from) : from_{from}, to_{from.replica(), from.replicas(), from.logical_devices()}, values_(from.nodes().size()) {
@@ -60,6 +61,7 @@ inline std::vector<std::vector<std::uint32_t>> users_of(const Graph& graph) {
   return users;
 }
 
+// The operation of a Compute node; null where it is another one.
 template <class Op>
 const Op* operation_of(const Node& node) {
   const auto* compute = node.get<Compute>();

@@ -9,6 +9,7 @@
 
 namespace replicator {
 
+// A scalar in the expression that is being recorded.
 class Symbol {
  public:
   Symbol(detail::Expression& expression, std::uint16_t index) : expression_{&expression}, index_{index} {}

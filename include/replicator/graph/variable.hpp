@@ -14,6 +14,7 @@
 
 namespace replicator {
 
+// Whether replicas share the variable.
 enum class VariableKind : std::uint8_t {
   mirrored,       // the same on all replicas
   replica_local,  // each replica has its own, for example batch-norm statistics
@@ -60,6 +61,7 @@ struct Initializer {
   }
 };
 
+// A variable as declared in a step function.
 struct VariableDeclaration {
   std::string name;
   TensorType type;

@@ -28,6 +28,7 @@ struct JobOptions {
   std::chrono::milliseconds late{10000};
 };
 
+// A process, as named in messages.
 struct ProcessInfo {
   std::int64_t pid = 0;
   std::string host;

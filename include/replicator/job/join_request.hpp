@@ -17,6 +17,7 @@ inline std::string printable(std::string text, std::size_t longest = 255) {
   return text;
 }
 
+// The description that a process sends of itself.
 struct JoinRequest {
   std::string job_name;
   std::uint64_t world_size = 0;

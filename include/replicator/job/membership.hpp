@@ -36,6 +36,7 @@ enum class Refusal : std::uint64_t {
   token
 };
 
+// A refusal as received.
 struct Refused {
   Refusal kind{};
   int culprit = -1;

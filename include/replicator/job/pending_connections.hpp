@@ -25,6 +25,7 @@
 
 namespace replicator::detail::transport::detail {
 
+// A connection with its handshake so far.
 struct PendingConnection {
   Link link;
   MeetingClock::time_point since;
@@ -32,6 +33,7 @@ struct PendingConnection {
   std::optional<Nonce> challenge{};  // the nonce that was sent; the newcomer must answer with a proof
 };
 
+// The newcomer's description, with the address that it comes from.
 inline std::string name_of(const PendingConnection& newcomer) {
   const auto& introduction = newcomer.introduction;
   return "process " + std::to_string(introduction.rank) + " (pid " + std::to_string(introduction.info.pid) + " on " + introduction.info.host +

@@ -34,6 +34,7 @@ struct ProcessEnvironment {
 
 namespace detail {
 
+// The value of an environment variable. An empty variable counts as absent.
 inline std::optional<std::string> variable(const char* name) {
   const char* text = std::getenv(name);
   if (text == nullptr || *text == '\0') return std::nullopt;

@@ -37,6 +37,7 @@ inline const Cryptography& cryptography() {
       "replicator::crypto (or include <replicator/job/hmac.hpp> and link crypto), or give no token"};
 }
 
+// The role of the process that sends a proof.
 enum class Prover {
   newcomer,
   process_0

@@ -63,7 +63,7 @@ class PeerProbe {
 }  // namespace detail
 
 // Lets device `index` read random patterns from the memory of `peer`, by copies and by loads of a kernel. The device must
-// have reached the peer before. Returns why that is wrong, or an empty string. `kind`: of both devices. Throws DeviceError
+// have reached the peer before. Returns what is wrong, or an empty string. `kind`: of both devices. Throws DeviceError
 // where a device does not come back.
 inline std::string why_misread(const DeviceSupport& support, std::string_view kind, int index, int peer) {
   constexpr std::int64_t words = 65536;

@@ -25,9 +25,9 @@ struct alignas(64) Doorbell {
 // before it looks at the data once more. So at least one of them sees the other.
 inline void full_fence() {
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpragmas"  // of warnings that another compiler does not have
+#pragma GCC diagnostic ignored "-Wpragmas"  // for the names of warnings that another compiler does not have
 #pragma GCC diagnostic ignored "-Wunknown-warning-option"
-#pragma GCC diagnostic ignored "-Wtsan"  // the data itself is passed by acquire and release, which it does follow
+#pragma GCC diagnostic ignored "-Wtsan"  // it ignores fences, but the data is passed by acquire and release, which it follows
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #pragma GCC diagnostic pop
 }

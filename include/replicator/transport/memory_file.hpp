@@ -16,6 +16,7 @@
 
 namespace replicator::detail::transport::detail {
 
+// A range of mapped memory; unmaps it at the end.
 class Mapping {
  public:
   Mapping() = default;

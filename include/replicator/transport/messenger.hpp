@@ -24,6 +24,7 @@ class Messenger {
   virtual bool wait(const std::function<bool()>& ready, Clock::time_point until) = 0;
 };
 
+// The messenger of a transport's endpoint, which it owns.
 template <Transport T>
 class MessengerOf final : public Messenger {
  public:

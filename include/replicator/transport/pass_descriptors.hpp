@@ -98,6 +98,7 @@ inline bool receive_parcel(Job& job, int socket, Parcel& parcel, std::vector<Fil
   return n == sizeof parcel && parcel.token == job.token();
 }
 
+// Whether the peer of a socket has the same user.
 inline bool same_user(int socket) {
   ucred peer{};
   socklen_t length = sizeof peer;

@@ -22,8 +22,8 @@
 
 namespace replicator::detail::transport {
 
-// The endpoint of one rank. Its memory is an anonymous file that the peers map, so nothing is left behind, even after kill
-// -9. Peers read large data in place. Messages of any size go through one ring for each pair of ranks.
+// The endpoint of one rank. Its memory is an anonymous file that the peers map, so nothing is left behind, even after
+// SIGKILL. Peers read large data in place. Messages of any size go through one ring for each pair of ranks.
 class SharedMemory {
  public:
   // Makes the endpoints of this process's ranks, in ascending order; process_of_rank[r] owns rank r. Collective: one thread

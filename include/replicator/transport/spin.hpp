@@ -17,8 +17,8 @@ class Spin {
   // What to do where threads outnumber cores:
   // - give_way: for waits on each other's memory. A thread that yields between two looks passes the core on within 1 or 2
   //   us. A sleeping thread must be woken, which takes 20 to 45 us.
-  // - sleep: for waits on messages of the system. They wake the thread when they come, and polling takes the time that
-  //   brings them.
+  // - sleep: for waits on messages of the system. A message wakes the thread when it comes, and polling takes the time that
+  //   its delivery needs.
   enum class Crowded {
     give_way,
     sleep

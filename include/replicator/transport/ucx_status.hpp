@@ -9,6 +9,7 @@
 
 namespace replicator::detail::transport::detail {
 
+// Families of UCX failures.
 enum class UcxFailure {
   usage,
   device,

@@ -15,6 +15,7 @@
 
 namespace replicator::detail::transport::detail {
 
+// Owns the context and the worker.
 class UcxWorker {
  public:
   // `interface`: as in Job::interface().

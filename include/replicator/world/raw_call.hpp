@@ -19,6 +19,7 @@
 
 namespace replicator::detail::collectives {
 
+// The arguments of a call.
 struct RawCall {
   Kind kind = Kind::all_reduce;
   DType dtype = DType::float32;

@@ -213,7 +213,8 @@ class SlicedCollectives {
     spec.any_order = asked.any_order;
     spec.id = next_id_++;
     // `direct` reads the caller's buffers once. Other schedules copy them into the transport's memory first, and out of it
-    // again. So `direct` pays up to the size for more ranks than cores; between two ranks it was as fast up to 32 KiB.
+    // again. So it gets the size limit that otherwise holds where ranks outnumber cores. Between two ranks it was as fast
+    // up to 32 KiB.
     const auto latency = std::max(communicator_.latency(), transport::Latency::crowded_memory);
     const Choice choice = choose(asked.kind, static_cast<std::int64_t>(room), communicator_.blocks(), asked.root, asked.any_order, {}, {}, latency);
     return communicator_.prepare(spec, choice.schedule);

@@ -109,8 +109,8 @@ class World {
   // Collective. Allocates `count` elements in memory that peers access directly, so that calls on it copy nothing. The
   // memory is zero, aligned to 64 bytes, and lives until finish(). Between machines it is ordinary memory.
   //
-  // Every process must pass the same count, and later the same places of the same allocations, for inputs and for outputs.
-  // These are compared like the calls. Throws BuildError for a negative or too large count.
+  // Every process must pass the same count. Calls must then get the same places of the same allocations on every process,
+  // for inputs and for outputs. These are compared like the calls. Throws BuildError for a negative or too large count.
   template <Element T>
   std::span<T> allocate(std::int64_t count) {
     const auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T));

@@ -33,6 +33,7 @@ struct AllReducePreference {
   }
 };
 
+// All names, in the order in which ties between predicted times are decided.
 inline constexpr std::array<std::string_view, 7> all_reduce_names{
     "owner_computes", "direct", "ring", "halving_doubling", "binary_tree", "naive", "hierarchical"};
 

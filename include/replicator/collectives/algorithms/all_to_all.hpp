@@ -7,8 +7,8 @@
 // Every rank copies each block for one of its replicas from the rank that holds the block. It begins with its own, then the
 // rank behind it, and so on. So the ranks do not all read the same rank at once.
 //
-// Steps: 1. Bytes in and out per rank: n m (R - m) / R, for m replicas of its own and inputs of n bytes. That is the least
-// possible.
+// Steps: 1.
+// Bytes in and out per rank: n m (R - m) / R, for m replicas of its own and inputs of n bytes. That is the least possible.
 //
 // Source: the direct exchange; see Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for all-to-all
 // communications in multiport message-passing systems", IEEE TPDS 1997.

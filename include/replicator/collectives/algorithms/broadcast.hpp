@@ -46,9 +46,9 @@ inline void append_group_broadcast(Schedule& schedule, int group, const std::vec
 
 }  // namespace detail
 
-// Broadcast inside each group. `root` is a position in each group: a replica, where there are no groups. Channel g * chunks
-// + c belongs to chunk c of group g; the root's own copy is in the group's first channel. Throws BuildError where the
-// groups are no partition of the replicas, or where a group has no such root.
+// Broadcast inside each group. `root` is a position in each group: a replica, where there are no groups. Chunk c of group g
+// has the channel g * chunks + c. The root's own copy is in the group's first channel. Throws BuildError where the groups
+// are no partition of the replicas, or where a group has no such root.
 inline Schedule broadcast(const ReplicaBlocks& blocks, int root, bool flat = false, const Groups& in = {}) {
   const Groups groups = detail::require_groups(Kind::broadcast, blocks, in);
   const int chunks = flat ? 1 : most_ranks(blocks, groups);

@@ -51,6 +51,7 @@ inline Member local_member(Schedule& schedule, int rank) {
   return sum;
 }
 
+// Appends an all-reduce over a grid of members to a schedule.
 class Grid {
  public:
   // There are as many members, and as many chunks, as the product of the dimensions. Members ascend by their replicas;

@@ -76,6 +76,7 @@ inline std::string fault_of_frame(const Schedule& s) {
   return {};
 }
 
+// Checks each instruction by itself.
 class FormCheck {
  public:
   FormCheck(const Schedule& schedule, const Events& events) : s_{schedule}, events_{events}, extents_(schedule.scratch.size()) {

@@ -14,6 +14,7 @@
 
 namespace replicator::detail::collectives::detail {
 
+// The happens-before order of a schedule's events.
 class Order {
  public:
   explicit Order(const Events& events) : events_{events} {
@@ -33,7 +34,7 @@ class Order {
   const std::vector<int>& sequence() const { return order_; }
   // The other end of a message, or -1.
   int partner(int event) const { return partner_[static_cast<std::size_t>(event)]; }
-  // Whether it holds in every possible order. An event counts as before itself.
+  // Whether `first` comes before `second` in every possible order. An event counts as before itself.
   bool happens_before(int first, int second) const {
     return first == second ||
            (ancestors_[static_cast<std::size_t>(second) * words_ + static_cast<std::size_t>(first) / 64] >>

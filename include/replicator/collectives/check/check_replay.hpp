@@ -18,6 +18,7 @@
 
 namespace replicator::detail::collectives::detail {
 
+// Replays a schedule on symbolic values, and checks each read and write.
 class Replay {
  public:
   Replay(const Schedule& schedule, const Events& events, const Order& order)

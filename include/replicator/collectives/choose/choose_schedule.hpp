@@ -18,6 +18,7 @@
 
 namespace replicator::detail::collectives {
 
+// A schedule, and why it was chosen.
 struct Choice {
   Schedule schedule;
   std::string reason;       // one line, for explain()

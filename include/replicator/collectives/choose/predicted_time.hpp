@@ -40,8 +40,8 @@ inline std::int64_t moved_chunks(const Schedule& schedule) {
   return moved;
 }
 
-// The bytes that an all-reduce moves, divided by those of a ring (one ring in each group). For owner_computes that is (X +
-// D - 1) / (2 (D - 1)). Returns 1 where every group lies on one rank.
+// The bytes that an all-reduce moves, divided by those of a ring (one ring in each group). Returns 1 where every group lies
+// on one rank. For owner_computes it is (X + D - 1) / (2 (D - 1)).
 inline double bytes_factor(const Schedule& schedule) {
   std::size_t ring = 0;
   for (int group = 0; group < schedule.groups.count(); ++group) ring += 2 * (ranks_of(schedule.blocks, schedule.groups, group).size() - 1);
@@ -135,7 +135,7 @@ inline std::vector<std::int64_t> busiest_chunks(const Schedule& schedule, const 
 
 }  // namespace detail
 
-// The same on a topology, before lowering. The first piece takes the longer of two times.
+// The same on a topology, before lowering. The first piece takes the longer of two times:
 // - its longest chain of messages and reductions,
 // - the latencies of its longest chain, plus the times of the busiest link of each dimension and of the busiest rank's
 //   reductions, one after the other.

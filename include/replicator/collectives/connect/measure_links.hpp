@@ -38,6 +38,7 @@ inline std::vector<Groups> tournament(int ranks) {
   return rounds;
 }
 
+// Limits on the time of a measurement.
 struct MeasureOptions {
   std::chrono::microseconds budget{1000000};  // for all rounds together, roughly
   std::chrono::milliseconds deadline{20000};  // for each wait on a partner
@@ -121,8 +122,8 @@ inline double measure_reduction() {
   return static_cast<double>(bytes) / detail::middle_of(std::move(times));
 }
 
-// Collective. The communicator has one replica per rank. Every rank passes the same options and the same rounds, which
-// contain all pairs or a part of them. Returns for each round the link between this rank and its partner.
+// Collective. The communicator has one replica per rank. Every rank passes the same options and the same rounds. Each group
+// of a round is a pair. Returns for each round the link between this rank and its partner.
 // - `reduced`: the result of measure_reduction. The time to copy the own block is subtracted from the time of the link.
 // - `counted`: ranks from here on only make the number even. Pairs with them swap few bytes, and use nobody else's link.
 //

@@ -10,8 +10,8 @@
 
 namespace replicator::detail::collectives {
 
-// Each input has n blocks. Block b of input i begins at input + (i n + b) stride, block b of the output at output + b
-// stride. All are aligned to their elements.
+// Each input has n blocks. Block b of input i begins at input + (i n + b) stride. Block b of the output begins at output +
+// b stride. All are aligned to their elements.
 struct CallerBuffers {
   const std::byte* input = nullptr;  // null: the step reads what was written to input(i) before
   std::byte* output = nullptr;       // null: the result is left in output()

@@ -106,6 +106,7 @@ class Collective {
   virtual Missing missing() const = 0;
 };
 
+// Makes the collectives of one rank.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs any schedule in device memory that the devices read from each other. The lines become work in a queue (stream) of
-// the rank's device. A line computes where its destination lies; an operand on another rank is a load or a copy from there.
+// the rank's device. A line is computed on the device of its destination. An operand on another rank is a load or a copy
+// from there.
 //
-// The rank's thread walks through the lines as Runner does, but "done" means "queued". It queues a line only after the
-// ranks of its operands have queued the lines it waits for, each followed by a mark. So a queue waits only for work that is
-// queued already. If a rank never comes, the threads of its peers wait until their deadline; no device is blocked.
+// The rank's thread walks through the lines as Runner does, but "done" means "queued". It queues a line once the lines that
+// it waits for are queued on their ranks. The queue then waits for the marks of those ranks. So a queue waits only for work
+// that is queued already. If a rank never comes, the threads of its peers wait until their deadline; no device is blocked.
 #pragma once
 
 #include <cstddef>

@@ -33,6 +33,7 @@ struct Wait {
   int rank;
 };
 
+// An instruction for one piece, with its waits and the addresses of this step.
 struct Line {
   Action action;
   bool root;
@@ -55,6 +56,7 @@ struct Line {
   transport::Ticket ticket{};
 };
 
+// The lines of one channel and piece, and the next line to do.
 struct Lane {
   std::size_t begin;
   std::size_t end;
@@ -97,6 +99,7 @@ struct RankMemory {
   std::vector<const std::byte*> words;  // [rank]
 };
 
+// All lanes of one rank.
 class LaneProgram {
  public:
   // `pushing`: roots are stored into the outputs of all ranks.

@@ -11,6 +11,7 @@ namespace replicator::detail::collectives {
 
 namespace detail {
 
+// Copies a schedule and replaces its loads.
 class Lowering {
  public:
   explicit Lowering(const Schedule& schedule) : from_{schedule}, to_{schedule} {}

@@ -22,6 +22,7 @@
 
 namespace replicator::detail::collectives {
 
+// Largest payload of a mailbox.
 inline constexpr std::size_t mailbox_limit_bytes = 64 * 1024;
 inline constexpr std::size_t run_ahead_bytes = 16 * 1024, run_ahead_steps = 8;  // at most
 

@@ -10,6 +10,7 @@
 
 namespace replicator::detail::collectives::detail {
 
+// Resolves an operand to an address, for the buffers of a step.
 struct OperandPlace {
   Buffer buffer;
   int rank;

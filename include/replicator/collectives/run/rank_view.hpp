@@ -13,14 +13,14 @@
 
 namespace replicator::detail::collectives::detail {
 
-// Whether it copies from a finished output. Inside a rank only roots are copied there.
+// Whether the instruction copies from a finished output. Inside a rank only roots are copied there.
 inline bool fetches_output(const Instruction& i) {
   return i.action == Action::copy && !i.root && i.left.buffer == Buffer::output;
 }
 
-// Whether roots may be stored into the outputs of all ranks: the only values fetched from outputs are roots, by copies to
-// the same place. A root depends on all inputs of the step. So every rank has started the step and given up the output of
-// the last one.
+// Whether roots may be stored into the outputs of all ranks. That requires that only roots are fetched from outputs, by
+// copies to the same place. A root depends on all inputs of the step. So every rank has started the step and given up the
+// output of the last one.
 inline bool can_push(const Schedule& schedule) {
   // In groups not every rank needs every root.
   if (schedule.kind != Kind::all_reduce || !schedule.groups.everybody()) return false;
@@ -114,6 +114,7 @@ inline bool reads_inputs_once(const Schedule& schedule) {
   return true;
 }
 
+// The other ranks that read a rank's buffers.
 struct Readers {
   std::vector<int> outputs;  // ranks that read this rank's output or scratch
   std::vector<int> inputs;   // ranks that may still read its inputs when its own instructions are done

@@ -3,8 +3,9 @@
 //
 //   | input 0 | input 1 | ... | output | piece 0: slot 0, slot 1, ... | piece 1: ... |      each begins on a cache line
 //
-// Where a single rank only copies its one input, the output is that input. A *piece* is a span of elements of every block.
-// The whole schedule runs separately on each piece.
+// Where a single rank only copies its one input, the output is that input.
+//
+// A *piece* is a span of elements of every block. The whole schedule runs separately on each piece.
 #pragma once
 
 #include <algorithm>
@@ -35,6 +36,7 @@ inline bool copies_onto_itself(const Schedule& schedule) {
                      [&](const Channel& channel) { return std::all_of(channel.begin(), channel.end(), copies); });
 }
 
+// Computes the offsets of all buffers.
 class Layout {
  public:
   // A stretch of a region.

@@ -11,7 +11,7 @@
 namespace replicator::detail::collectives {
 
 // Every rank works through its list of actions. `actions` has one list for each rank, or one for all. Equal arguments give
-// the same result, bit by bit. Throws BuildError where:
+// the same result, bit by bit. Throws BuildError where
 // - topology, schedules and actions differ in the number of ranks,
 // - an action names no collective, or pieces, jitter or a figure of the topology makes no sense,
 // - a rank would wait for ever.

@@ -10,6 +10,7 @@
 
 namespace replicator::detail::collectives {
 
+// One action of a simulated rank: it computes for a time, starts a collective, or waits for one.
 struct SimulatedAction {
   enum class Kind : std::uint8_t {
     compute,
@@ -21,6 +22,7 @@ struct SimulatedAction {
   double microseconds = 0;  // compute
 };
 
+// A collective to simulate.
 struct SimulatedCollective {
   const Schedule* schedule = nullptr;  // outlives the call; must pass `check`
   CollectiveSpec spec;                 // only elements and dtype matter
@@ -61,6 +63,7 @@ struct LinkUse {
   double busy = 0;  // microseconds
 };
 
+// The result of a simulation.
 struct Simulation {
   std::vector<double> finish;                // of each rank, in microseconds
   std::vector<SimulatedSpan> critical_path;  // in order; each begins where the one before ends, the last at time()

@@ -21,6 +21,7 @@
 
 namespace replicator::detail::collectives::detail {
 
+// One run of a simulation.
 class Simulator {
   using Id = TaskGraph::Id;
 
@@ -284,7 +285,7 @@ class Simulator {
     proceed(rank, cause);
   }
 
-  // --- chance, and the way back ---
+  // --- random factors and the critical path ---
 
   double factor_of(const Event& event) const {
     const auto tasks = std::uint64_t{running_[static_cast<std::size_t>(event.collective)].graph->count()};

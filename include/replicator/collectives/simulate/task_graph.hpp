@@ -14,6 +14,7 @@
 
 namespace replicator::detail::collectives::detail {
 
+// Work on a rank, or a message to `peer`.
 struct Task {
   int rank = 0;   // works, or sends
   int peer = -1;  // receives
@@ -23,6 +24,7 @@ struct Task {
   bool message() const { return peer >= 0; }
 };
 
+// All tasks of a schedule.
 class TaskGraph {
  public:
   using Id = std::uint32_t;

@@ -15,9 +15,11 @@ namespace replicator::detail::passes {
 
 namespace detail {
 
+// Limits of a fused expression: instructions and inputs.
 inline constexpr std::size_t largest_fused_expression = 32;
 inline constexpr std::size_t most_fused_inputs = 8;
 
+// Whether a scalar operation is too expensive to be computed twice.
 inline bool expensive(ScalarOp op) {
   return op == ScalarOp::exponential || op == ScalarOp::logarithm || op == ScalarOp::hyperbolic_tangent || op == ScalarOp::sine ||
          op == ScalarOp::cosine || op == ScalarOp::power;

@@ -27,6 +27,7 @@ inline Graph condense(const Graph& graph, const passes::RecomputeOptions& option
   return passes::fuse(passes::recompute(simplify(graph), options));
 }
 
+// All passes on a replica's graph.
 inline Graph optimise(const Graph& graph) { return passes::remove_dead_code(passes::merge_reduces(condense(graph))); }
 
 }  // namespace replicator::detail

@@ -12,6 +12,7 @@
 
 namespace replicator::detail::transport {
 
+// A process that is about to be admitted.
 struct AdmissionOffer {
   int process = 0;         // number from the job's first rendezvous
   std::uint64_t life = 0;  // see Survivors

@@ -15,6 +15,7 @@ namespace replicator::detail::transport::detail {
 
 using Bytes = std::vector<std::byte>;
 
+// The kinds of frames, with their fields.
 enum class FrameKind : std::uint32_t {
   hello = 1,  // job name, world size, rank, pid, host, nonce (with a job token), life
   challenge,  // process 0's nonce
@@ -44,6 +45,7 @@ struct FrameHeader {
   std::uint64_t bytes = 0;
 };
 
+// Builds a frame, field by field.
 class FrameWriter {
  public:
   explicit FrameWriter(FrameKind kind) : data_(sizeof(FrameHeader)) {

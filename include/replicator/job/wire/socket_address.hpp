@@ -20,6 +20,7 @@
 
 namespace replicator::detail::transport::detail {
 
+// An IPv4 or IPv6 address with a port.
 struct SocketAddress {
   sockaddr_storage storage{};  // IPv4 or IPv6
 
@@ -79,6 +80,7 @@ inline std::optional<SocketAddress> loopback_address(const std::string& text) {
   return std::nullopt;
 }
 
+// An address of a network interface.
 struct InterfaceAddress {
   std::string interface;
   SocketAddress address;
