@@ -42,9 +42,9 @@ inline void require_groups(const Placeholder& p, int replicas, const std::string
     throw BuildError{asked + " of " + std::to_string(replicas) + " replicas, but " + fault + ": name every replica once, in ascending order"};
   if (p.groups.equal_sizes()) return;
   if (p.kind != CollectiveKind::all_reduce && p.kind != CollectiveKind::broadcast)
-    throw BuildError{asked + ", whose sizes differ, so the shapes of the results would: make all groups equally large"};
+    throw BuildError{asked + ", whose sizes differ, so the results would have different shapes: make all groups equally large"};
   if (p.kind == CollectiveKind::all_reduce && p.reduction == Reduction::mean)
-    throw BuildError{asked + ", whose sizes differ, so no one number divides the mean: take the sum and divide it"};
+    throw BuildError{asked + ", whose sizes differ, so a mean has no single divisor: take the sum and divide it"};
 }
 
 // The number of replicas that take part together: the members of this replica's group.

@@ -31,7 +31,7 @@ Membership meet(const ProcessEnvironment& environment, const JobOptions& options
   auto meeting = environment.rank == 0 ? RendezvousServer{environment, options}.receive() : RendezvousClient{environment, options}.arrive();
   if (meeting.going_on)
     throw BuildError{"the job at " + environment.master_address + ", port " + std::to_string(environment.master_port) +
-                     ", is at work already: start this process as its others were, with --elastic, or take another MASTER_PORT"};
+                     ", is at work already: start this process with --elastic like the others, or take another MASTER_PORT"};
   return meeting;
 }
 

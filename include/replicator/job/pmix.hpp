@@ -77,10 +77,10 @@ class PmixSession {
     check_pmix(begun, "waiting for the other processes");
     kept.release();
     const std::string whom = "rank " + std::to_string(rank()) + " waits for the other " + std::to_string(size() - 1) +
-                             " process(es) that the launcher (PMIx) started to make a Replicator, too";
+                             " process(es) that the launcher (PMIx) started: each must make a Replicator, too";
     if (!fence->wait({deadline, JobOptions{}.report_after}, [&] { std::fprintf(stderr, "replicator: %s\n", whom.c_str()); }))
-      throw CommunicationError{whom + ", and they have not within " + seconds_text(deadline) +
-                                   " (--connect-deadline): is one of them another program, or stopped before it?",
+      throw CommunicationError{whom + "; not all have done so within " + seconds_text(deadline) +
+                                   " (--connect-deadline): is one of them another program, or was it stopped before?",
                                -1};
     check_pmix(*fence->status, "waiting for the other processes");
   }

@@ -81,7 +81,7 @@ class TransportCommunicator final : public Communicator {
     if (schedule.groups != spec.groups.over(blocks_.replicas()))
       refuse("that is one for the groups " + schedule.groups.text() + ", not " + spec.groups.text());
     if (spec.reduction == Reduction::mean && !schedule.groups.equal_sizes())
-      refuse("a mean divides by one number of members, the groups " + spec.groups.text() + " have several");
+      refuse("a mean needs groups of one size, but the sizes of the groups " + spec.groups.text() + " differ");
     if (schedule.any_order && !spec.any_order) refuse("it adds in an order of its own; allow that with any_order");
     if (spec.elements < 0) refuse("it has " + std::to_string(spec.elements) + " elements");
     if (reduces(spec.kind)) require_reducible(spec.dtype, spec.reduction);

@@ -117,8 +117,8 @@ class AdmissionClient {
     const auto self = "process " + std::to_string(environment_.rank);
     report_.look([&] { return self + " still waits to be taken in by the job at " + where(); });
     if (!given_ && options_.exchange_deadline.count() > 0 && MeetingClock::now() - began_ > options_.exchange_deadline)
-      throw CommunicationError{self + " came back to the job at " + where() + ", which is at work, but within " +
-                                   seconds_text(options_.exchange_deadline) + " came to no step that this process waits for",
+      throw CommunicationError{self + " came back to the job at " + where() + ", which is at work, but the job reached no step that this process waits for within " +
+                                   seconds_text(options_.exchange_deadline),
                                0};
   }
   std::string where() const { return environment_.master_address + ", port " + std::to_string(environment_.master_port); }
