@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The canonical tree T over the replicas [0, R). Every deterministic reduction follows it, on whatever rank it is computed:
+// The canonical tree T over the replicas [0, R). Every deterministic reduction follows it, whichever rank computes it:
 //
 //   T[lo, hi) = leaf lo                                   if hi - lo == 1
 //             = combine(T[lo, mid), T[mid, hi))           otherwise, mid = lo + ceil((hi - lo) / 2)

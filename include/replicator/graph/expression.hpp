@@ -38,8 +38,8 @@ enum class ScalarOp : std::uint8_t {
   subtract,
   multiply,
   divide,
-  minimum,
-  maximum,  // b < a ? b : a;  a < b ? b : a
+  minimum,  // b < a ? b : a
+  maximum,  // a < b ? b : a
   power,
   less,
   less_equal,

@@ -67,7 +67,7 @@ class Executable {
   virtual void refuse(const Refusal& what) const {
     throw DataError{std::string{kernel} + " refused its value " + std::to_string(what.number) + ", which is " + std::to_string(what.value)};
   }
-  // Merges the runs of `parts` into one launch. All parts are of this family, and none reads what another writes. The
+  // Merges the runs of these parts into one launch. All parts are of this family, and none reads what another writes. The
   // result takes the inputs of all parts, then the outputs of all. The parts outlive it. Returns null where merging is
   // impossible after all.
   virtual std::unique_ptr<Executable> merge(std::span<const Executable* const>) const { return nullptr; }
@@ -93,7 +93,7 @@ class Executable {
   bool reads_step = false;
   // in_place[o] = i: output o may share the memory of input i (same layout, element by element). -1: it may not.
   std::vector<int> in_place;
-  std::string_view kernel;  // Kernel::name of the maker, unless it is more specific; a merged executable sets its own in merge()
+  std::string_view kernel;  // Kernel::name of the maker, unless the maker or merge() sets a more specific one
   double arithmetic = 1;    // share of the operation's work that run() does, where its algorithm saves some: for rooflines
 };
 

@@ -123,8 +123,8 @@ class ExpressionGradient {
       default: break;  // steps, comparisons and leaves have no derivative
     }
   }
-  // Where the formulas would give 0 times infinity, the derivatives are 0: for x^0 and, in the exponent, for 0^y with y >=
-  // 0.
+  // Where the formulas would give 0 times infinity, the derivatives are 0. That is the case for x^0, and in the exponent
+  // for 0^y with y >= 0.
   void propagate_power(const ScalarInstruction& f, std::uint16_t a, std::uint16_t b, std::uint16_t out, std::uint16_t u) {
     const auto apply = [&](ScalarOp op, std::uint16_t x, std::uint16_t y) { return result_.apply(op, x, y); };
     const auto zero = result_.constant(0);

@@ -96,7 +96,7 @@ struct Node {
   template <class T>
   const T* get() const { return std::get_if<T>(&what); }
 
-  // Whether every device can have it without another device: an input, a constant, or a value computed without inputs.
+  // Whether every device can make the value by itself: an input, a constant, or a value computed without inputs.
   bool leaf() const {
     if (const auto* compute = get<Compute>()) return inputs.empty() && !compute->operation.varies();
     return get<Input>() || get<Constant>();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operation: the concept of what a Compute node does, and AnyOperation, which holds any operation. An operation is a plain
-// struct:
+// The concept Operation, and AnyOperation, which holds any operation. An operation is a plain struct:
 //   struct Scale {
 //     static constexpr std::string_view name = "scale";
 //     float factor;

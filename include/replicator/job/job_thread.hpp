@@ -20,7 +20,7 @@ inline void Job::run() {
     for (std::size_t i = 0; i < peers_.size(); ++i) listen(peers_[i], static_cast<int>(i), now);
     if (!aborted() && !farewell_) judge(now);
     beat(now);
-    for (auto& peer : peers_) peer.link.pump_out();  // reading reveals a broken connection
+    for (auto& peer : peers_) peer.link.pump_out();  // ignores errors: the next read reveals a broken connection
   }
   finish_output();
 }
