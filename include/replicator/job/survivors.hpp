@@ -34,8 +34,8 @@ inline std::string left_out_sentence(int rank, const ProcessInfo& info) {
 }
 
 // Processes keep their numbers of the first rendezvous. **Two parts of a job must never both continue.** So the process
-// that gathers one part first sends all missing processes the message that they are left out. Only then does it look
-// whether it has been told the same. Of two parts, at least one is told.
+// that gathers one part first tells all missing processes that they are left out. Only then does it look whether it has
+// been told the same. Of two parts, at least one is told.
 //
 // Where the missing processes cannot be told, the larger part continues. Of two equal parts, the one with the lowest number
 // does.

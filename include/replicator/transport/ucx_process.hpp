@@ -24,7 +24,7 @@ inline ucs_log_func_rc_t say_on_stderr(const char*, unsigned, const char*, ucs_l
 // Call it once, before main. It changes nothing that UCX's own variables (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS,
 // UCX_LOG_FILE) set.
 //
-// **With UCX's crash handlers, a crash may never end.** To print its place they call functions that need the locks of
+// **With UCX's crash handlers, a crash may never end.** They print where it happened, with functions that need the locks of
 // malloc and of standard output. If the crashed thread holds one of them, this process is neither alive nor dead, and all
 // others wait for it. So the handlers are removed. UCX's complaints (about a peer that died, say) go to stderr, because
 // standard output belongs to the program.

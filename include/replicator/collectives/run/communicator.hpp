@@ -38,7 +38,7 @@ struct HostPart {
 };
 
 // The additional interface of a collective with buffers in device memory. The host runs ahead of the device: advance() is
-// true when all of the rank's work is queued. The device waits for other ranks' work only then.
+// true when all of the rank's work is queued. Only then is the device told to wait for other ranks' work.
 class DeviceCollective {
  public:
   virtual ~DeviceCollective() = default;
