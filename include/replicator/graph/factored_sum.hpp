@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums an expression over axes, with constant factors moved out of the sum. For example, the sum of -(u s) is -(sum of u) s
-// where s does not vary along the axes.
+// Sums an expression over axes. Factors that are constant along the axes are moved out of the sum: the sum of -(u s)
+// becomes -(sum of u) s.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operation that copies a tensor into another memory layout.
+// LayoutCopy: the operation that copies a tensor into another memory layout.
 #pragma once
 
 #include <span>

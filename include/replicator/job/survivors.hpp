@@ -72,7 +72,7 @@ class Survivors {
     lives_[r] = life;
     gone_[r] = parted_[r] = false;
   }
-  // The life of the process that the others know.
+  // The incarnation of the process that the job knows: how often its number was admitted to the running job.
   std::uint64_t life(std::size_t process) const { return lives_[process]; }
 
   const RegroupAddress& regroup_address(int process) const { return regroup_addresses_[static_cast<std::size_t>(process)]; }

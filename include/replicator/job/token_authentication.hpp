@@ -20,7 +20,7 @@ using Nonce = std::array<std::byte, 32>;
 struct Cryptography {
   Mac (*hmac_sha256)(std::string_view key, std::span<const std::byte> message);
   Nonce (*random)();
-  // Takes the same time whatever is compared.
+  // A constant-time comparison.
   bool (*equal)(const Mac& a, std::span<const std::byte> b);
 };
 

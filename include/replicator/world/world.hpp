@@ -37,7 +37,7 @@ struct WorldOptions {
   std::string transport = "auto";  // auto, shared_memory, ucx
   // Limit of every wait on a process that is alive, but late. 0, or more than a century: no limit.
   std::chrono::milliseconds deadline{300000};
-  std::size_t window = std::size_t{512} << 10;  // bytes that move at once; each kind of call sets aside 10 to 20 of them
+  std::size_t window = std::size_t{512} << 10;  // bytes that move at once; each kind of call reserves 10 to 20 windows
   // Compares each new call (kind, element type, count, reduction, root) between all processes before it runs. This costs
   // one round trip over process 0. **Without it, processes that contradict each other get wrong values or wait for the
   // deadline.**

@@ -22,7 +22,8 @@ namespace replicator::detail::collectives {
 
 namespace detail {
 
-// From the root of one group to its ranks. Chunk c goes through the c-th of them, unless `flat`.
+// Appends the broadcast from the root of one group to its ranks. Chunk c goes through the c-th of these ranks, unless
+// `flat`.
 inline void append_group_broadcast(Schedule& schedule, int group, const std::vector<int>& ranks, bool flat) {
   const ReplicaBlocks& blocks = schedule.blocks;
   const int root = schedule.groups.members(group)[static_cast<std::size_t>(schedule.root)];

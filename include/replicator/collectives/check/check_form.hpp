@@ -147,8 +147,8 @@ class FormCheck {
     return a.index == b.index && a.chunk < b.chunk + b.count && b.chunk < a.chunk + a.count;
   }
 
-  // Slots that are used together lie end to end, at offsets that depend on their number. So every operand must name the
-  // same extent of slots.
+  // The chunks in slots that are used together lie end to end, and not slot by slot. Another extent of slots would name
+  // other bytes, so all operands must use the same extent.
   bool one_extent(const Operand& o) {
     if (o.buffer != Buffer::scratch) return true;
     auto& extents = extents_[static_cast<std::size_t>(o.rank)];

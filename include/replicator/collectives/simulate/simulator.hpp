@@ -253,7 +253,7 @@ class Simulator {
       auto& link = network_[index];
       const double begin = std::max(now_, link.free);
       const bool queued = begin > now_;
-      // From here on the delay comes from the link's last message, and not from the way of this one.
+      // From here on the link's last message causes the delay, and not the path of this message.
       if (queued || event.stage == 0) {
         if (event.stage > 0) end_span(event.cause, event.last_byte);
         const SimulatedSpan span{SimulatedSpan::Kind::message, task.rank, task.peer, event.collective, event.piece, begin, begin};
