@@ -63,10 +63,10 @@ TEST_CASE("groups of several sizes are refused where shapes or means would diffe
   Where where;
   auto found = error_at(4, [&](ReplicaContext&, T x) { where = Where::current(), all_gather(x, {.group = uneven}); });
   CHECK(found == "replica 0: all_gather at " + at_line(where) +
-                     ": asked for the groups [0, 1, 2], [3], whose sizes differ, so the shapes of the results would: make all groups equally large");
+                     ": asked for the groups [0, 1, 2], [3], whose sizes differ, so the results would have different shapes: make all groups equally large");
   found = error_at(4, [&](ReplicaContext&, T x) { where = Where::current(), all_reduce(x, Reduction::mean, {.group = uneven}); });
   CHECK(found == "replica 0: all_reduce at " + at_line(where) +
-                     ": asked for the groups [0, 1, 2], [3], whose sizes differ, so no one number divides the mean: take the sum and divide it");
+                     ": asked for the groups [0, 1, 2], [3], whose sizes differ, so a mean has no single divisor: take the sum and divide it");
   found = error_at(4, [&](ReplicaContext&, T x) { where = Where::current(), broadcast(x, 1, {.group = uneven}); });
   CHECK(found == "replica 0: broadcast at " + at_line(where) + ": the root 1 is not one of the 1 replicas of a group");
   CHECK(error_at(4, [&](ReplicaContext&, T x) { all_reduce(x, Reduction::max, {.group = uneven}); }) == "nothing");

@@ -74,8 +74,8 @@ TEST_CASE("who waits for a process of mpirun that never comes says so, and stops
   const auto text = output_of("timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 1 '" + own_program() + "' '[.alone]' : -n 1 sleep 6", status);
   INFO(text);
   CHECK(status != 124);
-  const std::string waits = "rank 0 waits for the other 1 process(es) that the launcher (PMIx) started to make a Replicator, too";
-  CHECK_THAT(text, Contains("replicator: " + waits + "\n") && Contains(waits + ", and they have not within 4 s (--connect-deadline)"));
+  const std::string waits = "rank 0 waits for the other 1 process(es) that the launcher (PMIx) started: each must make a Replicator, too";
+  CHECK_THAT(text, Contains("replicator: " + waits + "\n") && Contains(waits + "; not all have done so within 4 s (--connect-deadline)"));
 }
 
 TEST_CASE("processes that mpirun starts find each other through PMIx") {

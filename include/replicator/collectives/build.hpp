@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files with algorithms share: an empty schedule, and instructions that know where their operands come from.
+// Helpers for the files in algorithms/. They make empty schedules, reserve scratch slots, and append instructions with
+// their dependencies.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +11,15 @@
 
 namespace replicator::detail::collectives::detail {
 
-// Where a value is and which instruction makes it; inputs have no maker.
+// Location of a value, and the instruction that makes it. Inputs have no maker.
 struct Placed {
   Operand where;
   bool made = false;
   Dependency maker;
 };
 
-// With all members listed. Throws BuildError where the groups are no partition of these replicas, or not of equal sizes
-// where blocks are counted by members.
+// Returns the groups with all members listed. Throws BuildError where the groups are no partition of the replicas. Also
+// throws where their sizes differ, except for all_reduce and broadcast, which do not count blocks by members.
 inline Groups require_groups(Kind kind, const ReplicaBlocks& blocks, const Groups& groups) {
   const std::string fault = groups.fault(blocks.replicas()), asked = std::string{name_of(kind)} + " in the groups " + groups.text();
   if (!fault.empty()) throw BuildError{asked + ": " + fault + ": name every replica once, in ascending order"};
@@ -27,7 +28,7 @@ inline Groups require_groups(Kind kind, const ReplicaBlocks& blocks, const Group
   return groups.over(blocks.replicas());
 }
 
-// Throws BuildError as require_groups does.
+// A schedule without instructions: `channels` empty channels on each rank. Throws BuildError as require_groups does.
 inline Schedule empty_schedule(std::string name, Kind kind, const ReplicaBlocks& blocks, int chunks, int channels,
                                const Groups& groups = {}) {
   Schedule schedule;
@@ -42,15 +43,15 @@ inline Schedule empty_schedule(std::string name, Kind kind, const ReplicaBlocks&
   return schedule;
 }
 
-// New scratch of a rank for `count` chunks.
+// Reserves `count` new scratch slots of a rank.
 inline Operand scratch_slots(Schedule& schedule, int rank, int chunk, int count) {
   int& used = schedule.scratch[static_cast<std::size_t>(rank)];
   used += count;
   return {Buffer::scratch, rank, used - count, chunk, count};
 }
 
-// Appends to the channel and returns where the result is. Values made elsewhere become dependencies; what the same
-// channel made is there already.
+// Appends to the channel and returns the location of the result. Sources made on another rank or channel become
+// dependencies. Sources of the same channel need none: its instructions run in order.
 inline Placed append(Schedule& schedule, int rank, int channel, Instruction instruction,
                      const std::vector<Placed>& sources) {
   auto& program = schedule.programs[static_cast<std::size_t>(rank)][static_cast<std::size_t>(channel)];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the members of groups lie, and the tree T of each group over its places.
+// The groups of a collective, mapped to ranks: the places of a group, its tree T, its ranks, and the partials of a rank.
+// Places number the members of all groups one after the other.
 //
-//   8 replicas in 2 columns: groups [0, 2, 4, 6], [1, 3, 5, 7]; places 0..3 are the first's, 4..7 the second's
-//   on 2 ranks: rank 0 holds the replicas 0..3, so the places [0, 2) and [4, 6): the partials T[0, 2) and T[4, 6)
+//   8 replicas in 2 columns: groups [0, 2, 4, 6] with the places 0..3, [1, 3, 5, 7] with the places 4..7
+//   2 ranks: rank 0 holds replicas 0..3, so the places [0, 2) and [4, 6): its partials are T[0, 2) and T[4, 6)
 #pragma once
 
 #include <algorithm>
@@ -14,13 +15,13 @@
 
 namespace replicator::detail::collectives {
 
-// The whole of a group's tree. A subtree depends on its own borders only, so the trees of all groups have nodes of their own.
+// The root of a group's tree. Nodes are named by places, so the trees of different groups share no node.
 inline TreeNode tree_of(const Groups& groups, int group) {
   return {groups.begin(group), groups.begin(group) + groups.size(group)};
 }
 
-// The places of a group that lie on a rank; empty where it has no members there. One span, since both replicas of a rank
-// and members of a group ascend.
+// The places of a group that lie on a rank; empty where the rank holds no member. Always one span: the replicas of a rank
+// and the members of a group both ascend.
 inline TreeNode places_on(const ReplicaBlocks& blocks, const Groups& groups, int group, int rank) {
   const auto& members = groups.members(group);
   const auto from = [&](int replica) {
@@ -39,7 +40,7 @@ inline std::vector<int> groups_on(const ReplicaBlocks& blocks, const Groups& gro
     if (present[static_cast<std::size_t>(group)]) result.push_back(group);
   return result;
 }
-// Which of those a group is.
+// The index of a group in groups_on.
 inline int index_on(const ReplicaBlocks& blocks, const Groups& groups, int group, int rank) {
   const auto present = groups_on(blocks, groups, rank);
   return static_cast<int>(std::lower_bound(present.begin(), present.end(), group) - present.begin());
@@ -54,14 +55,14 @@ inline std::vector<int> ranks_of(const ReplicaBlocks& blocks, const Groups& grou
   return ranks;
 }
 
-// The most ranks that one group lies on: into how many chunks a block is cut.
+// The largest number of ranks that one group lies on. A block is cut into that many chunks.
 inline int most_ranks(const ReplicaBlocks& blocks, const Groups& groups) {
   std::size_t most = 1;
   for (int group = 0; group < groups.count(); ++group) most = std::max(most, ranks_of(blocks, groups, group).size());
   return static_cast<int>(most);
 }
 
-// The partial results that a rank can compute alone, group by group: maximal subtrees of each group's T.
+// The partial results that a rank can compute alone: for each of its groups, the maximal subtrees of the group's T.
 inline std::vector<TreeNode> partials_on(const ReplicaBlocks& blocks, const Groups& groups, int rank) {
   std::vector<TreeNode> found;
   for (const int group : groups_on(blocks, groups, rank)) {

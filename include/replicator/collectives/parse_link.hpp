@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links in words, as flags have them: "12.5GB/s,2us".
+// Parses links written in flags: "12.5GB/s,2us" is a bandwidth and a latency.
 #pragma once
 
 #include <charconv>
@@ -14,11 +14,12 @@
 
 namespace replicator::detail::collectives {
 
-// Where nothing is said or measured: between the devices of a host, and bytes per microsecond that a device reduces.
+// Defaults where nothing is given or measured: the link between the devices of a host, and the bytes that a device reduces
+// per microsecond.
 inline constexpr Link common_host_link{1, 20000};
 inline constexpr double common_reduction = 10000;
 
-// "12.5GB/s" with a table of units. Throws BuildError with an example.
+// Parses a number and a unit of the table, "12.5GB/s". Throws BuildError with `example` in its sentence.
 inline double parse_quantity(const std::string& flag, std::string_view text, const std::vector<std::pair<std::string_view, double>>& units,
                              const char* example) {
   double value = 0;
@@ -30,7 +31,7 @@ inline double parse_quantity(const std::string& flag, std::string_view text, con
   throw BuildError{flag + " has \"" + std::string{text} + "\": say " + example};
 }
 
-// Bytes per microsecond.
+// Returns bytes per microsecond. Throws BuildError for 0 and for what parse_quantity refuses.
 inline double parse_bandwidth(const std::string& flag, std::string_view text) {
   const double result =
       parse_quantity(flag, text, {{"GB/s", 1e3}, {"MB/s", 1}, {"Gbit/s", 125}, {"Mbit/s", 0.125}}, "12.5GB/s, 100MB/s or 10Gbit/s");
@@ -38,12 +39,12 @@ inline double parse_bandwidth(const std::string& flag, std::string_view text) {
   return result;
 }
 
-// Microseconds.
+// Returns microseconds. Throws BuildError for what parse_quantity refuses.
 inline double parse_duration(const std::string& flag, std::string_view text) {
   return parse_quantity(flag, text, {{"us", 1}, {"ms", 1e3}, {"s", 1e6}, {"ns", 1e-3}}, "2us, 0.5ms or 1s");
 }
 
-// Bandwidth each way, and latency.
+// Parses "BANDWIDTH,LATENCY"; the bandwidth is that of each direction. Throws BuildError for anything else.
 inline Link parse_link(const std::string& flag, const std::string& text) {
   const auto comma = text.find(',');
   if (comma == std::string::npos) throw BuildError{flag + " is \"" + text + "\": say bandwidth and latency, 12.5GB/s,2us"};

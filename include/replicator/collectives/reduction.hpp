@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node of the reduction tree: one plain operation per element, the same bits for every instruction set. Of bfloat16
-// the operation is that of floats, and every node rounds its result, wherever it is computed.
+// The arithmetic at a node of the reduction tree: one plain operation per element, with equal bits on every instruction
+// set. Values of bfloat16 are combined in float. Every node rounds its result, on whichever rank it is computed.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ inline void require_reducible(DType dtype, Reduction reduction) {
   if (const auto fault = reduction_fault(dtype, reduction, replicator::name_of(dtype)); !fault.empty()) throw BuildError{fault};
 }
 
-// dst = combine(left, right) over `elements` elements; dst may be `left` or `right`, or else overlap neither.
+// dst = combine(left, right) over `elements` elements. dst may equal `left` or `right`; otherwise it overlaps neither.
 using CombineFunction = void (*)(std::byte* dst, const std::byte* left, const std::byte* right, std::int64_t elements);
 
 namespace detail {
@@ -39,7 +39,7 @@ struct Sum {
     }
   }
 };
-// Not-a-number wins, as in NumPy; of equal values (the two zeros) the right one.
+// NaN wins, as in NumPy. Of equal values (the two zeros) the right one is taken.
 struct Min {
   template <class T>
   static T apply(T left, T right) {
@@ -53,7 +53,7 @@ struct Max {
   }
 };
 
-// As which words elements lie in memory, and as what they are combined.
+// The type of an element in memory; `widen` gives the type in which elements are combined.
 template <class T>
 using Word = std::conditional_t<std::is_same_v<T, bfloat16>, std::uint16_t, T>;
 template <class T>
@@ -68,15 +68,15 @@ inline Word<T> combine_words(Word<T> left, Word<T> right) {
   else return result;
 }
 
-// Tiles of 64 bytes through a local array: loads come before stores, so dst may be an operand, and g++ vectorises it
-// at -O2. The tail is padded and takes the same loop.
+// Works on tiles of 64 bytes in a local array. All loads of a tile come before its stores, so dst may be an operand, and
+// g++ vectorises the loop at -O2. The tail is padded and takes the same loop.
 template <class Op, class T>
 inline void combine_tiles(std::byte* dst, const std::byte* left, const std::byte* right, std::int64_t elements) {
   constexpr std::int64_t tile = 64 / sizeof(T);
   const auto* a = reinterpret_cast<const Word<T>*>(left);
   const auto* b = reinterpret_cast<const Word<T>*>(right);
   auto* out = reinterpret_cast<Word<T>*>(dst);
-  // Used again below: were it the loop's own, clang would gather its elements one by one.
+  // Declared outside of the loop, and used for the tail too: clang would otherwise gather the elements one by one.
   Word<T> result[tile];
   std::int64_t i = 0;
   for (; i + tile <= elements; i += tile) {
@@ -131,7 +131,7 @@ CombineFunction choose_dtype(DType dtype) {
   return choose_level<Op, std::uint8_t>();
 }
 
-// As combine_tiles; a quotient is rounded once, so its bits are those of every level.
+// Works like combine_tiles. A quotient is rounded once, so all instruction sets give the same bits.
 template <class T>
 inline void divide_tiles(std::byte* values, std::int64_t elements, int divisor) {
   constexpr std::int64_t tile = 64 / sizeof(T);
@@ -163,7 +163,7 @@ void divide_all(std::byte* values, std::int64_t elements, int divisor) {
 
 }  // namespace detail
 
-// The loop for this machine. Throws BuildError as require_reducible does.
+// The loop for this machine's instruction set. Throws BuildError as require_reducible does.
 inline CombineFunction combine_function(DType dtype, Reduction reduction) {
   require_reducible(dtype, reduction);
   if (reduction == Reduction::min) return detail::choose_dtype<detail::Min>(dtype);
@@ -177,7 +177,7 @@ inline void combine(DType dtype, Reduction reduction, std::byte* dst, const std:
   combine_function(dtype, reduction)(dst, left, right, elements);
 }
 
-// What turns the root of T into the result: a mean is divided by the number of replicas, all else stays.
+// Turns the root of T into the result: a mean is divided by the number of replicas, any other reduction is left as it is.
 inline void finish_root(DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int replicas) {
   if (reduction != Reduction::mean || replicas == 1) return;
   if (dtype == DType::float32) detail::divide_all<float>(values, elements, replicas);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How things are dealt in contiguous blocks whose sizes differ by at most one, the bigger ones first.
+// Deals things into contiguous blocks. Their sizes differ by at most one; the larger blocks come first.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 
 namespace replicator::detail::collectives {
 
-// The first of `count` things that is in block `index` of so many; `count` itself for index == blocks.
+// The first of `count` things in block `index` of `blocks`. Returns `count` for index == blocks.
 constexpr int block_begin(int count, int blocks, int index) {
   return index * (count / blocks) + std::min(index, count % blocks);
 }
 
-// Replicas dealt to ranks.
+// The block of replicas that each rank holds.
 class ReplicaBlocks {
  public:
   // Throws BuildError unless 1 <= ranks <= replicas.

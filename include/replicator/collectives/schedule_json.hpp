@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule as JSON, for programs that simulate or draw it.
+// Writes a schedule as JSON, for external programs that simulate or draw it.
 #pragma once
 
 #include <string_view>
@@ -45,7 +45,7 @@ inline void add_instruction(JsonWriter& json, const Instruction& instruction) {
 
 }  // namespace detail
 
-// "programs" is [rank][channel][instruction]; the words are those of schedule.hpp.
+// "programs" is [rank][channel][instruction]; the members are named as in schedule.hpp.
 inline void add_json(JsonWriter& json, const Schedule& schedule) {
   json.object([&] {
     json.member("name", schedule.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What connects ranks: devices on hosts, hosts in racks, ..., as a tree of links.
+// The network between ranks as a tree of links: devices on hosts, hosts in racks, and so on.
 //
 //   dimensions {4 devices, 3 hosts}      rank 5 = device 1 of host 1
 //
@@ -19,22 +19,22 @@
 
 namespace replicator::detail::collectives {
 
-// What connects ranks, both ways at once.
+// A link between ranks; both directions work at once.
 struct Link {
   double microseconds = 1;  // of latency
   double bytes_per_microsecond = 10000;
 };
 
-// Ranks count along the first dimension first, as those of `hierarchical` do.
+// Ranks count along the first dimension first, like those of `hierarchical`.
 struct Topology {
   struct Dimension {
     int size = 1;
-    // Of each unit (device, host, ...) to the others that are next to it. The latency is that of a whole message between
-    // two ranks that differ in this dimension and in none beyond it.
+    // The link of each unit (device, host, ...) to its neighbours in this dimension. The latency is that of a whole message
+    // between two ranks for which this is the outermost dimension in which they differ.
     Link link;
   };
   std::vector<Dimension> dimensions;         // innermost first
-  double reduced_bytes_per_microsecond = 0;  // of results of reduce and of copies inside a rank; 0: they take no time
+  double reduced_bytes_per_microsecond = 0;  // results of reduce, and copies inside a rank; 0: they take no time
 
   int ranks() const {
     int product = 1;
@@ -51,7 +51,8 @@ struct Topology {
     }
     return result;
   }
-  // Throws BuildError where a figure makes no sense.
+  // Throws BuildError for a size below 1, more than most_ranks ranks, a negative latency or rate, and a bandwidth that is
+  // not positive.
   void require() const {
     std::int64_t product = 1;
     for (std::size_t k = 0; k < dimensions.size(); ++k) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The canonical tree T over the replicas [0, R). Every deterministic reduction follows it, wherever it is computed:
+// The canonical tree T over the replicas [0, R). Every deterministic reduction follows it, whichever rank computes it:
 //
 //   T[lo, hi) = leaf lo                                   if hi - lo == 1
 //             = combine(T[lo, mid), T[mid, hi))           otherwise, mid = lo + ceil((hi - lo) / 2)
@@ -20,13 +20,13 @@
 
 namespace replicator::detail::collectives {
 
-// The node T[begin, end); a subtree depends on its own borders only.
+// The node T[begin, end). A subtree depends on its own borders only.
 struct TreeNode {
   int begin = 0;
   int end = 0;
 
   bool leaf() const { return end - begin == 1; }
-  // Where the left child ends. Only for nodes that are no leaf.
+  // The end of the left child. Only for nodes that are not leaves.
   int middle() const { return begin + (end - begin + 1) / 2; }
   TreeNode left() const { return {begin, middle()}; }
   TreeNode right() const { return {middle(), end}; }
@@ -36,6 +36,7 @@ struct TreeNode {
 };
 
 namespace detail {
+// Appends the maximal nodes below `node` that lie inside [begin, end).
 inline void collect_maximal(TreeNode node, int begin, int end, std::vector<TreeNode>& found) {
   if (node.end <= begin || end <= node.begin) return;
   if (begin <= node.begin && node.end <= end) {
@@ -47,9 +48,9 @@ inline void collect_maximal(TreeNode node, int begin, int end, std::vector<TreeN
 }
 }  // namespace detail
 
-// The maximal nodes of T over [0, replicas) that lie wholly inside [begin, end), ascending: the partial results that a
-// rank with these replicas can compute alone. At most 2 ceil(log2 replicas) of them.
-// Throws BuildError for a block that is empty or outside [0, replicas).
+// The maximal nodes of T over [0, replicas) that lie wholly inside [begin, end), ascending. They are the partial results
+// that a rank with these replicas can compute alone; there are at most 2 ceil(log2 replicas). Throws BuildError for a block
+// that is empty or outside [0, replicas).
 inline std::vector<TreeNode> maximal_subtrees(int replicas, int begin, int end) {
   if (begin < 0 || begin >= end || end > replicas)
     throw BuildError{"the replicas " + TreeNode{begin, end}.text() + " are no block of " + std::to_string(replicas)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node is, without its place: the base of common subexpressions, equal graphs and fingerprints.
+// Digests of nodes and graphs. Common subexpressions, equal graphs and fingerprints are found with them.
 #pragma once
 
 #include <variant>
@@ -10,7 +10,8 @@
 
 namespace replicator::detail {
 
-// Of the alternative and its attributes; a variable counts by its name.
+// Hashes what a node computes: its alternative, attributes and output types, without inputs and location. A variable counts
+// by its name.
 inline void hash_node(Hasher& hasher, const Graph& graph, const Node& node) {
   hasher.word(node.what.index());
   if (const auto* input = node.get<Input>()) {
@@ -34,7 +35,8 @@ inline void hash_node(Hasher& hasher, const Graph& graph, const Node& node) {
   }
 }
 
-// Of the whole graph and where its nodes are: equal graphs, of whatever replicas, have equal digests.
+// The digest of a whole graph with its devices. The source lines do not count, so equal graphs of different replicas have
+// equal digests.
 inline Digest digest_of(const Graph& graph) {
   Hasher hasher;
   for (const auto& node : graph.nodes()) {

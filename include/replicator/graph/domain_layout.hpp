@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which layout kernels over a domain, elementwise ones and reductions, take what they are offered.
+// Chooses the memory layout in which a kernel over a domain (elementwise or reduction) takes its inputs.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace replicator::detail {
 
-// The layout in which a kernel walks its domain: the first dense one that is not plain among the inputs
-// that span the domain, else plain.
+// The layout in which a kernel walks its domain. Among the inputs that span the domain, it is the first dense layout that
+// is not plain; otherwise plain.
 inline Layout domain_layout(const KernelRequest& request, const Shape& domain) {
   for (std::size_t i = 0; i < request.inputs.size(); ++i)
     if (request.inputs[i].shape == domain && !request.offered[i].plain && is_dense(request.offered[i], domain))
@@ -20,7 +20,7 @@ inline Layout domain_layout(const KernelRequest& request, const Shape& domain) {
   return {};
 }
 
-// What is demanded of the inputs: that layout of those that span the domain, plain of the smaller ones.
+// The layouts to demand: `layout` for inputs that span the domain, plain for smaller ones.
 inline std::vector<Layout> demanded_layouts(const KernelRequest& request, const Shape& domain, const Layout& layout) {
   std::vector<Layout> result;
   for (const auto& input : request.inputs) result.push_back(input.shape == domain ? layout : Layout{});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs as text for Graphviz: `dot -Tsvg step.dot > step.svg`.
+// Prints graphs as text for Graphviz: `dot -Tsvg step.dot > step.svg`.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace replicator::detail {
 
-// In a label a quote and a backslash need a backslash.
+// Escapes quotes and backslashes for a label.
 inline std::string dot_text(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -37,7 +37,7 @@ inline std::string ranges(const std::vector<int>& numbers) {
   return text;
 }
 
-// What is only looked at until it is resolved stands out; variables are cylinders.
+// The style of a node. Placeholders stand out, because they cannot run before resolution; variables are cylinders.
 inline std::string dot_style(const Node& node) {
   if (node.get<Placeholder>()) return "shape=doubleoctagon, style=filled, fillcolor=orange";
   if (node.get<Read>() || node.get<Assign>()) return "shape=cylinder, style=filled, fillcolor=lightblue";
@@ -57,7 +57,7 @@ inline std::string dot_label(const Graph& graph, std::uint32_t index) {
   return label;
 }
 
-// One graph as a cluster; names of nodes begin with `prefix`. `more(node)`: attributes to add.
+// Adds one graph as a cluster. Node names begin with `prefix`; `more(node)` returns additional attributes.
 template <class More>
 void add_dot_cluster(std::string& text, const Graph& graph, const std::string& prefix, const std::string& title, More more) {
   text += "  subgraph \"cluster_" + prefix + "\" {\n    label=\"" + dot_text(title) + "\";\n";
@@ -76,7 +76,8 @@ void add_dot_cluster(std::string& text, const Graph& graph, const std::string& p
 
 inline std::string dot_title(const std::vector<int>& replicas) { return (replicas.size() == 1 ? "replica " : "replicas ") + ranges(replicas); }
 
-// The graphs of replicas as they were traced: equal ones are drawn once. The order is that of the replicas and of the program.
+// The graphs of replicas as they were traced. Equal graphs are drawn once. Follows the order of the replicas and of the
+// program.
 template <class = void>
 std::string dot(std::span<const Graph> graphs) {
   std::vector<std::pair<Digest, std::vector<std::size_t>>> folded;

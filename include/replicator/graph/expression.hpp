@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scalar expression as data: what an elementwise functor leaves when it is called once on symbols.
+// A scalar expression as data. An elementwise functor that is called once on symbols records one.
 #pragma once
 
 #include <bit>
@@ -18,10 +18,10 @@
 
 namespace replicator::detail {
 
-// Comparisons and logic give 1 or 0 in the compute type; logic reads "not zero" as true.
+// Comparisons and logic return 1 or 0 in the compute type; logic treats every value but zero as true.
 enum class ScalarOp : std::uint8_t {
   input,     // operand a: index of the input
-  constant,  // bits: of a double where the compute type is floating, else of an int64
+  constant,  // bits: of a double for a floating compute type, otherwise of an int64
   negate,
   absolute,
   sign,
@@ -38,8 +38,8 @@ enum class ScalarOp : std::uint8_t {
   subtract,
   multiply,
   divide,
-  minimum,
-  maximum,  // b < a ? b : a;  a < b ? b : a
+  minimum,  // b < a ? b : a
+  maximum,  // a < b ? b : a
   power,
   less,
   less_equal,
@@ -50,7 +50,7 @@ enum class ScalarOp : std::uint8_t {
   multiply_add,  // fused: a * b + c with one rounding
 };
 
-// The type in which elements of `dtype` are computed: itself, int32 for uint8 and bool, float32 for bfloat16.
+// The type in which elements of `dtype` are computed: int32 for uint8 and bool, float32 for bfloat16, otherwise `dtype`.
 constexpr DType compute_type(DType dtype) {
   if (dtype == DType::bfloat16) return DType::float32;
   return dtype == DType::uint8 || dtype == DType::boolean ? DType::int32 : dtype;
@@ -69,6 +69,7 @@ constexpr std::string_view name_of(ScalarOp op) {
   return names[static_cast<std::size_t>(op)];
 }
 
+// One operation on the results of earlier instructions.
 struct ScalarInstruction {
   ScalarOp op = ScalarOp::constant;
   std::uint16_t a = 0, b = 0, c = 0;  // earlier instructions (or the input's index)
@@ -77,18 +78,19 @@ struct ScalarInstruction {
   friend bool operator==(const ScalarInstruction&, const ScalarInstruction&) = default;
 };
 
-// Instructions in order, each reading earlier ones; `outputs` name instructions. Inputs of another dtype are converted
-// to `compute` when loaded, outputs to their dtype when stored (floating to
-// integer truncates; to bool: != 0; to bfloat16 rounds, once).
+// Instructions in order; each reads earlier ones. `outputs` lists instructions.
+//
+// Inputs of another dtype are converted to `compute` when loaded. Outputs are converted to their dtype when stored:
+// floating to integer truncates, to bool compares with 0 (!=), to bfloat16 rounds once.
 struct Expression {
   DType compute = DType::float32;  // float32, float64, int32 or int64
   std::uint16_t inputs = 0;
   std::vector<ScalarInstruction> code;
   std::vector<std::uint16_t> outputs;
 
-  static constexpr std::size_t most_instructions = 1 << 15;  // what kernels number (values, constants) then fits 16 bits
+  static constexpr std::size_t most_instructions = 1 << 15;  // then the numbers that kernels give to values and constants fit 16 bits
 
-  // The instruction's number; that of an equal one where there is one. Throws BuildError where it would be one too many.
+  // Returns the number of the instruction, or of an equal one that exists. Throws BuildError beyond most_instructions.
   std::uint16_t append(ScalarInstruction instruction) {
     for (std::size_t i = 0; i < code.size(); ++i)
       if (code[i] == instruction) return static_cast<std::uint16_t>(i);
@@ -125,7 +127,7 @@ struct Expression {
     return words;
   }
 
-  // "relu(add(x0, x1))"; of a longer one the first characters and "...": `length` in all.
+  // Text such as "relu(add(x0, x1))", of at most `length` characters; a longer text is cut and ends with "...".
   std::string text(std::size_t length = 1000) const {
     std::string result;
     for (const auto output : outputs) {
@@ -137,7 +139,7 @@ struct Expression {
   }
 
  private:
-  // Goes no further than `length`: an instruction is written out for each of its uses, so that the whole may double with every one.
+  // Stops at `length`. An instruction is written out for each of its uses, so the text may double with every instruction.
   void add_text(std::string& text, std::uint16_t index, std::size_t length) const {
     if (text.size() > length) return;
     const auto& i = code[index];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over axes of which the factors are taken out that do not vary along them: the sum of -(u s) is -(sum of u) s.
+// Sums an expression over axes. Factors that are constant along the axes are moved out of the sum: the sum of -(u s)
+// becomes -(sum of u) s.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,8 @@
 
 namespace replicator::detail {
 
-// The part of an expression that computes `output`, and which inputs it still reads (renumbered in that order).
+// The part of an expression that computes `outputs`, and the inputs that it still reads. Its inputs are renumbered in that
+// order.
 inline std::pair<Expression, std::vector<std::uint16_t>> extract(const Expression& whole, std::span<const std::uint16_t> outputs) {
   std::vector<bool> needed(whole.code.size());
   for (const auto output : outputs) needed[output] = true;
@@ -44,7 +46,7 @@ inline std::pair<Expression, std::vector<std::uint16_t>> extract(const Expressio
   return {std::move(part), std::move(used)};
 }
 
-// Axes of `domain` along which a tensor of `shape` is repeated.
+// The axes of `domain` along which a tensor of `shape` is repeated.
 inline std::vector<std::int64_t> repeated_axes(const Shape& shape, const Shape& domain) {
   std::vector<std::int64_t> axes;
   const auto missing = domain.rank() - shape.rank();
@@ -53,7 +55,7 @@ inline std::vector<std::int64_t> repeated_axes(const Shape& shape, const Shape& 
   return axes;
 }
 
-// By instruction: whether it is the same all along `axes` of the domain.
+// For each instruction, whether its value is constant along `axes` of the domain.
 inline std::vector<bool> fixed_along(std::span<const std::int64_t> axes, const Expression& e, std::span<const AnyTensor> operands, const Shape& domain) {
   std::vector<bool> fixed;
   for (const auto& f : e.code) {
@@ -68,12 +70,13 @@ inline std::vector<bool> fixed_along(std::span<const std::int64_t> axes, const E
   return fixed;
 }
 
-// An expression as a core, to which one operation after the other is done.
+// An expression as a core instruction with operations applied to it.
 struct Factors {
   std::uint16_t core;             // an instruction
-  std::vector<ScalarOp> done;     // outermost first: negate, or multiply or divide by
-  std::vector<std::uint16_t> by;  // these instructions, which are fixed (of a negation: none)
+  std::vector<ScalarOp> done;     // outermost first: negate, or multiply or divide by ...
+  std::vector<std::uint16_t> by;  // ... these constant instructions (unused for negate)
 };
+// Splits the expression's only output into a core and its constant factors.
 inline Factors factors_of(const Expression& e, const std::vector<bool>& fixed) {
   Factors result{e.outputs[0], {}, {}};
   while (!fixed[result.core]) {
@@ -87,7 +90,7 @@ inline Factors factors_of(const Expression& e, const std::vector<bool>& fixed) {
   return result;
 }
 
-// The sum over `axes` (ascending) of the expression's one output, as `dtype`; the axes disappear, or are kept as 1.
+// Sums the expression's only output over `axes` (ascending) and returns `dtype`. The axes disappear.
 inline AnyTensor factored_sum(Graph& graph, const Expression& e, std::span<const AnyTensor> operands, const Shape& domain,
                               const std::vector<std::int64_t>& axes, DType dtype, Location where) {
   const auto tensors_of = [&](const std::vector<std::uint16_t>& used) {

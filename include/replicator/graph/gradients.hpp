@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reverse-mode differentiation: gradient rules build ordinary nodes, so gradients of gradients work. They are on the logical
-// device of the node whose gradient they are.
+// Reverse-mode differentiation. Gradient rules build ordinary nodes, so gradients of gradients work. A gradient node is on
+// the same logical device as its forward node.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +21,14 @@ namespace replicator {
 
 namespace detail {
 
+// Whether no gradient flows through the node.
 inline bool ends_gradients(const detail::Node& node) {
   const auto* compute = node.get<detail::Compute>();
   return compute && (compute->operation.get<StopGradient>() || compute->operation.get<AssignedValue>());
 }
 
-// Which of the nodes up to y's depend on an x. What lies before an end of gradients is not looked at, so it needs no gradient rules either.
+// For each node up to y's, whether it depends on an x. Nodes before an end of gradients do not count, so they need no
+// gradient rules.
 inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor> xs, Location where) {
   Graph& graph = y.graph();
   for (const auto& x : xs)
@@ -42,6 +44,7 @@ inline std::vector<bool> dependent_nodes(AnyTensor y, std::span<const AnyTensor>
   return depends;
 }
 
+// Computes the gradients of y by walking its graph backwards.
 class Differentiation {
  public:
   Differentiation(AnyTensor y, std::span<const AnyTensor> xs, Location where)
@@ -57,20 +60,21 @@ class Differentiation {
       if (reaches_[i] && !adjoints_[i].empty() && !graph_.node(i).inputs.empty()) visit(i);
   }
 
-  // Of x's type: zeros where none arrived.
+  // The gradient for x, of x's type; zeros where none arrived.
   AnyTensor of(AnyTensor x) {
     if (const auto* found = arrived(x)) return *found;
     const detail::LogicalDeviceScope there{graph_, graph_.node(x.value()).device};
     return fill(graph_, x.type(), 0, where_);
   }
 
-  // Null where y depends on x not at all, or through operations alone that hand no gradient on: comparisons, argmax, casts to integers.
+  // Null where y does not depend on x, or only through operations without a gradient: comparisons, argmax, casts to
+  // integers.
   const AnyTensor* arrived(AnyTensor x) const {
     if (x.value().node >= end_) return nullptr;
     const auto& outputs = adjoints_[x.value().node];
     return !outputs.empty() && outputs[x.value().output] ? &outputs[x.value().output] : nullptr;
   }
-  // The node nearest to the xs that handed no gradient on, where there is one.
+  // The node nearest to the xs that passed no gradient on, if any.
   std::optional<std::uint32_t> nearest_end() const { return nearest_end_; }
 
  private:
@@ -82,7 +86,7 @@ class Differentiation {
     adjoint = adjoint ? apply(detail::ScalarOp::add, {adjoint, gradient}, graph_.node(value.node).where) : gradient;
   }
 
-  // Copies what it needs of the node first: adding nodes moves them.
+  // Copies what it needs of the node first, because adding nodes moves the existing ones.
   void visit(std::uint32_t index) {
     const std::vector<Value> values = graph_.node(index).inputs;
     const Location where = graph_.node(index).where;
@@ -116,16 +120,16 @@ class Differentiation {
   Graph& graph_;
   std::uint32_t end_;
   Location where_;
-  std::vector<bool> reaches_;                     // node depends on an x
+  std::vector<bool> reaches_;                     // whether the node depends on an x
   std::vector<std::vector<AnyTensor>> adjoints_;  // by node and output; empty where nothing arrived
   std::optional<std::uint32_t> nearest_end_;
 };
 
 }  // namespace detail
 
-// At replica i: the derivative of the sum of y over all its elements and all replicas with respect to replica i's
-// own x, one for each x, of x's type; zeros where y does not depend on it. Throws BuildError where an operation
-// on the way has no gradient rule.
+// The gradients of y with respect to each x, in x's type. At replica i this is the derivative of a sum with respect to
+// replica i's own x. The sum is over all elements of y and all replicas. The gradient is zero where y does not depend on x.
+// Throws BuildError where an operation on the way has no gradient rule.
 inline std::vector<AnyTensor> gradients(AnyTensor y, std::span<const AnyTensor> xs,
                                         Location where = Location{std::source_location::current()}) {
   detail::Differentiation differentiation{y, xs, where};
@@ -134,6 +138,7 @@ inline std::vector<AnyTensor> gradients(AnyTensor y, std::span<const AnyTensor> 
   return result;
 }
 
+// The same for typed tensors.
 template <FloatingElement T>
 std::vector<Tensor<T>> gradients(Tensor<T> y, const std::vector<Tensor<T>>& xs,
                                  std::source_location where = std::source_location::current()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes of one replica in program order.
+// Graph: the nodes of one replica in program order, with its results and variables.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace detail {
 class LogicalDeviceScope;
 }
 
-// What a step has assigned to a variable, read again. Gradients end here, as at the value that the variable began with: this one is the variable's
-// too, and no longer what it was computed from.
+// Reads a value that the step has assigned to a variable. Gradients end here, as they do at a variable's first value. From
+// here on the value belongs to the variable, not to the computation that it came from.
 struct AssignedValue {
   static constexpr std::string_view name = "assigned value";
   std::uint32_t variable = 0;
@@ -35,6 +35,7 @@ struct AssignedValue {
   std::vector<AnyTensor> expand(const ExpansionContext& at) const;  // the value
 };
 
+// Built by one trace of a step function. Passes build further graphs from it.
 class Graph : public detail::GraphAnchor {
  public:
   explicit Graph(int replica = 0, int replicas = 1, int logical_devices = 1)
@@ -46,16 +47,17 @@ class Graph : public detail::GraphAnchor {
 
   int replica() const { return replica_; }
   int replicas() const { return replicas_; }
-  // How many devices nodes may be placed on: see LogicalDeviceScope.
+  // Number of devices on which nodes may be placed: see LogicalDeviceScope.
   int logical_devices() const { return logical_devices_; }
   std::span<const detail::Node> nodes() const { return nodes_; }
   const detail::Node& node(std::uint32_t index) const { return nodes_[index]; }
   const detail::Node& node(Value value) const { return nodes_[value.node]; }
   const TensorType& type(Value value) const { return nodes_[value.node].outputs[value.output]; }
 
-  // Appends; every input is an earlier node. A node without a device gets that of the scope, else that of its first input
-  // that is no leaf, else 0; one without marks gets the graph's.
-  // Never inlined: g++ 12 would warn, wrongly, that alternatives the node does not hold are not initialised.
+  // Appends a node and returns its index; every input must be an earlier node. A node without a device gets the scope's
+  // device, else that of its first input that is no leaf, else 0. A node without marks gets the graph's. Throws BuildError
+  // for a complete graph and for a shape that is too large. Never inlined: g++ 12 would warn wrongly about alternatives
+  // that the node does not hold.
   [[gnu::noinline]] std::uint32_t add(detail::Node node) {
     if (complete()) refuse_foreign(std::string{node.kind()} + " at " + node.where.text());
     for (const auto& output : node.outputs)
@@ -67,19 +69,20 @@ class Graph : public detail::GraphAnchor {
   }
   AnyTensor tensor(std::uint32_t node, std::uint32_t output = 0) { return {*this, Value{node, output}}; }
 
-  // `what`: what a tensor of another graph was given to, and where.
+  // `what`: the operation that was given a tensor of another graph, and its source line.
   [[noreturn]] static void refuse_foreign(const std::string& what) {
     throw BuildError{what +
                      ": a tensor of another replica's graph was used, or of an earlier trace; every step_fn must use only its own arguments, and ask "
                      "for its variables by name"};
   }
 
-  // What the step returns, flattened.
+  // The values that the step returns, flattened.
   std::vector<Value>& results() { return results_; }
   std::span<const Value> results() const { return results_; }
 
   std::span<const VariableDeclaration> variables() const { return variables_; }
-  // Declares, or finds a declaration of that name. Throws BuildError where the two differ in type or kind.
+  // Declares a variable, or finds the one of that name. Throws BuildError where the two differ in type or kind, and for an
+  // empty name, a shape that is too large, or an invalid initialiser.
   std::uint32_t declare(VariableDeclaration declaration) {
     const auto found = variable_index_.find(declaration.name);
     if (found == variable_index_.end()) {
@@ -87,7 +90,7 @@ class Graph : public detail::GraphAnchor {
         throw BuildError{"the variable at " + declaration.where.text() + " was given \"\" as its name: checkpoints and messages need one"};
       if (declaration.type.shape.too_large())
         throw BuildError{"the variable \"" + declaration.name + "\" at " + declaration.where.text() + ": " + declaration.type.shape.too_large_text()};
-      if (declaration.type.shape.elements() > 0)  // else its fan may have been zero, and nothing is drawn
+      if (declaration.type.shape.elements() > 0)  // an empty variable may have zero fan; nothing is drawn for it
         declaration.initializer.require_valid("the variable \"" + declaration.name + "\" at " + declaration.where.text());
       const auto index = static_cast<std::uint32_t>(variables_.size());
       if (declaration.device < 0) declaration.device = std::max(device_, 0);
@@ -104,16 +107,17 @@ class Graph : public detail::GraphAnchor {
     const auto found = variable_index_.find(name);
     return found == variable_index_.end() ? nullptr : &variables_[found->second];
   }
-  // The variable's value at this point of the program: this replica's last assignment, or the step's start. Gradients end there.
+  // The variable's value at this point of the program: this replica's last assignment, or the value at the step's start.
+  // Gradients end there.
   AnyTensor read(std::uint32_t variable, Location where) {
     if (!states_[variable].current) read_first(variable, where);
     else if (states_[variable].assigned) read_again(variable, where);
     states_[variable].read = true;
     return {*this, *states_[variable].current};
   }
-  // Whether the step has, by now.
+  // Whether the step has read the variable up to now.
   bool has_read(std::uint32_t variable) const { return states_[variable].read; }
-  // The variable's value at the step's start, empty where the step has not read it.
+  // The variable's value at the step's start; empty where the step has not read it.
   AnyTensor start_value(std::uint32_t variable) {
     const auto& start = states_[variable].start;
     return start ? AnyTensor{*this, *start} : AnyTensor{};
@@ -130,7 +134,7 @@ class Graph : public detail::GraphAnchor {
     states_[variable].assigned = true;
   }
 
-  // "replica2/all_reduce#17", with the label where there is one: "replica2/conv1.weight".
+  // The name of a node: "replica2/all_reduce#17", or with a label "replica2/conv1.weight".
   std::string name(std::uint32_t index) const {
     const auto& n = nodes_[index];
     const std::string prefix = "replica" + std::to_string(replica_) + "/";
@@ -138,26 +142,26 @@ class Graph : public detail::GraphAnchor {
     return prefix + std::string{n.kind()} + "#" + std::to_string(index);
   }
 
-  // Counts the collectives asked for so far.
+  // The number of a new collective in program order.
   std::uint32_t next_collective() { return collectives_++; }
 
-  // Of nodes added from here on; held by a ScopedValue.
+  // The marks of nodes that are added from here on. Set them with a ScopedValue.
   detail::NodeMarks& marks() { return marks_; }
-  // What products of float32 tensors asked for from here on are computed in; see rp::mixed_precision.
+  // The type in which products of float32 tensors are computed from here on; see rp::mixed_precision.
   DType& products() { return products_; }
-  // Counts the calls of rp::recompute.
+  // The number of a new rp::recompute region, from 1.
   std::uint32_t next_region() { return ++regions_; }
 
-  // What names of variables begin with at this point of the program ("layer1.0."); see ReplicaContext::scope.
+  // The prefix of variable names at this point of the program ("layer1.0."); see ReplicaContext::scope.
   std::string& scope() { return scope_; }
 
-  // What the first read of a trainable variable gives in place of its value at the step's start; null: that value.
+  // Replaces the result of the first read of a trainable variable; null: the value at the step's start is used.
   using Substitute = AnyTensor (*)(Graph&, std::uint32_t variable, AnyTensor value, Location where);
   Substitute& substitute() { return substitute_; }
 
-  // The logical device of the innermost scope; -1 outside of any.
+  // The logical device of the innermost scope; -1 outside of all scopes.
   std::int32_t device() const { return device_; }
-  // Puts logical device i on device i * devices / logical_devices(): where a replica has fewer.
+  // Maps logical device i to i * devices / logical_devices(), for a replica that has fewer devices.
   void share_devices(int devices) {
     for (auto& node : nodes_) node.device = node.device * devices / logical_devices_;
     for (auto& variable : variables_) variable.device = variable.device * devices / logical_devices_;
@@ -173,10 +177,10 @@ class Graph : public detail::GraphAnchor {
       if (!nodes_[input.node].leaf()) return nodes_[input.node].device;
     return 0;
   }
-  // Of a variable, at this point of the program.
+  // The state of a variable at this point of the program.
   struct VariableState {
     std::optional<Value> current, start;
-    bool assigned = false;  // and not read since: `current` is what was assigned
+    bool assigned = false;  // and not read since: `current` is the assigned value
     bool read = false;
   };
   void read_first(std::uint32_t variable, Location where) {
@@ -228,18 +232,18 @@ inline Graph& detail::GraphHandle::operator*() const {
 }
 inline const TensorType& AnyTensor::type() const { return graph_->type(value_); }
 
-// What a gradient rule sees. `upstream[o]` is empty where output o does not reach the differentiated value.
+// The arguments of a gradient rule. `upstream[o]` is empty where output o does not reach the differentiated value.
 struct GradientContext {
   Graph& graph;
   const AnyOperation& operation;
   std::span<const AnyTensor> inputs;
   std::span<const AnyTensor> outputs;
   std::span<const AnyTensor> upstream;
-  std::span<const bool> wanted;  // inputs whose gradient is used: others may be left empty
+  std::span<const bool> wanted;  // inputs that need a gradient; the others' may be left empty
   Location where;
 };
 
-// What an expansion sees.
+// The arguments of an expansion.
 struct ExpansionContext {
   Graph& graph;
   std::span<const AnyTensor> inputs;
@@ -249,7 +253,7 @@ struct ExpansionContext {
 inline std::vector<AnyTensor> AssignedValue::expand(const ExpansionContext& at) const { return {at.inputs[0]}; }
 
 namespace detail {
-// Runs `make` and puts the user's line before what it throws.
+// Runs `make` and puts the user's line before the text of a BuildError.
 template <class F>
 auto at_line(std::string_view name, Location where, F&& make) {
   try {
@@ -260,7 +264,8 @@ auto at_line(std::string_view name, Location where, F&& make) {
 }
 }  // namespace detail
 
-// Adds a node of an operation: infers and checks the shapes. Errors name the operation, the replica and the user's line.
+// Adds a node for an operation, after it has inferred and checked the shapes. Errors name the operation, the replica and
+// the user's line.
 inline std::uint32_t add_compute(Graph& graph, AnyOperation operation, std::span<const AnyTensor> inputs, Location where) {
   std::vector<TensorType> types;
   std::vector<Value> values;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tensors and variables hold of their graph: it may be gone before they are.
+// A handle on a graph, for tensors and variables. It detects that its graph is gone.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,8 @@ namespace replicator::detail {
 
 class GraphHandle;
 
-// The part of a graph that handles find it by. They follow it when it is moved; a copy has handles of its own, and may grow.
+// The base of a graph through which handles find it. Handles follow a graph that is moved. A copied graph has no handles
+// yet, and may grow.
 class GraphAnchor {
  public:
   GraphAnchor() = default;
@@ -27,14 +28,14 @@ class GraphAnchor {
   }
   ~GraphAnchor() { leave(); }
 
-  // A step function has built it: what its handles are used for from now on is a mistake.
+  // The step function has finished building this graph. Later use of its handles is a mistake.
   void set_complete() { complete_ = true; }
   bool complete() const { return complete_; }
 
  private:
   friend class GraphHandle;
 
-  // Never freed, so that a handle on a graph that is gone finds nothing here, and not other memory.
+  // Never freed: a handle on a destroyed graph finds a null pointer here, and not foreign memory.
   struct Slot {
     GraphAnchor* anchor = nullptr;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting point of operations and devices: what a device kind registers for an operation.
+// The interface between operations and devices: kernels that a device kind registers for an operation.
 #pragma once
 
 #include <atomic>
@@ -23,101 +23,108 @@ namespace replicator {
 
 class AnyOperation;
 
-// What a kernel that draws random numbers or reads the step may depend on.
+// Values of the current step, for kernels that draw random numbers or depend on the step.
 struct StepContext {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::uint32_t replica = 0;
-  bool uniform = false;   // it runs for all replicas, once per device
-  bool repeated = false;  // and this is not the device of replica 0
+  bool uniform = false;   // the kernel runs for all replicas, once for each device
+  bool repeated = false;  // uniform, and this is not the device of replica 0
 };
 
-// What a kernel of a device with memory of its own could not take, in that memory: it cannot throw there.
+// The first value that a kernel could not take, on a device with memory of its own. Such a kernel cannot throw, so it
+// stores this record there.
 struct Refusal {
   static constexpr std::uint64_t none = ~std::uint64_t{0};
-  std::uint64_t number = none;  // of the first such element of the values that it looks at
-  std::int64_t value = 0;       // that element
+  std::uint64_t number = none;  // index of the first such element
+  std::int64_t value = 0;       // value of that element
 };
 
-// One execution. Pointers are in the device's memory; the number of each is fixed by the node.
+// The arguments of one execution. Pointers are in the device's memory; the node fixes how many there are.
 struct Launch {
   const std::byte* const* inputs = nullptr;
   std::byte* const* outputs = nullptr;
-  std::byte* scratch = nullptr;  // Executable::scratch_bytes, 64-byte aligned
+  std::byte* scratch = nullptr;  // of Executable::scratch_bytes, 64-byte aligned
   StepContext context;
-  void* stream = nullptr;               // of the device kind; null on the CPU
-  const std::uint64_t* step = nullptr;  // in the device's memory, the number of the step, where the executable reads_step
-  const std::byte* table = nullptr;     // in the device's memory, Executable::table of these operands
-  Refusal* refused = nullptr;           // in the device's memory, where the executable refuses
+  void* stream = nullptr;               // the device kind's; null on the CPU
+  const std::uint64_t* step = nullptr;  // in device memory: the number of the step, where the executable reads_step
+  const std::byte* table = nullptr;     // in device memory: Executable::table for these operands
+  Refusal* refused = nullptr;           // in device memory, where the executable refuses
 };
 
-// A kernel made ready for one operation with its attributes, shapes and layouts. Immutable: any thread may run it.
+// A kernel prepared for one operation with its attributes, shapes and layouts. Immutable: any thread may run it.
 class Executable {
  public:
   Executable() = default;
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
   virtual ~Executable() = default;
-  // May throw DataError for values that it cannot take (an index that points nowhere): the step then ends with that error
-  // at the user's line. Never from inside a team of OpenMP threads. On devices with memory of their own: see `refuses`.
+  // Runs the kernel. Throws DataError for values that it cannot take, such as an index out of range. The step then ends
+  // with that error at the user's line. It must not throw inside a team of OpenMP threads. On devices with memory of their
+  // own, see `refuses`.
   virtual void run(const Launch& launch) const = 0;
-  // Throws the DataError for what was noted in Launch::refused.
+  // Throws the DataError for the record in Launch::refused.
   virtual void refuse(const Refusal& what) const {
     throw DataError{std::string{kernel} + " refused its value " + std::to_string(what.number) + ", which is " + std::to_string(what.value)};
   }
-  // One launch for the runs of these parts, all of this one's family, none of which reads what another writes: it takes the inputs of all,
-  // then the outputs of all. The parts outlive it. Null where it cannot be had after all.
+  // Merges the runs of these parts into one launch. All parts are of this family, and none reads what another writes. The
+  // result takes the inputs of all parts, then the outputs of all. The parts outlive it. Returns null where merging is
+  // impossible after all.
   virtual std::unique_ptr<Executable> merge(std::span<const Executable* const>) const { return nullptr; }
-  // The table_bytes that run() finds at Launch::table. They are written there once, when the addresses of the operands are known.
+  // The table_bytes that run() finds at Launch::table. They are stored there once, when the addresses of the operands are
+  // known.
   virtual std::vector<std::byte> table(const std::byte* const*, std::byte* const*) const { return {}; }
 
-  std::vector<Layout> input_layouts;   // demanded: the planner inserts a copy where an input lies otherwise
-  std::vector<Layout> output_layouts;  // given
+  std::vector<Layout> input_layouts;   // demanded: the planner inserts a copy where an input has another layout
+  std::vector<Layout> output_layouts;  // produced
   std::size_t scratch_bytes = 0;
   std::size_t table_bytes = 0;
-  // What executables have in common whose runs may be merged; empty where each is a launch of its own, as on devices that compute on the
-  // host's memory, where operands may move.
+  // Executables with equal families may be merged. Empty where each run needs its own launch, as on devices that compute in
+  // host memory, where operands may move.
   std::optional<detail::Digest> family;
-  // run() looks at values on the host, for which it waits for the queue: it cannot be captured.
+  // run() reads values on the host and waits for the queue, so it cannot be captured.
   bool needs_host = false;
-  // Of a device with memory of its own: values that it cannot take it notes in Launch::refused, and does something harmless in their place. The
-  // program looks there whenever it waits for the device, and before a variable changes; then the step ends by refuse().
+  // For a device with memory of its own. The kernel records a value that it cannot take in Launch::refused, and does
+  // something harmless instead. The program looks there whenever it waits for the device, and before a variable changes.
+  // Then it ends the step with refuse().
   bool refuses = false;
-  // It needs Launch::step: where launches are captured and replayed, the context's number of the step is that of the capture.
+  // The kernel needs Launch::step. Where launches are captured and replayed, the context's step number is the one of the
+  // capture.
   bool reads_step = false;
-  // in_place[o] = i: output o may share the memory of input i (same layout, element-for-element); -1: it may not.
+  // in_place[o] = i: output o may share the memory of input i (same layout, element by element). -1: it may not.
   std::vector<int> in_place;
-  std::string_view kernel;  // Kernel::name of who made it, unless it says more; merged ones, too, have another only where merge says so
-  double arithmetic = 1;    // of the operation's work, the part that run() does where its algorithm spares some: for rooflines
+  std::string_view kernel;  // Kernel::name of the maker, unless the maker or merge() sets a more specific one
+  double arithmetic = 1;    // share of the operation's work that run() does, where its algorithm saves some: for rooflines
 };
 
+// The operation, types and layouts for which a kernel is to be made.
 struct KernelRequest {
   const AnyOperation& operation;
   std::span<const TensorType> inputs;
   std::span<const TensorType> outputs;
-  std::span<const Layout> offered;  // how the inputs lie where they were made
-  int threads = 1;                  // OpenMP threads under which it is made and run
-  KernelChoice choice = {};         // of what libraries may do
+  std::span<const Layout> offered;  // layouts in which the inputs were made
+  int threads = 1;                  // OpenMP threads under which the kernel is made and run
+  KernelChoice choice = {};         // limits on what libraries may do
 };
 
-// Constant-initialised: no order of initialisation between files matters.
+// Constant-initialised, so that no order of initialisation between files matters.
 struct Kernel {
   std::string_view name;
-  std::unique_ptr<Executable> (*make)(const KernelRequest&) = nullptr;  // null result: these shapes are not for me
+  std::unique_ptr<Executable> (*make)(const KernelRequest&) = nullptr;  // null result: declines these shapes
 };
 
-// The highest filled one wins, the next is asked where it declines.
+// The highest filled tier is asked first; where it declines, the next one is asked.
 enum class KernelTier : std::uint8_t {
   reference,
-  compiled,  // made for one expression, while the step is planned
-  library,   // for less than the ones below, and there better
+  compiled,  // compiled for one expression while the step is planned
+  library,   // covers fewer cases than the tiers below, but is faster there
   user,
 };
 inline constexpr std::size_t kernel_tiers = 4;  // reference, compiled, library, user
 
 using KernelSlots = std::atomic<const Kernel*>[device_kinds][kernel_tiers];  // null: no kernel
 
-// The registry: a slot for each operation, filled by the headers that define kernels. Storing twice is harmless.
+// The registry: a slot for each operation. Headers that define kernels fill it; filling it twice is harmless.
 template <class Op>
 struct kernels {
   static inline constinit KernelSlots slot{};

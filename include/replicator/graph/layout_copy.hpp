@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a tensor into another layout of memory.
+// LayoutCopy: the operation that copies a tensor into another memory layout.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace replicator::detail {
 
-// The same elements in another layout; padding is zero. The planner puts it where a kernel demands one.
+// The same elements in another layout, with zeros as padding. The planner inserts it where a kernel demands a layout.
 struct LayoutCopy {
   static constexpr std::string_view name = "layout_copy";
   Layout to;

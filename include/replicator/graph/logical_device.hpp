@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placing nodes on the logical devices of a replica.
+// Places nodes on the logical devices of a replica.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace replicator::detail {
 
-// Nodes made while it lives, and variables declared, are on that logical device. The innermost scope counts. Where nodes
-// are never changes a value: passes do not look at it.
+// While it lives, new nodes and variables are placed on this logical device. The innermost scope counts. Placement never
+// changes a value: passes ignore it.
 class LogicalDeviceScope {
  public:
   // Throws BuildError where the replica has no such device.
@@ -21,7 +21,7 @@ class LogicalDeviceScope {
                      " does not exist: a replica has the logical device" + (last == 0 ? " 0 only" : "s 0 to " + std::to_string(last)) +
                      "; ask for more with --logical-devices"};
   }
-  // One that another node is on already.
+  // For the device of an existing node; not checked.
   LogicalDeviceScope(Graph& graph, std::int32_t device) : device_{graph.device_, device} {}
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel of an operation is taken.
+// Chooses the kernel of an operation.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace replicator::detail {
 
-// Asks the highest filled tier first, then the next. Null where there is none, or all decline.
+// Asks the highest filled tier first, then the next. Null where there is no kernel, or all decline.
 inline std::unique_ptr<Executable> make_executable(DeviceKind kind, const KernelRequest& request) {
   const auto& tiers = request.operation.slots()[static_cast<std::size_t>(kind)];
   for (std::size_t tier = kernel_tiers; tier-- > 0;)

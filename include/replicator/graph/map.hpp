@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two operations that carry expressions: Map (elementwise) and Reduce (over axes of an elementwise result).
+// The operations with expressions: Map (elementwise) and Reduce (over axes of an elementwise result). Also Reshape,
+// StopGradient and functions that add such nodes.
 #pragma once
 
 #include <optional>
@@ -14,7 +15,8 @@
 namespace replicator {
 
 namespace detail {
-// The shape over which an expression runs: the inputs broadcast together (NumPy). Throws BuildError.
+// The shape over which an expression runs: the inputs broadcast together as in NumPy. Throws BuildError where they do not
+// fit.
 inline Shape broadcast_all(std::span<const TensorType> inputs) {
   Shape shape;
   for (const auto& input : inputs) {
@@ -36,20 +38,22 @@ inline Shape keep_axes(const Shape& domain, std::span<const std::int64_t> axes) 
   return shape;
 }
 
+// Throws BuildError where an input does not broadcast to `domain`.
 inline void require_domain(std::span<const TensorType> inputs, const Shape& domain) {
   for (const auto& input : inputs)
     if (const auto joined = broadcast(input.shape, domain); !joined || !(*joined == domain))
       throw BuildError{"an input of shape " + input.shape.text() + " does not fit the domain " + domain.text()};
 }
 
-// Names the formula that an expression was recorded from, for kernels that have a loop of their own for it.
+// The formula that an expression was recorded from. A kernel may have its own loop for it.
 struct KnownFormula {
   std::string_view name;
   std::vector<double> constants;
 };
 }  // namespace detail
 
-// Every output element is the expression of the elements of the inputs broadcast to `domain`.
+// Elementwise: each output element is the expression of the corresponding input elements, with inputs broadcast to
+// `domain`.
 struct Map {
   static constexpr std::string_view name = "map";
   detail::ExpressionPtr expression;
@@ -73,28 +77,28 @@ struct Map {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;  // gradients of expressions: graph/map_gradient.hpp
 };
 
-// How the values of an expression are brought together along axes.
+// The reduction of an expression's values along axes.
 enum class ReduceKind : std::uint8_t {
   sum,
   min,
   max
 };
-// As messages write it.
+// The name in messages.
 constexpr std::string_view name_of(ReduceKind kind) {
   return kind == ReduceKind::sum   ? "sum"
          : kind == ReduceKind::min ? "min"
                                    : "max";
 }
 
-// Reduces each output of the expression over `axes` (ascending) of the broadcast shape; the axes disappear.
-// Order of a sum: fixed blocks of 4,096 elements in stored order, a tree over the blocks.
+// Reduces each output of the expression over `axes` (ascending) of the broadcast shape. The axes disappear. A sum adds
+// fixed blocks of 4,096 elements in stored order, then a tree over the blocks.
 struct Reduce {
   static constexpr std::string_view name = "reduce";
   ReduceKind kind = ReduceKind::sum;
   detail::ExpressionPtr expression;
   std::vector<std::int64_t> axes;
-  Shape domain;               // the shape over which the expression runs: the inputs broadcast to it
-  std::vector<DType> dtypes;  // of the outputs: the compute type, or a narrower one it is converted to at the end
+  Shape domain;               // the shape that the inputs are broadcast to, over which the expression runs
+  std::vector<DType> dtypes;  // of the outputs: the compute type, or a narrower one for a conversion at the end
 
   template <class V>
   void describe(V& v) const {
@@ -127,7 +131,7 @@ struct Reduce {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;  // graph/map_gradient.hpp
 };
 
-// The same memory with another shape of as many elements.
+// The same memory with another shape of equally many elements.
 struct Reshape {
   static constexpr std::string_view name = "reshape";
   static constexpr bool alias = true;
@@ -146,7 +150,7 @@ struct Reshape {
   }
 };
 
-// The same value; no gradient flows back.
+// The same value, but no gradient flows back.
 struct StopGradient {
   static constexpr std::string_view name = "stop_gradient";
   static constexpr bool alias = true;
@@ -157,13 +161,13 @@ struct StopGradient {
   std::vector<AnyTensor> gradient(const GradientContext&) const { return {AnyTensor{}}; }
 };
 
-// An elementwise node over `domain`.
+// Adds an elementwise node over `domain`.
 inline AnyTensor map_node(Graph& graph, detail::Expression expression, std::span<const AnyTensor> inputs, Shape domain, DType result,
                           Location where) {
   return graph.tensor(add_compute(graph, Map{std::make_shared<const detail::Expression>(std::move(expression)), domain, {result}}, inputs, where));
 }
 
-// The same over the inputs broadcast together. Throws BuildError where they cannot be.
+// The same over the inputs broadcast together. Throws BuildError where they do not fit.
 inline AnyTensor map_node(Graph& graph, detail::Expression expression, std::span<const AnyTensor> inputs, DType result, Location where) {
   std::vector<TensorType> types;
   for (const auto& input : inputs) types.push_back(input.type());
@@ -176,7 +180,7 @@ inline AnyTensor map_node(Graph& graph, detail::Expression expression, std::span
   return map_node(graph, std::move(expression), inputs, domain, result, where);
 }
 
-// The same values as another type.
+// Converts the values to another type.
 inline AnyTensor converted(AnyTensor x, DType to, Location where) {
   if (x.dtype() == to) return x;
   detail::Expression e;
@@ -186,7 +190,7 @@ inline AnyTensor converted(AnyTensor x, DType to, Location where) {
   return map_node(x.graph(), std::move(e), {&x, 1}, to, where);
 }
 
-// Sum (min, max) of an expression over axes of the domain.
+// Reduces an expression over axes of the domain: sum, min or max.
 inline AnyTensor reduce_node(Graph& graph, ReduceKind kind, detail::Expression expression, std::span<const AnyTensor> inputs, Shape domain,
                              std::vector<std::int64_t> axes, DType result, Location where) {
   return graph.tensor(add_compute(
@@ -219,7 +223,7 @@ inline AnyTensor apply(detail::ScalarOp op, AnyTensor x, Number scalar, Location
   return map_node(x.graph(), std::move(e), {&x, 1}, x.dtype(), where);
 }
 
-// A constant node.
+// Adds a constant node.
 inline AnyTensor constant_node(Graph& graph, AnyArray array, Location where) {
   detail::Hasher hasher;
   hasher.word(static_cast<std::uint64_t>(array.dtype()));
@@ -229,7 +233,7 @@ inline AnyTensor constant_node(Graph& graph, AnyArray array, Location where) {
   return graph.tensor(graph.add({detail::Constant{std::make_shared<const AnyArray>(std::move(array)), hasher.result()}, {}, {type}, where, {}}));
 }
 
-// The value in every element of a tensor of this type.
+// A tensor of this type with `value` in every element.
 inline AnyTensor fill(Graph& graph, TensorType type, Number value, Location where) {
   detail::Expression e;
   e.compute = detail::compute_type(type.dtype);

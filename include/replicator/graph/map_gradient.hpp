@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of Map and Reduce: reverse accumulation over a scalar expression gives another expression.
+// The gradients of Map and Reduce. Reverse accumulation over a scalar expression gives another scalar expression.
 #pragma once
 
 #include <bit>
@@ -15,11 +15,14 @@ namespace replicator::detail {
 
 using Adjoint = std::optional<std::uint16_t>;
 
-// Walks an expression backwards. The expression under construction has as inputs the forward inputs [0, n), then
-// one upstream gradient per forward output [n, n + k), then the k forward outputs themselves.
+// Walks an expression backwards and builds the gradient expression. Its inputs, for n inputs and k outputs of the forward
+// expression, are:
+// - [0, n): the forward inputs
+// - [n, n + k): one upstream gradient for each forward output
+// - [n + k, n + 2k): the forward outputs themselves
 class ExpressionGradient {
  public:
-  // `known[o]`: output o can be read back as an input instead of being computed again.
+  // `outputs_known`: the forward outputs are read as inputs instead of being computed again.
   ExpressionGradient(const Expression& forward, std::span<const AnyTensor> upstream, bool outputs_known)
       : forward_{forward}, adjoints_(forward.code.size()) {
     const auto n = forward.inputs;
@@ -34,7 +37,7 @@ class ExpressionGradient {
   }
 
   const Expression& expression() const { return result_; }
-  // The instruction that holds d(sum of outputs * upstream) / d(input), or empty for zero.
+  // The instruction that holds d(sum of outputs * upstream) / d(input); empty for zero.
   Adjoint of_input(std::uint16_t input) const {
     for (std::size_t i = 0; i < forward_.code.size(); ++i)
       if (forward_.code[i].op == ScalarOp::input && forward_.code[i].a == input) return adjoints_[i];
@@ -76,7 +79,7 @@ class ExpressionGradient {
     return result_.apply(ScalarOp::select, condition, yes, no);
   }
 
-  // Hands the adjoint `u` of instruction `i` on to its operands.
+  // Passes the adjoint `u` of instruction `i` to its operands.
   void propagate(std::uint16_t i, std::uint16_t u) {
     const auto& f = forward_.code[i];
     const auto a = operands_of(f.op) > 0 ? copied_[f.a] : std::uint16_t{0};
@@ -120,12 +123,13 @@ class ExpressionGradient {
       default: break;  // steps, comparisons and leaves have no derivative
     }
   }
-  // Where the formulas would be 0 times infinity, the derivatives are 0: of x^0 and, in the exponent, of 0^y for y >= 0.
+  // Where the formulas would give 0 times infinity, the derivatives are 0. That is the case for x^0, and in the exponent
+  // for 0^y with y >= 0.
   void propagate_power(const ScalarInstruction& f, std::uint16_t a, std::uint16_t b, std::uint16_t out, std::uint16_t u) {
     const auto apply = [&](ScalarOp op, std::uint16_t x, std::uint16_t y) { return result_.apply(op, x, y); };
     const auto zero = result_.constant(0);
     if (const auto& exponent = forward_.code[f.b]; exponent.op == ScalarOp::constant && is_floating(forward_.compute)) {
-      // Numbers stay numbers, so that derivatives of higher orders end where the exponent comes to 0.
+      // A constant exponent stays constant, so that higher derivatives end where it reaches 0.
       const double value = std::bit_cast<double>(exponent.bits);
       if (value != 0) accumulate(f.a, mul(u, mul(b, apply(ScalarOp::power, a, result_.constant(value - 1)))));
       return;
@@ -142,7 +146,7 @@ class ExpressionGradient {
   std::vector<std::uint16_t> copied_;  // forward instruction -> instruction of result_
 };
 
-// Nodes for the gradients of every wanted input, given candidates for all inputs of the gradient expression.
+// Adds nodes for the gradients of all wanted inputs.
 inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, const Expression& forward, const Shape& domain,
                                                    std::span<const AnyTensor> upstream, std::span<const AnyTensor> outputs) {
   const auto backward = at_line("the gradient of an elementwise operation", at.where, [&] {
@@ -161,7 +165,7 @@ inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, co
     const auto axes = repeated_axes(at.inputs[i].shape(), domain);
     const auto dtype = at.inputs[i].dtype();
     if (part.code.size() == 1 && used.size() == 1 && axes.empty() && operands[0].type() == at.inputs[i].type()) {
-      result[i] = operands[0];  // handed on as it is, by an addition say
+      result[i] = operands[0];  // passed on unchanged, by an addition for example
       continue;
     }
     const AnyTensor gradient = axes.empty() ? map_node(at.graph, std::move(part), operands, domain, dtype, at.where)
@@ -173,7 +177,8 @@ inline std::vector<AnyTensor> expression_gradients(const GradientContext& at, co
 
 }  // namespace replicator::detail
 
-// Outputs are read back where they are stored as they were computed; a rectified one also where it was rounded, for only its sign counts.
+// Outputs are read back where they are stored without rounding. A relu's output also where it was rounded: only its sign
+// counts.
 inline std::vector<replicator::AnyTensor> replicator::Map::gradient(const GradientContext& at) const {
   bool readable = true;
   for (std::size_t o = 0; o < dtypes.size(); ++o) {
@@ -183,7 +188,7 @@ inline std::vector<replicator::AnyTensor> replicator::Map::gradient(const Gradie
   return detail::expression_gradients(at, *expression, domain, at.upstream, readable ? at.outputs : std::span<const AnyTensor>{});
 }
 
-// A sum hands its upstream to every element; a minimum (maximum) to the elements that attain it, in equal parts.
+// A sum passes its upstream to every element. A minimum (maximum) passes it to the elements that attain it, in equal parts.
 inline std::vector<replicator::AnyTensor> replicator::Reduce::gradient(const GradientContext& at) const {
   std::vector<AnyTensor> spread(at.upstream.size());
   for (std::size_t o = 0; o < spread.size(); ++o) {

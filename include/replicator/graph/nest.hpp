@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nests of tensors: tuples, pairs, vectors, arrays and aggregates with `describe`, of tensors and of nests.
+// Nests of tensors: tuples, pairs, vectors, arrays, and aggregates with `describe`, whose members are tensors or nests.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace replicator {
 
 namespace detail {
 
-// "gradients/weight", "weight" where nothing is before it
+// "gradients/weight"; only "weight" for an empty path
 inline std::string join_path(const std::string& path, std::string_view name) {
   return path.empty() ? std::string{name} : path + "/" + std::string{name};
 }
@@ -27,7 +27,7 @@ struct AnyVisitor {
   void operator()(std::string_view, const T&) {}
 };
 
-// `map(nest, path, f)`: the same nest with f(leaf, path) for each tensor, in order.
+// `map(nest, path, f)` returns the same nest with f(leaf, path) in place of each tensor, in order.
 template <class N>
 struct Nest {
   static constexpr bool valid = false;
@@ -51,7 +51,7 @@ requires(Nest<N>::valid&&...) struct Nest<std::tuple<N...>> {
   }
 
  private:
-  template <class F, std::size_t... I>  // braces: in order
+  template <class F, std::size_t... I>  // braces keep the order
   static std::tuple<N...> map_all(const std::tuple<N...>& nest, const std::string& path, F& f, std::index_sequence<I...>) {
     return std::tuple<N...>{Nest<N>::map(std::get<I>(nest), join_path(path, std::to_string(I)), f)...};
   }
@@ -66,7 +66,7 @@ requires(Nest<A>::valid&& Nest<B>::valid) struct Nest<std::pair<A, B>> {
   }
 };
 
-// A row of nests, copied and then overwritten one by one: tensors cannot be made from nothing.
+// A row of nests. It is copied and then overwritten one by one, because tensors have no default constructor.
 template <class Row>
 struct RowNest {
   static constexpr bool valid = true;
@@ -84,7 +84,7 @@ template <class N, std::size_t count>
 requires(Nest<N>::valid) struct Nest<std::array<N, count>> : RowNest<std::array<N, count>> {
 };
 
-// An aggregate: its members that are no nests stay as they are.
+// An aggregate. Members that are no nests stay as they are.
 template <class N>
 requires requires(const N& nest, AnyVisitor& visitor) { nest.describe(visitor); }
 struct Nest<N> {
@@ -94,7 +94,7 @@ struct Nest<N> {
     N result = nest;
     auto visit = [&](std::string_view name, const auto& member) {
       using Member = std::remove_cvref_t<decltype(member)>;
-      // `describe` is for reading; the members are those of `result`, which is no constant.
+      // `describe` gives read access, but the members belong to `result`, which is not const.
       if constexpr (Nest<Member>::valid) const_cast<Member&>(member) = Nest<Member>::map(member, join_path(path, name), f);
     };
     result.describe(visit);
@@ -109,12 +109,12 @@ inline constexpr bool is_tensor<Tensor<T>> = true;
 
 }  // namespace detail
 
-// Several tensors in one object; a tensor alone is none.
+// Several tensors in one object. A single tensor is no nest.
 template <class N>
 concept TensorNest = detail::Nest<N>::valid && !detail::is_tensor<N>;
 
-// The same nest with f(tensor, path) in place of each tensor, in order; f gives the same type of tensor. A path is
-// `name`, the names of described members and the positions in rows: "gradients/layers/2/weight".
+// Returns the same nest with f(tensor, path) in place of each tensor, in order; f returns the same type of tensor. A path
+// consists of `name`, the names of described members and the positions in rows: "gradients/layers/2/weight".
 template <TensorNest N, class F>
 N map_nest(const N& nest, const std::string& name, F f) {
   return detail::Nest<N>::map(nest, name, f);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node: one of a closed set of alternatives applied to inputs.
+// A node of a graph: one of a closed set of alternatives, applied to inputs.
 #pragma once
 
 #include <cstdint>
@@ -20,42 +20,43 @@
 
 namespace replicator::detail {
 
-// What the outside gives a step.
+// A value that a step receives from outside.
 struct Input {
   enum class Source : std::uint8_t {
     element,     // component `index` of the input element; varies
     replica_id,  // int32 scalar; varies
-    step,        // int64 scalar, steps done before this one; uniform
-    arrival,     // what arrived as number `index`; uniform: a mean over replicas that was made elsewhere
+    step,        // int64 scalar, the number of steps done before this one; uniform
+    arrival,     // value number `index` from elsewhere: a mean over replicas, so uniform
   };
   Source source = Source::element;
   std::uint32_t index = 0;
 };
 
+// A value that is known while tracing.
 struct Constant {
   std::shared_ptr<const AnyArray> array;
   Digest digest;  // of type and bits
 };
 
-// The value of a variable at the step's start; `variable` indexes Graph::variables().
+// A variable's value at the step's start. `variable` indexes Graph::variables().
 struct Read {
   std::uint32_t variable = 0;
 };
 
-// The value of a variable after the step. Has no output.
+// A variable's value after the step. It has no output.
 struct Assign {
   std::uint32_t variable = 0;
 };
 
-// The placeholder of a collective: legal to look at, print and differentiate, illegal to run.
+// The placeholder of a collective. It can be inspected, printed and differentiated, but not run.
 struct Placeholder {
   CollectiveKind kind = CollectiveKind::all_reduce;
   Reduction reduction = Reduction::sum;
-  std::int32_t root = 0;        // broadcast: whose value all receive, a position in each group
+  std::int32_t root = 0;        // broadcast: the source's position in each group
   bool any_order = false;       // gives up the fixed order of additions for speed
-  Groups groups = {};           // inside which it happens; nothing is listed where all replicas are one group
-  std::uint32_t ordinal = 0;    // which collective of the step this is, in program order: what replicas are matched by
-  std::int64_t stands_for = 0;  // elements, for each of the value's, where replicas must have equally many: their values count alike
+  Groups groups = {};           // the groups it happens in; none are listed where all replicas are one group
+  std::uint32_t ordinal = 0;    // number of the collective in the step, in program order; replicas are matched by it
+  std::int64_t stands_for = 0;  // elements behind each element of the value; replicas must have equally many, because their values count alike
 
   template <class V>
   void describe(V& v) const {
@@ -65,22 +66,24 @@ struct Placeholder {
     v("any_order", any_order);
     v("groups", groups);
     v("ordinal", ordinal);
-    v("stands_for", groups.everybody() ? stands_for : 0);  // else equal within each group
+    v("stands_for", groups.everybody() ? stands_for : 0);  // otherwise equal within each group
   }
 };
 
+// An operation on the inputs.
 struct Compute {
   AnyOperation operation;
 };
 
-// What passes know of a node beside what it computes.
+// Information for passes about a node, besides its computation.
 struct NodeMarks {
-  std::uint32_t order = 0;   // k: it belongs to a derivative of order k
-  std::uint32_t region = 0;  // which rp::recompute it was made in, counted from 1; 0: in none
+  std::uint32_t order = 0;   // the node belongs to a derivative of this order
+  std::uint32_t region = 0;  // the rp::recompute that made the node, from 1; 0: none
 
   friend bool operator==(const NodeMarks&, const NodeMarks&) = default;
 };
 
+// A node with its inputs, output types and source line.
 struct Node {
   std::variant<Input, Constant, Read, Assign, Placeholder, Compute> what;
   std::vector<Value> inputs;
@@ -93,7 +96,7 @@ struct Node {
   template <class T>
   const T* get() const { return std::get_if<T>(&what); }
 
-  // What every device can have without asking another one: an input, a constant, what is computed from nothing.
+  // Whether every device can make the value by itself: an input, a constant, or a value computed without inputs.
   bool leaf() const {
     if (const auto* compute = get<Compute>()) return inputs.empty() && !compute->operation.varies();
     return get<Input>() || get<Constant>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operation is a plain struct:
+// The concept Operation, and AnyOperation, which holds any operation. An operation is a plain struct:
 //   struct Scale {
 //     static constexpr std::string_view name = "scale";
 //     float factor;
@@ -37,13 +37,14 @@ namespace replicator {
 struct GradientContext;
 struct ExpansionContext;
 
-// What an operation with one output makes of an input 0 that is a bfloat16 x, made float32.
+// How an operation with one output treats an input 0 that is a bfloat16 x, widened to float32.
 enum class OfWidened : std::uint8_t {
-  computes,  // another value than of x
-  picks,     // elements of it, by whose values: op(x), widened
-  rounds,    // where what it gives is rounded to bfloat16: op(x), which is computed in float32 and rounded once. Other inputs may be of either type
+  computes,  // may give another value than for x
+  picks,     // picks elements of it by their values: gives op(x), widened
+  rounds,    // computes in float32; with its result rounded to bfloat16 it is op(x), rounded once. Other inputs may be of either type
 };
 
+// The required members of an operation.
 template <class Op>
 concept Operation = requires(const Op& op, std::span<const TensorType> inputs, detail::AttributePrinter& v) {
   { Op::name } -> std::convertible_to<std::string_view>;
@@ -51,12 +52,12 @@ concept Operation = requires(const Op& op, std::span<const TensorType> inputs, d
   op.describe(v);
 };
 
-// Any operation, by shared immutable value.
+// Holds any operation as a shared immutable value.
 class AnyOperation {
  public:
   template <Operation Op>
   AnyOperation(Op op)  // NOLINT: implicit on purpose
-                       // As a pointer to the base: one kind of shared_ptr to compile, not one for each operation.
+                       // A pointer to the base: one shared_ptr type to compile, and not one for each operation.
       : model_{static_cast<const Interface*>(new Model<Op>{std::move(op)})} {}
 
   std::string_view name() const { return model_->name(); }
@@ -69,17 +70,17 @@ class AnyOperation {
   bool alias() const { return model_->alias(); }
   bool effect() const { return model_->effect(); }
   OfWidened of_widened() const { return model_->of_widened(); }
-  // Arithmetic operations on inputs of these types; 0 where the operation does not say.
+  // Number of arithmetic operations for inputs of these types; 0 where the operation does not say.
   double work(std::span<const TensorType> inputs) const { return model_->work(inputs); }
-  // What it computes, in at most `length` characters; empty where the operation does not say.
+  // The formula in at most `length` characters; empty where the operation gives none.
   std::string formula(std::size_t length) const { return model_->formula(length); }
   const KernelSlots& slots() const { return model_->slots(); }
   // "stride=[2, 2], groups=1"
   std::string attributes() const { return model_->attributes(); }
-  // Over name and attributes.
+  // Digest of name and attributes.
   const detail::Digest& digest() const { return model_->digest; }
 
-  // The struct itself, or null if this is another operation.
+  // The struct itself; null for another operation.
   template <class Op>
   const Op* get() const {
     const auto* model = dynamic_cast<const Model<Op>*>(model_.get());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adding placeholders of collectives to a graph, and their gradients.
+// Adds the placeholders of collectives to a graph, and their gradients.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 
 namespace replicator::detail {
 
-// all_gather joins along axis 0 (scalars become a vector); reduce_scatter and all_to_all split along it.
+// The result's shape. all_gather joins along axis 0 (scalars become a vector); reduce_scatter and all_to_all split along
+// it.
 inline Shape collective_shape(const Placeholder& p, const Shape& input, int members, const std::string& where) {
   Shape shape = input;
   if (p.kind == CollectiveKind::all_gather) {
@@ -28,10 +29,12 @@ inline Shape collective_shape(const Placeholder& p, const Shape& input, int memb
   return shape;
 }
 
+// Throws BuildError where elements of this type cannot be reduced so.
 inline void require_reducible(const TensorType& type, Reduction reduction, const std::string& where) {
   if (const auto fault = reduction_fault(type.dtype, reduction, type.text()); !fault.empty()) throw BuildError{where + ": " + fault};
 }
 
+// Throws BuildError where the groups are no partition of the replicas, or have sizes that the collective cannot use.
 inline void require_groups(const Placeholder& p, int replicas, const std::string& where) {
   const std::string asked = where + ": asked for the groups " + p.groups.text();
   const std::string fault = p.groups.fault(replicas);
@@ -39,18 +42,21 @@ inline void require_groups(const Placeholder& p, int replicas, const std::string
     throw BuildError{asked + " of " + std::to_string(replicas) + " replicas, but " + fault + ": name every replica once, in ascending order"};
   if (p.groups.equal_sizes()) return;
   if (p.kind != CollectiveKind::all_reduce && p.kind != CollectiveKind::broadcast)
-    throw BuildError{asked + ", whose sizes differ, so the shapes of the results would: make all groups equally large"};
+    throw BuildError{asked + ", whose sizes differ, so the results would have different shapes: make all groups equally large"};
   if (p.kind == CollectiveKind::all_reduce && p.reduction == Reduction::mean)
-    throw BuildError{asked + ", whose sizes differ, so no one number divides the mean: take the sum and divide it"};
+    throw BuildError{asked + ", whose sizes differ, so a mean has no single divisor: take the sum and divide it"};
 }
 
-// How many replicas take part together: the members of this replica's group.
+// The number of replicas that take part together: the members of this replica's group.
 inline int members_of(const Placeholder& placeholder, const Graph& graph) {
   return placeholder.groups.everybody() ? graph.replicas() : placeholder.groups.size(placeholder.groups.group_of(graph.replica()));
 }
 
-// Throws BuildError for bools added or integers averaged, groups that are no partition of the replicas, a root that does not
-// exist, or an extent that cannot be split.
+// Adds a placeholder and returns its result. Throws BuildError for:
+// - a sum of bools, or a mean of bools or integers
+// - groups that are no partition of the replicas, or have unsuitable sizes
+// - a root that does not exist
+// - an extent that cannot be split
 inline AnyTensor placeholder_node(AnyTensor x, Placeholder placeholder, Location where, std::string label = {}) {
   Graph& graph = x.graph();
   const std::string what = "replica " + std::to_string(graph.replica()) + ": " + std::string{name_of(placeholder.kind)} + " at " + where.text();
@@ -69,12 +75,13 @@ inline AnyTensor placeholder_node(AnyTensor x, Placeholder placeholder, Location
   return graph.tensor(graph.add({std::move(placeholder), {x.value()}, {type}, where, std::move(label)}));
 }
 
-// The id of the replica, an int32 scalar.
+// The replica's id, an int32 scalar.
 inline AnyTensor replica_id(Graph& graph, Location where) {
   return graph.tensor(graph.add({Input{Input::Source::replica_id, 0}, {}, {TensorType{DType::int32, {}}}, where, {}}));
 }
 
-// a at the root of each group, 0 elsewhere. The graphs of all replicas stay equal: the id is compared while the step runs.
+// `a` at the root of each group, 0 elsewhere. The id is compared while the step runs, so the graphs of all replicas stay
+// equal.
 inline AnyTensor at_root(AnyTensor a, const Placeholder& p, Location where) {
   const AnyTensor id = replica_id(a.graph(), where);
   Expression is_root;  // id == root || ...
@@ -97,7 +104,8 @@ inline AnyTensor at_root(AnyTensor a, const Placeholder& p, Location where) {
   return map_node(a.graph(), std::move(e), operands, a.shape(), a.dtype(), where);
 }
 
-// The first replica (of its group) whose x attains the extremum y receives the whole gradient, `sum`. All of one shape.
+// The gradient of an extremum y: the first replica of its group whose x attains y receives `sum`, the whole gradient; the
+// others receive 0. All arguments have one shape.
 inline AnyTensor extremum_gradient(const Groups& groups, AnyTensor x, AnyTensor y, AnyTensor sum, Location where) {
   Graph& graph = x.graph();
   Expression e;  // x == y ? id : replicas
@@ -116,7 +124,7 @@ inline AnyTensor extremum_gradient(const Groups& groups, AnyTensor x, AnyTensor 
   return map_node(graph, std::move(pick), pick_in, x.shape(), x.dtype(), where);
 }
 
-// The derivative of the sum over all replicas of sum(y * u) with respect to this replica's x.
+// The derivative of sum(y * u), summed over all replicas, with respect to this replica's x.
 inline AnyTensor placeholder_gradient(Placeholder p, AnyTensor x, AnyTensor y, AnyTensor u, Location where) {
   const Placeholder sum{CollectiveKind::all_reduce, Reduction::sum, 0, p.any_order, p.groups};
   switch (p.kind) {

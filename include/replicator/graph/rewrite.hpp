@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building a graph from another one: what every pass does.
+// Rewriter: builds a graph from another one. All passes use it.
 #pragma once
 
 #include <utility>
@@ -9,6 +9,7 @@
 
 namespace replicator::detail {
 
+// Copies nodes from one graph to another, and replaces some of them on the way.
 class Rewriter {
  public:
   explicit Rewriter(const Graph& from) : from_{from}, to_{from.replica(), from.replicas(), from.logical_devices()}, values_(from.nodes().size()) {
@@ -19,7 +20,7 @@ class Rewriter {
   Graph& to() { return to_; }
   const Graph& to() const { return to_; }
 
-  // The new value that stands for an old one.
+  // The new value that replaces an old one.
   Value operator()(Value old) const { return values_[old.node][old.output]; }
   AnyTensor tensor(Value old) { return {to_, (*this)(old)}; }
   bool done(std::uint32_t old) const { return !values_[old].empty() || from_.node(old).outputs.empty(); }
@@ -30,7 +31,7 @@ class Rewriter {
     for (std::uint32_t o = 0; o < from_.node(old).outputs.size(); ++o) outputs.push_back({by, o});
     replace(old, std::move(outputs));
   }
-  // The node as it is, on the new values of its inputs.
+  // The old node, applied to the new values of its inputs.
   Node renewed(std::uint32_t old) const {
     Node node = from_.node(old);
     for (auto& input : node.inputs) input = (*this)(input);
@@ -52,7 +53,7 @@ class Rewriter {
   std::vector<std::vector<Value>> values_;
 };
 
-// For each node, the nodes that use each of its outputs (once per use).
+// For each node, its users, once per use.
 inline std::vector<std::vector<std::uint32_t>> users_of(const Graph& graph) {
   std::vector<std::vector<std::uint32_t>> users(graph.nodes().size());
   for (std::uint32_t i = 0; i < graph.nodes().size(); ++i)
@@ -60,6 +61,7 @@ inline std::vector<std::vector<std::uint32_t>> users_of(const Graph& graph) {
   return users;
 }
 
+// The operation of a Compute node; null where it is another one.
 template <class Op>
 const Op* operation_of(const Node& node) {
   const auto* compute = node.get<Compute>();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a functor given to rp::map is called with, once, while tracing: arithmetic on symbols records an expression.
+// Symbol: the argument of a functor given to rp::map, which is called once while tracing. Arithmetic on symbols records an
+// expression.
 #pragma once
 
 #include <concepts>
@@ -8,14 +9,15 @@
 
 namespace replicator {
 
+// A scalar in the expression that is being recorded.
 class Symbol {
  public:
   Symbol(detail::Expression& expression, std::uint16_t index) : expression_{&expression}, index_{index} {}
   std::uint16_t index() const { return index_; }
-  // A number in the same expression.
+  // A constant in the same expression.
   Symbol number(Number value) const { return {*expression_, expression_->constant(value)}; }
 
-  // Branching on a value cannot be recorded.
+  // A branch on a value cannot be recorded.
   template <class T>
   requires std::same_as<T, bool>
   explicit operator T() const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The typed handle that step functions work with, and its operators.
+// Tensor: the typed handle that step functions work with, and its operators.
 #pragma once
 
 #include <concepts>
@@ -10,14 +10,14 @@
 
 namespace replicator {
 
-// A value in one replica's graph. Copying copies the handle. Operators broadcast as NumPy does; they
-// throw BuildError with the user's line where the shapes do not fit. x += y makes x the handle of x + y.
+// A value in one replica's graph. Copying copies the handle. Operators broadcast as in NumPy; they throw BuildError with
+// the user's line where the shapes do not fit. After x += y, x is the handle of x + y.
 template <Element T>
 class Tensor {
  public:
   using element_type = T;
 
-  // Throws BuildError if the dtype differs.
+  // Throws BuildError for another dtype.
   explicit Tensor(AnyTensor any) : any_{any} {
     if (any.dtype() != dtype_of<T>)
       throw BuildError{"a tensor of " + any.type().text() + " was used as " + std::string{name_of(dtype_of<T>)} + ": cast it with rp::cast"};
@@ -27,7 +27,7 @@ class Tensor {
   operator AnyTensor() const { return any_; }  // NOLINT: implicit on purpose
   Graph& graph() const { return any_.graph(); }
   const Shape& shape() const { return any_.shape(); }
-  // "float32[16, 10]": what is known while the step is traced. Values are printed by rp::print.
+  // Prints the type, "float32[16, 10]": all that is known while the step is traced. rp::print prints values.
   template <class Traits>
   friend std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const Tensor& x) {
     return out << x.any_.type().text();
@@ -59,7 +59,7 @@ class Tensor {
   Tensor& operator*=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::multiply, any_, b.value, b.where)}; }
   Tensor& operator/=(located<T> b) { return *this = Tensor{apply(detail::ScalarOp::divide, any_, b.value, b.where)}; }
 
-  // Comparisons of elements: where an operand is a NaN, != is true and the others are false; -0 equals 0.
+  // Elementwise comparisons. With a NaN operand, != is true and the others are false; -0 equals 0.
   friend Tensor<bool> operator<(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less, a, b); }
   friend Tensor<bool> operator<=(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less_equal, a, b); }
   friend Tensor<bool> operator>(located<Tensor> a, located<Tensor> b) { return compare(detail::ScalarOp::less, b, a); }
@@ -81,7 +81,8 @@ class Tensor {
   friend Tensor<bool> operator==(T a, located<Tensor> b) { return compare(detail::ScalarOp::equal, like(b, a), b); }
   friend Tensor<bool> operator!=(T a, located<Tensor> b) { return !compare(detail::ScalarOp::equal, like(b, a), b); }
 
-  // Of bools. The left operands are no located<Tensor>, to which the operators of C++ itself, by the conversion below, would be as good.
+  // Elementwise logic, for bool. The left operand is no located<Tensor>: with the conversion to bool below, C++'s own
+  // operators would then match equally well.
   friend Tensor operator&&(Tensor a, located<Tensor> b) requires std::same_as<T, bool> {
     return Tensor{apply(detail::ScalarOp::logical_and, {a.any_, b.value.any_}, b.where)};
   }
@@ -92,7 +93,7 @@ class Tensor {
     return Tensor{apply(detail::ScalarOp::logical_not, {a.any_}, a.graph().node(a.any_.value()).where)};
   }
 
-  // While a step function is traced there are no values to branch on.
+  // A step function has no values to branch on while it is traced.
   template <class B>
   requires std::same_as<B, bool>
   explicit operator B() const {
@@ -111,7 +112,7 @@ class Tensor {
     const AnyTensor operands[] = {a.value.any_, b.value.any_};
     return Tensor<bool>{map_node(a.value.graph(), std::move(e), operands, DType::boolean, a.where)};
   }
-  // The number as a tensor beside a, at its line.
+  // The number as a tensor, at the line of `a`.
   static located<Tensor> like(const located<Tensor>& a, T number) {
     located<Tensor> result{Tensor{fill(a.value.graph(), {dtype_of<T>, {}}, number, a.where)}};
     result.where = a.where;
@@ -145,7 +146,7 @@ constexpr void refuse_types() {
 }
 }  // namespace detail
 
-// Nothing is cast without being asked for.
+// Nothing is cast implicitly.
 template <class A, detail::DifferentTypes<A> B>
 void operator+(Tensor<A>, Tensor<B>) { detail::refuse_types<A, B>(); }
 template <class A, detail::DifferentTypes<A> B>

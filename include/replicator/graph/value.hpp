@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What names a tensor in a graph.
+// Handles that name a tensor in a graph.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class AnyTensor {
   AnyTensor(Graph& graph, Value value) : graph_{graph}, value_{value} {}
 
   explicit operator bool() const { return static_cast<bool>(graph_); }
-  // Throws BuildError where the graph is gone: the tensor was kept from an earlier trace.
+  // Throws BuildError where the graph is gone, that is, the tensor was kept from an earlier trace.
   Graph& graph() const { return *graph_; }
   bool in(const detail::GraphHandle& graph) const { return graph_ == graph; }
   Value value() const { return value_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a graph knows of a variable: its declaration. The values live in the runtime's store.
+// The declaration of a variable in a graph. The values live in the runtime's store.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,10 @@
 
 namespace replicator {
 
+// Whether replicas share the variable.
 enum class VariableKind : std::uint8_t {
   mirrored,       // the same on all replicas
-  replica_local,  // each replica has its own (batch-norm statistics, say)
+  replica_local,  // each replica has its own, for example batch-norm statistics
 };
 
 // "mirrored" or "replica_local"
@@ -24,7 +25,7 @@ constexpr std::string_view name_of(VariableKind kind) {
   return kind == VariableKind::mirrored ? "mirrored" : "replica_local";
 }
 
-// How a variable gets its first value: a pure function of (seed, name), the same on every replica.
+// A variable's first value: a pure function of (seed, name), the same on every replica.
 struct Initializer {
   enum class Kind : std::uint8_t {
     constant,
@@ -35,7 +36,7 @@ struct Initializer {
   Kind kind = Kind::constant;
   Number a = 0;                           // constant: the value; uniform: lower bound; normal: mean
   double b = 0;                           // uniform: upper bound; normal: standard deviation
-  std::shared_ptr<const AnyArray> array;  // kind value
+  std::shared_ptr<const AnyArray> array;  // for kind `value`
 
   static Initializer constant(Number value) { return {Kind::constant, value, 0, nullptr}; }
   static Initializer zeros() { return constant(0); }
@@ -46,8 +47,8 @@ struct Initializer {
     return {Kind::value, 0, 0, std::make_shared<const AnyArray>(std::move(array))};
   }
 
-  // Throws BuildError for bounds in the wrong order, a negative standard deviation, and what is not finite in either (a NaN fails
-  // every comparison). `whose` begins the sentence.
+  // Throws BuildError for bounds in the wrong order, a negative standard deviation, and figures that are not finite.
+  // `whose` begins the sentence.
   void require_valid(const std::string& whose) const {
     constexpr double largest = std::numeric_limits<double>::max();
     const double low = a.real();
@@ -60,6 +61,7 @@ struct Initializer {
   }
 };
 
+// A variable as declared in a step function.
 struct VariableDeclaration {
   std::string name;
   TensorType type;

@@ -9,7 +9,8 @@
 
 namespace replicator::detail::transport {
 
-// Throws CommunicationError, which blames the process, where the `bytes` that it gave cannot be what `what` asked for.
+// Unless `sound`, throws CommunicationError that blames the process: the `bytes` bytes that it gave cannot be what `what`
+// asked for.
 inline void require_contribution(bool sound, int process, std::size_t bytes, std::string_view what) {
   if (!sound)
     throw CommunicationError{"process " + std::to_string(process) + " gave " + std::to_string(bytes) + " bytes to " + std::string{what} +

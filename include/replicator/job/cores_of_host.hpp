@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many cores the processes of a host have together.
+// Counts the cores that the processes of a host have together.
 #pragma once
 
 #include <sched.h>
@@ -14,8 +14,8 @@
 
 namespace replicator::detail::transport {
 
-// On how many cores some process of the calling one's host may run, where hosts[p] is the host of process p: launchers give each process cores
-// of its own. Collective.
+// Collective. The number of cores on which any process of the caller's host may run; hosts[p] is the host of process p.
+// Launchers may give each process its own cores, so their sets are united.
 inline int cores_of_host(Job& job, std::span<const int> hosts) {
   const cpu_set_t mine = usable_core_set();
   cpu_set_t together;

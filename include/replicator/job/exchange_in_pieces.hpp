@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An exchange of any size.
+// An all-gather of any size, over several exchanges of a job.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,9 @@
 
 namespace replicator::detail::transport {
 
-// All-gather as Job::exchange, in exchanges of at most `piece` bytes of each process: a frame has a largest size, and while a job copies one
-// it does not beat. `bytes[p]`: what process p gives, which all know. Throws CommunicationError as that does, and where a process gives other than that.
+// Like Job::exchange, in exchanges of at most `piece` bytes for each process. A frame has a largest size, and a job sends
+// no heartbeats while it copies one. All processes know bytes[p], the size of process p's contribution. Throws
+// CommunicationError as Job::exchange does, and where a contribution has another size.
 inline std::vector<detail::Bytes> exchange_in_pieces(Job& job, std::span<const std::byte> mine, std::span<const std::size_t> bytes, std::string_view what,
                                                      std::size_t piece = std::size_t{1} << 23) {
   std::vector<detail::Bytes> all(bytes.size());

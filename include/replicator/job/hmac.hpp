@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HMAC-SHA256 of OpenSSL's libcrypto: including this header lets processes prove their job token.
+// HMAC-SHA256 from OpenSSL's libcrypto. Including this header enables job tokens.
 #pragma once
 
 #include <openssl/crypto.h>
@@ -46,7 +46,7 @@ inline bool openssl_equal(const Mac& a, std::span<const std::byte> b) {
 inline constexpr Cryptography openssl_cryptography{detail::openssl_hmac_sha256, detail::openssl_random,
                                                    detail::openssl_equal};
 
-// Makes it known, wherever this header is part of the program.
+// Registers it in every program that includes this header.
 inline const bool cryptography_is_known = (cryptography_slot.store(&openssl_cryptography), true);
 
 }  // namespace replicator::detail::transport

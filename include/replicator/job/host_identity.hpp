@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes of a job can share memory.
+// Finds which processes of a job run on the same host, in the sense that they can share memory.
 #pragma once
 
 #include <unistd.h>
@@ -15,9 +15,10 @@
 
 namespace replicator::detail::transport {
 
-// Equal for two processes exactly where memory can be passed between them: the same running kernel, the same namespaces of
-// names (host name, IPC, and network, in which abstract sockets live), and the same user in the same namespace of users: a process would not
-// believe another one's number of a user.
+// A text that is equal for two processes exactly where memory can be passed between them. That needs:
+// - the same running kernel,
+// - the same namespaces of host name, IPC and network (abstract sockets live in the last),
+// - the same user in the same user namespace, because a process does not trust user numbers of another namespace.
 inline std::string host_identity() {
   std::string result;
   std::ifstream{"/proc/sys/kernel/random/boot_id"} >> result;
@@ -32,7 +33,7 @@ inline std::string host_identity() {
   return result + " " + std::to_string(::geteuid()) + " " + std::string{std::istreambuf_iterator<char>{users}, {}};
 }
 
-// For every process the number of its host, counted from 0 in the order of the processes. Collective.
+// Collective. The host number of every process, counted from 0 in the order of the processes.
 inline std::vector<int> host_of_processes(Job& job) {
   const auto mine = host_identity();
   const auto all = job.exchange(std::as_bytes(std::span{mine.data(), mine.size()}), "host identity");
@@ -45,7 +46,7 @@ inline std::vector<int> host_of_processes(Job& job) {
   return result;
 }
 
-// Whether all processes of the job can share memory. Collective.
+// Collective. Whether all processes of the job can share memory.
 inline bool same_host(Job& job) {
   const auto hosts = host_of_processes(job);
   return std::all_of(hosts.begin(), hosts.end(), [](int host) { return host == 0; });

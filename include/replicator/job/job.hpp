@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of a job and their fate: who is alive, what went wrong first, small exchanges between all.
+// Job: the membership and liveness of a group of processes. It detects failures, agrees on one verdict, and exchanges small
+// messages between all processes.
 #pragma once
 
 #include <atomic>
@@ -26,29 +27,30 @@
 
 namespace replicator::detail::transport {
 
-// One per process. Processes 1.. each hold a connection to process 0, and every process a thread that beats,
-// listens and judges; a job of one process has neither. Process 0 gives the verdict when something fails, so that
-// all processes end with the same sentence and the same culprit; when process 0 itself dies, all others blame it.
+// One object for each process. Every process but 0 holds a connection to process 0. Every process has a thread that sends
+// heartbeats, listens and detects failures. A job of one process has neither.
+//
+// When something fails, process 0 gives the verdict: all processes end with the same sentence and the same culprit. When
+// process 0 itself dies, all others blame it.
 //
 //       1   2   3
-//        \  |  /       heartbeats, exchanges, suspicions inwards; verdicts outwards
+//        \  |  /       inwards: heartbeats, exchanges, suspicions; outwards: verdicts
 //           0
 //
-// Any thread may call any function, except that exchange, barrier and leave are for one thread at a time.
+// Any thread may call any function. Only exchange, barrier and leave are for one thread at a time.
 class Job {
  public:
-  // Meets the other processes. Throws CommunicationError naming who is missing or what address was tried when
-  // options.connect_deadline has passed; BuildError when the processes contradict each other,
-  // or do not have the same job token.
+  // Meets the other processes. Throws CommunicationError when options.connect_deadline has passed; it names who is missing
+  // or which address was tried. Throws BuildError when the processes contradict each other, or differ in their job tokens.
   explicit Job(const ProcessEnvironment& environment = {}, const JobOptions& options = {});
-  // Of processes that have met already.
+  // A job of processes that have met already.
   Job(detail::Membership meeting, int rank, const std::string& interface, const JobOptions& options);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
-  // Leaves in good order, or, while an exception unwinds, says that this process failed. Never throws.
+  // Leaves in good order. While an exception unwinds, it reports that this process failed instead. Never throws.
   ~Job();
 
-  // This process (a host in the words of the design), and how many there are.
+  // The index of this process ("host" in docs and design), and the number of processes.
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(processes_.size()); }
   // A random number, the same on every process of this job and on no other.
@@ -56,28 +58,28 @@ class Job {
   const ProcessInfo& process(int rank) const { return processes_.at(static_cast<std::size_t>(rank)); }
   // "process 2 (pid 4711 on host-a)"
   std::string describe(int rank) const { return detail::describe_process(rank, process(rank)); }
-  // The name of the network interface to which this process keeps; empty: any.
+  // The network interface that this process keeps to; empty: any.
   const std::string& interface() const noexcept { return interface_; }
-  // By which the others reach this process, as far as its own connections show; empty in a job of one.
+  // The address by which the others reach this process, as seen in its own connections; empty in a job of one.
   std::string address();
   const JobOptions& options() const noexcept { return options_; }
 
-  // All-gather: result[p] is what process p gave. Every process calls it in the same order; `what` must be the same
-  // and is named in errors. Throws CommunicationError when the job is aborted, when a process has left, asks for
-  // something else, or does not come within options.exchange_deadline.
+  // All-gather: result[p] is process p's contribution. Every process calls it in the same order with the same `what`, which
+  // errors name. Throws CommunicationError when the job is aborted, when a process has left, asks for another exchange, or
+  // does not come within options.exchange_deadline.
   std::vector<detail::Bytes> exchange(std::span<const std::byte> mine, std::string_view what = "exchange");
   void barrier(std::string_view what = "barrier") { exchange({}, what); }
 
-  // Ends the job on every process with this sentence; the first failure wins. Returns when a verdict is known here
-  // (it may be another one: see failure()), at the latest after dead_after.
+  // Ends the job on every process with this sentence. The first failure wins. Returns when a verdict is known here, at the
+  // latest after dead_after. It may be another verdict: see failure().
   void abort(const std::string& message, int culprit);
-  // Reports that `process` seems broken (an endpoint failed, say) without waiting. Unless a better explanation
-  // arrives within options.grace, the job is aborted with `why`.
+  // Reports, without waiting, that `process` seems broken (a failed endpoint, say). The job is aborted with `why` unless a
+  // better explanation arrives within options.grace.
   void suspect(int process, const std::string& why);
-  // For whoever cannot go on without `process`, which seems broken: suspects it, and throws the verdict when it is known.
+  // For a caller that cannot continue without `process`: suspects it, waits, and throws the verdict.
   [[noreturn]] void give_up_on(int process, const std::string& why);
-  // What this process is doing, as in "during step" 12: added to the sentences that process 0 makes. Cheap; the words are
-  // literals.
+  // Describes what this process is doing, as in "during step" 12. Process 0 adds it to its error messages. Cheap: the words
+  // must be literals.
   void set_context(const char* what, std::uint64_t number, const char* detail = "") noexcept {
     what_.store(what, std::memory_order_relaxed);
     number_.store(number, std::memory_order_relaxed);
@@ -89,12 +91,12 @@ class Job {
   void check() const {
     if (aborted()) throw CommunicationError{failure_, culprit_};
   }
-  // The sentence and the culprit, once aborted.
+  // The verdict's sentence and culprit, once aborted.
   std::string failure() const { return aborted() ? failure_ : std::string{}; }
   int culprit() const noexcept { return aborted() ? culprit_ : -1; }
 
-  // Calls `wake` once when the job is aborted (at once if it is already), from any thread, as long as the hook lives.
-  // `wake` must be short and must not call the job.
+  // Calls `wake` once when the job is aborted, from any thread, or at once if it is aborted already. Lasts as long as the
+  // hook. `wake` must be short and must not call the job.
   class Hook {
    public:
     Hook() = default;
@@ -116,14 +118,14 @@ class Job {
   };
   [[nodiscard]] Hook on_abort(std::function<void()> wake);
 
-  // Waits until every process has called it (they are alive, or the wait ends with an error), then parts. To be
-  // called after everything that communicates is gone. Throws CommunicationError when the job is aborted.
+  // Waits until every process has called it, then disconnects. A process that dies ends the wait with an error. Call it
+  // after everything that communicates is gone. Throws CommunicationError when the job is aborted.
   void leave();
 
  private:
   using Clock = std::chrono::steady_clock;
   using Lock = std::unique_lock<std::mutex>;
-  // What is known of the process at the other end of a link.
+  // State of the process at the other end of a link.
   struct Peer {
     detail::Link link;
     Clock::time_point heard{};
@@ -137,10 +139,10 @@ class Job {
   };
 
   bool is_hub() const noexcept { return rank_ == 0; }
-  // Until `done`; after `late` stderr has text(), made with the lock.
+  // Waits until `done`. After `late` it prints text() on stderr; text() is called with the lock held.
   template <class Predicate, class Text>
   void wait_and_tell(Lock& lock, Predicate done, Text text);
-  // With the lock: the processes for which awaited(peer). Process 0 alone knows who.
+  // The processes for which awaited(peer). Needs the lock. Only process 0 knows them; elsewhere the text is "others".
   template <class Predicate>
   std::string those(Predicate awaited) const;
   void wake_thread();
@@ -173,17 +175,17 @@ class Job {
 
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
-  std::vector<Peer> peers_;      // process 0: one per process (its own has no link); others: process 0 alone
-  std::uint64_t gathering_ = 0;  // the exchange that process 0 collects for
+  std::vector<Peer> peers_;      // process 0: one for each process (its own has no link); others: process 0 only
+  std::uint64_t gathering_ = 0;  // the exchange that process 0 collects
   Clock::time_point gather_began_{};
-  std::uint64_t asked_ = 0;  // exchanges this process has begun
+  std::uint64_t asked_ = 0;  // number of exchanges that this process has begun
   std::map<std::uint64_t, std::vector<detail::Bytes>> gathered_;
   bool leaving_ = false;
   bool farewell_ = false;
   bool stop_ = false;
   Clock::time_point next_beat_{};
 
-  // The context. A sentence that is made while it changes may have a part of each.
+  // The context. A message made while it changes may mix both.
   std::atomic<const char*> what_{""};  // empty: nothing yet
   std::atomic<std::uint64_t> number_{0};
   std::atomic<const char*> detail_{""};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of Job that a program calls; include job.hpp.
+// The member functions of Job that a program calls. Include job.hpp instead.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -37,7 +37,7 @@ inline std::string Job::address() {
   for (const auto& peer : peers_) {
     if (!peer.link.open()) continue;
     found = detail::address_of(peer.link.descriptor()).text();
-    if (!detail::loopback_address(found)) break;  // processes of this machine may have come by that
+    if (!detail::loopback_address(found)) break;  // processes of this machine may have come by loopback
   }
   return found;
 }
@@ -49,7 +49,7 @@ inline Job::~Job() {
       abort(describe(rank_) + " left because of an error of its own", rank_);
     else
       leave();
-  } catch (const CommunicationError&) {  // whoever waited for something has had it
+  } catch (const CommunicationError&) {  // a caller that waited has seen the error
   }
   {
     const Lock lock{mutex_};
@@ -113,7 +113,7 @@ inline void Job::give_up_on(int process, const std::string& why) {
     Lock lock{mutex_};
     changed_.wait_for(lock, options_.dead_after + options_.grace, [&] { return aborted(); });
   }
-  abort(why, process);  // where nobody else has said anything
+  abort(why, process);  // in case no verdict has come
   throw CommunicationError{failure_, culprit_};
 }
 
@@ -156,7 +156,7 @@ template <class Predicate, class Text>
 void Job::wait_and_tell(Lock& lock, Predicate done, Text text) {
   DeadlineWait{{.late = options_.late}}.wait(changed_, lock, done, [&] {
     const auto line = "replicator: " + text() + "\n";
-    lock.unlock();  // heartbeats need it, however long stderr takes
+    lock.unlock();  // heartbeats need the lock, and stderr may be slow
     std::fputs(line.c_str(), stderr);
     lock.lock();
   });

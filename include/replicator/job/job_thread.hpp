@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the thread of a Job does: beats, listens, judges, collects exchanges; include job.hpp.
+// The member functions of Job that run on its thread: heartbeats, listening, failure detection, exchanges. Include job.hpp
+// instead.
 #pragma once
 
 #include <poll.h>
@@ -10,7 +11,7 @@
 
 namespace replicator::detail::transport {
 
-// The thread: sleeps until a frame, a wish of the program, or a clock.
+// The loop of the thread. It sleeps until a frame arrives, the program wakes it, or a timeout is due.
 inline void Job::run() {
   Lock lock{mutex_};
   while (!stop_) {
@@ -19,7 +20,7 @@ inline void Job::run() {
     for (std::size_t i = 0; i < peers_.size(); ++i) listen(peers_[i], static_cast<int>(i), now);
     if (!aborted() && !farewell_) judge(now);
     beat(now);
-    for (auto& peer : peers_) peer.link.pump_out();  // a broken connection shows when it is read
+    for (auto& peer : peers_) peer.link.pump_out();  // ignores errors: the next read reveals a broken connection
   }
   finish_output();
 }
@@ -31,7 +32,7 @@ inline void Job::pause(Lock& lock) {
       events.push_back(
           {peer.link.descriptor(), static_cast<short>(peer.link.has_output() ? POLLIN | POLLOUT : POLLIN), 0});
   auto expected = std::min(next_beat_, Clock::now() + options_.heartbeat);
-  for (const auto& peer : peers_)  // somebody is about to be blamed
+  for (const auto& peer : peers_)  // a process is about to be blamed
     if (peer.lost != Clock::time_point{} || peer.suspected != Clock::time_point{})
       expected = std::min(expected, Clock::now() + options_.grace / 4);
   lock.unlock();
@@ -42,7 +43,7 @@ inline void Job::pause(Lock& lock) {
   forgive_after_a_stop(expected);
 }
 
-// Whoever was stopped itself finds every clock run out: it must not blame the others for its own absence.
+// A process that was stopped itself finds every timeout expired. It must not blame the others for its own absence.
 inline void Job::forgive_after_a_stop(Clock::time_point expected) {
   const auto now = Clock::now();
   if (now - expected < options_.dead_after / 2) return;
@@ -79,7 +80,8 @@ inline void Job::handle(int from, detail::FrameKind kind, detail::FrameReader fi
     const auto number = fields.number();
     std::vector<detail::Bytes> result;
     for (int r = 0; r < size(); ++r) result.push_back(fields.blob());
-    // Whole, and one that was asked for: else whoever waits would find half of it, or nobody would ever fetch it.
+    // Accept only complete results of an exchange that this process asked for. Otherwise a waiting thread would read half
+    // of one, or nobody would ever fetch it.
     if (number >= asked_ || !gathered_.emplace(number, std::move(result)).second)
       throw CommunicationError{"process 0 sent the result of an exchange that is not going on", 0};
     changed_.notify_all();
@@ -92,7 +94,7 @@ inline void Job::handle(int from, detail::FrameKind kind, detail::FrameReader fi
     peers_[static_cast<std::size_t>(from)].departed = true;
     check_departures();
   } else if (kind == detail::FrameKind::farewell && !is_hub()) {
-    // Who is parted from is not watched any more: a wait that still goes on would have no end.
+    // After the farewell process 0 is no longer watched, so a wait that continued would never end.
     if (!leaving_) throw CommunicationError{"process 0 took leave of a process that has not left", 0};
     farewell_ = true;
     changed_.notify_all();
@@ -107,7 +109,7 @@ inline void Job::beat(Clock::time_point now) {
 
 inline void Job::judge(Clock::time_point now) {
   const auto never = Clock::time_point{};
-  if (is_hub()) peers_[0].heard = now;  // it is itself; it can be suspected, but is alive
+  if (is_hub()) peers_[0].heard = now;  // process 0 can be suspected, but is alive
   for (std::size_t i = 0; i < peers_.size() && !aborted(); ++i) {
     const Peer& peer = peers_[i];
     const int who = static_cast<int>(i);
@@ -135,7 +137,7 @@ inline void Job::judge_exchange(Clock::time_point now) {
           who);
 }
 
-// Process 0: one process's part of the exchange that is going on.
+// Process 0 only: stores a process's contribution to the current exchange.
 inline void Job::contribute(int from, std::string what, detail::Bytes blob) {
   if (aborted()) return;
   if (gather_began_ == Clock::time_point{}) gather_began_ = Clock::now();
@@ -152,7 +154,7 @@ inline void Job::contribute(int from, std::string what, detail::Bytes blob) {
     check_departures();
 }
 
-// The sentence is the same whoever came first.
+// The sentence must not depend on which process came first.
 inline void Job::declare_disagreement(int a, const std::string& what_a, int b, const std::string& what_b) {
   if (b < a) return declare_disagreement(b, what_b, a, what_a);
   declare(describe(b) + " asks for the exchange \"" + what_b + "\" where " + describe(a) + " asks for \"" + what_a +
@@ -174,7 +176,7 @@ inline void Job::complete_exchange() {
   changed_.notify_all();
 }
 
-// Process 0: nobody may wait for a process that has left; when all have, they part.
+// Process 0 only. No process may wait for one that has left. When all have left, the job ends.
 inline void Job::check_departures() {
   const auto gone = std::find_if(peers_.begin(), peers_.end(), [](const Peer& p) { return p.departed && !p.present; });
   const auto waiting = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.present; });
@@ -193,8 +195,8 @@ inline void Job::send_to_all(const detail::Bytes& frame) {
   for (auto& peer : peers_) peer.link.push(frame);
 }
 
-// Process 0 decides for all; another process only where process 0 itself is gone (should it only have been stopped,
-// it finds the sentence when it wakes).
+// Process 0 decides for all. Another process decides only where process 0 is gone. If process 0 was only stopped, it finds
+// the sentence when it wakes.
 inline void Job::declare(const std::string& message, int culprit) {
   if (aborted()) return;
   adopt(message, culprit);
@@ -212,15 +214,16 @@ inline void Job::adopt(const std::string& message, int culprit) {
   for (const auto& [id, wake] : hooks_) wake();
 }
 
-// Only process 0 adds what it was doing: when it dies, the others may be at different places, and their
-// sentences must be equal.
+// Only process 0 adds its context. When process 0 dies, the others may be at different places, but their sentences must be
+// equal.
 inline std::string Job::with_context(const std::string& message) const {
   const std::string what = what_.load(), detail = detail_.load();
   if (!is_hub() || what.empty()) return message;
   return message + " " + what + " " + std::to_string(number_) + (detail.empty() ? "" : " (" + detail + ")");
 }
 
-// The last words must arrive: a socket closed with unread input would take them back. So: send, shut, read to the end.
+// The last messages must arrive. Closing a socket with unread input would discard them. So send, shut down, read to the
+// end.
 inline void Job::finish_output() {
   const auto until = Clock::now() + options_.grace;
   const bool linger = is_hub() || aborted();

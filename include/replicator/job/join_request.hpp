@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first message of a process that connects to process 0: job, rank, address, nonce.
+// The first message of a process that connects to process 0: job name, world size, rank, pid and host, nonce, life.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace replicator::detail::transport::detail {
 
-// What a stranger sent, fit for a sentence on a terminal.
+// Makes a foreign text safe to print: only printable ASCII, at most `longest` characters.
 inline std::string printable(std::string text, std::size_t longest = 255) {
   if (text.size() > longest) text.resize(longest);
   for (char& c : text)
@@ -17,14 +17,15 @@ inline std::string printable(std::string text, std::size_t longest = 255) {
   return text;
 }
 
+// The description that a process sends of itself.
 struct JoinRequest {
   std::string job_name;
   std::uint64_t world_size = 0;
   std::uint64_t rank = 0;
   ProcessInfo info;
-  Bytes nonce;             // empty where the process was given no job token
-  std::uint64_t life = 0;  // how often processes of this rank were taken into the job while it was at work
-  // As a life: this is the first process of a job that is at work, which comes to say so.
+  Bytes nonce;             // empty where the process has no job token
+  std::uint64_t life = 0;  // how often processes of this rank were admitted to the running job
+  // Special value of `life`: the sender is the first process of a running job, and reports that the job runs.
   static constexpr std::uint64_t at_work = ~std::uint64_t{0};
 
   void write(FrameWriter& frame) const {

@@ -19,7 +19,7 @@
 
 namespace replicator::detail::transport::detail {
 
-// Throws BuildError where the job is at work already.
+// The rendezvous of an ordinary job. Throws BuildError where the job is running already, and what the rendezvous throws.
 template <class = void>
 Membership meet(const ProcessEnvironment& environment, const JobOptions& options) {
   if (environment.world_size == 1) {
@@ -27,21 +27,21 @@ Membership meet(const ProcessEnvironment& environment, const JobOptions& options
     alone.processes = {this_process()};
     return alone;
   }
-  if (!environment.job_token.empty()) cryptography();  // else it says what is missing
+  if (!environment.job_token.empty()) cryptography();  // throws early, with what is missing
   auto meeting = environment.rank == 0 ? RendezvousServer{environment, options}.receive() : RendezvousClient{environment, options}.arrive();
   if (meeting.going_on)
     throw BuildError{"the job at " + environment.master_address + ", port " + std::to_string(environment.master_port) +
-                     ", is at work already: start this process as its others were, with --elastic, or take another MASTER_PORT"};
+                     ", is at work already: start this process with --elastic like the others, or take another MASTER_PORT"};
   return meeting;
 }
 
-// Of an elastic job, which may be at work already.
+// The rendezvous of an elastic job, which may be running already.
 template <class = void>
 Membership meet_or_find_at_work(const ProcessEnvironment& environment, const JobOptions& options) {
   if (!environment.job_token.empty()) cryptography();
   if (environment.rank > 0) return RendezvousClient{environment, options}.arrive();
   auto here = environment;
-  // Who has the port may be a process of the job that meets the others just now, and says so later.
+  // The port may belong to a process of the running job that meets the others just now. It will answer later.
   const auto until = MeetingClock::now() + std::min(options.connect_deadline, std::chrono::milliseconds{12000});
   while (!here.listener) {
     if (auto meeting = RendezvousClient{environment, options}.try_connect()) return std::move(*meeting);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The membership of a job: the connections and process names that every process has after the rendezvous. Also the words for peers in messages.
+// The membership of a job: what every process knows after the rendezvous. Also helpers to describe peers in messages.
 #pragma once
 
 #include <unistd.h>
@@ -19,16 +19,16 @@ namespace replicator::detail::transport::detail {
 
 using MeetingClock = std::chrono::steady_clock;
 
-// What every process knows afterwards. Process 0 has a link to each other one (links[0] is closed), the others one
-// to process 0 (links[0] alone).
+// The result of a rendezvous. Process 0 has a link to every other process (links[0] is closed). The others have one link,
+// to process 0.
 struct Membership {
   std::uint64_t token = 0;
   std::vector<ProcessInfo> processes;
   std::vector<Link> links;
-  bool going_on = false;  // the job is at work already, without this process; links: to its first process, if to anybody
+  bool going_on = false;  // the job runs already, without this process; links: at most one, to the job's first process
 };
 
-// Why process 0 turns a connection away, and so what the other side throws.
+// Why process 0 turns a connection away. It decides which error the other side throws.
 enum class Refusal : std::uint64_t {
   elsewhere,
   contradiction,
@@ -36,6 +36,7 @@ enum class Refusal : std::uint64_t {
   token
 };
 
+// A refusal as received.
 struct Refused {
   Refusal kind{};
   int culprit = -1;
@@ -64,11 +65,11 @@ inline int remaining_ms(MeetingClock::time_point until, int most) {
   return static_cast<int>(std::clamp<long long>(rest + 1, 0, most));
 }
 
-// Tells the user on stderr what a process still waits for.
+// Reports on stderr what a process still waits for, at growing intervals.
 class WaitReport {
  public:
   explicit WaitReport(std::chrono::milliseconds after) : next_{start_ + after}, silent_{after.count() == 0} {}
-  // `sentence` is called when it is time.
+  // Calls `sentence` and prints it when a report is due.
   template <class Sentence>
   void look(const Sentence& sentence) {
     const auto now = MeetingClock::now();

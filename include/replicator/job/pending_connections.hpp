@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections that have been accepted, but whose peer has not yet identified itself as a process of this job.
+// Accepted connections with peers that have not yet identified themselves as processes of this job.
 #pragma once
 
 #include <poll.h>
@@ -25,20 +25,22 @@
 
 namespace replicator::detail::transport::detail {
 
+// A connection with its handshake so far.
 struct PendingConnection {
   Link link;
   MeetingClock::time_point since;
   JoinRequest introduction{};
-  std::optional<Nonce> challenge{};  // sent: it is to answer with a proof
+  std::optional<Nonce> challenge{};  // the nonce that was sent; the newcomer must answer with a proof
 };
 
+// The newcomer's description, with the address that it comes from.
 inline std::string name_of(const PendingConnection& newcomer) {
   const auto& introduction = newcomer.introduction;
   return "process " + std::to_string(introduction.rank) + " (pid " + std::to_string(introduction.info.pid) + " on " + introduction.info.host +
          ", from " + address_of_peer(newcomer.link.descriptor()).text() + ")";
 }
 
-// Said to one that is sent away.
+// Tells a newcomer why it is turned away, and closes the link.
 inline void dismiss(Link& link, Refusal kind, int culprit, const std::string& sentence) {
   link.push(refusal(kind, culprit, sentence));
   link.pump_out();
@@ -46,10 +48,11 @@ inline void dismiss(Link& link, Refusal kind, int culprit, const std::string& se
   link.close();
 }
 
-// Whoever does not speak as a process of the job is sent away. Where there is a job token a newcomer counts only once it has
-// proven it: until then nothing that it says can harm the job, and process 0 proves nothing to it.
+// Runs the handshake with newcomers, and turns away whatever does not speak as a process of the job. With a job token, a
+// newcomer counts only after it has proven the token. Until then nothing that it sends can harm the job, and process 0
+// proves nothing to it.
 //
-//   newcomer   hello: who it is, a random number          the proofs: see token_authentication.hpp
+//   newcomer   hello: its description and a random number      token_authentication.hpp describes the proofs
 //   process 0  challenge: a random number
 //   newcomer   proof
 //   process 0  proof
@@ -57,10 +60,10 @@ class PendingConnections {
  public:
   struct Answers {
     std::function<void(PendingConnection&)> believed;                            // takes the link, or closes it
-    std::function<void(PendingConnection&, const std::string&)> has_token = {};  // which this process has not; empty: it is turned away
-    std::function<void(FrameReader)> left_out = {};                              // somebody says that this process is
+    std::function<void(PendingConnection&, const std::string&)> has_token = {};  // but this process has none; empty: the newcomer is turned away
+    std::function<void(FrameReader)> left_out = {};                              // another part of the job says that this process is left out
   };
-  // All outlive this.
+  // All arguments must outlive this object.
   PendingConnections(const ProcessEnvironment& environment, const JobOptions& options, Answers answers)
       : environment_{environment}, options_{options}, answers_{std::move(answers)} {}
   PendingConnections(const PendingConnections&) = delete;
@@ -70,11 +73,11 @@ class PendingConnections {
     for (const auto& newcomer : newcomers_) events.push_back({newcomer.link.descriptor(), POLLIN, 0});
   }
   void admit(int listener) {
-    for (std::size_t n = 0; n < most; ++n) {  // a flood must not keep us from listening
+    for (std::size_t n = 0; n < most; ++n) {  // a flood of connections must not keep this process from listening
       FileDescriptor socket{::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
       if (!socket) return;
       set_no_delay(socket.get());
-      if (newcomers_.size() >= most) hear();  // who has spoken already is not in the way
+      if (newcomers_.size() >= most) hear();  // newcomers that have spoken already make room
       if (newcomers_.size() >= most) drop(newcomers_.front());
       std::erase_if(newcomers_, [](const PendingConnection& newcomer) { return !newcomer.link.open(); });
       newcomers_.push_back({Link{std::move(socket), longest_hello}, MeetingClock::now()});
@@ -85,7 +88,7 @@ class PendingConnections {
     std::erase_if(newcomers_, [](const PendingConnection& newcomer) { return !newcomer.link.open(); });
   }
   void clear() { newcomers_.clear(); }
-  // What came that was none of the job; empty where nothing did.
+  // The foreign connections so far, as an addition to an error message; empty where there were none.
   std::string others_sentence() const {
     std::string result;
     if (strangers_ > 0) result += "; " + std::to_string(strangers_) + " connections did not speak as a process of a job";
@@ -94,7 +97,7 @@ class PendingConnections {
   }
 
  private:
-  // Those that say nothing must not use up descriptors, memory or the place of others. Each has until options.dead_after.
+  // Connections that say nothing must not use up descriptors, memory or places. Each is closed after options.dead_after.
   static constexpr std::size_t most = 128;
   static constexpr std::uint64_t longest_hello = 65536;
   static constexpr std::size_t most_remembered = 4;
@@ -115,10 +118,10 @@ class PendingConnections {
         else
           drop(newcomer);
       }
-    } catch (const CommunicationError&) {  // cut short: not one of us
+    } catch (const CommunicationError&) {  // cut short: no process of the job
       drop(newcomer);
     }
-    // No frame of ours: somebody else's program.
+    // No frame of this protocol: a foreign program.
     if (newcomer.link.open() && (!good || MeetingClock::now() - newcomer.since > options_.dead_after)) drop(newcomer);
   }
 
@@ -161,7 +164,7 @@ class PendingConnections {
     answers_.believed(newcomer);
   }
 
-  // Its sentence is told to whoever should have come, now on stderr and at the deadline in the error.
+  // Reports the sentence to the newcomer and on stderr. An error at the deadline repeats it.
   void turn_away(PendingConnection& newcomer, const std::string& sentence) {
     dismiss(newcomer.link, Refusal::token, 0, sentence);
     if (turned_away_.size() >= most_remembered) return;
@@ -174,7 +177,7 @@ class PendingConnections {
   const ProcessEnvironment& environment_;
   const JobOptions& options_;
   Answers answers_;
-  std::vector<PendingConnection> newcomers_;  // the oldest first
+  std::vector<PendingConnection> newcomers_;  // oldest first
   std::uint64_t strangers_ = 0;
   std::vector<std::string> turned_away_;
 };

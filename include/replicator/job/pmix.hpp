@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs started by a PMIx launcher (mpirun, prterun, srun): including this header makes them known.
+// Support for jobs started by a PMIx launcher (mpirun, prterun, srun). Including this header registers it.
 #pragma once
 
 #include <pmix.h>
@@ -33,7 +33,7 @@ inline void check_pmix(pmix_status_t status, const char* what) {
                              -1};
 }
 
-// The addresses at which other hosts may find this one, the loopback last; separated by commas. `interface` as in
+// The addresses at which other hosts may reach this one, comma-separated, the loopback address last. `interface`: as in
 // ProcessEnvironment.
 inline std::string own_addresses(const std::string& interface) {
   std::string result;
@@ -42,7 +42,7 @@ inline std::string own_addresses(const std::string& interface) {
   return interface.empty() ? result + "127.0.0.1" : result;
 }
 
-// Connected to the launcher while it lives.
+// A connection to the launcher.
 class PmixSession {
  public:
   PmixSession() { check_pmix(PMIx_Init(&self_, nullptr, 0), "reaching the launcher"); }
@@ -67,20 +67,20 @@ class PmixSession {
     check_pmix(PMIx_Put(PMIX_GLOBAL, key, &value), "publishing the address of process 0");
     check_pmix(PMIx_Commit(), "publishing the address of process 0");
   }
-  // Waits for all processes; what they published is known afterwards. Throws CommunicationError where they have not all come within `deadline`;
-  // the launcher does not say who has not.
+  // Waits for all processes; afterwards their published values can be read. Throws CommunicationError where some do not
+  // come within `deadline`. It cannot name them, because the launcher does not report them.
   void fence(std::chrono::milliseconds deadline) const {
     auto fence = std::make_shared<Fence>(self_);
-    auto kept = std::make_unique<std::shared_ptr<Fence>>(fence);  // by the launcher, until it calls back
+    auto kept = std::make_unique<std::shared_ptr<Fence>>(fence);  // kept until the launcher calls back
     const auto begun = PMIx_Fence_nb(&fence->all, 1, &fence->collect, 1, &Fence::finished, kept.get());
-    if (begun == PMIX_OPERATION_SUCCEEDED) return;  // at once: it does not call back
+    if (begun == PMIX_OPERATION_SUCCEEDED) return;  // completed at once, without a callback
     check_pmix(begun, "waiting for the other processes");
     kept.release();
     const std::string whom = "rank " + std::to_string(rank()) + " waits for the other " + std::to_string(size() - 1) +
-                             " process(es) that the launcher (PMIx) started to make a Replicator, too";
+                             " process(es) that the launcher (PMIx) started: each must make a Replicator, too";
     if (!fence->wait({deadline, JobOptions{}.report_after}, [&] { std::fprintf(stderr, "replicator: %s\n", whom.c_str()); }))
-      throw CommunicationError{whom + ", and they have not within " + seconds_text(deadline) +
-                                   " (--connect-deadline): is one of them another program, or stopped before it?",
+      throw CommunicationError{whom + "; not all have done so within " + seconds_text(deadline) +
+                                   " (--connect-deadline): is one of them another program, or was it stopped before?",
                                -1};
     check_pmix(*fence->status, "waiting for the other processes");
   }
@@ -135,8 +135,8 @@ class PmixSession {
 
 }  // namespace detail
 
-// The launcher says who this process is; process 0 listens on a free port and publishes where. Waits for all
-// processes of the job, at most for `deadline`. Throws CommunicationError.
+// Takes rank and size of this process from the launcher. Process 0 listens on a free port and publishes its address. Waits
+// for all processes of the job, at most for `deadline`. Throws CommunicationError.
 inline ProcessEnvironment environment_from_pmix(const std::string& interface = {}, std::chrono::milliseconds deadline = std::chrono::seconds{60}) {
   constexpr const char* key = "replicator.address";
   const detail::PmixSession session;
@@ -164,7 +164,7 @@ inline ProcessEnvironment environment_from_pmix(const std::string& interface = {
 inline constexpr Launcher pmix_launcher{
     "pmix", [] { return detail::variable("PMIX_NAMESPACE") && detail::variable("PMIX_RANK"); }, environment_from_pmix};
 
-// Makes find_environment() know it, wherever this header is part of the program.
+// Registers the launcher for find_environment() in every program that includes this header.
 inline const bool pmix_is_known = (launcher_slot.store(&pmix_launcher), true);
 
 }  // namespace replicator::detail::transport

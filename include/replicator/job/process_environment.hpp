@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which process of a job this is, and the variables that say so.
+// The place of a process in its job: rank, size, address of process 0, job name and token. Also helpers to read variables.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,28 @@
 
 namespace replicator::detail::transport {
 
-// Which process of how many this is. The default is a job of one process.
+// The place of this process in its job. The default is a job of one process.
 struct ProcessEnvironment {
   int rank = 0;
   int world_size = 1;
-  // Where process 0 listens: a name or a numeric address; several, separated by commas, are tried in turn.
+  // The address where process 0 listens: a name or a numeric address. Several, separated by commas, are tried in turn.
   std::string master_address;
   std::uint16_t master_port = 0;
-  // Processes that name another job are turned away. Empty is a name too.
+  // Processes that name another job are turned away. The empty name is a name too.
   std::string job_name;
-  // A secret that the processes prove to each other that they have. Empty: whoever comes is believed.
+  // A secret that the processes prove to each other. Empty: no proof is asked for, and everybody is believed.
   std::string job_token;
-  // The network interface, by name or numeric address, to which this process keeps. Empty: any.
+  // The network interface that this process keeps to, by name or numeric address. Empty: any.
   std::string interface;
-  // How often a process of this rank was taken into the job while it was at work: this one is the latest.
+  // How often a process of this rank was admitted to the running job. This process is the latest.
   std::uint64_t life = 0;
-  // Process 0 only: a socket that listens already (a launcher had to publish its port); else Job makes one.
+  // Process 0 only: a socket that listens already, where a launcher had to publish its port. Otherwise Job makes one.
   std::shared_ptr<FileDescriptor> listener;
 };
 
 namespace detail {
 
+// The value of an environment variable. An empty variable counts as absent.
 inline std::optional<std::string> variable(const char* name) {
   const char* text = std::getenv(name);
   if (text == nullptr || *text == '\0') return std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which process owns which rank.
+// Checks the table that assigns ranks to processes.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace replicator::detail::transport::detail {
 
-// Throws BuildError where a rank is given to a process that the job does not have.
+// Throws BuildError where a rank is assigned to a process that does not exist.
 inline void check_process_table(const Job& job, const std::vector<int>& process_of_rank) {
   for (std::size_t r = 0; r < process_of_rank.size(); ++r)
     if (process_of_rank[r] < 0 || process_of_rank[r] >= job.size())

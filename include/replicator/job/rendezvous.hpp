@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process learns which one it is, and where process 0 waits: from variables, or from a launcher.
+// Finds a process's place in its job, and the address of process 0: from environment variables, or from a launcher.
 #pragma once
 
 #include <atomic>
@@ -17,21 +17,21 @@
 
 namespace replicator::detail::transport {
 
-// What the user may say about meeting, besides the variables.
+// What the user may set besides the variables.
 struct RendezvousOptions {
   std::string job_token_file;                                             // empty: the variable REPLICATOR_JOB_TOKEN, if set
   std::string interface;                                                  // empty: the variable REPLICATOR_INTERFACE, if set
   std::chrono::milliseconds connect_deadline = std::chrono::seconds{60};  // for a launcher that waits for the other processes
 };
 
-// A way to be started, such as PMIx. `join` may wait for the other processes.
+// A way to start jobs, such as PMIx. `join` may wait for the other processes.
 struct Launcher {
   const char* name;
   bool (*present)();
   ProcessEnvironment (*join)(const std::string& interface, std::chrono::milliseconds deadline);
 };
 
-// Filled by the header that knows the launcher (pmix.hpp) when it is part of the program.
+// The header of a launcher (pmix.hpp) fills this slot where it is part of the program.
 inline constinit std::atomic<const Launcher*> launcher_slot{nullptr};
 
 namespace detail {
@@ -44,7 +44,7 @@ inline int required_number(const char* name, int world_size, int lowest, int hig
   return number_variable(name, *text, lowest, highest);
 }
 
-// True where a PMIx launcher (mpirun, prterun, srun) started more than this one process, or may have.
+// Whether a PMIx launcher (mpirun, prterun, srun) started this process, and possibly others too.
 inline bool started_by_pmix() {
   if (!variable("PMIX_NAMESPACE") || !variable("PMIX_RANK")) return false;
   return variable("OMPI_COMM_WORLD_SIZE") != "1";
@@ -52,8 +52,8 @@ inline bool started_by_pmix() {
 
 }  // namespace detail
 
-// Neither text nor file: empty. Throws BuildError for a token that is short, in two places, or in a file that cannot be
-// read.
+// The job token from the variable or the file; empty without either. Throws BuildError for a token that is too short, that
+// is given in both places, or in a file that cannot be read.
 inline std::string find_job_token(const std::string& file) {
   constexpr std::size_t shortest = 16;
   auto token = detail::variable("REPLICATOR_JOB_TOKEN");
@@ -73,9 +73,8 @@ inline std::string find_job_token(const std::string& file) {
   return *token;
 }
 
-// From RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (and REPLICATOR_JOB, a name for the job, if set).
-// WORLD_SIZE absent or 1 is a job of one process. Throws BuildError for what is missing, not a number,
-// or contradictory.
+// Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and REPLICATOR_JOB (a name for the job) if set. A job without
+// WORLD_SIZE, or with WORLD_SIZE 1, has one process. Throws BuildError for what is missing, not a number, or contradictory.
 inline ProcessEnvironment environment_from_variables() {
   ProcessEnvironment result;
   result.job_name = detail::variable("REPLICATOR_JOB").value_or("");
@@ -116,10 +115,14 @@ inline ProcessEnvironment environment_of_launch(const std::string& interface, st
 
 }  // namespace detail
 
-// The variables where WORLD_SIZE or RANK is set, else the launcher that started this process, else Slurm's variables of
-// srun, else one process. Job token and interface as the options or REPLICATOR_JOB_TOKEN and REPLICATOR_INTERFACE say.
-// Throws BuildError where a launcher started the process but the program does not know it, and for a token that cannot
-// be used.
+// The first that applies of:
+// 1. the variables, where WORLD_SIZE or RANK is set
+// 2. the launcher that started this process
+// 3. the variables of Slurm's srun
+// 4. a job of one process
+//
+// Job token and interface come from the options, or from REPLICATOR_JOB_TOKEN and REPLICATOR_INTERFACE. Throws BuildError
+// where a launcher started the process but the program does not support it, and for a token that cannot be used.
 template <class = void>
 ProcessEnvironment find_environment(const RendezvousOptions& options = {}) {
   const auto interface =

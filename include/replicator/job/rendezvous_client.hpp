@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client side of the rendezvous: every process except process 0 connects to process 0.
+// The client side of the rendezvous: a process connects to process 0 and proves that it belongs to the job.
 #pragma once
 
 #include <poll.h>
@@ -25,8 +25,8 @@
 
 namespace replicator::detail::transport::detail {
 
-// Tries the addresses in turn until process 0 has welcomed this process. With a job token nothing that is said there
-// counts, but that the token is wrong, before process 0 has proven that it has it too.
+// Tries the addresses in turn until process 0 has welcomed this process. With a job token, no answer counts before process
+// 0 has proven that it has the token too. The only exception is the answer that the token is wrong.
 class RendezvousClient {
  public:
   RendezvousClient(const ProcessEnvironment& environment, const JobOptions& options)
@@ -60,7 +60,8 @@ class RendezvousClient {
                              0};
   }
 
-  // One attempt at each address, which waits options.dead_after for an answer: empty where nobody receives this process.
+  // Tries each address once, and waits options.dead_after for an answer. Returns nothing where nobody receives this
+  // process.
   std::optional<Membership> try_connect() {
     const auto until = MeetingClock::now() + options_.connect_deadline;
     silence_ = options_.dead_after;
@@ -74,8 +75,8 @@ class RendezvousClient {
     return {};
   }
 
-  // Of the first process of a job that is at work: should a process 0 that was started again wait at one of the addresses for the job to
-  // begin, it is told. `own_port`: where this process itself listens.
+  // For the first process of a running job. A restarted process 0 may wait at one of the addresses for the job to begin:
+  // tells it that the job is running. `own_port`: the port at which this process itself listens.
   void tell_that_it_goes_on(std::uint16_t own_port) {
     constexpr std::chrono::milliseconds limit{200};
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
@@ -93,11 +94,11 @@ class RendezvousClient {
  private:
   struct Attempt {
     std::string last = "not tried";
-    std::string complaint;  // why somebody who answered was not stayed with; silence afterwards does not hide it
+    std::string complaint;  // why a process that answered was left again; later silence does not hide it
   };
   static constexpr int attempt_ms = 2000;
 
-  // Of somebody who is not yet known to be process 0: a sentence, or the names of all processes.
+  // The limit before the peer is known to be process 0: room for a sentence, or for the names of all processes.
   std::uint64_t longest_frame() const { return 65536 + 512 * static_cast<std::uint64_t>(environment_.world_size); }
 
   void say_hello(Link& link) {
@@ -119,7 +120,7 @@ class RendezvousClient {
     link.pump_out();
   }
 
-  // True once welcome. Process 0 waits for the others up to its own deadline and then says who was missing.
+  // Returns true once welcome. Process 0 waits for the others up to its own deadline, and then says who was missing.
   bool listen(Link& link, MeetingClock::time_point until, Attempt& attempt) {
     const auto answerer = address_of_peer(link.descriptor()).with_port();
     const bool only = addresses_.size() == 1;
@@ -150,7 +151,7 @@ class RendezvousClient {
     }
   }
 
-  // False, and why, where this is not the process 0 to stay with.
+  // Returns false, with the reason, where this is not the right process 0.
   bool hear(Link& link, FrameKind kind, const Bytes& fields, std::string& complaint) {
     std::optional<Refused> refused;
     try {
@@ -249,8 +250,8 @@ class RendezvousClient {
   WaitReport report_;
   JoinRequest introduction_;
   std::optional<Nonce> challenge_;
-  bool proven_ = false;                               // there is no token, or process 0 has it
-  std::optional<std::chrono::milliseconds> silence_;  // that is borne before the first answer
+  bool proven_ = false;                               // there is no token, or process 0 has proven it
+  std::optional<std::chrono::milliseconds> silence_;  // limit of the wait for the first answer
   Membership meeting_;
 };
 

@@ -28,10 +28,10 @@
 
 namespace replicator::detail::transport::detail {
 
-// Listens until all are here, and then welcomes them; whoever does not speak as one of them is sent away (pending_connections.hpp).
+// Listens until all processes are here, then welcomes them. Foreign connections are turned away (pending_connections.hpp).
 class RendezvousServer {
  public:
-  // `survivors`: in a regroup, the processes that are still expected; it outlives this.
+  // `survivors`: in a regroup, the processes that are still expected; must outlive this object.
   RendezvousServer(const ProcessEnvironment& environment, const JobOptions& options, Survivors* survivors = nullptr)
       : environment_{environment},
         options_{options},
@@ -84,7 +84,8 @@ class RendezvousServer {
     newcomers_.hear();
   }
 
-  // Those who are missing are told; whoever is told by another part of the job itself must not go on.
+  // Tells the missing processes that they are left out. Where another part of the job has told this process the same, it
+  // must not continue.
   void part_from_missing() {
     try {
       if (!survivors_->told()) survivors_->part_from_missing(here_);
@@ -108,7 +109,7 @@ class RendezvousServer {
     ::poll(events.data(), events.size(), remaining_ms(until, 200));
   }
 
-  // A process that broke its connection may come again. None has anything to say before it is welcome.
+  // A process that broke its connection may come again. No process has anything to send before it is welcome.
   void forget_lost() {
     FrameKind kind{};
     Bytes fields;
@@ -119,14 +120,14 @@ class RendezvousServer {
       }
   }
 
-  // Where process 0 has no token it believes everybody, also that the job cannot begin.
+  // Process 0 has no token, so it believes everybody; also a newcomer with a token, with which the job cannot begin.
   [[noreturn]] void refuse_token(PendingConnection& newcomer, const std::string& sentence) {
     const auto rank = static_cast<int>(newcomer.introduction.rank);
     meeting_.links.push_back(std::move(newcomer.link));
     fail<BuildError>(Refusal::token, sentence, rank);
   }
 
-  // It is believed: it takes its place.
+  // The newcomer is believed and takes its place.
   void settle(PendingConnection& newcomer) {
     const auto world = newcomer.introduction.world_size;
     const auto rank = newcomer.introduction.rank;
@@ -152,7 +153,7 @@ class RendezvousServer {
       fail<BuildError>(Refusal::contradiction, two_sentence(meeting_.processes[rank], newcomer.introduction), number);
     place = std::move(meeting_.links.back());
     meeting_.links.pop_back();
-    place.push(FrameWriter{FrameKind::heartbeat}.finish());  // "you are at the right address"
+    place.push(FrameWriter{FrameKind::heartbeat}.finish());  // says "you are at the right address"
     place.pump_out();
     here_[rank] = true;
     meeting_.processes[rank] = std::move(info);
@@ -197,7 +198,7 @@ class RendezvousServer {
            ranks(false) + " (here: " + ranks(true) + " of " + std::to_string(here_.size()) + newcomers_.others_sentence() + ")";
   }
 
-  // Without a token whoever reaches the port can take part in the job, or end it.
+  // Without a token, whoever reaches the port can take part in the job, or end it.
   void warn_if_open() const {
     const auto addresses = split_addresses(environment_.master_address);
     const auto here = address_of(environment_.listener->get());
@@ -219,7 +220,7 @@ class RendezvousServer {
     for (auto& link : meeting_.links) {
       link.raise_limit();
       link.push(frame.finish());
-      link.pump_out();  // what does not fit now goes with the first heartbeat
+      link.pump_out();  // the rest goes with the first heartbeat
     }
     return std::move(meeting_);
   }

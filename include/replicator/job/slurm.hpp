@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs started by Slurm's srun without a plugin for MPI: its variables say who a process is, and that is all they need.
+// Support for jobs started by Slurm's srun without an MPI plugin. Slurm's variables alone say which process this is.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace replicator::detail::transport {
 
 namespace detail {
 
-// True for a task of srun. A batch script has SLURM_PROCID and SLURM_NTASKS too, but is one process and no step.
+// Whether this is a task of srun. A batch script has SLURM_PROCID and SLURM_NTASKS too, but is one process and no step.
 inline bool started_by_srun() { return variable("SLURM_PROCID") && variable("SLURM_STEP_NUM_TASKS"); }
 
-// Whether the variables of PMIx come from srun itself, not from an mpirun whose daemons srun has started.
+// Whether the variables of PMIx come from srun itself, and not from an mpirun with daemons that srun has started.
 inline bool pmix_is_slurms() { return variable("PMIX_NAMESPACE").value_or("").starts_with("slurm.pmix."); }
 
-// Of the names that Slurm shortens: "n07" of "n[07-09,12]", "a1b3" of "a[1-2]b[3-4],c".
+// The first host of Slurm's shortened list: "n07" of "n[07-09,12]", "a1b3" of "a[1-2]b[3-4],c".
 inline std::string first_host(std::string_view list) {
   std::string result;
-  bool inside = false, taken = false;  // of brackets; the first name in them is complete
+  bool inside = false, taken = false;  // inside brackets; the first name in them is complete
   for (const char c : list) {
     if (c == '[' || c == ']') {
       inside = c == '[';
@@ -42,7 +42,8 @@ inline std::string slurm_variable(const char* name) {
                    " is missing: set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT instead"};
 }
 
-// The same on all tasks of a step, another for steps that run beside it; below the ports that systems hand out.
+// A port that all tasks of a step agree on and that differs between concurrent steps. It lies below the ports that systems
+// assign themselves.
 inline std::uint16_t slurm_port(std::int64_t job, std::int64_t step) {
   constexpr std::int64_t first = 15000, ports = 15000, steps = 31;
   return static_cast<std::uint16_t>(first + (job % ports * steps + step) % ports);
@@ -50,9 +51,9 @@ inline std::uint16_t slurm_port(std::int64_t job, std::int64_t step) {
 
 }  // namespace detail
 
-// Task SLURM_PROCID of the SLURM_STEP_NUM_TASKS of a step. Process 0 is on the first node of SLURM_STEP_NODELIST, save with
-// --distribution=arbitrary, on a port made of the numbers of job and step; MASTER_ADDR and MASTER_PORT are taken where they
-// are set. `interface` as in ProcessEnvironment. Throws BuildError for what is missing or no number.
+// This process is task SLURM_PROCID of SLURM_STEP_NUM_TASKS. Process 0 runs on the first node of SLURM_STEP_NODELIST,
+// except with --distribution=arbitrary. Its port is made from the numbers of job and step. MASTER_ADDR and MASTER_PORT take
+// priority where they are set. `interface`: as in ProcessEnvironment. Throws BuildError for what is missing or no number.
 inline ProcessEnvironment environment_from_slurm(const std::string& interface = {}) {
   const auto number = [](const char* name, std::int64_t lowest, std::int64_t highest) {
     return parse_number("the variable " + std::string{name}, detail::slurm_variable(name), lowest, highest);
@@ -63,7 +64,7 @@ inline ProcessEnvironment environment_from_slurm(const std::string& interface = 
   result.rank = static_cast<int>(number("SLURM_PROCID", 0, result.world_size - 1));
   if (result.world_size == 1) return result;
   const auto job = number("SLURM_JOB_ID", 0, UINT32_MAX), step = number("SLURM_STEP_ID", 0, UINT32_MAX);
-  // Another job may have the same port at the same time, and its processes come to the wrong process 0.
+  // Another job may have the same port at the same time, so that its processes come to the wrong process 0.
   if (result.job_name.empty()) result.job_name = "slurm " + std::to_string(job) + "." + std::to_string(step);
   const bool one_node = detail::slurm_variable("SLURM_STEP_NUM_NODES") == "1";
   const auto address = detail::variable("MASTER_ADDR");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes that survive when a job loses some: who they are, who leads them, and how the others are told that they are out.
+// The survivors of a job that has lost processes, and the rule that keeps two parts of a job from both continuing.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -33,23 +33,26 @@ inline std::string left_out_sentence(int rank, const ProcessInfo& info) {
   return describe_process(rank, info) + " was stopped or cut off for too long: the others go on without it";
 }
 
-// Processes are counted as when the job first met. Two parts of a job must never both go on. So whoever gathers one part tells
-// all that are missing that they are left out, and only then looks whether it has been told so itself: of two parts one at
-// least is told. Where the missing cannot be told, the larger part goes on, of equal ones that with the lowest number.
+// Processes keep their numbers of the first rendezvous. **Two parts of a job must never both continue.** So the process
+// that gathers one part first tells all missing processes that they are left out. Only then does it look whether it has
+// been told the same. Of two parts, at least one is told.
+//
+// Where the missing processes cannot be told, the larger part continues. Of two equal parts, the one with the lowest number
+// does.
 class Survivors {
  public:
-  // `secret`: known to the processes of this job alone.
+  // `secret`: known only to the processes of this job.
   Survivors(int self, std::uint64_t secret, std::vector<RegroupAddress> regroup_addresses)
       : self_{self}, secret_{secret}, regroup_addresses_{std::move(regroup_addresses)}, gone_(regroup_addresses_.size()), parted_(regroup_addresses_.size()), lives_(regroup_addresses_.size()) {}
 
-  // For a process that comes back while the job runs, and is known already.
+  // Writes the table for a process that comes back. The table must list it already (see admit).
   FrameWriter& write(FrameWriter& frame) const {
     frame.number(secret_).number(regroup_addresses_.size());
     for (std::size_t r = 0; r < regroup_addresses_.size(); ++r)
       frame.text(regroup_addresses_[r].address).number(regroup_addresses_[r].port).number(lives_[r]).number(gone_[r] ? 1 : 0);
     return frame;
   }
-  // Throws CommunicationError where the fields are cut short, or of another number of processes.
+  // Throws CommunicationError where the fields are cut short, or the number of processes differs.
   static Survivors read(int self, std::size_t processes, FrameReader& fields) {
     Survivors result{self, fields.number(), std::vector<RegroupAddress>(processes)};
     if (fields.number() != processes) throw CommunicationError{"a message about the survivors of a job has another number of processes", 0};
@@ -62,21 +65,21 @@ class Survivors {
     result.met_ = false;
     return result;
   }
-  // The process was started again and is about to come.
+  // Expects a process that was restarted.
   void admit(int process, RegroupAddress regroup_address, std::uint64_t life) {
     const auto r = static_cast<std::size_t>(process);
     regroup_addresses_.at(r) = std::move(regroup_address);
     lives_[r] = life;
     gone_[r] = parted_[r] = false;
   }
-  // Which life of the process the others know.
+  // The incarnation of the process that the job knows: how often its number was admitted to the running job.
   std::uint64_t life(std::size_t process) const { return lives_[process]; }
 
   const RegroupAddress& regroup_address(int process) const { return regroup_addresses_[static_cast<std::size_t>(process)]; }
   bool gone(std::size_t process) const { return gone_[process]; }
   void lose(int process) { gone_.at(static_cast<std::size_t>(process)) = true; }
 
-  // Of those not here, whose host says that nobody listens is gone; where it is late, all are.
+  // Marks absent processes as gone: those at an address where nobody listens; with `late`, all of them.
   void strike(const std::vector<bool>& here, bool late) {
     const auto now = MeetingClock::now();
     const bool look = now >= next_look_;
@@ -87,7 +90,8 @@ class Survivors {
     }
   }
 
-  // Throws CommunicationError where this part of the job must not go on.
+  // Tells the absent processes that they are left out. Throws CommunicationError where this part of the job must not
+  // continue.
   void part_from_missing(const std::vector<bool>& here) {
     if (!met_ && std::count(here.begin(), here.end(), true) == 1)
       throw CommunicationError{"none of the processes of the job came to meet process " + std::to_string(self_) + ", which they had taken in", self_};
@@ -102,15 +106,15 @@ class Survivors {
                                  ": they may go on without it, so it ends",
                              self_};
   }
-  // The job goes on with those who are here; what the others say from now on does not count. Throws CommunicationError where
+  // The job continues with those who are here. Later messages from the others do not count. Throws CommunicationError where
   // another part of the job has said that this process is left out.
   void settle(const std::vector<bool>& here) {
     if (told_) throw CommunicationError{left_out_sentence(self_, this_process()), self_};
     for (std::size_t r = 0; r < here.size(); ++r) gone_[r] = parted_[r] = !here[r];
     met_ = true;
   }
-  // Somebody says that this process is left out; it counts where it comes from another part of the job, also from a process that was
-  // taken in there since, not where it comes from an earlier life of a process of this part.
+  // Another process says that this one is left out. That counts if the sender belongs to another part of the job, or was
+  // admitted there since. It does not count from an earlier life of a process of this part.
   void hear(FrameReader fields) {
     const auto secret = fields.number(), from = fields.number(), life = fields.number();
     if (secret != secret_ || from >= parted_.size() || life < lives_[from]) return;
@@ -123,7 +127,7 @@ class Survivors {
     FileDescriptor socket;
     return reach(process, socket);
   }
-  // 0, or the number of the error.
+  // Returns 0 or an errno.
   int reach(std::size_t process, FileDescriptor& socket) const {
     auto address = numeric_address(regroup_addresses_[process].address);
     if (!address) return EADDRNOTAVAIL;
@@ -131,7 +135,7 @@ class Survivors {
     socket = FileDescriptor{::socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
     return socket ? finish_connecting(socket.get(), *address, std::chrono::milliseconds{500}) : errno;
   }
-  // False where it may live, but its host does not confirm that the word has come.
+  // Returns false where the process may live, but its host does not confirm that the message has arrived.
   bool tell(std::size_t process) const {
     FileDescriptor socket;
     const int number = reach(process, socket);
@@ -152,7 +156,7 @@ class Survivors {
   std::uint64_t secret_;
   std::vector<RegroupAddress> regroup_addresses_;
   std::vector<bool> gone_;    // as far as this process knows
-  std::vector<bool> parted_;  // the job has gone on without them
+  std::vector<bool> parted_;  // the job has continued without them
   std::vector<std::uint64_t> lives_;
   bool met_ = true;  // false: this process is about to meet the others for the first time
   bool told_ = false;

@@ -16,20 +16,20 @@ namespace replicator::detail::transport {
 using Mac = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
 
-// What a proof needs of a library of cryptography. All throw CommunicationError where the library fails.
+// The interface to a library of cryptography. All functions throw CommunicationError where the library fails.
 struct Cryptography {
   Mac (*hmac_sha256)(std::string_view key, std::span<const std::byte> message);
   Nonce (*random)();
-  // In a time that does not depend on what is compared.
+  // A constant-time comparison.
   bool (*equal)(const Mac& a, std::span<const std::byte> b);
 };
 
-// Filled by the header that brings one (hmac.hpp) when it is part of the program.
+// The header of a library (hmac.hpp) fills this slot where it is part of the program.
 inline constinit std::atomic<const Cryptography*> cryptography_slot{nullptr};
 
 namespace detail {
 
-// Throws BuildError where the program has none: a job token cannot be used then.
+// Throws BuildError where the program has no library: a job token cannot be used then.
 inline const Cryptography& cryptography() {
   if (const auto* found = cryptography_slot.load()) return *found;
   throw BuildError{
@@ -37,14 +37,15 @@ inline const Cryptography& cryptography() {
       "replicator::crypto (or include <replicator/job/hmac.hpp> and link crypto), or give no token"};
 }
 
+// The role of the process that sends a proof.
 enum class Prover {
   newcomer,
   process_0
 };
 
-// What `prover` sends: HMAC-SHA256 under the token, of who proves, all that the newcomer said of itself, and a fresh
-// random number of each side. So a proof is good for one connection, one rank and one direction: neither a recorded one
-// nor one's own, sent back, is accepted.
+// The proof that `prover` sends: HMAC-SHA256 under the token. It covers the prover's role, the newcomer's hello, and a
+// fresh random number of each side. So a proof is valid for one connection, one rank and one direction. A recorded proof is
+// refused, and so is the receiver's own proof sent back.
 inline Mac proof_of(const std::string& token, Prover prover, const JoinRequest& newcomer, const Nonce& challenge) {
   FrameWriter message{FrameKind::proof};
   message.text(prover == Prover::newcomer ? "replicator rendezvous 1: newcomer" : "replicator rendezvous 1: process 0");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a device that may read another's memory reads what is there. Where an IOMMU or the access control of PCIe bridges stands between two of
-// them it may get other bytes, and no error. Source: CUDA C++ Programming Guide, "IOMMU on Linux"; NCCL's manual, "PCI Access Control Services".
+// Tests whether devices read each other's memory correctly. **One device may read wrong bytes from another, without an
+// error.** That happens where an IOMMU or the access control of PCIe bridges (ACS) stands between them.
+// Source: CUDA C++ Programming Guide, "IOMMU on Linux"; NCCL's manual, "PCI Access Control Services".
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace replicator::detail::transport {
 
 namespace detail {
 
-// A queue of a device, some of its memory, and a wait that ends.
+// A queue of a device, some of its memory, and a wait with a limit.
 class PeerProbe {
  public:
   PeerProbe(const DeviceSupport& support, int index, std::size_t bytes)
@@ -38,7 +39,7 @@ class PeerProbe {
   std::byte* data() const { return data_; }
   void* queue() const { return queue_; }
   void enter() const { support_.enter(index_); }
-  // False where it has not done all that it was given within 20 s.
+  // Waits until the queue is empty. Returns false after 20 s.
   bool settles() const {
     support_.staging->record(queue_, done_);
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{20};
@@ -61,8 +62,9 @@ class PeerProbe {
 
 }  // namespace detail
 
-// How device `index`, which has reached `peer`, reads some patterns from its memory, by copies and by loads of a kernel: why that is wrong, or
-// empty. `kind`: of both. Throws DeviceError where one of them does not come back.
+// Lets device `index` read random patterns from the memory of `peer`, by copies and by loads of a kernel. The device must
+// have reached the peer before. Returns what is wrong, or an empty string. `kind`: of both devices. Throws DeviceError
+// where a device does not come back.
 inline std::string why_misread(const DeviceSupport& support, std::string_view kind, int index, int peer) {
   constexpr std::int64_t words = 65536;
   constexpr std::size_t bytes = words * sizeof(std::int32_t);
@@ -77,7 +79,7 @@ inline std::string why_misread(const DeviceSupport& support, std::string_view ki
   const detail::PeerProbe mine{support, index, 2 * bytes};
   std::vector<std::int32_t> wanted(words), found(2 * words);
   const std::vector<std::int32_t> least(2 * words, std::numeric_limits<std::int32_t>::min());
-  for (std::uint32_t round = 0; round < 2; ++round) {  // what the first one left would be other bytes
+  for (std::uint32_t round = 0; round < 2; ++round) {  // the first round's bytes, if they are still there, differ from the second's
     PhiloxStream random{static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(peer), round};
     for (auto& word : wanted) word = static_cast<std::int32_t>(random.below(std::numeric_limits<std::int32_t>::max()));
     theirs.enter();
@@ -87,7 +89,7 @@ inline std::string why_misread(const DeviceSupport& support, std::string_view ki
     support.copy(mine.queue(), mine.data(), reinterpret_cast<const std::byte*>(least.data()), 2 * bytes);
     support.copy(mine.queue(), mine.data(), theirs.data(), bytes);
     support.fold(mine.queue(), DType::int32, Reduction::max, mine.data() + bytes, mine.data() + bytes, theirs.data(), words);
-    settle(mine);  // a copy to plain memory may wait without end
+    settle(mine);  // a copy to plain memory may block without a limit
     support.copy(mine.queue(), reinterpret_cast<std::byte*>(found.data()), mine.data(), 2 * bytes);
     settle(mine);
     for (const auto& [way, first] : {std::pair{"copies", 0}, std::pair{"kernels", static_cast<int>(words)}})

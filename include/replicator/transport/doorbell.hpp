@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wakes a thread of another process that sleeps until memory changes.
+// A futex in shared memory that wakes a thread of another process, which sleeps until memory changes.
 #pragma once
 
 #include <linux/futex.h>
@@ -15,36 +15,35 @@
 
 namespace replicator::detail::transport::detail {
 
-// Lies in shared memory, zero at first. std::atomic::wait would use a private futex, which other processes
-// cannot wake.
+// Lies in shared memory, zero at first. std::atomic::wait would use a private futex, which other processes cannot wake.
 struct alignas(64) Doorbell {
   std::uint32_t rings;
   std::uint32_t asleep;
 };
 
-// Orders a store before a load: who rings has written its data before it looks whether somebody sleeps, and who
-// falls asleep has said so before it looks at the data once more. One of the two sees the other.
+// Orders a store before a load. The ringer writes its data before it looks for a sleeper. The sleeper announces itself
+// before it looks at the data once more. So at least one of them sees the other.
 inline void full_fence() {
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpragmas"  // of warnings that another compiler does not have
+#pragma GCC diagnostic ignored "-Wpragmas"  // for the names of warnings that another compiler does not have
 #pragma GCC diagnostic ignored "-Wunknown-warning-option"
-#pragma GCC diagnostic ignored "-Wtsan"  // the data itself is passed by acquire and release, which it does follow
+#pragma GCC diagnostic ignored "-Wtsan"  // it ignores fences, but the data is passed by acquire and release, which it follows
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #pragma GCC diagnostic pop
 }
 
-// Wakes the owner whether it sleeps or is about to.
+// Wakes the owner if it sleeps, or is about to sleep.
 inline void ring(Doorbell& bell) {
   std::atomic_ref{bell.rings}.fetch_add(1, std::memory_order_release);
   ::syscall(SYS_futex, &bell.rings, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// The same after a full_fence() or a seq_cst store, and cheap where nobody sleeps.
+// The same, to be called after a full_fence() or a seq_cst store. Cheap when nobody sleeps.
 inline void ring_if_asleep(Doorbell& bell) {
   if (std::atomic_ref{bell.asleep}.load(std::memory_order_seq_cst) != 0) ring(bell);
 }
 
-// While it lives, the owner counts as asleep: look at the data after making one, then sleep.
+// While it lives, the owner counts as asleep. First construct it, then look at the data, then sleep().
 class Sleeper {
  public:
   explicit Sleeper(Doorbell& bell) : bell_{bell} {
@@ -56,7 +55,7 @@ class Sleeper {
   Sleeper& operator=(const Sleeper&) = delete;
   ~Sleeper() { std::atomic_ref{bell_.asleep}.store(0, std::memory_order_relaxed); }
 
-  // Returns when rung since this was made, at the time, or for no reason.
+  // Returns when the bell was rung since construction, at `until`, or spuriously.
   void sleep(std::chrono::steady_clock::time_point until) {
     const auto rest = std::chrono::duration_cast<std::chrono::nanoseconds>(until - std::chrono::steady_clock::now());
     const std::int64_t limit = std::clamp<std::int64_t>(rest.count(), 0, 60'000'000'000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads of one process. Models Transport, PeerReadable and PeerWritable.
+// The transport between ranks that are threads of one process. Models Transport, PeerReadable and PeerWritable.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace replicator::detail::transport {
 
 class InProcess;
 
-// What the endpoints of one job share; outlives them.
+// The state that the endpoints of one job share; it must outlive them.
 class InProcessGroup {
  public:
   // Throws BuildError unless ranks >= 1.
@@ -34,7 +34,7 @@ class InProcessGroup {
 
   int size() const { return ranks_; }
 
-  // From now on every call of every endpoint throws this error; sleepers wake. The first abort counts.
+  // Makes every later call of every endpoint throw this error, and wakes sleepers. The first abort counts.
   void abort(const CommunicationError& error) {
     {
       const std::lock_guard lock{mutex_};
@@ -55,7 +55,7 @@ class InProcessGroup {
     std::size_t bytes;
     std::atomic<bool>* done;
   };
-  // What waits for its other end at one destination.
+  // Sends and receives to one destination that wait for their other end.
   struct Inbox {
     std::mutex mutex;
     std::vector<Post> sends;
@@ -75,7 +75,8 @@ class InProcessGroup {
     if (aborted_.load(std::memory_order_acquire)) throw CommunicationError{*error_};
   }
 
-  // Zero-filled, and touched by nobody yet: pages come when the rank first writes to them. Whoever asks first for a rank's memory makes it.
+  // A rank's memory: zero-filled, mapped by the first caller. Its pages are allocated only when the rank first writes to
+  // them.
   std::byte* memory(std::uint32_t id, std::size_t bytes, int rank) {
     Memory& mine = allocation(id, bytes, rank).memory[static_cast<std::size_t>(rank)];
     std::call_once(mine.made, [&] {
@@ -84,7 +85,7 @@ class InProcessGroup {
     });
     return mine.bytes.get();
   }
-  // It never moves.
+  // An allocation never moves.
   Allocation& allocation(std::uint32_t id, std::size_t bytes, int rank) {
     const std::lock_guard lock{mutex_};
     if (id == allocations_.size()) allocations_.emplace_back(bytes, ranks_);
@@ -122,8 +123,8 @@ class InProcessGroup {
     wake();
   }
 
-  // Between counting oneself a sleeper and sleeping, a waiter looks once more; so a word stored (seq_cst) before
-  // sleepers_ was read as zero is seen by that look.
+  // A waiter counts itself as a sleeper, then looks once more, then sleeps. So it sees every word that was stored (seq_cst)
+  // before this thread read sleepers_ as zero.
   void notify() {
     if (sleepers_.load(std::memory_order_seq_cst) != 0) wake();
   }
@@ -135,7 +136,7 @@ class InProcessGroup {
     awake_.notify_all();
   }
 
-  // Asleep until something happens. Returns the last ready().
+  // Sleeps until ready() or the time. Returns the last ready().
   bool sleep(const std::function<bool()>& ready, Clock::time_point until) {
     const Sleeper counted{sleepers_};
     for (;;) {
@@ -165,7 +166,7 @@ class InProcessGroup {
   Spin spin_;
   std::atomic<bool> aborted_{false};
   alignas(64) std::atomic<int> sleepers_{0};
-  alignas(64) std::mutex mutex_;  // of all that follows but the inboxes
+  alignas(64) std::mutex mutex_;  // guards all below except the inboxes
   std::condition_variable awake_;
   std::uint64_t wakes_ = 0;
   std::optional<CommunicationError> error_;  // written once, before aborted_
@@ -173,7 +174,7 @@ class InProcessGroup {
   std::deque<Inbox> inboxes_;  // [rank]
 };
 
-// A rank's end; used by one thread at a time.
+// The endpoint of one rank; used by one thread at a time.
 class InProcess {
  public:
   // Throws BuildError for a rank outside the group.
@@ -195,7 +196,7 @@ class InProcess {
   }
 
   Ticket send(std::span<const std::byte> out, int peer, Slot slot) {
-    // The group only reads through the pointer of a send.
+    // A send's bytes are only read.
     return post(const_cast<std::byte*>(out.data()), out.size(), rank_, peer, slot, true);
   }
   Ticket recv(std::span<std::byte> in, int peer, Slot slot) {
@@ -220,10 +221,10 @@ class InProcess {
 
   const std::byte* peer(Region region, int peer) { return writable_peer(region, peer); }
   std::byte* writable_peer(Region region, int peer) { return group_->memory(region.id, region.bytes, peer); }
-  // Words must have been stored with seq_cst order.
+  // Wakes peers that sleep. Words must have been stored with seq_cst order.
   void notify() { group_->notify(); }
 
-  // The whole group, see InProcessGroup::abort.
+  // Aborts the whole group, see InProcessGroup::abort.
   void abort(const CommunicationError& error) { group_->abort(error); }
 
  private:

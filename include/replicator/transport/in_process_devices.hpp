@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are devices of one process, a thread each, whose queues read each other's memory. Models DeviceMemory: what threads tell each
-// other, and regions of the host's memory, are InProcess's.
+// The transport between ranks that are devices of one process, with one thread each. Their queues read each other's memory.
+// Models DeviceMemory. Signals between the threads, and regions of host memory, are those of InProcess.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,9 @@
 
 namespace replicator::detail::transport {
 
-// Why devices of these indices, by rank, do not reach each other's memory, or read it wrongly; empty where they do, from now on. The same device
-// may be several ranks. Throws DeviceError where one of them does not come back.
+// Enables access between the devices of these indices, given by rank, and tests it. Returns why they do not reach each
+// other's memory or read it wrongly, or an empty string. One device may be several ranks. Throws DeviceError where a device
+// does not come back.
 inline std::string why_apart(const DeviceSupport& support, std::string_view kind, std::span<const int> indices) {
   if (!support.peers) return "devices of this kind do not reach each other's memory";
   const std::set<int> devices{indices.begin(), indices.end()};
@@ -35,10 +36,10 @@ inline std::string why_apart(const DeviceSupport& support, std::string_view kind
   return {};
 }
 
-// What the endpoints share; outlives them, and all queues that were given to them.
+// The state that the endpoints share. It must outlive them, and all queues that were given to them.
 class InProcessDeviceGroup : public InProcessGroup {
  public:
-  // The devices of the ranks, of a kind with peers, all of which reach each other.
+  // `indices`: the device of each rank. The kind has peers, and the devices reach each other (see why_apart).
   InProcessDeviceGroup(const DeviceSupport& support, std::vector<int> indices)
       : InProcessGroup{static_cast<int>(indices.size())}, support_{support}, indices_{std::move(indices)} {}
   ~InProcessDeviceGroup() {
@@ -48,7 +49,7 @@ class InProcessDeviceGroup : public InProcessGroup {
  private:
   friend class InProcessDevices;
 
-  // A rank's part of an allocation.
+  // One rank's part of an allocation.
   struct Part {
     std::once_flag made;
     std::byte* data = nullptr;
@@ -61,10 +62,10 @@ class InProcessDeviceGroup : public InProcessGroup {
   struct Allocation {
     explicit Allocation(std::size_t ranks) : parts(ranks) {}
     std::vector<Part> parts;   // [rank]
-    std::size_t released = 0;  // by so many ranks
+    std::size_t released = 0;  // number of ranks that released it
   };
 
-  // First all work is done: it may be on the memory of others.
+  // Ends all queues first: their work may use the memory of other ranks.
   void give_back(Allocation& allocation) {
     for (std::size_t rank = 0; rank < indices_.size(); ++rank)
       if (auto& queue = allocation.parts[rank].queue) support_.destroy_queue(indices_[rank], std::exchange(queue, nullptr));
@@ -83,7 +84,7 @@ class InProcessDeviceGroup : public InProcessGroup {
     }
     if (last) give_back(*last);
   }
-  // It never moves. Whoever asks first for a rank's part makes it.
+  // A part never moves. The first caller makes it.
   Part& part(std::uint32_t id, std::size_t bytes, int rank) {
     const int index = indices_[static_cast<std::size_t>(rank)];
     Part& found = numbered(id, rank);
@@ -108,17 +109,17 @@ class InProcessDeviceGroup : public InProcessGroup {
   std::deque<Allocation> allocations_;
 };
 
-// A rank's end; used by one thread at a time.
+// The endpoint of one rank; used by one thread at a time.
 class InProcessDevices : public InProcess {
  public:
   InProcessDevices(InProcessDeviceGroup& group, int rank) : InProcess{group, rank}, group_{&group} {}
 
   Latency latency() const { return Latency::queues; }
   const DeviceSupport& support() const { return group_->support_; }
-  // Of its kind.
+  // The index of the device in its kind.
   int device_index() const { return group_->indices_[static_cast<std::size_t>(rank())]; }
 
-  // Throws DeviceError where a device has no room.
+  // Throws DeviceError where the device has not enough memory.
   Region allocate_on_device(std::size_t bytes) {
     const std::uint32_t id = regions_++;
     return {group_->part(id, bytes, rank()).data, bytes, id};
@@ -126,7 +127,7 @@ class InProcessDevices : public InProcess {
   void release_on_device(Region region) { group_->release(region.id); }
   const std::byte* device_peer(Region region, int peer) {
     const auto* const data = part(region, peer).data;
-    support().enter(device_index());  // who makes a peer's part is at its device
+    support().enter(device_index());  // making a peer's part switches to the peer's device
     return data;
   }
 

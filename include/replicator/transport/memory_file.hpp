@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory without a name that several processes can map, and its mappings. Nothing is left when they end, however.
+// Anonymous shared memory (memfd) that several processes can map, and its mappings. The kernel frees it even after a crash.
 #pragma once
 
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 
 namespace replicator::detail::transport::detail {
 
+// A range of mapped memory; unmaps it at the end.
 class Mapping {
  public:
   Mapping() = default;
@@ -37,8 +38,8 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-// Only ever grows: it is sealed against shrinking, so everyone who holds it may grow it, in any order, without
-// a word to the others.
+// A file that only grows. It is sealed against shrinking, so every process that holds it may grow it, in any order and
+// without telling the others.
 class MemoryFile {
  public:
   static constexpr std::size_t page = 4096;
@@ -52,7 +53,7 @@ class MemoryFile {
 
   int descriptor() const { return file_.get(); }
 
-  // Zero-filled where nobody has written. Throws CommunicationError.
+  // Maps a range and grows the file if needed. Unwritten bytes are zero. Throws CommunicationError.
   Mapping map(std::size_t offset, std::size_t bytes) const {
     grow(offset + bytes);
     void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), static_cast<off_t>(offset));
@@ -64,7 +65,7 @@ class MemoryFile {
   void grow(std::size_t bytes) const {
     struct stat now {};
     if (::fstat(file_.get(), &now) == 0 && now.st_size >= static_cast<off_t>(bytes)) return;
-    // EPERM: another process has made it larger than that in the meantime.
+    // EPERM: another process has made the file larger in the meantime.
     if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0 && errno != EPERM) fail("grow", bytes);
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matches messages that arrive over shared-memory rings with the receives that were posted for them; keeps those that arrive early.
+// Matches messages that arrive over shared-memory rings with posted receives, and keeps messages that arrive early.
 #pragma once
 
 #include <algorithm>
@@ -30,12 +30,12 @@ inline std::string size_mismatch(int source, const std::string& sent, int destin
          std::to_string(destination) + " expects " + std::to_string(expected) + ": their programs differ";
 }
 
-// The messages of one rank. A message travels as a header and its bytes, piece by piece as the ring has room.
-// Whatever arrives is taken out at once, into the receive that waits for it or aside: no ring stays full, so that
-// nothing can deadlock as long as both sides make progress. One thread.
+// The messages of one rank; used by one thread. A message travels as a header and its bytes, piece by piece as the ring has
+// room. Whatever arrives is taken out at once, into its receive or into a buffer. So no ring stays full, and nothing can
+// deadlock as long as both sides make progress.
 class MessageMatcher {
  public:
-  // incoming[p] is written by rank p, outgoing[p] read by it; all outlive this.
+  // incoming[p] is written by rank p; outgoing[p] is read by rank p. All rings must outlive this.
   MessageMatcher(int rank, std::vector<SharedRing*> incoming, std::vector<SharedRing*> outgoing)
       : rank_{rank}, incoming_{std::move(incoming)}, outgoing_{std::move(outgoing)}, peers_(incoming_.size()) {}
 
@@ -67,7 +67,7 @@ class MessageMatcher {
     return true;
   }
 
-  // Moves what can be moved; touched(peer) for everyone whose ring has changed.
+  // Moves what can be moved now. Calls touched(peer) for each peer whose ring has changed.
   template <class Touched>
   void progress(Touched&& touched) {
     for (std::size_t p = 0; p < peers_.size(); ++p) {
@@ -84,14 +84,15 @@ class MessageMatcher {
     std::span<const std::byte> out;
     std::span<std::byte> in;
     std::uint64_t slot = 0;
-    std::size_t moved = 0;  // of a send: header included
+    std::size_t moved = 0;  // bytes; a send's include the header
     bool finished = false;
   };
   struct Header {
     std::uint64_t slot = 0;
     std::uint64_t bytes = 0;
   };
-  // A message that came before its receive was posted. Its memory grows with what arrives: nobody has to believe its header.
+  // A message that came before its receive was posted. Its memory grows with the bytes that arrive, so a wrong length in
+  // the header does no harm.
   struct Aside {
     std::uint64_t slot = 0;
     std::uint64_t bytes = 0;
@@ -104,7 +105,7 @@ class MessageMatcher {
     std::deque<std::uint32_t> sending;
     std::vector<std::uint32_t> receiving;
     AsideList aside;
-    // The message that is coming in: into an operation or aside.
+    // The message that is arriving: into an operation, or aside.
     bool arriving = false;
     std::uint64_t expected = 0;
     std::span<std::byte> target;
@@ -213,7 +214,7 @@ class MessageMatcher {
     at(from).aside.erase(message);
   }
 
-  // `bytes` of a ring that it holds, or has room for, unless that cannot be.
+  // Returns `bytes`, a ring's content or room, after checking that it is possible.
   std::size_t sound(std::size_t peer, std::size_t bytes) const {
     if (bytes > SharedRing::capacity) damaged(peer);
     return bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of a Transport, for users that are no template of it.
+// A virtual interface to the messages of a Transport, for users that are no template of the transport.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace replicator::detail::transport {
 
-// Of one rank; one thread at a time. Each function does what the transport's does.
+// The messages of one rank; used by one thread at a time. Each function does what the transport's function does.
 class Messenger {
  public:
   Messenger() = default;
@@ -24,6 +24,7 @@ class Messenger {
   virtual bool wait(const std::function<bool()>& ready, Clock::time_point until) = 0;
 };
 
+// The messenger of a transport's endpoint, which it owns.
 template <Transport T>
 class MessengerOf final : public Messenger {
  public:

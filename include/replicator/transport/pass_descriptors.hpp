@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of one host give each other open files: over sockets without a name in the file system.
+// Passes open files between the processes of one host (SCM_RIGHTS), over sockets with abstract names.
 #pragma once
 
 #include <poll.h>
@@ -23,8 +23,9 @@
 
 namespace replicator::detail::transport::detail {
 
-// The job's random token is in the name (nobody else's socket) and in the parcels (nobody else's files). Every user of the machine can read
-// the names in use, so who comes must be of the same user.
+// The header of a message with files. The job's random token is in the socket's name, so no other job has that socket. It
+// is also in the parcels, so no foreign files are taken. Every user of the machine can read socket names, so a peer must be
+// of the same user.
 struct Parcel {
   std::uint64_t token = 0;
   std::int32_t from = 0;
@@ -45,14 +46,15 @@ inline socklen_t abstract_address(std::uint64_t token, int process, sockaddr_un&
   throw CommunicationError{"cannot pass shared memory between processes: " + what + ": " + errno_text(errno), -1};
 }
 
-// Who does not take a parcel has died, or is about to be found dead: the job says to all who it was, in one sentence.
+// Throws after a parcel could not be sent. A process that does not take one has died, or is about to be found dead. Then
+// the job tells all processes which one it was, in one sentence.
 [[noreturn]] inline void fail_to_pass_to(Job& job, int process, const std::string& what) {
   if (errno != ECONNREFUSED && errno != ECONNRESET && errno != EPIPE) fail_to_pass(what);
   job.give_up_on(process, job.describe(job.rank()) + " cannot pass shared memory to " + job.describe(process) + ": " + what +
                               ": " + errno_text(errno));
 }
 
-// False, and errno, where it cannot be sent.
+// Returns false, with errno, where the parcel cannot be sent.
 inline bool send_parcel(int socket, Parcel parcel, std::span<const int> files) {
   parcel.files = static_cast<std::int32_t>(files.size());
   iovec content{&parcel, sizeof parcel};
@@ -72,7 +74,7 @@ inline bool send_parcel(int socket, Parcel parcel, std::span<const int> files) {
   return ::sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof parcel;
 }
 
-// Appends what has come to `files`; false at the end of the stream or for a parcel of somebody else.
+// Appends the received files to `files`. Returns false at the end of the stream, and for a parcel of another job.
 inline bool receive_parcel(Job& job, int socket, Parcel& parcel, std::vector<FileDescriptor>& files) {
   pollfd event{socket, POLLIN, 0};
   while (::poll(&event, 1, 50) != 1) job.check();
@@ -96,13 +98,14 @@ inline bool receive_parcel(Job& job, int socket, Parcel& parcel, std::vector<Fil
   return n == sizeof parcel && parcel.token == job.token();
 }
 
+// Whether the peer of a socket has the same user.
 inline bool same_user(int socket) {
   ucred peer{};
   socklen_t length = sizeof peer;
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
 }
 
-// All-gather of open files: result[p] are process p's, in its order. Collective.
+// Collective. All-gather of open files: result[p] holds the files of process p, in its order.
 inline std::vector<std::vector<FileDescriptor>> exchange_descriptors(Job& job, std::span<const int> mine) {
   std::vector<std::vector<FileDescriptor>> result(static_cast<std::size_t>(job.size()));
   for (const int file : mine) result[static_cast<std::size_t>(job.rank())].emplace_back(::dup(file));

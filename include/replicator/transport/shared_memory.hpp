@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport between ranks on one host, in any number of processes: peers read and write each other's memory.
+// The transport between ranks of one host, in any number of processes. Peers read and write each other's memory.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +22,13 @@
 
 namespace replicator::detail::transport {
 
-// The endpoint of one rank. Its memory is a file without a name that the peers map: nothing is left behind, not even
-// by kill -9. Large data is read by peers in place; messages (up to any size) go through a ring per pair of ranks.
+// The endpoint of one rank. Its memory is an anonymous file that the peers map, so nothing is left behind, even after
+// SIGKILL. Peers read large data in place. Messages of any size go through one ring for each pair of ranks.
 class SharedMemory {
  public:
-  // The endpoints of this process's ranks, ascending: process_of_rank[r] owns rank r. Collective over the processes,
-  // called by one thread of each; the endpoints may then go to threads of their own. The job outlives them.
-  // Throws BuildError where the processes cannot share memory.
+  // Makes the endpoints of this process's ranks, in ascending order; process_of_rank[r] owns rank r. Collective: one thread
+  // of each process calls it; the endpoints may then be used by other threads. The job must outlive them. Throws BuildError
+  // where the processes cannot share memory.
   static std::vector<std::unique_ptr<SharedMemory>> create(Job& job, const std::vector<int>& process_of_rank) {
     const auto pool = std::make_shared<detail::SharedPool>(job, process_of_rank);
     std::vector<std::unique_ptr<SharedMemory>> result;
@@ -43,7 +43,7 @@ class SharedMemory {
   int size() const noexcept { return static_cast<int>(pool_->ranks()); }
   Latency latency() const noexcept { return spin_.crowded() ? Latency::crowded_memory : Latency::memory; }
 
-  // Does not wait for the other ranks. Throws BuildError where another one has allocated another size.
+  // Does not wait for the other ranks. Throws BuildError where another rank has allocated a different size.
   Region allocate(std::size_t bytes) {
     job_.check();
     const auto id = static_cast<std::uint32_t>(regions_.size());
@@ -54,11 +54,11 @@ class SharedMemory {
     return {regions_.back()[rank_], bytes, id};
   }
 
-  // The same region of another rank. It holds zeros until somebody writes to it.
+  // The same region of another rank. It holds zeros until it is written.
   const std::byte* peer(Region region, int peer) const { return writable_peer(region, peer); }
   std::byte* writable_peer(Region region, int peer) const { return regions_[region.id][static_cast<std::size_t>(peer)]; }
 
-  // After seq_cst stores into the own memory: peers that sleep look again.
+  // Wakes peers that sleep. Call it after seq_cst stores into the own memory.
   void notify() {
     for (std::size_t r = 0; r < pool_->ranks(); ++r)
       if (r != rank_) detail::ring_if_asleep(pool_->control(r).bell);
@@ -129,7 +129,7 @@ class SharedMemory {
     return result;
   }
 
-  // What this rank finds wrong ends the job, with its sentence, for all.
+  // An error that this rank finds ends the job for all, with this sentence.
   template <class Action>
   std::invoke_result_t<Action&> guarded(Action&& action) {
     try {
@@ -144,7 +144,7 @@ class SharedMemory {
   Job& job_;
   std::shared_ptr<detail::SharedPool> pool_;
   std::size_t rank_;
-  std::size_t end_;  // of the file so far
+  std::size_t end_;  // current end of the file
   Spin spin_;
   std::vector<std::vector<std::byte*>> regions_;  // by id, then rank
   detail::MessageMatcher mailbox_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process's view of the memory of all ranks of a host.
+// One process's mappings of the shared memory of all ranks of a host.
 #pragma once
 
 #include <algorithm>
@@ -25,15 +25,15 @@
 
 namespace replicator::detail::transport::detail {
 
-// At the start of every rank's file; after it a ring from every rank, then the regions.
+// The first bytes of every rank's file. Behind it lie one ring from every rank, then the regions.
 struct ControlPage {
   static constexpr std::uint32_t most_regions = 4096;
   Doorbell bell;
   std::uint64_t region_bytes[most_regions];  // plus 1; 0: not allocated yet
 };
 
-// Shared by the endpoints of a process, so that each region is mapped once per process. Every rank has one file that
-// only grows; the same regions lie at the same places of all files, so allocating needs no word to the others.
+// Shared by the endpoints of a process, so that each region is mapped once per process. Every rank has one file that only
+// grows. A region lies at the same offset in all files, so allocating needs no message to the others.
 class SharedPool {
  public:
   // Collective over the processes of the job.
@@ -58,7 +58,7 @@ class SharedPool {
   }
 
   std::size_t ranks() const { return ranks_; }
-  // That the processes have together: equal on every one.
+  // Number of cores that the processes have together; equal on every process.
   int cores() const { return cores_; }
   ControlPage& control(std::size_t rank) const { return *reinterpret_cast<ControlPage*>(heads_[rank].data()); }
   SharedRing& ring(std::size_t from, std::size_t to) const {
@@ -68,7 +68,7 @@ class SharedPool {
     return round_to_pages(round_to_pages(sizeof(ControlPage)) + ranks_ * sizeof(SharedRing));
   }
 
-  // The region `id` of every rank, at `offset` of their files. Any thread; the pointers stay.
+  // Maps region `id` of every rank, at `offset` of each file. Any thread may call it; the pointers stay valid.
   std::vector<std::byte*> map(std::uint32_t id, std::size_t offset, std::size_t bytes) {
     const std::scoped_lock lock{mutex_};
     auto& mappings = regions_[id];
@@ -78,13 +78,13 @@ class SharedPool {
     return result;
   }
 
-  // Notes that `rank` allocates region `id`, and compares with those who have already done so. Throws BuildError.
+  // Notes that `rank` allocates region `id`, and compares the size with ranks that have already done so. Throws BuildError.
   void agree(std::size_t rank, std::uint32_t id, std::size_t bytes) const {
     if (id >= ControlPage::most_regions)
       throw BuildError{"rank " + std::to_string(rank) + " allocates more than " +
                        std::to_string(ControlPage::most_regions) + " shared regions: allocate fewer, larger ones"};
     std::atomic_ref{control(rank).region_bytes[id]}.store(bytes + 1, std::memory_order_release);
-    full_fence();  // of two ranks at least the later one sees the other
+    full_fence();  // so that of two ranks at least the later one sees the other
     for (std::size_t r = 0; r < ranks_; ++r) {
       const auto theirs = std::atomic_ref{control(r).region_bytes[id]}.load(std::memory_order_acquire);
       if (theirs != 0 && theirs != bytes + 1)

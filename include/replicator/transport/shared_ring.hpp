@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream of bytes from one writer to one reader through shared memory.
+// A byte stream from one writer to one reader through shared memory.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,10 @@
 
 namespace replicator::detail::transport::detail {
 
-// Zero-filled is empty. `written` and `read` count bytes since the start and never wrap. Each side owns one of them, but the other can
-// write both: whatever they are, nothing outside of `data` is touched. A ring that claims to hold, or to have room for, more than its
-// capacity is damaged: whoever uses it looks.
+// All zero means empty. `written` and `read` count bytes since the start and never wrap.
+//
+// Each side owns one counter, but the other side can write both. Whatever they hold, nothing outside of `data` is touched.
+// The caller must check for damage: a ring whose content or room is larger than its capacity.
 struct SharedRing {
   static constexpr std::size_t capacity = 65536;
   alignas(64) std::uint64_t written;
@@ -31,7 +32,7 @@ inline std::size_t available_in(SharedRing& ring) {
                                   std::atomic_ref{ring.read}.load(std::memory_order_relaxed));
 }
 
-// Writer's side: takes as many bytes as there is room for.
+// For the writer: writes as many bytes as there is room for, and returns how many.
 inline std::size_t write_some(SharedRing& ring, std::span<const std::byte> bytes) {
   const std::uint64_t at = std::atomic_ref{ring.written}.load(std::memory_order_relaxed);
   const std::size_t count = std::min({bytes.size(), room_in(ring), SharedRing::capacity});
@@ -44,7 +45,7 @@ inline std::size_t write_some(SharedRing& ring, std::span<const std::byte> bytes
   return count;
 }
 
-// Reader's side: fills as much of `bytes` as has arrived.
+// For the reader: reads as many of the arrived bytes as fit, and returns how many.
 inline std::size_t read_some(SharedRing& ring, std::span<std::byte> bytes) {
   const std::uint64_t at = std::atomic_ref{ring.read}.load(std::memory_order_relaxed);
   const std::size_t count = std::min({bytes.size(), available_in(ring), SharedRing::capacity});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a wait waits before it sleeps.
+// The busy wait before a thread sleeps.
 #pragma once
 
 #include <sched.h>
@@ -11,26 +11,29 @@
 
 namespace replicator::detail::transport {
 
-// Looks again and again for what others do. Threads may share one.
+// Repeats a look at shared state until it succeeds or it is time to sleep. Threads may share one.
 class Spin {
  public:
-  // Where not everybody has a core. Those that wait for each other's memory and give way between two looks pass the core on within a microsecond
-  // or two; one that sleeps has to be woken, which takes 20 to 45. Who waits for messages of the system is woken when they come: looking for
-  // them takes the time that brings them.
+  // What to do where threads outnumber cores:
+  // - give_way: for waits on each other's memory. A thread that yields between two looks passes the core on within 1 or 2
+  //   us. A sleeping thread must be woken, which takes 20 to 45 us.
+  // - sleep: for waits on messages of the system. A message wakes the thread when it comes, and polling takes the time that
+  //   its delivery needs.
   enum class Crowded {
     give_way,
     sleep
   };
 
-  // So many threads wait for each other, which have so many cores together.
+  // `threads` threads wait for each other, and have `cores` cores together.
   Spin(int threads, int cores, Crowded crowded = Crowded::give_way)
       : crowded_{threads > cores}, longest_{crowded_ && crowded == Crowded::sleep ? 0 : 100} {}
-  // Threads that the calling one starts.
+  // For `threads` threads that the calling one starts, on the cores that it may use.
   explicit Spin(int threads) : Spin{threads, usable_cores()} {}
 
   bool crowded() const { return crowded_; }
 
-  // Until look() is true (then it is), the time `until`, or it is time to sleep. look() makes progress, and is called at least once.
+  // Calls look() until it is true, and returns true. Returns false at the time `until`, or when it is time to sleep. `look`
+  // makes progress and is called at least once.
   template <class Look>
   bool operator()(Look&& look, Clock::time_point until) const {
     const auto end = std::min(until, Clock::now() + longest_);
@@ -44,7 +47,8 @@ class Spin {
 
  private:
   bool crowded_;
-  // More than it takes to wake a peer (30 us have been seen), or two that have slept once would wake each other at every step from then on.
+  // Longer than waking a peer takes (30 us were measured). Otherwise two ranks that have slept once would wake each other
+  // at every later step.
   std::chrono::microseconds longest_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves bytes between ranks. A rank is one device of the job; one endpoint belongs to one thread.
+// Transport: the concept of what moves bytes between ranks. A rank is one device of the job; an endpoint belongs to one
+// thread.
 #pragma once
 
 #include <chrono>
@@ -16,16 +17,16 @@ namespace replicator::detail::transport {
 
 using Clock = std::chrono::steady_clock;
 
-// Memory a transport can send from and receive into (and, where it is PeerReadable, that peers can load from).
-// Zero-filled, 64-byte aligned, lives as long as the transport. `id` counts allocations: equal on every rank.
+// Memory that a transport can send from and receive into; with PeerReadable, peers can also load from it. Zero-filled,
+// 64-byte aligned, lives as long as the transport. `id` counts allocations and is equal on every rank.
 struct Region {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
   std::uint32_t id = 0;
 };
 
-// The tag of a message: which collective of the program, which channel and which instruction of it.
-// Checked: a field that would overflow throws instead of meeting another message.
+// The tag of a message: its collective in the program, its channel, and its instruction. Throws BuildError for a field that
+// would overflow, so that no two messages share a tag by mistake.
 class Slot {
  public:
   constexpr Slot(std::uint32_t collective, std::uint32_t channel, std::uint32_t instruction)
@@ -39,17 +40,17 @@ class Slot {
   std::uint64_t value_;
 };
 
-// A posted send or receive; `index` is the transport's own.
+// A posted send or receive. Only the transport interprets `index`.
 struct Ticket {
   std::uint32_t index = 0;
 };
 
-// What one exchange more between ranks takes, ascending: equal on every rank.
+// The cost of one more exchange between ranks, in ascending order. Equal on every rank.
 enum class Latency {
   memory,          // a word passed from core to core
-  crowded_memory,  // the same, but not every rank has a core: another one has to be let in
+  crowded_memory,  // the same, but ranks outnumber cores: another rank must be scheduled first
   queues,          // a queue of a device waits for one of another device
-  messages,        // sent, received, and often woken up for
+  messages,        // sent and received; the receiver often sleeps
 };
 
 // Messages with the same (source, destination, slot) match in the order in which they were posted.
@@ -62,7 +63,7 @@ concept Transport = requires(T& t, std::size_t bytes, int peer, Slot slot, Ticke
   { t.latency() } -> std::same_as<Latency>;
   // Collective: every rank calls it in the same order with the same size.
   { t.allocate(bytes) } -> std::same_as<Region>;
-  // Non-blocking; the bytes stay untouched until done(ticket). `done` true once releases the ticket.
+  // Non-blocking. Leave the bytes alone until done(ticket). When `done` has returned true, the ticket is released.
   { t.send(out, peer, slot) } -> std::same_as<Ticket>;
   { t.recv(in, peer, slot) } -> std::same_as<Ticket>;
   { t.done(ticket) } -> std::same_as<bool>;
@@ -72,42 +73,43 @@ concept Transport = requires(T& t, std::size_t bytes, int peer, Slot slot, Ticke
   { t.wait(ready, until) } -> std::same_as<bool>;
 };
 
-// Peers can be read by plain loads. Words inside a region that ranks use to signal are written with
-// seq_cst std::atomic_ref stores, followed by notify() so that sleeping peers look again.
+// Peers can be read by plain loads. Ranks signal with words inside a region: they write them with seq_cst std::atomic_ref
+// stores, then call notify() so that sleeping peers look again.
 template <class T>
 concept PeerReadable = Transport<T> && requires(T& t, Region region, int peer) {
   { t.peer(region, peer) } -> std::same_as<const std::byte*>;
   t.notify();
 };
 
-// Peers can be written by plain stores, too: who has computed a value saves them the trip to fetch it.
+// Peers can also be written by plain stores. A rank that has computed a value then saves its peers the fetch.
 template <class T>
 concept PeerWritable = PeerReadable<T> && requires(T& t, Region region, int peer) {
   { t.writable_peer(region, peer) } -> std::same_as<std::byte*>;
 };
 
-// Regions may also lie in the memory of the ranks' devices, which read each other's. Work on such a region is queued, each rank's in a queue of
-// its own, in order; marks tell queues of each other.
+// Regions may also lie in the memory of the ranks' devices, which read each other's memory. Work on such a region is
+// queued: each rank has one queue for it, which works in order. Marks synchronise the queues.
 template <class T>
 concept DeviceMemory = PeerReadable<T> && requires(T& t, std::size_t bytes, Region region, int peer, void* queue) {
-  // As allocate, but not zero-filled, and not for send and recv.
+  // Like allocate, but not zero-filled, and not for send and recv.
   { t.allocate_on_device(bytes) } -> std::same_as<Region>;
-  // Nobody has work on this rank's part, now or later; when that is so of all, they are given back.
+  // Says that this rank has no more work on the region. When all ranks have said so, the region is freed.
   t.release_on_device(region);
   { t.device_peer(region, peer) } -> std::same_as<const std::byte*>;
-  // The device, and this rank's queue for the region.
+  // The device, its index in its kind, and this rank's queue for the region.
   { t.support() } -> std::same_as<const DeviceSupport&>;
   { t.device_index() } -> std::same_as<int>;
   { t.queue(region) } -> std::same_as<void*>;
-  // The region's queue goes on when all is done that `queue`, another one of the device, has been given until now.
+  // The region's queue waits for all work that `queue`, another queue of the device, was given until now.
   t.begin_behind(region, queue);
-  // Whether it has been.
+  // Whether that work is done.
   { t.begun(region) } -> std::same_as<bool>;
-  // From now on the mark is that all is done which the region's queue has been given until now.
+  // Sets the mark: it is reached when all work that the region's queue was given until now is done.
   t.mark(region);
-  // The region's queue goes on when the peer's mark, as it was set last, has come. It must have been set: nobody waits for what is not queued yet.
+  // The region's queue waits for the peer's mark, as it was set last. The mark must have been set: a queue must not wait
+  // for work that is not queued yet.
   t.wait_for_mark(region, peer);
-  // `queue`, another one of the device, goes on when this rank's mark has come; whether it has.
+  // `queue`, another queue of the device, waits for this rank's mark. `marked`: whether the mark is reached.
   t.precede(region, queue);
   { t.marked(region) } -> std::same_as<bool>;
 };

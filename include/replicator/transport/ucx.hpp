@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport between hosts: tagged messages over UCX (tcp, InfiniBand), with failures noticed by the job.
+// The transport between hosts: tagged messages over UCX (tcp, InfiniBand). The job detects failures.
 #pragma once
 
 #include <poll.h>
@@ -31,19 +31,19 @@
 
 namespace replicator::detail::transport {
 
-// The endpoint of one rank, used by one thread. Whoever waits makes progress; a dead peer is noticed by the job's
-// heartbeats, and sooner where UCX reports a broken connection. The environment's UCX_ variables are obeyed.
+// The endpoint of one rank, used by one thread. The thread that waits makes progress. The job's heartbeats detect a dead
+// peer, and UCX may report a broken connection sooner. The environment's UCX_ variables apply.
 class Ucx {
  public:
   static constexpr std::size_t most_ranks = 4096;  // what fits into a tag beside the slot
 
-  // The endpoints of this process's ranks, ascending: process_of_rank[r] owns rank r. Collective over the processes,
-  // called by one thread of each; the endpoints may then go to threads of their own. The job outlives them.
-  // Throws BuildError or DeviceError where UCX cannot be used as its variables say.
+  // Makes the endpoints of this process's ranks, in ascending order; process_of_rank[r] owns rank r. Collective: one thread
+  // of each process calls it; the endpoints may then be used by other threads. The job must outlive them. Throws BuildError
+  // or DeviceError where UCX cannot be used in the way its variables ask for.
   static std::vector<std::unique_ptr<Ucx>> create(Job& job, const std::vector<int>& process_of_rank);
   Ucx(const Ucx&) = delete;
   Ucx& operator=(const Ucx&) = delete;
-  // Sends out what is still on its way, for at most dead_after.
+  // Sends pending messages first, for at most dead_after.
   ~Ucx();
 
   int rank() const noexcept { return rank_; }
@@ -66,7 +66,7 @@ class Ucx {
     bool reported = false;
   };
   struct Operation {
-    void* request = nullptr;  // null: finished; else UCX's, or its error
+    void* request = nullptr;  // null: finished; otherwise UCX's request, or its error
     int peer = 0;
     bool receive = false;
     std::uint64_t slot = 0;

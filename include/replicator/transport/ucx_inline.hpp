@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of Ucx; include ucx.hpp.
+// The member functions of Ucx. Include ucx.hpp instead.
 #pragma once
 
 #include <replicator/transport/ucx.hpp>
@@ -42,7 +42,7 @@ inline Ucx::Ucx(Job& job, int rank, const std::vector<int>& process_of_rank, con
   });
 }
 
-// Made by the first message: a connection that nobody uses would only be closed again, with complaints.
+// Connects at the first message. UCX would complain when it closes a connection that was never used.
 inline ucp_ep_h Ucx::endpoint_to(int rank) {
   auto& peer = peers_.at(static_cast<std::size_t>(rank));
   if (peer.endpoint != nullptr) return peer.endpoint;
@@ -88,7 +88,7 @@ inline Ucx::~Ucx() {
   settle(drop_unexpected(), until);
 }
 
-// Where the job ends early messages have come that nobody will ask for. Left to UCX, it would complain of each on the
+// When the job ends, messages may have arrived that no receive will take. UCX would complain of each of them on the
 // program's standard output.
 inline std::vector<void*> Ucx::drop_unexpected() {
   std::vector<void*> requests;
@@ -100,7 +100,7 @@ inline std::vector<void*> Ucx::drop_unexpected() {
   return requests;
 }
 
-// Makes progress until the requests are complete, or the time; frees them.
+// Makes progress until the requests are complete or the time is over, then frees the requests.
 inline void Ucx::settle(std::vector<void*> requests, Clock::time_point until) {
   std::erase_if(requests, [](void* request) { return request == nullptr || UCS_PTR_IS_ERR(request); });
   const auto pending = [](void* request) { return ucp_request_check_status(request) == UCS_INPROGRESS; };
@@ -123,7 +123,8 @@ inline Region Ucx::allocate(std::size_t bytes) {
   return {regions_.back().data(), bytes, static_cast<std::uint32_t>(regions_.size() - 1)};
 }
 
-// The slot's 56 bits and the source: 12 bits of rank, 28 of collective and channel, 24 of instruction.
+// The slot's 56 bits and the source in 64: 12 bits of rank, 28 of collective and channel, 24 of instruction. Throws
+// BuildError where the instruction does not fit.
 inline std::uint64_t Ucx::tag(int source, Slot slot) {
   const std::uint64_t instruction = slot.value() & ((std::uint64_t{1} << 28) - 1);
   if (instruction >= (std::uint64_t{1} << 24))
@@ -160,7 +161,7 @@ inline Ticket Ucx::open(void* request, const Operation& operation) {
   const auto index = free_.back();
   free_.pop_back();
   operations_[index] = operation;
-  operations_[index].request = request;  // a broken wire's ticket stays open until the job's verdict
+  operations_[index].request = request;  // on a broken connection the ticket stays open until the job's verdict
   return {index};
 }
 
@@ -184,7 +185,7 @@ inline bool Ucx::done(Ticket ticket) {
   return true;
 }
 
-// UCX cuts off what does not fit and takes what is too short: both mean that the ranks' programs differ.
+// UCX truncates a message that is too long, and accepts one that is too short. Both mean that the ranks' programs differ.
 inline void Ucx::check_size(const Operation& operation) {
   ucp_tag_recv_info_t info{};
   const auto status = ucp_tag_recv_request_test(operation.request, &info);
@@ -201,7 +202,8 @@ inline void Ucx::progress() {
   report_broken();
 }
 
-// A broken connection matters where something waits for it: a peer that is done with us closes it in good order.
+// Reports a broken connection only where an operation waits for it. A peer that has finished closes its connection in good
+// order.
 inline void Ucx::report_broken() {
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     auto& peer = peers_[r];
@@ -229,8 +231,8 @@ inline bool Ucx::wait(const std::function<bool()>& ready, Clock::time_point unti
   return ready();
 }
 
-// Until something comes in, the job is aborted, or the time. With more processes than cores polling would keep the
-// sender from running: 4 ms a message instead of 9 us.
+// Sleeps until a message comes in, the job is aborted, or the time is over. With more processes than cores, polling would
+// keep the sender from running: a message would take 4 ms instead of 9 us.
 inline void Ucx::sleep(Clock::time_point until) {
   const auto status = ucp_worker_arm(worker_.get());
   if (status == UCS_ERR_BUSY) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What UCX does to every process that loads it, and how much of that is left.
+// Undoes side effects of UCX on the process that loads it: its crash handlers, and its messages on standard output.
 #pragma once
 
 #include <signal.h>
@@ -21,12 +21,13 @@ inline ucs_log_func_rc_t say_on_stderr(const char*, unsigned, const char*, ucs_l
   return UCS_LOG_FUNC_RC_STOP;
 }
 
-// To be called once, before main. Where UCX's own variables speak of one of these things, it stays as it is.
+// Call it once, before main. It changes nothing that UCX's own variables (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS,
+// UCX_LOG_FILE) set.
 //
-// UCX catches crashes, to print where they were, by functions that need the locks of malloc and of standard output. A
-// crash that holds one of them never ends: this process would be neither alive nor dead, and all others would wait for
-// it. So a crash is a crash again. And what UCX complains of (a peer that died, say) goes to stderr, for standard output
-// is the program's.
+// **With UCX's crash handlers, a crash may never end.** They print where it happened, with functions that need the locks of
+// malloc and of standard output. If the crashed thread holds one of them, this process is neither alive nor dead, and all
+// others wait for it. So the handlers are removed. UCX's complaints (about a peer that died, say) go to stderr, because
+// standard output belongs to the program.
 inline void restrain_ucx() {
   if (std::getenv("UCX_HANDLE_ERRORS") == nullptr && std::getenv("UCX_ERROR_SIGNALS") == nullptr)
     for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) ucs_debug_disable_signal(signal);

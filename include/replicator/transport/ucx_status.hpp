@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What UCX answers, as errors of this library.
+// Translates UCX status codes into errors of this library.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -9,13 +9,14 @@
 
 namespace replicator::detail::transport::detail {
 
+// Families of UCX failures.
 enum class UcxFailure {
   usage,
   device,
   wire
 };
 
-// Whom a status blames: the way UCX was asked (or configured), this host's devices, or the wire and who is behind it.
+// The blame for a status: usage or configuration of UCX, this host's devices, or the wire and the peer behind it.
 inline UcxFailure ucx_failure(ucs_status_t status) {
   switch (status) {
     case UCS_ERR_INVALID_PARAM:
@@ -35,7 +36,7 @@ inline UcxFailure ucx_failure(ucs_status_t status) {
   }
 }
 
-// Throws the error of the right family; `what` is what was asked, `culprit` the process to blame or -1.
+// Throws BuildError, DeviceError or CommunicationError. `what` is the operation; `culprit` is the process to blame, or -1.
 [[noreturn]] inline void throw_ucx(ucs_status_t status, const std::string& what, int culprit) {
   const std::string message = "ucx: " + what + ": " + ucs_status_string(status);
   switch (ucx_failure(status)) {

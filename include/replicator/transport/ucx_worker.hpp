@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A UCX context with its worker: the part of an endpoint that knows no peers yet.
+// A UCX context with its worker: the part of an endpoint that is made before its peers are known.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -15,9 +15,10 @@
 
 namespace replicator::detail::transport::detail {
 
+// Owns the context and the worker.
 class UcxWorker {
  public:
-  // `interface` as in Job::interface().
+  // `interface`: as in Job::interface().
   explicit UcxWorker(const std::string& interface)
       : context_{make_context(interface), ucp_cleanup}, worker_{make_worker(context_.get()), ucp_worker_destroy} {
     check_ucx(ucp_worker_get_efd(worker_.get(), &event_descriptor_), "asking for an event descriptor");
@@ -26,14 +27,14 @@ class UcxWorker {
   ucp_worker_h get() const { return worker_.get(); }
   int event_descriptor() const { return event_descriptor_; }
 
-  // Leaves worker and context to the end of the process. Taking them apart after a peer has died runs into assertions of
-  // UCX 1.13, which end the process by a signal.
+  // Leaves worker and context to the end of the process. Destroying them after a peer has died fails assertions of UCX
+  // 1.13, which end the process by a signal.
   void abandon() {
     static_cast<void>(worker_.release());
     static_cast<void>(context_.release());
   }
 
-  // What a peer needs to reach this worker.
+  // The address with which a peer reaches this worker.
   Bytes address() const {
     ucp_address_t* address = nullptr;
     std::size_t length = 0;
@@ -49,14 +50,15 @@ class UcxWorker {
     ucp_config_t* config = nullptr;
     check_ucx(ucp_config_read(nullptr, nullptr, &config), "reading the UCX_ variables");
     const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> owner{config, ucp_config_release};
-    // Every network, but no shared memory: over that UCX does not notice a dead peer. What the user says stays.
+    // All networks, but no shared memory: over shared memory UCX does not notice a dead peer. The user's settings take
+    // priority.
     if (std::getenv("UCX_TLS") == nullptr)
       check_ucx(ucp_config_modify(config, "TLS", "^sm"), "excluding shared memory");
     if (!interface.empty() && std::getenv("UCX_NET_DEVICES") == nullptr)
       check_ucx(ucp_config_modify(config, "NET_DEVICES", interface.c_str()), "keeping to one network interface");
-    // By default the sender of more than 20 kB asks first. The answer queues up behind all that the receiver sends itself: where
-    // several collectives are under way, each direction stands still for the other in turn (steps of ResNet-18 took up to 40 % longer).
-    // Where only tcp is used nothing is gained by it.
+    // By default UCX asks the receiver before it sends more than 20 kB (rendezvous). The answer queues behind all that the
+    // receiver sends itself. With several collectives in flight, the two directions then block each other in turn: steps of
+    // ResNet-18 took up to 40 % longer. With tcp alone, asking has no advantage.
     if (std::getenv("UCX_RNDV_THRESH") == nullptr && (!interface.empty() || !has_rdma()))
       check_ucx(ucp_config_modify(config, "RNDV_THRESH", "inf"), "sending without asking");
     ucp_params_t params{};
@@ -67,7 +69,7 @@ class UcxWorker {
     return context;
   }
 
-  // InfiniBand or RoCE, to which `interface` cannot be.
+  // Whether there is InfiniBand or RoCE. `interface` cannot name such a device.
   static bool has_rdma() {
     std::error_code failure;
     return !std::filesystem::is_empty("/sys/class/infiniband", failure) && !failure;

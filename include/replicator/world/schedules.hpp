@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names with which a program writes a collective algorithm of its own: it builds a Schedule, proves it, simulates it, and runs it between
+// Own collective algorithms: the names with which a program builds a Schedule, proves it, simulates it, and runs it between
 // the threads of one process. Namespace `rp::schedules`.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace replicator::schedules {
 
-// A schedule: for each rank, channels of instructions on operands. collectives/schedule.hpp says what each field means.
+// A schedule: for each rank, channels of instructions on operands. collectives/schedule.hpp documents the fields.
 using detail::collectives::Action;
 using detail::collectives::Buffer;
 using detail::collectives::Channel;
@@ -23,27 +23,28 @@ using detail::collectives::Operand;
 using detail::collectives::ReplicaBlocks;
 using detail::collectives::Schedule;
 
-// What is asked of a schedule: the kind of collective, the number of elements, their type.
+// The collective that a schedule performs: its kind, number of elements and element type.
 using detail::collectives::CollectiveSpec;
 using detail::collectives::Kind;
 
-// Proves a schedule for every number of elements. `check` throws BuildError with the first fault; `find_fault` returns it as text, empty where
-// there is none.
+// Prove a schedule for every number of elements. `check` throws BuildError with the first fault. `find_fault` returns the
+// fault as text, or an empty string.
 using detail::collectives::check;
 using detail::collectives::find_fault;
 
-// The time that a schedule takes on a described topology.
+// Predict the time of a schedule on a described topology.
 using detail::collectives::Link;
 using detail::collectives::simulate;
 using detail::collectives::Simulation;
 using detail::collectives::SimulationOptions;
 using detail::collectives::Topology;
 
-// All-reduces of the library, to compare with: for few bytes, and over a hierarchy of hosts.
+// All-reduces of the library, for comparison: one for few bytes, one for a hierarchy of hosts.
 using detail::collectives::direct;
 using detail::collectives::hierarchical;
 
-// Runs a schedule between threads: each thread makes a communicator of its InProcess endpoint, and prepares the schedule once.
+// Run a schedule between threads: each thread makes a communicator from its InProcess endpoint, and prepares the schedule
+// once.
 using detail::collectives::Collective;
 using detail::collectives::Communicator;
 using detail::collectives::make_communicator;

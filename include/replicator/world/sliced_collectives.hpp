@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs collectives on buffers that lie anywhere, of any length, in memory that stays bounded: a call is cut into slices,
-// the same part of every block at once, and each slice goes through a collective prepared for its size. What a rank
-// computes by itself it reads and writes in the caller's buffers; copied is what peers read and what comes from them, and
-// not even that where the buffers were allocated here.
+// Runs collectives on buffers of any length and at any address, in bounded memory. A call is cut into slices: the same part
+// of every block. Each slice goes through a collective that was prepared for its size.
+//
+// Local computation reads and writes the caller's buffers. Only data that peers read, and data from peers, is copied. Where
+// the buffers were allocated here, nothing is copied.
 //
 //   block: | window | window | ... | 2^k | 2^j | rest |       a slice has at most 64 KiB more room than it needs
 //
-// Sums follow T for each element by itself, so the slices change no bits. Several windows are under way at once: a rank that
-// waits for one has the next ones ready for its peers.
+// Sums follow T for each element separately, so slices change no bits. Several windows are in flight at once: a rank that
+// waits for one has already prepared the next ones for its peers.
 #pragma once
 
 #include <algorithm>
@@ -30,10 +31,10 @@
 
 namespace replicator::detail::collectives {
 
-// Belongs to one thread; the communicator outlives it. The same calls in the same order on every rank.
+// Belongs to one thread; the communicator must outlive it. Every rank makes the same calls in the same order.
 class SlicedCollectives {
  public:
-  // `window`: of the bytes that a replica contributes at once; equal on every rank.
+  // `window`: bytes that a replica contributes at once; equal on every rank.
   SlicedCollectives(Communicator& communicator, std::size_t window)
       : communicator_{communicator},
         window_{window},
@@ -46,7 +47,7 @@ class SlicedCollectives {
                maximal_subtrees(blocks.replicas(), blocks.begin(rank), blocks.end(rank)).size() == static_cast<std::size_t>(blocks.count(rank));
   }
 
-  // Memory that peers reach, see Communicator::allocate; null where there is none.
+  // Allocates memory that peers reach, see Communicator::allocate. Null where there is none.
   std::byte* allocate(std::size_t bytes) {
     auto by_rank = communicator_.allocate(bytes);
     if (by_rank.empty()) return nullptr;
@@ -54,8 +55,8 @@ class SlicedCollectives {
     allocations_.push_back({std::move(by_rank), mine, bytes});
     return mine;
   }
-  // Where in that memory a buffer lies: its allocation, counted from 1, and its byte there; 0 and 0 elsewhere. To be equal
-  // on all ranks.
+  // The place of a buffer in that memory: the number of its allocation, from 1, and the byte offset in it. Returns {0, 0}
+  // for other memory. Must be equal on all ranks.
   std::pair<std::size_t, std::size_t> place_of(const std::byte* buffer) const {
     for (std::size_t k = 0; k < allocations_.size(); ++k) {
       const auto offset = reinterpret_cast<std::uintptr_t>(buffer) - reinterpret_cast<std::uintptr_t>(allocations_[k].data);
@@ -64,8 +65,8 @@ class SlicedCollectives {
     return {0, 0};
   }
 
-  // The call must be valid. Throws CommunicationError at the deadline of a slice, or when the job is aborted; nothing
-  // may be run afterwards.
+  // Runs one call, which must be valid. Throws CommunicationError at the deadline of a slice, or when the job is aborted.
+  // **Run nothing afterwards.**
   void run(const RawCall& call, transport::Clock::duration deadline) {
     const std::size_t largest = largest_room(call);
     for (std::size_t at = 0; at < call.block();) {
@@ -81,19 +82,19 @@ class SlicedCollectives {
   struct Slice {
     std::size_t begin;  // in each block
     std::size_t bytes;
-    std::size_t room;  // what was prepared
+    std::size_t room;  // the size that was prepared
   };
   struct Flight {
     Collective* collective;
     Slice slice;
-    bool delivered;  // its output comes to the caller's buffer by itself
+    bool delivered;  // the collective writes its output to the caller's buffer
   };
   struct Allocation {
     std::vector<std::byte*> by_rank;
     std::byte* data;
     std::size_t bytes;
   };
-  // What a prepared collective can be used for.
+  // The key of a prepared collective: calls with equal keys can share it.
   struct Use {
     Kind kind;
     DType dtype;
@@ -105,10 +106,10 @@ class SlicedCollectives {
   };
   static constexpr std::size_t least_room = 64;
   static constexpr std::size_t fine = 64 * 1024;
-  static constexpr std::size_t sooner_copied = 1024;  // bytes, than peers are told where to reach them
-  static constexpr std::size_t most_windows = 4;      // under way
+  static constexpr std::size_t sooner_copied = 1024;  // up to this many bytes, a copy is faster than telling peers where to reach them
+  static constexpr std::size_t most_windows = 4;      // in flight
 
-  // A power of two: of a block, so that what a replica contributes or receives fits the window.
+  // The largest slice of a block, a power of two. What a replica contributes or receives then fits the window.
   std::size_t largest_room(const RawCall& call) const {
     const bool many = call.kind != Kind::all_reduce && call.kind != Kind::broadcast;
     const std::size_t blocks = many ? static_cast<std::size_t>(communicator_.blocks().replicas()) : 1;
@@ -142,7 +143,7 @@ class SlicedCollectives {
     return std::any_of(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.collective == collective; });
   }
 
-  // One that is prepared for this much and not under way. Which one, every rank decides alike.
+  // A collective that is prepared for this size and not in flight. Every rank makes the same choice.
   Collective& idle(const RawCall& call, std::size_t room, transport::Clock::duration deadline) {
     const Use asked = use(call, room);
     if (!last_ || last_->first != asked) last_ = &*prepared_.try_emplace(asked).first;
@@ -155,13 +156,13 @@ class SlicedCollectives {
     }
   }
 
-  // What moves without being reduced moves as bytes.
+  // Collectives that do not reduce move plain bytes.
   static Use use(const RawCall& call, std::size_t room) {
     if (reduces(call.kind)) return {call.kind, call.dtype, call.reduction, call.any_order, 0, room};
     return {call.kind, DType::uint8, Reduction::sum, false, call.kind == Kind::broadcast ? call.root : 0, room};
   }
 
-  // What of the call's buffers its collectives may work on.
+  // The parts of the caller's buffers on which the collective may work directly.
   CallerBuffers caller_buffers(const RawCall& call, const Slice& slice) const {
     const std::size_t element = reduces(call.kind) ? size_of(call.dtype) : 1;
     const auto aligned = [element](const std::byte* buffer) { return reinterpret_cast<std::uintptr_t>(buffer) % element == 0; };
@@ -190,7 +191,7 @@ class SlicedCollectives {
     return !in_place || call.kind == Kind::all_reduce;
   }
 
-  // That place of a buffer on every rank, where it lies in memory that was allocated here.
+  // The addresses of this slice on every rank, where the buffer lies in memory that was allocated here.
   template <class Pointer>
   std::vector<Pointer> reached(const std::byte* buffer, const Slice& slice) const {
     std::vector<Pointer> result;
@@ -211,14 +212,15 @@ class SlicedCollectives {
     spec.root = asked.root;
     spec.any_order = asked.any_order;
     spec.id = next_id_++;
-    // `direct` reads buffers that lie anywhere once, where other schedules copy them into the transport's memory first, and out of it: that makes
-    // up for as much as where there are more ranks than cores (measured between two: as quick up to 32 KiB).
+    // `direct` reads the caller's buffers once. Other schedules copy them into the transport's memory first, and out of it
+    // again. So it gets the size limit that otherwise holds where ranks outnumber cores. Between two ranks it was as fast
+    // up to 32 KiB.
     const auto latency = std::max(communicator_.latency(), transport::Latency::crowded_memory);
     const Choice choice = choose(asked.kind, static_cast<std::int64_t>(room), communicator_.blocks(), asked.root, asked.any_order, {}, {}, latency);
     return communicator_.prepare(spec, choice.schedule);
   }
 
-  // What lies behind a slice in its room is whatever was there before; nobody looks at what becomes of it.
+  // Bytes behind the slice in its room keep old values. Nothing reads what becomes of them.
   void copy_in(const RawCall& call, const Slice& slice, Collective& collective) {
     const ReplicaBlocks& blocks = communicator_.blocks();
     const int first = blocks.begin(communicator_.rank());
@@ -248,7 +250,7 @@ class SlicedCollectives {
     }
   }
 
-  // The slice of all blocks of the `index`-th local replica's input.
+  // Copies the slice of all blocks of the `index`-th local replica's input.
   void copy_blocks(const RawCall& call, const Slice& slice, int index, std::byte* to) const {
     const std::int64_t blocks = call.input_blocks(communicator_.blocks());
     for (std::int64_t block = 0; block < blocks; ++block) {
@@ -271,10 +273,10 @@ class SlicedCollectives {
   std::uint32_t next_id_ = 0;
   using Prepared = std::map<Use, std::vector<std::unique_ptr<Collective>>>;
   Prepared prepared_;
-  Prepared::value_type* last_ = nullptr;  // used; a call is often as the one before
+  Prepared::value_type* last_ = nullptr;  // last used; consecutive calls are often equal
   std::deque<Flight> flights_;
   std::vector<Allocation> allocations_;
-  bool alike_ = true;  // all ranks have as many replicas, and fold none of them
+  bool alike_ = true;  // all ranks have equally many replicas and fold none of them
 };
 
 }  // namespace replicator::detail::collectives

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives alone, between processes, on raw buffers that lie anywhere: no graphs, no replicator.hpp.
+// World: collectives between processes on raw buffers, without graphs and without replicator.hpp.
 //
-//   replicator::World world;                                      // who am I: the environment, or mpirun
+//   replicator::World world;                                      // which process is this: from the environment, or mpirun
 //   world.all_reduce(gradient.data(), gradient.data(), n, Reduction::mean);    // in place
 //   world.finish();
 #pragma once
@@ -31,30 +31,33 @@ namespace replicator {
 
 // Equal on every process.
 struct WorldOptions {
-  // Who contributes, dealt to the processes in contiguous blocks; 0: one for each process. With more of them than
-  // processes, results have the same bits for any number of processes.
+  // The number of contributors, dealt to the processes in contiguous blocks; 0: one for each process. With more replicas
+  // than processes, results have the same bits for any number of processes.
   int replicas = 0;
   std::string transport = "auto";  // auto, shared_memory, ucx
-  // For every wait on a process that is alive, but does not come. 0, and more than a century: none.
+  // Limit of every wait on a process that is alive, but late. 0, or more than a century: no limit.
   std::chrono::milliseconds deadline{300000};
-  std::size_t window = std::size_t{512} << 10;  // bytes that move at once; each kind of call sets aside 10 to 20 of them
-  // Each call that is new (kind, element type, count, reduction, root) is compared between all processes before it runs:
-  // one round trip over process 0. Without, processes that contradict each other get wrong values or wait for the deadline.
+  std::size_t window = std::size_t{512} << 10;  // bytes that move at once; each kind of call reserves 10 to 20 windows
+  // Compares each new call (kind, element type, count, reduction, root) between all processes before it runs. This costs
+  // one round trip over process 0. **Without it, processes that contradict each other get wrong values or wait for the
+  // deadline.**
   bool compare_calls = true;
 };
 
-// One per process and thread of use. Every process makes the same calls in the same order; a call returns when the
-// result is complete here. The layout of buffers is said in raw_call.hpp; `count` is of the elements of one block. The
-// output may lie apart from the input, or begin where one of its blocks does ("in place"). Sums follow the tree T over the
-// replicas: the same bits on every process, and for any number of processes of the same replicas.
+// The collectives of one process; use one World for each process and thread. Every process makes the same calls in the same
+// order. A call returns when its result is complete on this process.
 //
-// Every call throws BuildError for a mistake of the caller's (nothing has moved), and after finish(); and
-// CommunicationError, naming the culprit, when a process died, is late, or asked for something else. After a
-// CommunicationError there is only this answer.
+// Buffers are laid out as raw_call.hpp says; `count` counts the elements of one block. The output may be separate from the
+// input, or begin where one of the input's blocks begins ("in place"). Sums follow the tree T over the replicas. So the
+// bits are the same on every process, and for any number of processes with the same replicas.
+//
+// Every call throws BuildError for a mistake of the caller (nothing has moved then), and after finish(). It throws
+// CommunicationError that names the culprit when a process has died, is late, or asks for something else. After a
+// CommunicationError every call throws the same error again.
 class World {
  public:
-  // Meets the other processes: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, a launcher that the program knows (PMIx), or
-  // srun; alone without them. Throws BuildError, CommunicationError.
+  // Meets the other processes. It finds them through RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, a launcher that the
+  // program knows (PMIx), or srun. Without any of these the process is alone. Throws BuildError or CommunicationError.
   explicit World(const WorldOptions& options = {}) : World{detail::transport::find_environment(), options} {}
   World(const detail::transport::ProcessEnvironment& environment, const WorldOptions& options)
       : options_{checked(options)},
@@ -69,19 +72,19 @@ class World {
   }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
-  // As finish(), but never throws; while an exception unwinds, the others are told that this process failed.
+  // Like finish(), but never throws. While an exception unwinds, it tells the others that this process failed.
   ~World() = default;
 
-  // This process, and how many there are.
+  // The index of this process, and the number of processes.
   int rank() const noexcept { return job_.rank(); }
   int size() const noexcept { return job_.size(); }
-  // How many contribute, which of them is the first here, and how many are here.
+  // The number of replicas, the first replica of this process, and the number of its replicas.
   int replicas() const noexcept { return blocks_.replicas(); }
   int first_replica() const { return blocks_.begin(rank()); }
   int local_replicas() const { return blocks_.count(rank()); }
 
-  // Every process gets the reduction of all replicas' blocks. `any_order` allows a schedule that moves fewer bytes on
-  // process counts that are no power of two; the bits then depend on their number.
+  // Every process gets the reduction of all replicas' blocks. `any_order` allows a schedule that moves fewer bytes where
+  // the number of processes is no power of two. **The bits then depend on the number of processes.**
   void all_reduce(const void* input, void* output, std::int64_t count, DType dtype, Reduction reduction = Reduction::sum,
                   bool any_order = false) {
     run({detail::collectives::Kind::all_reduce, dtype, reduction, any_order, 0, count, bytes(input), bytes(output)});
@@ -95,7 +98,7 @@ class World {
   void all_gather(const void* input, void* output, std::int64_t count, DType dtype) {
     run({detail::collectives::Kind::all_gather, dtype, Reduction::sum, false, 0, count, bytes(input), bytes(output)});
   }
-  // Every process gets the block of replica `root`; elsewhere `input` is not looked at.
+  // Every process gets the block of replica `root`. Other processes' `input` is ignored.
   void broadcast(const void* input, void* output, std::int64_t count, DType dtype, int root = 0) {
     run({detail::collectives::Kind::broadcast, dtype, Reduction::sum, false, root, count, bytes(input), bytes(output)});
   }
@@ -103,9 +106,11 @@ class World {
   void all_to_all(const void* input, void* output, std::int64_t count, DType dtype) {
     run({detail::collectives::Kind::all_to_all, dtype, Reduction::sum, false, 0, count, bytes(input), bytes(output)});
   }
-  // Memory in which peers read and write: calls on it copy nothing. `count` elements, zero at first, aligned to 64 bytes;
-  // it lives until finish(). Every process calls it with the same count, and then passes the same places of the same
-  // allocations, for inputs and for outputs; that is compared as the call is. Between machines it is memory as any other.
+  // Collective. Allocates `count` elements in memory that peers access directly, so that calls on it copy nothing. The
+  // memory is zero, aligned to 64 bytes, and lives until finish(). Between machines it is ordinary memory.
+  //
+  // Every process must pass the same count. Calls must then get the same places of the same allocations on every process,
+  // for inputs and for outputs. These are compared like the calls. Throws BuildError for a negative or too large count.
   template <Element T>
   std::span<T> allocate(std::int64_t count) {
     const auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T));
@@ -113,7 +118,7 @@ class World {
       throw BuildError{"allocate of " + std::to_string(count) + " elements: " + (count < 0 ? "a count may not be negative" : "no memory holds so many bytes")};
     return {reinterpret_cast<T*>(allocate_bytes(static_cast<std::size_t>(count) * sizeof(T))), static_cast<std::size_t>(count)};
   }
-  // The same without a type.
+  // The same in bytes, without a type.
   std::byte* allocate_bytes(std::size_t bytes) {
     std::byte* memory = nullptr;
     guarded("allocate", [&] {
@@ -135,7 +140,7 @@ class World {
     guarded("barrier", [&] { job_.barrier(); });
   }
 
-  // The same with the element type of the pointers.
+  // The same calls; the element type is the pointers'.
   template <Element T>
   void all_reduce(const T* input, T* output, std::int64_t count, Reduction reduction = Reduction::sum,
                   bool any_order = false) {
@@ -158,7 +163,7 @@ class World {
     all_to_all(input, output, count, dtype_of<T>);
   }
 
-  // Leaves in good order: waits until every process has called it. Afterwards every call is a mistake.
+  // Leaves the job in good order: waits until every process has called it. Every later call throws BuildError.
   void finish() {
     guarded("finish", [&] {
       finished_ = true;
@@ -170,8 +175,8 @@ class World {
   }
 
  private:
-  // A flushing or rounding mode that other libraries set would make a process's sums its own. Only the SSE unit adds here:
-  // saving the x87 unit's state too would cost as much as a small call.
+  // Other libraries may have set a flushing or rounding mode, which would make this process's sums differ. This saves and
+  // restores the mode of the SSE unit only, which does all additions here. The x87 unit would cost as much as a small call.
   class PlainArithmetic {
    public:
     PlainArithmetic() : saved_{__builtin_ia32_stmxcsr()} {
@@ -179,7 +184,7 @@ class World {
     }
     PlainArithmetic(const PlainArithmetic&) = delete;
     PlainArithmetic& operator=(const PlainArithmetic&) = delete;
-    // What was raised meanwhile goes with it.
+    // Drops the floating-point flags that were raised meanwhile.
     ~PlainArithmetic() {
       if (__builtin_ia32_stmxcsr() != saved_) __builtin_ia32_ldmxcsr(saved_);
     }
@@ -191,7 +196,7 @@ class World {
   using BufferPlace = std::pair<std::size_t, std::size_t>;
   using Signature = std::tuple<detail::collectives::Kind, DType, Reduction, bool, int, std::int64_t, BufferPlace, BufferPlace>;
   static constexpr std::size_t most_known = 65536;
-  static constexpr std::chrono::hours longest_deadline{24 * 36525};  // a clock counts no more than some of these
+  static constexpr std::chrono::hours longest_deadline{24 * 36525};  // a clock can count only a few of these
 
   static WorldOptions checked(WorldOptions options) {
     if (options.deadline.count() < 0)
@@ -223,7 +228,7 @@ class World {
     job_.set_context("during call", ++calls_, name_of(call.kind).data());
     if (!options_.compare_calls) return;
     if (known_.size() == most_known) known_.clear();
-    // Only the root looks at a broadcast's input.
+    // Only the root reads a broadcast's input.
     const BufferPlace input = call.kind == detail::collectives::Kind::broadcast ? BufferPlace{} : sliced_->place_of(call.input), output = sliced_->place_of(call.output);
     const Signature signature{call.kind, call.dtype, call.reduction, call.any_order, call.root, call.count, input, output};
     if (signature == last_) return;
@@ -252,7 +257,7 @@ class World {
     }
   }
 
-  // Nobody may wait for this process any more; all end with one sentence.
+  // Tells the other processes, so that none waits for this one. All end with one sentence.
   [[noreturn]] void fail(const std::string& message, int culprit) {
     if (job_.size() > 1) job_.abort(message, culprit);
     failure_ = std::make_exception_ptr(job_.aborted() ? CommunicationError{job_.failure(), job_.culprit()}
@@ -266,10 +271,10 @@ class World {
   std::unique_ptr<detail::collectives::Communicator> communicator_;
   std::unique_ptr<detail::collectives::SlicedCollectives> sliced_;
   std::set<Signature> known_;
-  std::optional<Signature> last_;  // a call is often as the one before
+  std::optional<Signature> last_;  // consecutive calls are often equal
   std::vector<replicator::detail::Pages> pages_;
   std::uint64_t calls_ = 0;
-  bool fatal_ = false;  // the others are on their way
+  bool fatal_ = false;  // other processes may already be in the call
   bool finished_ = false;
   std::exception_ptr failure_;
 };

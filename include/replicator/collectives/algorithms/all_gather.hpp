@@ -3,9 +3,12 @@
 //
 //   R = 3, D = 2      rank 0: in0 in1   rank 1: in2        both: out = | in0 | in1 | in2 |
 //
-// Every rank copies each replica's input from the rank that holds it; it begins with its own and goes on with the rank
-// behind it, so that no rank is read by all at once.
-// Steps: 1. Bytes in per rank: n (R - m) for m replicas of its own, the least possible; out: n m (D - 1).
+// Every rank copies each replica's input from the rank that holds it. It begins with its own, then the rank behind it, and
+// so on. So the ranks do not all read the same rank at once.
+//
+// Steps: 1.
+// Bytes in per rank: n (R - m) for m replicas of its own, the least possible. Out: n m (D - 1).
+//
 // Source: the "direct" all-gather; see Chan, Heimlich, Purkayastha, van de Geijn, "Collective communication: theory,
 // practice, and experience", CCPE 2007.
 #pragma once
@@ -14,7 +17,8 @@
 
 namespace replicator::detail::collectives {
 
-// Inside each group. Channel k reads the k-th rank behind the reader.
+// All-gather inside each group. Channel k reads the k-th rank behind the reader. Throws BuildError where the groups are no
+// partition of the replicas into equal sizes.
 inline Schedule all_gather(const ReplicaBlocks& blocks, const Groups& in = {}) {
   const int ranks = blocks.ranks();
   Schedule schedule = detail::empty_schedule("all_gather", Kind::all_gather, blocks, 1, ranks, in);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The all-reduces by their names, as --schedule takes them.
+// The all-reduce algorithms by name, as --schedule takes them.
 #pragma once
 
 #include <array>
@@ -18,11 +18,12 @@
 
 namespace replicator::detail::collectives {
 
-// Which all-reduce to take: by its name, or "auto" for what the bytes and ranks suggest, or the times predicted on a topology.
+// The wanted all-reduce: a name, or "auto". Auto decides by bytes and ranks, or by predicted times where a topology is
+// given.
 struct AllReducePreference {
   std::string name = "auto";
   std::vector<int> dimensions = {};  // of "hierarchical", innermost first; none: all ranks in one
-  Topology topology = {};            // what connects the ranks: "auto" then goes by predicted times; no dimensions: unknown
+  Topology topology = {};            // the links between the ranks, for predicted times; no dimensions: unknown
 
   // "hierarchical:4x2"
   std::string text() const {
@@ -32,11 +33,12 @@ struct AllReducePreference {
   }
 };
 
+// All names, in the order in which ties between predicted times are decided.
 inline constexpr std::array<std::string_view, 7> all_reduce_names{
     "owner_computes", "direct", "ring", "halving_doubling", "binary_tree", "naive", "hierarchical"};
 
-// Reads "auto", one of all_reduce_names, or "hierarchical:4x2" with dimensions; "hierarchical" alone takes `dimensions`.
-// Throws BuildError for other words.
+// Parses "auto", one of all_reduce_names, or "hierarchical:4x2" with dimensions. "hierarchical" alone takes `dimensions`.
+// Throws BuildError for anything else.
 inline AllReducePreference parse_all_reduce(std::string_view text, const std::vector<int>& dimensions) {
   const auto bad = [&] {
     std::string names;
@@ -63,7 +65,7 @@ inline AllReducePreference parse_all_reduce(std::string_view text, const std::ve
   }
 }
 
-// Throws BuildError for "auto" and unknown names, and where the dimensions do not fit.
+// Throws BuildError for "auto", unknown names, and dimensions that do not fit the ranks.
 inline Schedule all_reduce_by_name(const AllReducePreference& wanted, const ReplicaBlocks& blocks) {
   if (wanted.name == "owner_computes") return owner_computes(blocks);
   if (wanted.name == "direct") return direct(blocks);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-to-all: every replica's input has a block for each replica; replica r receives block r of all, in their order.
+// All-to-all: every replica's input has a block for each replica. Replica r receives block r of all inputs, in their order.
 //
 //   R = 3, D = 2      in of replica i: | i0 | i1 | i2 |
 //                     rank 0: out = | 00 10 20 | 01 11 21 |     rank 1: out = | 02 12 22 |
 //
-// Every rank copies each block that is meant for one of its replicas from the rank that holds it; it begins with its own
-// and goes on with the rank behind it, so that no rank is read by all at once.
-// Steps: 1. Bytes in and out per rank: n m (R - m) / R for m replicas of its own and inputs of n bytes, the least possible.
+// Every rank copies each block for one of its replicas from the rank that holds the block. It begins with its own, then the
+// rank behind it, and so on. So the ranks do not all read the same rank at once.
+//
+// Steps: 1.
+// Bytes in and out per rank: n m (R - m) / R, for m replicas of its own and inputs of n bytes. That is the least possible.
+//
 // Source: the direct exchange; see Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for all-to-all
 // communications in multiport message-passing systems", IEEE TPDS 1997.
 #pragma once
@@ -15,7 +18,8 @@
 
 namespace replicator::detail::collectives {
 
-// Inside each group. Channel k reads the k-th rank behind the reader.
+// All-to-all inside each group. Channel k reads the k-th rank behind the reader. Throws BuildError where the groups are no
+// partition of the replicas into equal sizes.
 inline Schedule all_to_all(const ReplicaBlocks& blocks, const Groups& in = {}) {
   const int ranks = blocks.ranks();
   Schedule schedule = detail::empty_schedule("all_to_all", Kind::all_to_all, blocks, 1, ranks, in);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce along T itself: up to the root, then down again. Pieces follow each other through the tree.
+// All-reduce along T itself: up to the root, then down again. Pieces are pipelined through the tree.
 //
 //   R = D = 4             [0,4) on 1            up: 0 computes [0,2), 2 computes [2,4), 1 computes the root
 //                        /          \           down: 0 and 2 copy from 1, 3 copies from 2
@@ -7,13 +7,16 @@
 //                 /     \         /     \       .
 //                0       1       2       3
 //
-// The node that divides at replica m is computed where replica m - 1 lies. Nodes divide at different replicas, so where T
-// divides at the borders of ranks (R = D, or D = 2^k and replicas dealt evenly) no rank computes more than one.
-// Steps: depth of T above the ranks, and at most as many down: 2 log2 D where replicas are dealt evenly on 2^k ranks.
-// Bytes per rank of n bytes: at most 3 n in and 4 n out where T divides at the borders of ranks, 4 n and 5 n elsewhere,
-// whatever D is; with many pieces that is what bounds the time.
-// Source: the two-way trees of Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 4, and of NCCL; numbered in order, so
-// that they are T.
+// The node that divides at replica m is computed on the rank of replica m - 1. Nodes divide at different replicas. So where
+// T divides at the borders of ranks, no rank computes more than one node. That holds for R = D, and for D = 2^k with
+// replicas dealt evenly.
+//
+// Steps: the depth of T above the ranks, and at most as many down. That is 2 log2 D for replicas dealt evenly on 2^k ranks.
+// Bytes per rank of n bytes, whatever D is: at most 3 n in and 4 n out where T divides at the borders of ranks. Otherwise
+// 4 n in and 5 n out. With many pieces this bounds the time.
+//
+// Source: the two-way trees of Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 4, and of NCCL. Here the ranks are
+// numbered in order, so that the trees are T.
 #pragma once
 
 #include <cstddef>

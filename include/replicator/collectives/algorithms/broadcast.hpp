@@ -5,10 +5,12 @@
 //   scatter                     rank 1 copies c1 from the root, rank 2 copies c2
 //   all-gather                  rank 1: c0 from 0, c2 from 2        rank 2: c0 from 0, c1 from 1
 //
-// Steps: 2. Bytes in per rank: n; out: n (D - 1) / D, and twice that at the root. (Everyone reading the root would be
-// one step with n (D - 1) out at the root: `flat`, for few bytes.)
-// Source: van de Geijn's scatter-allgather; Barnett et al., "Building a high-performance collective communication
-// library", SC 1994.
+// Steps: 2.
+// Bytes in per rank: n. Out: n (D - 1) / D, and twice that at the root.
+//
+// With `flat` every rank reads the root, for few bytes: one step, with n (D - 1) out at the root.
+// Source: van de Geijn's scatter-allgather; Barnett et al., "Building a high-performance collective communication library",
+// SC 1994.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +22,8 @@ namespace replicator::detail::collectives {
 
 namespace detail {
 
-// From the root of one group to its ranks: chunk c by way of the c-th of them, unless `flat`.
+// Appends the broadcast from the root of one group to its ranks. Chunk c goes through the c-th of these ranks, unless
+// `flat`.
 inline void append_group_broadcast(Schedule& schedule, int group, const std::vector<int>& ranks, bool flat) {
   const ReplicaBlocks& blocks = schedule.blocks;
   const int root = schedule.groups.members(group)[static_cast<std::size_t>(schedule.root)];
@@ -44,8 +47,9 @@ inline void append_group_broadcast(Schedule& schedule, int group, const std::vec
 
 }  // namespace detail
 
-// `root` is a position in each group (so a replica, where there are no groups), `flat` as said above. Channel
-// g * chunks + c belongs to chunk c of group g; the root's own copy is in the group's first channel.
+// Broadcast inside each group. `root` is a position in each group: a replica, where there are no groups. Chunk c of group g
+// has the channel g * chunks + c. The root's own copy is in the group's first channel. Throws BuildError where the groups
+// are no partition of the replicas, or where a group has no such root.
 inline Schedule broadcast(const ReplicaBlocks& blocks, int root, bool flat = false, const Groups& in = {}) {
   const Groups groups = detail::require_groups(Kind::broadcast, blocks, in);
   const int chunks = flat ? 1 : most_ranks(blocks, groups);

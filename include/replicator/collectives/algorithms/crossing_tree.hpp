@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of T that spans ranks, and who computes which node of it.
+// The part of T that spans ranks, and the assignment of its nodes to the ranks that compute them.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,20 @@
 
 namespace replicator::detail::collectives {
 
-// T above the partials of the ranks, children before parents; the root is last.
+// T above the partials of the ranks. Children come before parents; the root is last.
 class CrossingTree {
  public:
   struct Vertex {
     TreeNode node;
-    int left = -1;  // vertices; -1 where this is a partial
+    int left = -1;  // index of a vertex; -1 where this is a partial
     int right = -1;
-    int rank = -1;   // of a partial: where it lies
-    int index = -1;  // of a partial: which input there
+    int rank = -1;   // of a partial: its rank
+    int index = -1;  // of a partial: its input there
     bool partial() const { return left < 0; }
   };
 
   explicit CrossingTree(const ReplicaBlocks& blocks) : CrossingTree{blocks, Groups{}.over(blocks.replicas()), 0} {}
-  // Of one group; `groups` lists all replicas.
+  // For one group; `groups` lists all replicas.
   CrossingTree(const ReplicaBlocks& blocks, const Groups& groups, int group)
       : blocks_{blocks}, groups_{groups}, ranks_(static_cast<std::size_t>(blocks.ranks())) {
     for (int rank = 0; rank < blocks.ranks(); ++rank) inputs_.push_back(partials_on(blocks, groups, rank));
@@ -34,8 +34,8 @@ class CrossingTree {
   }
   const std::vector<Vertex>& vertices() const { return vertices_; }
 
-  // The owner of every vertex with the fewest edges between ranks, the root on `root_rank`. Of equal choices the
-  // parent's owner is taken, then the lowest rank.
+  // The owner of every vertex, with the fewest edges between ranks and the root on `root_rank`. Ties go to the owner of the
+  // parent, then to the lowest rank.
   std::vector<int> owners(int root_rank) const {
     const std::size_t ranks = ranks_;
     std::vector<int> owner(vertices_.size(), root_rank);
@@ -102,8 +102,8 @@ class CrossingTree {
 
 namespace detail {
 
-// Writes T for one chunk: `chunk` of the inputs, the root into `result`, every rank's part in its channel `channel`.
-// owner[v] computes vertex v; the owner of the root is result.rank.
+// Appends T for one chunk: from `chunk` of the inputs to the root in `result`. Every rank's part is in its channel
+// `channel`. owner[v] computes vertex v; result.rank owns the root.
 inline Placed append_tree(Schedule& schedule, const CrossingTree& tree, const std::vector<int>& owner, int chunk,
                           int channel, const Operand& result) {
   const auto& vertices = tree.vertices();

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce of few bytes: every rank reads the partials of all others and evaluates T itself.
+// All-reduce for few bytes: every rank reads the partials of all others and evaluates T itself.
 //
 //   R = 3, D = 2            0: [0,2) = p(0) (its own partial)         1: reads [0,2) from rank 0
 //                           0: reads [2,3) from rank 1                1: out = [0,2) + [2,3)
 //                           0: out = [0,2) + [2,3)
 //
-// Steps: 1. Bytes in and out per rank of n bytes: n times the partials of the others, n (D - 1) where R/D is a power of
-// two. Every rank does the additions of all: for small n the latency is all that counts.
+// Steps: 1.
+// Bytes in and out per rank of n bytes: n for each partial of the others. That is n (D - 1) where R/D is a power of two.
+//
+// Every rank does all additions: for small n only the latency counts.
 // Source: the "flat" all-reduce of Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in
 // MPICH", IJHPCA 2005, section 4 (all-gather, then reduce).
 #pragma once
@@ -17,7 +19,8 @@
 
 namespace replicator::detail::collectives {
 
-// Deterministic; one chunk, one channel. Inside each group.
+// Deterministic, inside each group; one chunk, one channel. Throws BuildError where the groups are no partition of the
+// replicas.
 inline Schedule direct(const ReplicaBlocks& blocks, const Groups& in = {}) {
   Schedule schedule = detail::empty_schedule("direct", Kind::all_reduce, blocks, 1, 1, in);
   const Groups& groups = schedule.groups;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce over a grid of ranks, dimension by dimension: what `hierarchical` and `halving_doubling` share.
+// All-reduce over a grid of ranks, one dimension after the other. The common part of `hierarchical` and `halving_doubling`.
 //
 //   members 0..5, dimensions {3, 2}:   0 1 2    reduce-scatter in each row: one of three parts each
 //                                      3 4 5    then in each column: one of two parts of that; all-gather in reverse
 //
-// In dimension k a member reads its part of the sums of the d_k - 1 others in its line and folds them along T, in so far
-// as T divides at the borders of the members.
+// In dimension k a member reads its part of the sums of the d_k - 1 others in its line. It folds them along T as far as T
+// divides at the borders of the members.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +15,21 @@
 
 namespace replicator::detail::collectives::detail {
 
-// A rank that takes part: its sum of `node`'s replicas, all chunks of it, in an input or in its output.
+// A rank that takes part. `value` holds the sum of `node`'s replicas, with all chunks, in an input or in its output.
 struct Member {
   int rank;
   Placed value;
   TreeNode node;
 };
 
-// The same value, of `count` chunks from `chunk` on.
+// The same value, restricted to `count` chunks from `chunk` on.
 inline Placed part_of(Placed value, int chunk, int count) {
   value.where.chunk = chunk;
   value.where.count = count;
   return value;
 }
 
-// Channel 0 only. Makes the schedule `any_order` where a sum is no node of T.
+// Appends left + right to channel 0. Makes the schedule `any_order` where the sum is no node of T.
 inline Placed append_sum(Schedule& schedule, const Member& left, const Member& right, int rank, const Operand& dst,
                          bool root) {
   const TreeNode node{left.node.begin, right.node.end};
@@ -38,7 +38,7 @@ inline Placed append_sum(Schedule& schedule, const Member& left, const Member& r
                 {left.value, right.value});
 }
 
-// A rank with the sum of its partials: its only one, or their sum from left to right in its output.
+// A rank with the sum of its partials: its only partial, or the sum from left to right in its output.
 inline Member local_member(Schedule& schedule, int rank) {
   const auto nodes = schedule.inputs(rank);
   Member sum{rank, {{Buffer::input, rank, 0, 0, schedule.chunks}, false, {}}, nodes[0]};
@@ -51,17 +51,18 @@ inline Member local_member(Schedule& schedule, int rank) {
   return sum;
 }
 
+// Appends an all-reduce over a grid of members to a schedule.
 class Grid {
  public:
-  // As many members as the product of the dimensions and as chunks, in ascending order of their replicas; member v has
-  // the coordinates v % d_0, v / d_0 % d_1, ...
+  // There are as many members, and as many chunks, as the product of the dimensions. Members ascend by their replicas;
+  // member v has the coordinates v % d_0, v / d_0 % d_1, ...
   Grid(Schedule& schedule, std::vector<Member> members, const std::vector<int>& dimensions)
       : schedule_{schedule}, members_{std::move(members)}, begins_(members_.size(), 0), width_{schedule.chunks} {
     for (const int d : dimensions)
       if (d > 1) dimensions_.push_back(d);
   }
 
-  // Every member's output holds the root; returns for each where and by which instruction it is complete.
+  // Leaves the root in every member's output. Returns for each member its place and the instruction that completes it.
   std::vector<Placed> all_reduce() {
     if (members_.size() == 1) {
       const Member& only = members_[0];
@@ -103,7 +104,7 @@ class Grid {
     members_ = std::move(next);
   }
 
-  // The sum of line[first, last) in `dst` of `rank`.
+  // The sum of line[first, last), in `dst` of `rank`.
   Member fold(const std::vector<Member>& line, std::size_t first, std::size_t last, int rank, const Operand& dst,
               bool root) {
     if (last - first == 1) return line[first];
@@ -140,7 +141,7 @@ class Grid {
   Schedule& schedule_;
   std::vector<Member> members_;
   std::vector<int> dimensions_;
-  std::vector<int> begins_;  // of each member's part
+  std::vector<int> begins_;  // first chunk of each member's part
   int width_;                // of a part, in chunks
 };
 

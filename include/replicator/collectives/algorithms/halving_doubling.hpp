@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce by recursive halving and doubling, the nearest partner first.
+// All-reduce by recursive halving and doubling; the nearest partner comes first.
 //
 //   D = 4              reduce-scatter                        all-gather
 //                      0 <-> 1   2 <-> 3   half each         0 <-> 2   1 <-> 3
 //                      0 <-> 2   1 <-> 3   a quarter each    0 <-> 1   2 <-> 3
 //
-//   D = 5, p = 4       rank 1 gives all it has to rank 0 first, 0, 2, 3, 4 do the above, rank 1 copies the result
+//   D = 5, p = 4       first rank 1 gives all it has to rank 0, then 0, 2, 3, 4 do the above, then rank 1 copies the result
 //
-// p is the largest power of two in D. The D - p ranks too many are those that T pairs with their left neighbours above
-// its lowest level, so the additions are T's where R = D, or D = 2^k with replicas dealt evenly; `any_order` elsewhere.
-// Steps: 2 log2 p, and 2 where D > p. Bytes in and out per rank of n bytes: 2 n (D - 1) / D on average; where D > p
-// the left one of a pair has n more than 2 n (p - 1) / p.
-// Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; the fold of the ranks too many as
-// in Thakur, Rabenseifner, Gropp, IJHPCA 2005, which takes the first ranks.
+// p is the largest power of two up to D. The D - p extra ranks are paired with their left neighbours. T over the ranks
+// gives the pairs: its p nodes at depth log2 p have one or two ranks each. So the additions are T's where R = D, or D = 2^k
+// with replicas dealt evenly. Otherwise the schedule is `any_order`.
+//
+// Steps: 2 log2 p, and 2 more where D > p.
+// Bytes in and out per rank of n bytes: 2 n (D - 1) / D on average. Where D > p, the left rank of a pair has n more than
+// 2 n (p - 1) / p.
+//
+// Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. The extra ranks are folded as in
+// Thakur, Rabenseifner, Gropp, IJHPCA 2005, which takes the first ranks instead.
 #pragma once
 
 #include <replicator/collectives/algorithms/grid.hpp>
@@ -23,7 +27,7 @@ namespace replicator::detail::collectives {
 
 namespace detail {
 
-// The nodes of T over `node` that lie `depth` below it.
+// Collects the nodes of T that lie `depth` below `node`.
 inline void collect_level(TreeNode node, int depth, std::vector<TreeNode>& found) {
   if (depth == 0) {
     found.push_back(node);
@@ -35,7 +39,7 @@ inline void collect_level(TreeNode node, int depth, std::vector<TreeNode>& found
 
 }  // namespace detail
 
-// Channel 0 only, p chunks.
+// Uses channel 0 only, and p chunks.
 inline Schedule halving_doubling(const ReplicaBlocks& blocks) {
   std::vector<int> dimensions;
   int p = 1;

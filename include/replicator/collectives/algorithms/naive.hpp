@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce as one would write it first: everyone sends all to rank 0, which adds and sends the result back. It is here
-// to be measured against.
+// The simplest all-reduce, as a baseline for measurements: all ranks send to rank 0, which adds and sends the result back.
 //
 //   D = 3      1 ----> 0 <---- 2       0: T over all partials       1 <---- 0 ----> 2
 //
-// Steps: 2. Bytes of n bytes: n (D - 1) into rank 0 where R/D is a power of two, and n (D - 1) out of it; n in and out
-// elsewhere. The time grows with the number of ranks.
+// Steps: 2.
+// Bytes at rank 0: n (D - 1) in where R/D is a power of two, and n (D - 1) out. Other ranks: n in, n out.
+//
+// The time grows with the number of ranks.
 // Source: the baseline of Gibiansky, "Bringing HPC techniques to deep learning", baidu-allreduce, 2017.
 #pragma once
 

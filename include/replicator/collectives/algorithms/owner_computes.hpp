@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce that keeps T for any number of ranks: "owner computes".
+// "Owner computes": the all-reduce that keeps T for any number of ranks.
 //
-// Every block is cut into D chunks. Per chunk, every node of T that spans ranks is given to one rank by a dynamic
-// programme so that as few edges of the tree as possible cross ranks (X); the root of chunk c lies on rank c. A rank
-// computes its nodes from the children, wherever they are, and in the end everyone copies the root of chunk c from c.
+// Every block is cut into D chunks. For each chunk a dynamic programme gives every node of T that spans ranks to one rank.
+// It minimises X, the number of tree edges between ranks; the root of chunk c lies on rank c. A rank computes its nodes
+// from the children, on whichever rank they are. In the end every rank copies the root of chunk c from rank c.
 //
 //   R = 4, D = 4, chunk 1            1: [0,2) = p0 + p1       reads p0 from rank 0
 //                                    1: [2,4) = p2 + p3       reads p2, p3 (X = 3; ties stay with the parent's owner)
 //                                    1: [0,4) = [0,2) + [2,4)
 //                                    0, 2, 3: copy chunk 1 from rank 1
 //
-// Steps: 1 of loads where R/D is a power of two, at most ceil(log2 D) else, and 1 of copies.
-// Bytes in and out per rank of n bytes: n (X + D - 1) / D. For D = 2^k that is X = D - 1: the ring's 2 n (D - 1) / D.
-// Source: the bandwidth bound and the reduce-scatter + all-gather form are Rabenseifner's ("Optimization of collective
-// reduction operations", ICCS 2004); giving tree nodes to owners is the bottom-up tree cut of any compiler's textbook.
+// Steps: 1 of loads where R/D is a power of two, otherwise at most ceil(log2 D); and 1 of copies.
+// Bytes in and out per rank of n bytes: n (X + D - 1) / D. For D = 2^k, X = D - 1: the ring's 2 n (D - 1) / D.
+//
+// Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004, for the bandwidth bound and the form
+// reduce-scatter + all-gather. Giving tree nodes to owners is the bottom-up tree cut of compiler textbooks.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ namespace replicator::detail::collectives {
 
 namespace detail {
 
-// One chunk of one group: T up to `owner`, then a copy for each of the group's other ranks.
+// Appends one chunk of one group: T up to `owner`, then a copy for each of the group's other ranks.
 inline void append_owned_chunk(Schedule& schedule, const CrossingTree& tree, int group, int chunk, int owner, const std::vector<int>& ranks) {
   const int channel = group * schedule.chunks + chunk;
   const auto output = [&](int rank) {
@@ -37,8 +38,8 @@ inline void append_owned_chunk(Schedule& schedule, const CrossingTree& tree, int
 
 }  // namespace detail
 
-// The deterministic all-reduce, inside each group; a group's chunks are dealt to the ranks where it has members.
-// Channel g * chunks + c belongs to chunk c of group g.
+// Deterministic, inside each group. A group's chunks are dealt to the ranks that hold its members. Channel g * chunks + c
+// belongs to chunk c of group g. Throws BuildError where the groups are no partition of the replicas.
 inline Schedule owner_computes(const ReplicaBlocks& blocks, const Groups& in = {}) {
   const Groups groups = detail::require_groups(Kind::all_reduce, blocks, in);
   const int chunks = most_ranks(blocks, groups);

@@ -4,10 +4,12 @@
 //   R = 3, D = 2      every replica: in = | b0 | b1 | b2 |
 //                     rank 0: out = | T(b0) | T(b1) |     rank 1: out = | T(b2) |
 //
-// The first half of owner_computes with one chunk for every replica: the root of block b lies where replica b lies, the
-// other nodes of T where the fewest edges cross ranks.
-// Steps: 1 where R/D is a power of two, at most ceil(log2 D) else. Bytes in and out per rank: n X R / D, which is
-// n R (D - 1) / D for D = 2^k, the least possible.
+// It is the first half of owner_computes, with one chunk for every replica. The root of block b lies on the rank of replica
+// b; the other nodes of T lie where the fewest edges cross ranks.
+//
+// Steps: 1 where R/D is a power of two, otherwise at most ceil(log2 D).
+// Bytes in and out per rank: n X R / D. For D = 2^k that is n R (D - 1) / D, the least possible.
+//
 // Source: as owner_computes.
 #pragma once
 
@@ -15,7 +17,8 @@
 
 namespace replicator::detail::collectives {
 
-// Deterministic, inside each group. Channel p belongs to the replica at place p.
+// Deterministic, inside each group. Channel p belongs to the replica at place p. Throws BuildError where the groups are no
+// partition of the replicas into equal sizes.
 inline Schedule reduce_scatter(const ReplicaBlocks& blocks, const Groups& in = {}) {
   Schedule schedule = detail::empty_schedule("reduce_scatter", Kind::reduce_scatter, blocks, 1, blocks.replicas(), in);
   const Groups& groups = schedule.groups;

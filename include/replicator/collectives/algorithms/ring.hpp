@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce around a ring. It adds in the order of the ring, which is not T for three ranks or more: `any_order`.
+// All-reduce around a ring. It adds in the order of the ring, which differs from T for three ranks or more: `any_order`.
 //
 //   D = 3, chunk 0        rank 1 ----> rank 2 ----> rank 0 ----> rank 1 ----> rank 2
 //                         v1           v1 + v2      (v1+v2)+v0    copy         copy
 //                         `------- scatter-reduce ------'`-------- all-gather ----'
 //
-// v_r is the sum of what rank r holds. Chunk c starts at rank c + 1 and is whole at rank c.
-// Steps: 2 (D - 1). Bytes in and out per rank of n bytes: 2 n (D - 1) / D, the least possible.
-// Source: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009; made
-// popular by Gibiansky, baidu-allreduce, 2017.
+// v_r is the sum of the partials of rank r. Chunk c starts at rank c + 1 and is complete at rank c.
+//
+// Steps: 2 (D - 1).
+// Bytes in and out per rank of n bytes: 2 n (D - 1) / D, the least possible.
+//
+// Source: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009; made popular
+// by Gibiansky, baidu-allreduce, 2017.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proves a schedule without running it, for every number of elements at once: its form, the order of its instructions,
-// and a replay with terms for values (check_form.hpp, check_order.hpp, check_replay.hpp).
+// Proves a schedule correct without running it, for every number of elements at once. The proof has three parts: the form
+// (check_form.hpp), the order of the instructions (check_order.hpp), and a symbolic replay (check_replay.hpp).
 //
-// Chunks are terms of their own and may be empty, so the proof holds for fewer elements than ranks.
+// The proof tracks each chunk by itself, and a chunk may be empty. So it also holds for fewer elements than ranks.
 #pragma once
 
 #include <replicator/collectives/check/check_replay.hpp>
@@ -10,7 +10,7 @@
 
 namespace replicator::detail::collectives {
 
-// Empty, or what is wrong with the schedule and where.
+// Returns the fault and its place in the schedule, or an empty string.
 inline std::string find_fault(const Schedule& schedule) {
   if (std::string fault = detail::fault_of_frame(schedule); !fault.empty()) return fault;
   const detail::Events events{schedule};

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first part of the proof of a schedule: its form. Operands lie in their buffers, a rank writes only its own, what an
-// instruction does not use is left default. Instructions get numbers here ("events"), which the later parts go by.
+// First part of the proof of a schedule: its form.
+// - Operands lie inside their buffers.
+// - A rank writes only to its own buffers.
+// - Fields that an instruction does not use keep their defaults.
+//
+// Instructions get numbers here ("events"), which the later parts use.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +64,7 @@ class Events {
   std::vector<std::vector<int>> first_;  // [rank][channel]: its first event
 };
 
-// What must hold before instructions can be numbered. Empty, or the fault.
+// Checks what must hold before instructions can be numbered. Returns the fault, or an empty string.
 inline std::string fault_of_frame(const Schedule& s) {
   const auto ranks = static_cast<std::size_t>(s.ranks());
   if (s.programs.size() != ranks || s.scratch.size() != ranks) return "not one program for each rank";
@@ -72,6 +76,7 @@ inline std::string fault_of_frame(const Schedule& s) {
   return {};
 }
 
+// Checks each instruction by itself.
 class FormCheck {
  public:
   FormCheck(const Schedule& schedule, const Events& events) : s_{schedule}, events_{events}, extents_(schedule.scratch.size()) {
@@ -91,7 +96,7 @@ class FormCheck {
     int count = 0;
   };
 
-  // What is wrong with an instruction by itself, or null.
+  // The fault of one instruction by itself, or null.
   const char* fault_of(int event) {
     const Instruction& i = events_[event];
     const bool local = i.action == Action::copy || i.action == Action::reduce;
@@ -106,7 +111,7 @@ class FormCheck {
     if (i.action == Action::send && i.left.rank != rank) return "sends what is another rank's";
     if (writes && reads && i.dst.count != i.left.count) return "copies between different sizes";
     if (i.action == Action::reduce && i.dst.count != i.right.count) return "reduces different sizes";
-    // A reduce may work in place: it loads before it stores.
+    // A reduce may work in place, for it loads before it stores.
     const bool in_place = i.action == Action::reduce;
     for (const Operand* o : {&i.left, &i.right})
       if (writes && reads && overlap(i.dst, *o) && !(in_place && i.dst == *o)) return "overwrites what it reads";
@@ -123,7 +128,7 @@ class FormCheck {
   bool inside(const Operand& o) const {
     if (o.rank < 0 || o.rank >= s_.ranks() || o.index < 0 || o.chunk < 0 || o.count < 1) return false;
     const auto rank = static_cast<std::size_t>(o.rank);
-    // A block ends where the next one begins only while it is not cut into pieces.
+    // Pieces cut every block, so an operand may not reach from one block into the next.
     if (o.chunk / s_.chunks != (o.chunk + o.count - 1) / s_.chunks) return false;
     switch (o.buffer) {
       case Buffer::input:
@@ -142,7 +147,8 @@ class FormCheck {
     return a.index == b.index && a.chunk < b.chunk + b.count && b.chunk < a.chunk + a.count;
   }
 
-  // Chunks in slots that are used together lie end to end, so what one operand wrote no other extent can name.
+  // The chunks in slots that are used together lie end to end, and not slot by slot. Another extent of slots would name
+  // other bytes, so all operands must use the same extent.
   bool one_extent(const Operand& o) {
     if (o.buffer != Buffer::scratch) return true;
     auto& extents = extents_[static_cast<std::size_t>(o.rank)];

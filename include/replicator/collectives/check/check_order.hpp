@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second part of the proof of a schedule: what happens before what. That is program order in a channel, `after`, and
-// send before recv. Messages match one to one; with sends that wait for their recv (no buffering at all) there is still
-// an order in which all can run.
+// Second part of the proof of a schedule: the happens-before order. It consists of the order in a channel, `after`, and
+// send before recv. Messages must match one to one. There must also be no deadlock without any buffering, that is, where
+// every send waits for its recv.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 
 namespace replicator::detail::collectives::detail {
 
+// The happens-before order of a schedule's events.
 class Order {
  public:
   explicit Order(const Events& events) : events_{events} {
@@ -27,13 +28,13 @@ class Order {
     if (sort_events()) close_order();
   }
 
-  // Empty, or the first fault found; then nothing below may be asked.
+  // The first fault found, or empty. After a fault nothing below may be called.
   const std::string& fault() const { return fault_; }
-  // All events in an order in which they can run.
+  // All events, in one order in which they can run.
   const std::vector<int>& sequence() const { return order_; }
   // The other end of a message, or -1.
   int partner(int event) const { return partner_[static_cast<std::size_t>(event)]; }
-  // In every order; an event happens before itself, too.
+  // Whether `first` comes before `second` in every possible order. An event counts as before itself.
   bool happens_before(int first, int second) const {
     return first == second ||
            (ancestors_[static_cast<std::size_t>(second) * words_ + static_cast<std::size_t>(first) / 64] >>
@@ -69,7 +70,7 @@ class Order {
     return true;
   }
 
-  // A send and its recv are one event here: neither ends before both have begun.
+  // Sorts the events topologically. A send and its recv are one event here: neither ends before both have begun.
   bool sort_events() {
     const auto events = static_cast<std::size_t>(events_.count());
     std::vector<int> missing(events, 0);

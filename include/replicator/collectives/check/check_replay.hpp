@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The third part of the proof of a schedule: a replay in one order, with terms for values. Every read is ordered after
-// the one write it sees, every write after all reads and writes of what it replaces (so all other orders give the same);
-// a reduce must make a node of T from its two children (`any_order`: join disjoint sets of replicas); a chunk stays the
-// same chunk; only the root is marked `root`, once; in the end every chunk of every output holds what the kind of
-// collective promises.
+// Third part of the proof of a schedule: a symbolic replay in one order, with terms in place of values. It requires:
+// - Every read comes after the one write that it sees, in every order.
+// - Every write comes after all reads and writes of the value that it replaces. So all other orders give the same values.
+// - A reduce makes a node of T from its two children; with `any_order` it joins disjoint sets of replicas.
+// - A chunk stays the same chunk.
+// - Only the root is marked `root`.
+// - In the end every chunk of every output holds what the kind of collective promises.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +18,20 @@
 
 namespace replicator::detail::collectives::detail {
 
+// Replays a schedule on symbolic values, and checks each read and write.
 class Replay {
  public:
   Replay(const Schedule& schedule, const Events& events, const Order& order)
       : s_{schedule}, events_{events}, order_{order} {}
 
-  // Empty, or the first fault found.
+  // The first fault found, or empty.
   std::string fault() {
     replay();
     return fault_;
   }
 
  private:
-  // What a value is: the replicas it reduces, and which chunk of their inputs.
+  // A symbolic value: the replicas that it reduces, and the chunk of their inputs.
   struct Term {
     TreeNode node;                      // deterministic: a node of T
     std::vector<std::uint64_t> leaves;  // any_order: a set of replicas
@@ -100,7 +103,7 @@ class Replay {
     return cells_[static_cast<std::size_t>(o.rank)][{o.buffer, place}];
   }
 
-  // Which chunk of the inputs belongs at chunk `o.chunk + k` of this buffer.
+  // The chunk of the inputs that belongs at chunk `o.chunk + k` of this buffer.
   int position(const Operand& o, int k) const {
     const int chunk = o.chunk + k;
     if (o.buffer != Buffer::output) return chunk;
@@ -191,10 +194,10 @@ class Replay {
     }
   }
 
-  // What belongs in a block of a rank's output.
+  // The term that belongs in a block of a rank's output.
   TreeNode result(int rank, int block) const {
     const Groups& groups = s_.groups;
-    const int first = s_.blocks.begin(rank), members = groups.size(0);  // of each group, where blocks are counted by them
+    const int first = s_.blocks.begin(rank), members = groups.size(0);  // of each group, where blocks are counted by members
     if (s_.kind == Kind::reduce_scatter) return tree_of(groups, groups.group_of(first + block));
     if (s_.kind == Kind::all_to_all) return leaf(groups.group_of(first + block / members), block % members);
     const bool gathers = s_.kind == Kind::all_gather;

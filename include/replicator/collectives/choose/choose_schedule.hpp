@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which schedule to take, by what each would cost.
+// Chooses the schedule of a collective by its cost: from bytes, ranks and latency, or from times predicted on a topology.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,17 @@
 
 namespace replicator::detail::collectives {
 
+// A schedule, and why it was chosen.
 struct Choice {
   Schedule schedule;
   std::string reason;       // one line, for explain()
   double microseconds = 0;  // predicted; 0 where no topology is known
 };
 
-// Up to here a broadcast by one step is taken: few bytes leave the root for everybody.
+// Broadcasts of up to this size take one step, in which every rank reads the root.
 inline constexpr std::int64_t flat_broadcast_limit_bytes = 16 * 1024;
 
-// What a latency is worth: the bytes that a rank could take in and add meanwhile (docs/algorithms.md has the measurements).
+// The value of a latency: the bytes that a rank could read and add in that time. docs/algorithms.md has the measurements.
 constexpr double worth_bytes(transport::Latency latency) {
   switch (latency) {
     case transport::Latency::memory: return 800;
@@ -38,8 +39,8 @@ constexpr double worth_bytes(transport::Latency latency) {
   return 32 * 1024;
 }
 
-// Up to here `direct` is taken. It saves a latency; but every rank of D makes all D - 1 additions of n bytes, not one D-th of them, which are
-// n (D - 1)^2 / D bytes more.
+// The largest size for which `direct` is taken. It saves a latency. But each of the D ranks does all D - 1 additions of n
+// bytes, instead of one D-th. That is n (D - 1)^2 / D bytes more.
 constexpr std::int64_t direct_limit_bytes(int ranks, transport::Latency latency) {
   return static_cast<std::int64_t>(worth_bytes(latency) * ranks / (static_cast<double>(ranks - 1) * (ranks - 1)));
 }
@@ -57,7 +58,7 @@ inline std::string why_direct(const std::string& size, std::int64_t limit, trans
 
 }  // namespace detail
 
-// The all-reduce of `bytes` for D ranks and R replicas. Throws BuildError unless 1 <= ranks <= replicas.
+// The all-reduce of `bytes` over D ranks and R replicas. Throws BuildError unless 1 <= ranks <= replicas.
 inline Choice choose_all_reduce(std::int64_t bytes, int ranks, int replicas, bool any_order, transport::Latency latency = transport::Latency::messages) {
   const ReplicaBlocks blocks{replicas, ranks};
   const std::string size = std::to_string(bytes) + " B on " + std::to_string(ranks) + " ranks";
@@ -68,7 +69,7 @@ inline Choice choose_all_reduce(std::int64_t bytes, int ranks, int replicas, boo
   const double factor = bytes_factor(schedule);
   char ratio[32];
   std::snprintf(ratio, sizeof ratio, "%.2f", factor);
-  // The ring's latency grows with the ranks: it has to save bytes.
+  // The ring's latency grows with the ranks, so it is taken only where it saves bytes.
   if (any_order && factor > 1)
     return {ring(blocks), "ring: " + size + ", any_order was asked for and owner_computes would move " + ratio +
                               " times as many bytes"};
@@ -76,7 +77,8 @@ inline Choice choose_all_reduce(std::int64_t bytes, int ranks, int replicas, boo
           "owner_computes: " + size + ", " + ratio + " times the bytes of a ring, same bits on every placement"};
 }
 
-// The all-reduce that was asked for by name. Throws BuildError where it would change bits and any_order is not allowed.
+// The all-reduce that was asked for by name. Throws BuildError for an unknown name or wrong dimensions. Also throws where
+// the schedule would change bits and any_order is not allowed.
 inline Choice choose_by_name(const AllReducePreference& wanted, const ReplicaBlocks& blocks, bool any_order) {
   Schedule schedule = all_reduce_by_name(wanted, blocks);
   if (schedule.any_order && !any_order)
@@ -96,7 +98,7 @@ inline std::string time_text(double microseconds) {
   return text;
 }
 
-// Of the topology, as `hierarchical` takes them.
+// The sizes of the topology's dimensions, as `hierarchical` takes them.
 inline std::vector<int> sizes_of(const Topology& topology) {
   std::vector<int> sizes;
   for (const auto& dimension : topology.dimensions) sizes.push_back(dimension.size);
@@ -105,9 +107,9 @@ inline std::vector<int> sizes_of(const Topology& topology) {
 
 }  // namespace detail
 
-// The all-reduce that is predicted to be the fastest on the topology; of equals the first in all_reduce_names. Those that
-// would add in an order of their own are considered where any_order allows it. The same arguments give the same choice, so
-// processes with equal figures choose alike.
+// The all-reduce with the shortest predicted time on the topology; ties go to the first in all_reduce_names. Schedules that
+// add in their own order are considered only with any_order. Equal arguments give equal choices, so processes with equal
+// figures agree. Throws BuildError where topology and blocks differ in the number of ranks.
 inline Choice choose_by_prediction(std::int64_t bytes, const ReplicaBlocks& blocks, bool any_order, const Topology& topology) {
   if (blocks.ranks() == 1) return {owner_computes(blocks), "local: one rank holds all replicas"};
   Choice best;
@@ -133,7 +135,8 @@ inline Choice choose_by_prediction(std::int64_t bytes, const ReplicaBlocks& bloc
   return best;
 }
 
-// An all-reduce inside each group; --schedule is for those of all replicas.
+// An all-reduce inside each group. --schedule applies only to all-reduces of all replicas. Throws BuildError where the
+// groups are no partition of the replicas.
 inline Choice choose_grouped_all_reduce(std::int64_t bytes, const ReplicaBlocks& blocks, const Groups& in, transport::Latency latency) {
   const Groups groups = detail::require_groups(Kind::all_reduce, blocks, in);
   const int most = most_ranks(blocks, groups);
@@ -170,9 +173,12 @@ inline Choice choose_kind(Kind kind, std::int64_t block_bytes, const ReplicaBloc
 
 }  // namespace detail
 
-// The schedule for any kind. `block_bytes`: of a block. `root`: broadcast only, a position in each group.
-// `wanted`: of all_reduce of all replicas only, save that its topology, where there is one, predicts the time of any kind.
-// `latency`: of the communicator.
+// The schedule for a collective of any kind. Throws BuildError as the functions above do, and for a root that does not
+// exist.
+// - `block_bytes`: of one block
+// - `root`: for broadcast only, a position in each group
+// - `wanted`: for all_reduce of all replicas only; but its topology, if any, predicts the time of every kind
+// - `latency`: of the communicator
 template <class = void>
 Choice choose(Kind kind, std::int64_t block_bytes, const ReplicaBlocks& blocks, int root = 0,
               bool any_order = false, const AllReducePreference& wanted = {}, const Groups& groups = {},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a schedule costs: bytes, steps, time.
+// The cost of a schedule: bytes moved, steps of latency, and predicted time on a link or a topology.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace replicator::detail::collectives {
 
-// How many chunks come to a rank and leave it, before lowering.
+// Chunks that a rank receives and sends, before lowering.
 struct Traffic {
   std::int64_t in = 0;
   std::int64_t out = 0;
@@ -33,15 +33,15 @@ inline std::vector<Traffic> traffic(const Schedule& schedule) {
   return moved;
 }
 
-// How many chunks are loaded from other ranks, over all ranks.
+// The number of chunks loaded from other ranks, summed over all ranks.
 inline std::int64_t moved_chunks(const Schedule& schedule) {
   std::int64_t moved = 0;
   for (const Traffic& rank : traffic(schedule)) moved += rank.in;
   return moved;
 }
 
-// Bytes moved by an all-reduce against those of a ring (one in each group): (X + D - 1) / (2 (D - 1)) for owner_computes.
-// 1 where no group is on more than one rank.
+// The bytes that an all-reduce moves, divided by those of a ring (one ring in each group). Returns 1 where every group lies
+// on one rank. For owner_computes it is (X + D - 1) / (2 (D - 1)).
 inline double bytes_factor(const Schedule& schedule) {
   std::size_t ring = 0;
   for (int group = 0; group < schedule.groups.count(); ++group) ring += 2 * (ranks_of(schedule.blocks, schedule.groups, group).size() - 1);
@@ -51,8 +51,8 @@ inline double bytes_factor(const Schedule& schedule) {
 
 namespace detail {
 
-// The longest chain of instructions of which each needs what the one before it led to. load(from, to, chunks): of a load from
-// another rank; work(instruction): what it takes once all is there.
+// The cost of the longest chain of dependent instructions. load(from, to, chunks) is the cost of a load from another rank.
+// work(instruction) is its own cost, once all operands are there.
 template <class Load, class Work>
 double longest_chain(const Schedule& schedule, Load&& load, Work&& work) {
   const auto ranks = static_cast<std::size_t>(schedule.ranks());
@@ -87,14 +87,14 @@ double longest_chain(const Schedule& schedule, Load&& load, Work&& work) {
 
 }  // namespace detail
 
-// Latencies: the longest chain of loads from other ranks of which each needs what the one before it led to.
+// The number of latencies: the length of the longest chain of dependent loads from other ranks.
 inline int steps(const Schedule& schedule) {
   return static_cast<int>(detail::longest_chain(
       schedule, [](int, int, int) { return 1.0; }, [](const Instruction&) { return 0.0; }));
 }
 
-// The time of a schedule in microseconds where every rank has one such link: the latencies of its longest chain, and
-// the bytes of the busiest rank, which many pieces keep busy. `block_bytes`: of one block.
+// Predicts the time of a schedule in microseconds, where every rank has such a link. It is the latencies of the longest
+// chain, plus the bytes of the busiest rank. With many pieces that rank stays busy. `block_bytes`: of one block.
 inline double predicted_microseconds(const Schedule& schedule, std::int64_t block_bytes, const Link& link) {
   std::int64_t busiest = 0;
   for (const Traffic& rank : traffic(schedule)) busiest = std::max({busiest, rank.in, rank.out});
@@ -104,8 +104,8 @@ inline double predicted_microseconds(const Schedule& schedule, std::int64_t bloc
 
 namespace detail {
 
-// The chunks that pass the busiest link of each dimension, the busier way; the last entry: what the busiest rank reduces
-// and copies inside itself.
+// For each dimension the chunks through its busiest link, in the busier direction. The last entry is the chunks that the
+// busiest rank reduces and copies inside itself.
 inline std::vector<std::int64_t> busiest_chunks(const Schedule& schedule, const Topology& topology) {
   const std::size_t dimensions = topology.dimensions.size();
   const auto ranks = static_cast<std::size_t>(schedule.ranks());
@@ -135,10 +135,13 @@ inline std::vector<std::int64_t> busiest_chunks(const Schedule& schedule, const 
 
 }  // namespace detail
 
-// The same on a topology. One piece takes its longest chain of messages and reductions, or the times of the busiest link of
-// each dimension and of the busiest rank's reductions one after the other, whichever is longer; of further pieces only the
-// busiest of all that is seen. `simulate` is more exact, and too slow to ask for every bucket. Before lowering. Throws
-// BuildError where the ranks differ.
+// The same on a topology, before lowering. The first piece takes the longer of two times:
+// - its longest chain of messages and reductions,
+// - the latencies of its longest chain, plus the times of the busiest link of each dimension and of the busiest rank's
+//   reductions, one after the other.
+//
+// Each further piece adds only the busiest of these links and reductions. `simulate` is more exact, but too slow to call
+// for every bucket. Throws BuildError where topology and schedule differ in the number of ranks.
 inline double predicted_microseconds(const Schedule& schedule, std::int64_t block_bytes, const Topology& topology) {
   if (topology.ranks() != schedule.ranks())
     throw BuildError{"the time of \"" + schedule.name + "\" for " + std::to_string(schedule.ranks()) + " ranks was asked for on a topology of \"" +

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of several processes may be connected: slots that the headers of transports fill.
+// Connects ranks of several processes: chooses the transport between processes, shared memory or UCX. The headers of a
+// transport register it in a slot.
 #pragma once
 
 #include <atomic>
@@ -15,21 +16,21 @@
 
 namespace replicator::detail::collectives {
 
-// The communicators of this process's ranks, ascending; process_of_rank[r] owns rank r.
+// Makes the communicators of this process's ranks, in ascending order; process_of_rank[r] owns rank r.
 using MakeCommunicators = std::vector<std::unique_ptr<Communicator>> (*)(transport::Job& job,
                                                                          const std::vector<int>& process_of_rank,
                                                                          const ReplicaBlocks& blocks);
 
-// Those for messages of any kind.
+// Makes the messengers of this process's ranks, in ascending order.
 using MakeMessengers = std::vector<std::unique_ptr<transport::Messenger>> (*)(transport::Job& job, const std::vector<int>& process_of_rank);
 
-// What a transport between processes can be used for.
+// The factories of a transport between processes.
 struct HostTransport {
   MakeCommunicators communicators;
   MakeMessengers messengers;
 };
 
-// The transport between machines, filled by collectives/connect/ucx_transport.hpp where UCX is part of the program.
+// The transport between machines. collectives/connect/ucx_transport.hpp fills the slot where UCX is part of the program.
 inline constinit std::atomic<const HostTransport*> ucx_slot{nullptr};
 
 namespace detail {
@@ -91,14 +92,15 @@ inline const HostTransport& choose_host_transport(const std::string& name, trans
 
 }  // namespace detail
 
-// `name`: auto, shared_memory or ucx. Throws BuildError for a transport that does not exist or is not part of the program.
+// Collective over the job. `name`: auto, shared_memory or ucx; auto takes shared memory where all processes are on one
+// host. Throws BuildError for an unknown transport, and where UCX is needed but not part of the program.
 template <class = void>
 std::vector<std::unique_ptr<Communicator>> connect_hosts(const std::string& name, transport::Job& job,
                                                          const std::vector<int>& process_of_rank,
                                                          const ReplicaBlocks& blocks) {
   return detail::choose_host_transport(name, job).communicators(job, process_of_rank, blocks);
 }
-// The same for messages of any kind.
+// As connect_hosts, for messages of any kind.
 template <class = void>
 std::vector<std::unique_ptr<transport::Messenger>> connect_messengers(const std::string& name, transport::Job& job,
                                                                       const std::vector<int>& process_of_rank) {

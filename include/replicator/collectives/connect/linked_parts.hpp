@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What connects processes, as far as this build has it: each part registers itself.
+// Includes the optional parts of this build that connect processes: UCX, job tokens (crypto) and PMIx. Each registers
+// itself.
 #pragma once
 
 #if __has_include(<replicator/with/ucx.hpp>)

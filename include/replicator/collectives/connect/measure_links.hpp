@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Latency and bandwidth between pairs of ranks, measured through the very communicators that a job uses.
+// Measures latency and bandwidth between pairs of ranks, through the same communicators that a job uses.
 //
-//   round 0: [0 3] [1 2]      round 1: [0 2] [1 3]      round 2: [0 1] [2 3]      4 ranks: everybody meets everybody
+//   4 ranks: every rank meets every other      round 0: [0 3] [1 2]      round 1: [0 2] [1 3]      round 2: [0 1] [2 3]
 //
-// The pairs of a round swap blocks at the same time, by an all_gather inside each pair: a small one for the latency, a
-// large one for the bandwidth. So n ranks need n - 1 rounds, whichever links they have.
+// The pairs of a round swap blocks at the same time, by an all_gather inside each pair. A small block measures the latency,
+// a large one the bandwidth. So n ranks need n - 1 rounds, whatever their links are.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,8 @@
 
 namespace replicator::detail::collectives {
 
-// Rounds of pairs in which each of an even number of ranks meets every other one once: the circle method.
+// Pairs the ranks in rounds, so that each rank meets every other one once (the circle method). Throws BuildError for an odd
+// number of ranks.
 inline std::vector<Groups> tournament(int ranks) {
   if (ranks < 2 || ranks % 2 != 0) throw BuildError{"a tournament of " + std::to_string(ranks) + " ranks was asked for: an even number can be paired"};
   std::vector<Groups> rounds;
@@ -37,14 +38,15 @@ inline std::vector<Groups> tournament(int ranks) {
   return rounds;
 }
 
+// Limits on the time of a measurement.
 struct MeasureOptions {
   std::chrono::microseconds budget{1000000};  // for all rounds together, roughly
-  std::chrono::milliseconds deadline{20000};  // for every wait on a partner
+  std::chrono::milliseconds deadline{20000};  // for each wait on a partner
 };
 
 namespace detail {
 
-// A swap of `bytes` inside each pair, timed.
+// A timed swap of `bytes` inside each pair.
 class Swap {
  public:
   Swap(Communicator& communicator, const Groups& pairs, std::int64_t bytes, std::uint32_t id, std::chrono::milliseconds deadline)
@@ -54,7 +56,7 @@ class Swap {
                               "the measurement of links, with rank " + std::to_string(partner), id, pairs};
     collective_ = communicator.prepare(spec, all_gather(communicator.blocks(), pairs));
   }
-  // Microseconds. The partner is told `word`, and its word is in theirs().
+  // Runs one swap and returns its microseconds. The partner is sent `word`; the partner's word is then in theirs().
   double run(double word = 0) {
     const auto began = transport::Clock::now();
     std::memcpy(collective_->input(0), &word, sizeof word);
@@ -74,7 +76,7 @@ class Swap {
   std::unique_ptr<Collective> collective_;
 };
 
-// The value below which a part of them lies.
+// The value below which the fraction `part` of the values lies.
 inline double quantile(std::vector<double> values, double part) {
   const auto there = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size()));
   std::nth_element(values.begin(), there, values.end());
@@ -88,14 +90,14 @@ inline std::vector<double> times_of(Swap& swap, int runs) {
   return times;
 }
 
-// Of few bytes: a quarter of the runs was faster. Connections are made by the first ones, and later ones may wait for a busy
-// processor. Mailboxes wait for all ranks, not for the partner alone: everybody runs them equally often.
+// The lower quartile of 16 swaps of few bytes. The first swaps only make connections, and later ones may wait for a busy
+// processor. Mailboxes wait for all ranks, not only for the partner, so every rank must run equally many swaps.
 inline double latency_of(Swap& swap) {
   times_of(swap, 4);
   return quantile(times_of(swap, 16), 0.25);
 }
 
-// The median of as many runs as fit into the time; both partners agree how many.
+// The median of as many runs as fit into `microseconds`, from 3 to 15. Both partners agree on the number.
 inline double median_within(Swap& swap, double microseconds) {
   const double first = swap.run();
   swap.run(first);
@@ -104,7 +106,7 @@ inline double median_within(Swap& swap, double microseconds) {
 
 }  // namespace detail
 
-// How many bytes of float32 sums, or copies, a core makes in a microsecond, of blocks of 1 MiB: the median of five.
+// Bytes of float32 sums that a core makes per microsecond, in blocks of 1 MiB: the median of five. Copies count the same.
 inline double measure_reduction() {
   constexpr std::size_t bytes = 1 << 20;
   const std::vector<float> left(bytes / sizeof(float), 1), right(left);
@@ -120,16 +122,18 @@ inline double measure_reduction() {
   return static_cast<double>(bytes) / detail::middle_of(std::move(times));
 }
 
-// Collective: every rank of a communicator with one replica for each calls it with the same rounds, which are all pairs, and
-// options. For each round what connects this rank and its partner. `reduced`: what measure_reduction says; the copy of
-// the own block is no time of the link. Ranks from `counted` on only make the number even: with them few bytes are swapped,
-// and nobody else's link is used. Throws CommunicationError that names the rank that did not come before the deadline.
+// Collective. The communicator has one replica per rank. Every rank passes the same options and the same rounds. Each group
+// of a round is a pair. Returns for each round the link between this rank and its partner.
+// - `reduced`: the result of measure_reduction. The time to copy the own block is subtracted from the time of the link.
+// - `counted`: ranks from here on only make the number even. Pairs with them swap few bytes, and use nobody else's link.
+//
+// Throws CommunicationError that names the rank that did not come before the deadline.
 inline std::vector<Link> measure_links(Communicator& communicator, std::span<const Groups> rounds, double reduced, int counted,
                                        const MeasureOptions& options = {}) {
   constexpr std::int64_t small = 64;
   const std::int64_t large = rounds.size() <= 16 ? 1 << 20 : 1 << 18;
   const double each = static_cast<double>(options.budget.count()) / static_cast<double>(rounds.size());
-  // All prepared beforehand, and alive until the end: a partner may still be reading.
+  // All are prepared first and live until the end: a partner may still be reading.
   std::vector<std::unique_ptr<detail::Swap>> few, many;
   for (const Groups& pairs : rounds) {
     const auto id = static_cast<std::uint32_t>(2 * few.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures what connects the devices and processes of a job, in about a second.
+// Measures the links between the devices and processes of a job, in about a second.
 #pragma once
 
 #include <algorithm>
@@ -21,16 +21,16 @@
 
 namespace replicator::detail::collectives {
 
-// The same on every process.
+// Measured figures; equal on every process.
 struct MeasuredJob {
-  std::vector<std::vector<Link>> between;  // [process][process]: what the slower of the two saw; by itself: nothing
-  std::vector<Link> inside;                // [process]: between its first two devices; empty where processes have one
-  std::vector<double> reduced;             // [process]: bytes/us of sums
+  std::vector<std::vector<Link>> between;  // [process][process]: the worse of the two sides' figures; unused on the diagonal
+  std::vector<Link> inside;                // [process]: between its first two devices; empty where processes have one device
+  std::vector<double> reduced;             // [process]: bytes per microsecond of sums
 };
 
 namespace detail {
 
-// work(i) on a thread for each i but the first; throws what the first of them threw.
+// Calls work(i) on one thread per i, the calling thread taking i = 0. Rethrows the error with the lowest i.
 inline void on_threads(std::size_t count, const std::function<void(std::size_t)>& work) {
   std::vector<std::exception_ptr> errors(count);
   const auto guarded = [&](std::size_t i) {
@@ -57,7 +57,7 @@ inline std::vector<std::vector<Link>> measure_ranks(const std::vector<std::uniqu
   return links;
 }
 
-// [process]
+// All-gathers the measured links of each process: [process].
 inline std::vector<std::vector<Link>> exchange_links(transport::Job& job, const std::vector<Link>& mine) {
   static constexpr const char* what = "the exchange of measured links";
   std::vector<std::vector<Link>> all;
@@ -69,7 +69,7 @@ inline std::vector<std::vector<Link>> exchange_links(transport::Job& job, const 
   return all;
 }
 
-// Between the first two devices of every process, all processes at once.
+// The link between the first two devices of this process; all processes measure at once.
 inline Link measure_inside(transport::Job& job, const std::string& transport, double reduced, const MeasureOptions& options) {
   const int ranks = 2 * job.size();
   const ReplicaBlocks blocks{ranks, ranks};
@@ -88,7 +88,8 @@ inline Link measure_inside(transport::Job& job, const std::string& transport, do
   return measure_ranks(connect_hosts(transport, job, process_of_rank, blocks), {Groups{std::move(pairs)}}, reduced, ranks, options)[0][0];
 }
 
-// Every process with every other one. Of an odd number, process 0 stands in for the one that is missing.
+// The links of this process to every other one. In a job of odd size, process 0 holds one more rank to make the number
+// even.
 inline std::vector<Link> measure_between(transport::Job& job, const std::string& transport, double reduced, const MeasureOptions& options) {
   std::vector<int> process_of_rank;
   for (int process = 0; process < job.size(); ++process) process_of_rank.push_back(process);
@@ -107,8 +108,8 @@ inline std::vector<Link> measure_between(transport::Job& job, const std::string&
 
 }  // namespace detail
 
-// Collective. `transport` as in connect_hosts; `devices`: of each process. Takes at most about options.budget twice, where no
-// link is so slow that a few megabytes take longer.
+// Collective. `transport`: as in connect_hosts; `devices`: of each process, equal on all. Takes at most about twice
+// options.budget, unless a link needs longer for a few megabytes.
 template <class = void>
 MeasuredJob measure_job(transport::Job& job, const std::string& transport, int devices, const MeasureOptions& options = {}) {
   const double reduced = measure_reduction();
@@ -135,7 +136,7 @@ MeasuredJob measure_job(transport::Job& job, const std::string& transport, int d
 
 namespace detail {
 
-// Latency and bandwidth each by themselves.
+// Medians of latency and of bandwidth, taken separately.
 inline Link median_link(const std::vector<Link>& links) {
   std::vector<double> latencies, bandwidths;
   for (const Link& link : links) {
@@ -147,7 +148,7 @@ inline Link median_link(const std::vector<Link>& links) {
 
 }  // namespace detail
 
-// Those of pairs of different processes, each once.
+// The links of all pairs of different processes, each pair once.
 inline std::vector<Link> links_between(const MeasuredJob& measured) {
   std::vector<Link> links;
   for (std::size_t p = 0; p < measured.between.size(); ++p)
@@ -155,7 +156,7 @@ inline std::vector<Link> links_between(const MeasuredJob& measured) {
   return links;
 }
 
-// Medians: {devices of a process, processes}, without dimensions of one.
+// A topology with the median links: {devices of a process, processes}. A dimension of size one is left out.
 inline Topology topology_of(const MeasuredJob& measured, int devices) {
   Topology topology;
   if (devices > 1) topology.dimensions.push_back({devices, detail::median_link(measured.inside)});

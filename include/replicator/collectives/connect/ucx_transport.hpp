@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes UCX part of the program: `--transport ucx`, and `auto` between machines.
+// Registers the UCX transport, so that `--transport ucx` works and `auto` uses it between machines.
 #pragma once
 
 #include <replicator/collectives/connect/host_transport.hpp>

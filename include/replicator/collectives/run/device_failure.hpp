@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device refuses is told with whose it is.
+// Adds the collective, rank and device to a `DeviceError`.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace replicator::detail::collectives::detail {
 
-// Does work() of a collective. `device`: counted in its kind.
+// Calls work() of a collective. Throws DeviceError with the rank, its replicas and its device added. `device` counts the
+// devices of its kind.
 template <class Work>
 std::invoke_result_t<Work&> named(const std::string& collective, const ReplicaBlocks& blocks, int rank, int device, Work work) {
   try {

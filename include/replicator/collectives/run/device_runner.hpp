@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs any schedule in the memory of devices that read each other's: its lines are work of a queue of the rank's device, combined where their
-// destination is, an operand on another rank being a load or a copy from there.
+// Runs any schedule in device memory that the devices read from each other. The lines become work in a queue (stream) of
+// the rank's device. A line is computed on the device of its destination. An operand on another rank is a load or a copy
+// from there.
 //
-// The rank's thread goes through the lines as Runner does, but "done" means "queued": it gives a line to the queue when the lines that it
-// waits for have been queued by their ranks, behind marks of theirs. So a queue waits only for what is queued already; were a rank never to
-// come, its peers' threads would wait, until their deadline, and no device.
+// The rank's thread walks through the lines as Runner does, but "done" means "queued". It queues a line once the lines that
+// it waits for are queued on their ranks. The queue then waits for the marks of those ranks. So a queue waits only for work
+// that is queued already. If a rank never comes, the threads of its peers wait until their deadline; no device is blocked.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@
 
 namespace replicator::detail::collectives::detail {
 
-// In one piece: a queue does one thing at a time, so pieces would overlap nothing.
+// Runs in one piece. A queue does one thing at a time, so pieces would overlap nothing.
 template <transport::DeviceMemory T>
 class DeviceRunner final : public LaneRunner<DeviceRunner<T>, T>, public DeviceCollective {
   using Base = LaneRunner<DeviceRunner<T>, T>;
@@ -60,9 +61,9 @@ class DeviceRunner final : public LaneRunner<DeviceRunner<T>, T>, public DeviceC
     return result;
   }
 
-  // Peers who see a word find the mark set.
+  // Sets the mark before peers see the word, so that they find it.
   void mark() { this->transport_.mark(this->region_); }
-  // They are queued: the queue goes on behind them.
+  // The waits are over: that work is queued. Makes the queue wait for it.
   void follow(std::span<const Wait> waits) {
     for (const Wait& wait : waits)
       if (wait.rank != this->me_) this->transport_.wait_for_mark(this->region_, wait.rank);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule resolved for one rank and its memory: flat lines with absolute addresses, and the words to wait for.
+// A schedule resolved for one rank and its memory: flat lines with absolute addresses, and the words that they wait for.
 //
-// A *lane* is one channel for one piece; lanes advance independently. What others wait for is counted in words: after
-// line i of a lane in step k (from 0) the word is k * stride + i + 1, stride being more than any lane has lines, so
-// that words only grow. Where peers are readable, the words of lines that peers wait for lie in memory that they see, one to a
-// cache line, behind two words of the rank: `started` is k * stride + how many pieces have their inputs, `finished` k * stride + 1.
+// A *lane* is one channel for one piece; lanes advance independently. Lines wait for *words*, counters that only grow.
+// After line i of a lane in step k (from 0) the lane's word is k * stride + i + 1. The stride is larger than the number of
+// lines in any lane.
+//
+// Where peers are readable, the words that peers wait for lie in memory that the peers see, each on its own cache line.
+// Before them lie two words of the rank:
+// - `started`: k * stride + the number of pieces whose inputs are written
+// - `finished`: k * stride + 1
 #pragma once
 
 #include <algorithm>
@@ -22,35 +26,37 @@
 
 namespace replicator::detail::collectives::detail {
 
-// Ready when the word is at least the step's base + offset.
+// Over when the word is at least the step's base + offset.
 struct Wait {
   const std::byte* word;
   std::uint64_t offset;
   int rank;
 };
 
+// An instruction for one piece, with its waits and the addresses of this step.
 struct Line {
   Action action;
   bool root;
   bool posted = false;
   bool told;     // a peer waits for it
-  bool push;     // store into all outputs
-  bool fetched;  // a copy whose source comes by itself: only its wait is left
+  bool push;     // store the result into the outputs of all ranks
+  bool fetched;  // a copy whose source a peer stores here: only its wait is left
   int peer;
   OperandPlace dst_at, left_at, right_at;
   std::int64_t whole;  // elements, where the caller's buffers have all
-  // Of this step, see aim().
+  // Set for each step by aim().
   std::byte* dst;
   const std::byte* left;
   const std::byte* right;
   std::int64_t elements;
-  std::size_t pushed_at;  // in push_bases
+  std::size_t pushed_at;  // offset in the regions or the output buffers of the peers
   std::uint64_t slot_ordinal;
   std::size_t first_wait;
   std::size_t waits;
   transport::Ticket ticket{};
 };
 
+// The lines of one channel and piece, and the next line to do.
 struct Lane {
   std::size_t begin;
   std::size_t end;
@@ -60,7 +66,7 @@ struct Lane {
   std::byte* peer_word;
 };
 
-// The words of a rank, in memory of the host that its peers see.
+// The layout of a rank's words, in host memory that its peers see.
 class Words {
  public:
   static constexpr std::size_t line_bytes = 64;
@@ -85,7 +91,7 @@ class Words {
   std::uint64_t stride_;
 };
 
-// Regions and words of the ranks, null where they cannot be read; this rank's own.
+// The regions and words of all ranks, null where they cannot be read, and this rank's own.
 struct RankMemory {
   std::byte* own;
   std::byte* own_words;
@@ -93,9 +99,10 @@ struct RankMemory {
   std::vector<const std::byte*> words;  // [rank]
 };
 
+// All lanes of one rank.
 class LaneProgram {
  public:
-  // `pushing`: roots are stored into the outputs of all.
+  // `pushing`: roots are stored into the outputs of all ranks.
   LaneProgram(const Schedule& schedule, const Layout& layout, int rank, RankMemory memory, bool pushing)
       : layout_{layout}, words_{schedule, layout.pieces()}, me_{rank}, own_{memory.own}, memory_{std::move(memory)}, pushing_{pushing}, input_blocks_{schedule.input_blocks()} {
     const auto& mine = schedule.programs[static_cast<std::size_t>(me_)];
@@ -111,7 +118,7 @@ class LaneProgram {
   LaneProgram(const LaneProgram&) = delete;
   LaneProgram& operator=(const LaneProgram&) = delete;
 
-  // Resolves the addresses of all lines, for this step and those after it.
+  // Resolves the addresses of all lines, for this step and the following ones.
   void aim(const CallerBuffers& buffers) {
     for (Line& line : lines) {
       const OperandPlace& first = line.action == Action::send ? line.left_at : line.dst_at;
@@ -121,13 +128,13 @@ class LaneProgram {
       if (line.action == Action::reduce) line.right = address(line.right_at, buffers);
       line.pushed_at = buffers.outputs.empty() ? line.dst_at.region : line.dst_at.inside(buffers);
       if (!line.fetched) continue;
-      // It has been stored into the region, unless peers reach the caller's buffer.
+      // The peer has stored the value into the region, unless peers reach the caller's buffer.
       line.left = own_ + line.dst_at.region;
       if (!buffers.output || !buffers.outputs.empty()) line.elements = 0;
     }
   }
 
-  // Copies to the region what peers read of the caller's input.
+  // Copies the inputs that peers read from the caller's buffers into the region.
   void expose(const CallerBuffers& buffers) {
     if (!buffers.input || !buffers.inputs.empty()) return;
     for (const auto& [place, elements] : exposed_)
@@ -142,15 +149,15 @@ class LaneProgram {
   std::vector<Wait> waits;
   std::vector<Line> lines;
   std::vector<Lane> lanes;
-  std::vector<Wait> readers;        // who must have finished before the output and scratch are written again
-  std::vector<Wait> input_readers;  // who must have finished before the inputs are
+  std::vector<Wait> readers;        // ranks that must have finished before the output and scratch are written again
+  std::vector<Wait> input_readers;  // ranks that must have finished before the inputs are written again
 
  private:
   std::size_t local_word(int piece, int channel) const {
     return static_cast<std::size_t>(piece) * channels_ + static_cast<std::size_t>(channel);
   }
 
-  // Piece by piece, so that a piece stays in the cache; every rank begins with its own chunk.
+  // Adds the lanes piece by piece, so that a piece stays in the cache. Every rank begins with its own chunk.
   void add_lanes(const Schedule& schedule) {
     const auto& mine = schedule.programs[static_cast<std::size_t>(me_)];
     const std::vector<std::vector<bool>> told = told_lines(schedule, me_);
@@ -177,7 +184,7 @@ class LaneProgram {
     line.action = i.action;
     line.root = i.root;
     line.told = told;
-    // In "direct" everyone computes the root, and nobody waits for it.
+    // In "direct" every rank computes the root, and no rank waits for it.
     line.push = pushing_ && i.root && i.action == Action::reduce && told;
     line.fetched = pushing_ && fetches_output(i);
     line.peer = i.peer;
@@ -207,7 +214,7 @@ class LaneProgram {
     return memory_.bases[rank] + at.region;
   }
 
-  // What other ranks load of this one's inputs, each once.
+  // Collects what other ranks load of this rank's inputs, each operand once.
   void find_exposed(const Schedule& schedule) {
     std::set<std::tuple<int, int, int>> seen;
     const auto add = [&](const Operand& o) {

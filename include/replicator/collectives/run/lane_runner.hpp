@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks through the lanes of a LaneProgram, step after step: what all ways of running a schedule share.
+// Walks through the lanes of a LaneProgram in each step: the common base of all ways to run a schedule.
 //
-// Between steps: a rank writes its output and scratch again only when all who read them have finished the last step,
-// and has itself finished only when all who read its inputs have, so that the caller may write the next ones.
+// Between steps a rank waits for its readers:
+// - It writes its output and scratch again only after all ranks that read them have finished the last step.
+// - It has finished a step only after all readers of its inputs have, so that the caller may write the next inputs.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +16,11 @@
 
 namespace replicator::detail::collectives::detail {
 
-// Runner derives from it and says how a line is done:
-//   signals                that peers see this rank's words
-//   execute(lane, line)    does the line, whose waits are over; false where it has to be tried again
-//   follow(waits)          is called for waits that are over, before what waited for them
-//   mark()                 is called before peers are told of what was done
+// `Runner` derives from it and provides:
+//   signals                peers see this rank's words
+//   execute(lane, line)    does the line, after its waits are over; false to be called again later
+//   follow(waits)          is called for waits that are over, before the line that had them
+//   mark()                 is called before peers are told what was done
 //   named(work)            calls work(), and adds the collective's name to its errors
 template <class Runner, transport::Transport T>
 class LaneRunner : public Prepared<T> {
@@ -31,7 +32,8 @@ class LaneRunner : public Prepared<T> {
   }
 
  protected:
-  // memory(region, end): where regions and words of the ranks lie; this rank has the region, of which the buffers take so much. `pushing`: see LaneProgram.
+  // Calls allocate(bytes) for this rank's region. Then calls memory(region, end) for the regions and words of all ranks.
+  // The buffers take the first `end` bytes of `region`. `pushing`: see LaneProgram.
   template <class Allocate, class Memory>
   LaneRunner(T& transport, const CollectiveSpec& spec, const Schedule& schedule, int pieces, Allocate allocate, Memory memory, bool pushing)
       : Prepared<T>{transport, spec, schedule, pieces, allocate},
@@ -46,7 +48,7 @@ class LaneRunner : public Prepared<T> {
     this->moved_ = 0;
     running_ = true;
   }
-  // The inputs of so many pieces are written.
+  // Says that the inputs of the first `pieces` pieces are written.
   void let_go_on(int pieces) {
     given_ = pieces;
     if constexpr (Runner::signals) {
@@ -74,7 +76,7 @@ class LaneRunner : public Prepared<T> {
       }
     }
     if (!done_ || !passes(program_.input_readers, base_)) return false;
-    runner().mark();  // who comes behind the step comes behind those readers
+    runner().mark();  // work behind the step comes behind those readers
     running_ = false;
     return true;
   }
@@ -96,7 +98,8 @@ class LaneRunner : public Prepared<T> {
     return true;
   }
 
-  // Until nothing moves: a lane may have waited for one behind it, and nobody wakes a rank for its own progress.
+  // Repeats until nothing moves. A lane may have waited for one that comes later in the list, and no one wakes a rank for
+  // its own progress.
   bool advance_lanes() {
     for (;;) {
       bool all = true;
@@ -123,7 +126,7 @@ class LaneRunner : public Prepared<T> {
     return true;
   }
 
-  // Who has not even started; else whom the first stuck lane waits for.
+  // The first rank that has not started the step; otherwise the rank that the first stuck lane waits for.
   int missing_rank() const override {
     if constexpr (Runner::signals)
       for (int rank = 0; rank < this->blocks_.ranks(); ++rank)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns loads from other ranks into messages, for transports whose peers cannot be read.
+// Lowers a schedule for transports without readable peers: turns each load from another rank into a message.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,13 @@ namespace replicator::detail::collectives {
 
 namespace detail {
 
+// Copies a schedule and replaces its loads.
 class Lowering {
  public:
   explicit Lowering(const Schedule& schedule) : from_{schedule}, to_{schedule} {}
 
-  // Two passes, because messages match in the order of (channel, instruction): first copies, which stay where they
-  // are and become a recv, then the operands of reduces, whose recvs get channels behind all others.
+  // Two passes, because messages match in the order of (channel, instruction). The first handles copies, which stay in
+  // place and become a recv. The second handles operands of reduces; their recvs get new channels behind all others.
   Schedule run() {
     for_each([this](int rank, int channel, int index, Instruction& i) {
       drop_remote_dependencies(rank, i);
@@ -37,7 +38,7 @@ class Lowering {
       const auto r = static_cast<std::size_t>(rank);
       for (std::size_t c = 0; c < from_.programs[r].size(); ++c)
         for (std::size_t k = 0; k < from_.programs[r][c].size(); ++k) {
-          // By value: new channels move the old ones.
+          // A copy, because new channels move the old ones.
           Instruction i = to_.programs[r][c][k];
           f(rank, static_cast<int>(c), static_cast<int>(k), i);
           to_.programs[r][c][k] = std::move(i);
@@ -65,8 +66,8 @@ class Lowering {
     return slots;
   }
 
-  // In a channel of its own, so that no message waits for another. What the reader waited for on the sender's rank is
-  // what the send waits for.
+  // Each send has its own channel, so that no message waits for another. The send takes over the reader's dependencies on
+  // the sender's rank.
   void send(int reader, int channel, int index, const Operand& what) {
     Instruction send{Action::send, {}, what, {}, reader, {}, false};
     const auto& original = from_.programs[static_cast<std::size_t>(reader)][static_cast<std::size_t>(channel)]
@@ -82,7 +83,7 @@ class Lowering {
 
 }  // namespace detail
 
-// An equal schedule in which every rank touches its own buffers only. `schedule` must pass `check`.
+// An equivalent schedule in which every rank touches its own buffers only. `schedule` must pass `check`.
 inline Schedule lower(const Schedule& schedule) { return detail::Lowering{schedule}.run(); }
 
 }  // namespace replicator::detail::collectives

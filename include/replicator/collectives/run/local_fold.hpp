@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank adds up of its own replicas' values while they are computed.
+// The order in which a rank folds the values of its own replicas into its partials, while they are computed.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,12 @@
 
 namespace replicator::detail::collectives {
 
-// How a rank folds the leaves of its block into its partials while they arrive in ascending order. Pure data, made at
-// plan time: leaf i is written to the buffer `leaves[i].buffer`, then the folds follow at once, each
-// `into = combine(into, from)`; afterwards `from` is free. Partial p ends in buffer p (the collective's input(p));
-// the buffers behind the partials are temporary. Beside finished partials at most ceil(log2 m) + 1 are alive. Replicas of
-// several groups arrive in turn, so each group has temporaries of its own.
+// A plan for folding the leaves of a rank's block, which arrive in ascending order. Pure data, made at plan time. Leaf i is
+// written to the buffer `leaves[i].buffer`; its folds follow at once, each `into = combine(into, from)`. Afterwards `from`
+// is free. Partial p ends in buffer p (the collective's input(p)); the buffers behind the partials are temporary.
+//
+// Besides finished partials at most ceil(log2 m) + 1 buffers are live for m replicas. Replicas of several groups arrive
+// interleaved, so each group has its own temporaries.
 class LocalFold {
  public:
   struct Fold {
@@ -28,7 +29,7 @@ class LocalFold {
   LocalFold(int replicas, int begin, int end) : partials_{maximal_subtrees(replicas, begin, end)} {
     for (int p = 0; p < static_cast<int>(partials_.size()); ++p) descend(partials_[static_cast<std::size_t>(p)], p, 0);
   }
-  // Of a rank with members of groups; `groups` lists all replicas.
+  // For a rank with members of `groups`, which list all replicas.
   LocalFold(const ReplicaBlocks& blocks, const Groups& groups, int rank) : partials_{partials_on(blocks, groups, rank)} {
     int group = -1, used = 0;
     for (int p = 0; p < static_cast<int>(partials_.size()); ++p) {
@@ -44,7 +45,7 @@ class LocalFold {
 
   const std::vector<TreeNode>& partials() const { return partials_; }
   const std::vector<Leaf>& leaves() const { return leaves_; }  // by replica, ascending
-  // Buffers beyond the partials.
+  // Number of buffers beyond the partials.
   int temporaries() const { return temporaries_; }
 
  private:

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs schedules that load nothing but inputs from peers ("direct", "all_gather", "flat_broadcast") for few bytes:
-// every rank copies its inputs into its mailbox, where the payload follows its sequence number, and reads those of the
-// others that it loads from.
+// Runs collectives of few bytes through mailboxes. It takes schedules that load only inputs from peers ("direct",
+// "all_gather", "flat_broadcast"). Every rank copies its inputs into its mailbox, beside a sequence number. It reads the
+// mailboxes of the ranks that it loads from.
 //
-//   mailbox (n of them):  | sequence 8 B | - 8 B | payload ... |      up to 112 B are two cache lines
+//   mailbox (n of them):  | sequence 8 B | - 8 B | payload ... |      up to 112 B of payload take two cache lines
 //
-// Steps use the n mailboxes in turn. A rank fills one in step k + n when it has seen the number k + 1 of everyone who reads
-// it, which they send after they have finished reading step k. Where all read from all, nobody is ever two steps ahead, and
-// two mailboxes do; the root of a broadcast runs ahead of those who listen.
+// Steps use the n mailboxes in turn. A rank fills the mailbox of step k again in step k + n. Before, it must see the number
+// k + 1 of every rank that reads it. A rank sends k + 1 only after it has finished reading step k.
+//
+// Where every rank reads from all, no rank is ever two steps ahead, and two mailboxes suffice. The root of a broadcast may
+// run further ahead of its readers, so it has more mailboxes.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +22,11 @@
 
 namespace replicator::detail::collectives {
 
+// Largest payload of a mailbox.
 inline constexpr std::size_t mailbox_limit_bytes = 64 * 1024;
 inline constexpr std::size_t run_ahead_bytes = 16 * 1024, run_ahead_steps = 8;  // at most
 
-// Whether peers are asked for inputs only.
+// Whether the schedule loads nothing but inputs from peers, and has no messages and no dependencies.
 inline bool loads_only_inputs(const Schedule& schedule) {
   for (int rank = 0; rank < schedule.ranks(); ++rank)
     for (const Channel& channel : schedule.programs[static_cast<std::size_t>(rank)])
@@ -31,7 +34,7 @@ inline bool loads_only_inputs(const Schedule& schedule) {
         if (i.action == Action::send || i.action == Action::recv) return false;
         if (i.left.rank != rank && i.left.buffer != Buffer::input) return false;
         if (i.action == Action::reduce && i.right.rank != rank && i.right.buffer != Buffer::input) return false;
-        // Lines run in the order of the channels.
+        // Lines run channel by channel and wait for nothing.
         if (!i.after.empty()) return false;
       }
   return true;
@@ -39,7 +42,7 @@ inline bool loads_only_inputs(const Schedule& schedule) {
 
 namespace detail {
 
-// loads[r][s]: whether rank r loads from rank s, another one.
+// loads[r][s]: whether rank r loads from another rank s.
 using Loads = std::vector<std::vector<bool>>;
 inline Loads ranks_loaded(const Schedule& schedule) {
   const auto ranks = static_cast<std::size_t>(schedule.ranks());
@@ -131,27 +134,27 @@ class MailboxRunner final : public Prepared<T> {
     bool right_in_box;
     OperandPlace dst_at, left_at, right_at;
     std::int64_t whole;      // elements, where the caller's buffers have all
-    const std::byte* boxed;  // of a remote operand
+    const std::byte* boxed;  // address of a remote operand in the first mailbox
     const std::byte* boxed_right;
-    // Of this step.
+    // Set for each step by aim().
     std::byte* dst;
     const std::byte* left;
     const std::byte* right;
     std::int64_t elements;
   };
 
-  // Who loads from this rank, which does not load from it.
+  // A rank that loads from this one, while this one does not load from it.
   struct Listener {
     int rank;
-    std::uint64_t seen = 1;  // a number of its mailboxes; there was no step 0 to be read
+    std::uint64_t seen = 1;  // newest sequence number seen in its mailboxes; there was no step 0 to read
   };
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  // Where the mailbox of a step begins.
+  // Offset of a step's mailbox behind the buffers.
   std::size_t box_of(std::uint64_t step) const { return (step - 1) % count_ * box_bytes_; }
 
-  // False while somebody who listens may still read what the mailbox holds. Those that this rank loads from were seen to
-  // have done so when it finished its last step.
+  // Fills the mailbox and publishes its number. Returns false while a listener may still read the old payload. The ranks
+  // that this rank loads from need no check: its last step finished only after they had sent the next number.
   bool send() {
     if (sent_) return true;
     for (; heard_ < listeners_.size(); ++heard_)
@@ -163,8 +166,8 @@ class MailboxRunner final : public Prepared<T> {
     return sent_ = true;
   }
 
-  // Whether this listener is through with what the mailbox holds. It is often well ahead of that: then it is not asked again
-  // for a while.
+  // Whether this listener has read the old payload. It looks for a newer number first: a listener is often well ahead, and
+  // is then not asked again for a while.
   bool has_left(Listener& listener) const {
     if (listener.seen + count_ > step_) return true;
     for (const std::uint64_t number : {step_ - count_ / 2, step_ - count_ + 1}) {
@@ -219,7 +222,7 @@ class MailboxRunner final : public Prepared<T> {
     return line;
   }
 
-  // In the first of the two mailboxes.
+  // The address in the first mailbox.
   const std::byte* in_box(const Operand& operand) const {
     const auto at = this->layout_.locate(operand, 0);
     const std::size_t inside = at.offset - this->layout_.input(operand.index);
@@ -235,16 +238,16 @@ class MailboxRunner final : public Prepared<T> {
   std::size_t count_;
   std::size_t box_bytes_;
   std::size_t input_bytes_;
-  bool aimed_ = false;                   // at buffers of the caller's
+  bool aimed_ = false;                   // at buffers of the caller
   std::vector<const std::byte*> boxes_;  // [rank]
   std::vector<Line> lines_;
-  std::vector<int> sources_;  // from which this rank loads
+  std::vector<int> sources_;  // ranks from which this rank loads
   std::vector<Listener> listeners_;
-  bool read_ = false;    // by anybody
-  CallerBuffers given_;  // in this step
+  bool read_ = false;    // some rank loads from this one
+  CallerBuffers given_;  // buffers of this step
   std::uint64_t step_ = 0;
   bool sent_ = true;
-  std::size_t heard_ = 0;    // listeners who have read what the mailbox held
+  std::size_t heard_ = 0;    // listeners that have read the old payload
   std::size_t arrived_ = 0;  // sources whose mailbox of this step is full
   bool running_ = false;
 };

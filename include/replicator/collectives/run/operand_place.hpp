@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where an operand of a prepared schedule lies: in the region of its rank, or in a buffer of the caller's.
+// The place of an operand of a prepared schedule: in the region of its rank, or in a buffer of the caller.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,19 @@
 
 namespace replicator::detail::collectives::detail {
 
+// Resolves an operand to an address, for the buffers of a step.
 struct OperandPlace {
   Buffer buffer;
   int rank;
-  std::size_t region;  // its offset there
+  std::size_t region;  // offset in the region
   std::size_t from;    // bytes from the beginning of its block
-  std::int64_t first;  // element of the block
-  std::int64_t block;  // of all blocks of the caller's buffer
+  std::int64_t first;  // first element in the block
+  std::int64_t block;  // index among all blocks of the caller's buffer
 
   OperandPlace() : OperandPlace{Buffer::scratch, 0, 0, 0, 0, 0} {}
   OperandPlace(Buffer in, int of_rank, std::size_t at, std::size_t bytes, std::int64_t element, std::int64_t of_block)
       : buffer{in}, rank{of_rank}, region{at}, from{bytes}, first{element}, block{of_block} {}
-  // `input_blocks`: of each input.
+  // `input_blocks`: blocks of each input.
   OperandPlace(const Layout& layout, int input_blocks, const Operand& operand, int piece)
       : OperandPlace{operand.buffer,
                      operand.rank,
@@ -30,9 +31,9 @@ struct OperandPlace {
                      layout.first(operand, piece),
                      layout.block(operand) + (operand.buffer == Buffer::input ? std::int64_t{operand.index} * input_blocks : 0)} {}
 
-  // From the beginning of the caller's buffer.
+  // Offset from the beginning of the caller's buffer.
   std::size_t inside(const CallerBuffers& buffers) const { return static_cast<std::size_t>(block) * buffers.stride + from; }
-  // Of this rank's own, whose region is given.
+  // Addresses of an operand of this rank; `own` is the rank's region.
   std::byte* target(const CallerBuffers& buffers, std::byte* own) const {
     return buffer == Buffer::output && buffers.output ? buffers.output + inside(buffers) : own + region;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every prepared collective has in common: its memory, waiting, and the words for a peer that does not come.
+// The base of all prepared collectives: memory, waiting, and the error that names a peer that does not come.
 #pragma once
 
 #include <atomic>
@@ -14,21 +14,22 @@
 
 namespace replicator::detail::collectives::detail {
 
-// Words that ranks signal with. Stored seq_cst, so that a notifier that sees no sleeper has been seen by all waiters.
+// Words with which ranks signal to each other. The store is seq_cst: a notifier that then finds no sleeper can be sure that
+// every waiter sees the word before it sleeps.
 inline void publish(std::byte* word, std::uint64_t value) {
   std::atomic_ref<std::uint64_t>{*reinterpret_cast<std::uint64_t*>(word)}.store(value);
 }
 inline std::uint64_t observe(const std::byte* word) {
-  // atomic_ref wants a mutable object even to load.
+  // atomic_ref needs a mutable object even for a load.
   auto* value = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(word));
   return std::atomic_ref<std::uint64_t>{*value}.load();
 }
 
-// Computes one local instruction on resolved addresses.
+// Executes one local instruction on resolved addresses.
 struct Arithmetic {
   DType dtype;
   Reduction reduction;
-  int replicas;  // that are reduced
+  int replicas;  // number of replicas that are reduced
   CombineFunction combine;
 
   Arithmetic(const CollectiveSpec& spec, const Schedule& schedule)
@@ -37,7 +38,7 @@ struct Arithmetic {
         replicas{schedule.groups.size(0)},
         combine{reduces(schedule.kind) ? combine_function(spec.dtype, spec.reduction) : nullptr} {}
 
-  // In place there is nothing to do.
+  // Does nothing in place.
   static void copy(std::byte* dst, const std::byte* from, std::size_t bytes) {
     if (dst != from) std::memcpy(dst, from, bytes);
   }
@@ -74,7 +75,7 @@ class Prepared : public Collective {
   Missing missing() const override { return {missing_rank(), moved_}; }
 
  protected:
-  // allocate(bytes) gives the region that holds the layout.
+  // allocate(bytes) returns the region that holds the layout.
   template <class Allocate>
   Prepared(T& transport, const CollectiveSpec& spec, const Schedule& schedule, int pieces, Allocate allocate)
       : transport_{transport},
@@ -85,7 +86,7 @@ class Prepared : public Collective {
         inputs_{static_cast<int>(schedule.inputs(transport.rank()).size())},
         input_blocks_{schedule.input_blocks()},
         region_{allocate(layout_.end())} {}
-  // In the host's memory, with so many bytes behind it.
+  // An allocator in host memory that adds `more` bytes behind the layout.
   static auto with_more(T& transport, std::size_t more) {
     return [&transport, more](std::size_t bytes) { return transport.allocate(bytes + more); };
   }
@@ -93,7 +94,8 @@ class Prepared : public Collective {
   // A rank that this one waits for, or -1.
   virtual int missing_rank() const = 0;
 
-  // Copies the caller's inputs, so many bytes from one to the next, their blocks as long as were prepared.
+  // Copies the caller's inputs to `to`, where one input begins `input_bytes` after the other. Blocks there are as long as
+  // they were prepared.
   void pack(std::byte* to, std::size_t input_bytes, const CallerBuffers& buffers) const {
     const std::size_t room = layout_.bytes(layout_.elements()), bytes = layout_.bytes(buffers.clipped(0, layout_.elements()));
     if (bytes == 0) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank must know of a schedule before it runs it: who waits for its lines, who reads its buffers.
+// Facts about a schedule that one rank needs before it runs: which ranks wait for its lines, and which read its buffers.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,16 @@
 
 namespace replicator::detail::collectives::detail {
 
-// A copy from a finished output; inside a rank only roots are copied to it.
+// Whether the instruction copies from a finished output. Inside a rank only roots are copied there.
 inline bool fetches_output(const Instruction& i) {
   return i.action == Action::copy && !i.root && i.left.buffer == Buffer::output;
 }
 
-// Whether roots may be stored into all outputs: the only values fetched from outputs are roots, by copies to the same
-// place. A root holds all inputs of the step, so everyone has started it and given up the last step's output.
+// Whether roots may be stored into the outputs of all ranks. That requires that only roots are fetched from outputs, by
+// copies to the same place. A root depends on all inputs of the step. So every rank has started the step and given up the
+// output of the last one.
 inline bool can_push(const Schedule& schedule) {
-  // In groups not every rank wants every root.
+  // In groups not every rank needs every root.
   if (schedule.kind != Kind::all_reduce || !schedule.groups.everybody()) return false;
   for (int rank = 0; rank < schedule.ranks(); ++rank)
     for (const Channel& channel : schedule.programs[static_cast<std::size_t>(rank)])
@@ -53,7 +54,7 @@ inline std::vector<std::vector<bool>> told_lines(const Schedule& schedule, int r
   return told;
 }
 
-// [channel][instruction]: the k-th send to a peer meets the peer's k-th recv from here.
+// [channel][instruction]: the number of a message, so that the k-th send to a peer meets the peer's k-th recv from here.
 inline std::vector<std::vector<std::uint64_t>> message_ordinals(const std::vector<Channel>& program) {
   std::vector<std::vector<std::uint64_t>> ordinals;
   std::map<std::pair<int, Action>, std::uint64_t> count;
@@ -64,7 +65,7 @@ inline std::vector<std::vector<std::uint64_t>> message_ordinals(const std::vecto
   return ordinals;
 }
 
-// [rank][channel]: how many instructions must be done when all of `rank`'s are.
+// [rank][channel]: how many instructions are certainly done when all instructions of `rank` are.
 inline std::vector<std::vector<std::size_t>> known_at_end(const Schedule& schedule, int rank) {
   std::vector<std::vector<std::size_t>> known;
   for (const auto& program : schedule.programs) known.emplace_back(program.size(), 0);
@@ -83,7 +84,7 @@ inline std::vector<std::vector<std::size_t>> known_at_end(const Schedule& schedu
   return known;
 }
 
-// Whether some rank loads what another has written to its output; not counting what comes by itself, see can_push.
+// Whether some rank loads from another rank's output. Does not count values that are pushed, see can_push.
 inline bool loads_outputs(const Schedule& schedule, bool pushing) {
   for (int rank = 0; rank < schedule.ranks(); ++rank)
     for (const Channel& channel : schedule.programs[static_cast<std::size_t>(rank)])
@@ -95,8 +96,8 @@ inline bool loads_outputs(const Schedule& schedule, bool pushing) {
   return false;
 }
 
-// Whether an output may be written over an input that peers read: in an all_reduce whatever overwrites a value holds that
-// value, so it has been read, if it is read once.
+// Whether an output may be written over an input that peers read. In an all_reduce the value that overwrites an input was
+// computed from it, so the input has been read. That is enough where each input is read only once.
 inline bool reads_inputs_once(const Schedule& schedule) {
   if (schedule.kind != Kind::all_reduce) return false;
   std::set<std::tuple<int, int, int>> seen;
@@ -113,12 +114,13 @@ inline bool reads_inputs_once(const Schedule& schedule) {
   return true;
 }
 
+// The other ranks that read a rank's buffers.
 struct Readers {
-  std::vector<int> outputs;  // ranks that read this one's output or scratch
-  std::vector<int> inputs;   // ranks that read its inputs at times of which its own end tells nothing
+  std::vector<int> outputs;  // ranks that read this rank's output or scratch
+  std::vector<int> inputs;   // ranks that may still read its inputs when its own instructions are done
 };
 
-// `pushing`: outputs come by themselves, see can_push.
+// `pushing`: roots are stored into the outputs, see can_push.
 inline Readers readers_of(const Schedule& schedule, int rank, bool pushing) {
   const auto known = known_at_end(schedule, rank);
   Readers result;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the buffers of a collective lie in its region: at the same offsets on every rank, so that peers find them.
+// The layout of a collective's buffers in its region. Offsets are equal on every rank, so that peers find the buffers.
 //
 //   | input 0 | input 1 | ... | output | piece 0: slot 0, slot 1, ... | piece 1: ... |      each begins on a cache line
 //
-// Of a rank alone, which has nothing to do but to copy its one input, the output is that input.
-// A *piece* is a span of the elements of every block on which the whole schedule runs by itself.
+// Where a single rank only copies its one input, the output is that input.
+//
+// A *piece* is a span of elements of every block. The whole schedule runs separately on each piece.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +16,16 @@
 
 namespace replicator::detail::collectives {
 
-// Bytes of a chunk that are worth a piece of their own: half of a core's second cache.
+// The chunk size from which a piece of its own pays: half of a core's second cache.
 inline constexpr std::size_t default_piece_bytes = 256 * 1024;
 
-// In how many pieces a schedule runs where pieces overlap; a message tag has room for 255.
+// The number of pieces of a schedule where pieces overlap, from 1 to 64. A message tag has room for 255.
 inline int piece_count(const CollectiveSpec& spec, const Schedule& schedule, std::size_t piece_bytes = default_piece_bytes) {
   const std::size_t block = static_cast<std::size_t>(spec.elements) * size_of(spec.dtype);
   return static_cast<int>(std::clamp<std::size_t>(block / static_cast<std::size_t>(schedule.chunks) / piece_bytes, 1, 64));
 }
 
-// Does the schedule copy each chunk of the only input of its only rank to the same chunk of the output, and nothing else?
+// Whether the schedule has one rank with one input, and only copies each chunk to the same chunk of the output.
 inline bool copies_onto_itself(const Schedule& schedule) {
   if (schedule.ranks() != 1 || schedule.inputs(0).size() != 1) return false;
   const auto copies = [](const Instruction& i) {
@@ -35,6 +36,7 @@ inline bool copies_onto_itself(const Schedule& schedule) {
                      [&](const Channel& channel) { return std::all_of(channel.begin(), channel.end(), copies); });
 }
 
+// Computes the offsets of all buffers.
 class Layout {
  public:
   // A stretch of a region.
@@ -67,9 +69,9 @@ class Layout {
   std::size_t output() const { return output_; }
   std::size_t end() const { return end_; }
 
-  // The first element of the operand in its block.
+  // The operand's first element in its block.
   std::int64_t first(const Operand& operand, int piece) const { return begin(piece, operand.chunk % chunks_); }
-  // Which block of its buffer it is a part of.
+  // The index of the operand's block in its buffer.
   std::int64_t block(const Operand& operand) const { return operand.chunk / chunks_; }
 
   Extent locate(const Operand& operand, int piece) const {
@@ -84,7 +86,7 @@ class Layout {
 
  private:
   static std::size_t lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-  // Element of its block at which a chunk of a piece begins.
+  // The element of a block at which a chunk of a piece begins.
   std::int64_t begin(int piece, int chunk) const {
     const std::int64_t from = part_begin(elements_, pieces_, piece);
     return from + part_begin(part_begin(elements_, pieces_, piece + 1) - from, chunks_, chunk);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a Communicator of a Transport.
+// Makes a Communicator from a Transport, and chooses the runner of each prepared collective.
 #pragma once
 
 #include <algorithm>
@@ -81,14 +81,14 @@ class TransportCommunicator final : public Communicator {
     if (schedule.groups != spec.groups.over(blocks_.replicas()))
       refuse("that is one for the groups " + schedule.groups.text() + ", not " + spec.groups.text());
     if (spec.reduction == Reduction::mean && !schedule.groups.equal_sizes())
-      refuse("a mean divides by one number of members, the groups " + spec.groups.text() + " have several");
+      refuse("a mean needs groups of one size, but the sizes of the groups " + spec.groups.text() + " differ");
     if (schedule.any_order && !spec.any_order) refuse("it adds in an order of its own; allow that with any_order");
     if (spec.elements < 0) refuse("it has " + std::to_string(spec.elements) + " elements");
     if (reduces(spec.kind)) require_reducible(spec.dtype, spec.reduction);
   }
 
-  // Equal on every rank. Where inputs become results that are stored everywhere in one
-  // go, pieces have nothing to overlap, and one long run is faster: 75 instead of 82 us for 4 MiB on two ranks.
+  // The number of pieces; equal on every rank. Where inputs become results that are stored to all ranks at once, pieces
+  // have nothing to overlap. One long run is then faster: 75 us instead of 82 us for 4 MiB on two ranks.
   int pieces_of(const CollectiveSpec& spec, const Schedule& schedule) const {
     const bool scratch = std::any_of(schedule.scratch.begin(), schedule.scratch.end(), [](int slots) { return slots > 0; });
     if (transport::PeerWritable<Wire> && !scratch && can_push(schedule) && !spec.piecewise) return 1;
@@ -102,9 +102,9 @@ class TransportCommunicator final : public Communicator {
 
 }  // namespace detail
 
-// The communicator of one rank. Takes the transport, or a reference to one that outlives it. Schedules given to
-// prepare() must pass `check`. `piece_bytes` must be equal on every rank: a chunk is pipelined in pieces of at least
-// this size. Throws BuildError where transport and blocks differ in the number of ranks.
+// The communicator of one rank. Takes the transport, or a reference to one that outlives it. Schedules given to prepare()
+// must pass `check`. `piece_bytes`, equal on every rank, is the smallest piece in which a chunk is pipelined. Throws
+// BuildError where transport and blocks differ in the number of ranks.
 template <class T>
 requires transport::Transport<std::remove_reference_t<T>> std::unique_ptr<Communicator> make_communicator(
     T&& transport, const ReplicaBlocks& blocks, std::size_t piece_bytes = default_piece_bytes) {

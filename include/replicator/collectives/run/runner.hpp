@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs any schedule. It is resolved to flat lines with absolute addresses beforehand (lane_program.hpp); a step walks
-// through them (lane_runner.hpp).
+// Runs any schedule on host memory. The schedule is resolved to flat lines with absolute addresses beforehand
+// (lane_program.hpp); a step walks through the lines (lane_runner.hpp).
 //
-// Where peers are writable, whoever computes a root of T stores it into the outputs of all; their copies become waits.
-// That is less traffic between the caches than fetching it.
+// Where peers are writable, the rank that computes a root of T stores it into the outputs of all ranks. Their copies become
+// mere waits. That causes less traffic between the caches than fetching the root.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class Runner final : public LaneRunner<Runner<T>, T> {
     }
     this->let_go_on(count);
   }
-  // Lanes lie piece by piece.
+  // Lanes are sorted by piece, so the first unfinished lane tells.
   int received() const override {
     for (const Lane& lane : this->program_.lanes)
       if (lane.next < lane.end) return lane.piece;
@@ -62,15 +62,15 @@ class Runner final : public LaneRunner<Runner<T>, T> {
   bool start_on(const CallerBuffers& buffers) override {
     this->require_idle(this->running_);
     CallerBuffers mine = buffers;
-    // Messages that are on their way when the job ends must not meet memory that the caller has given back.
+    // When the job fails, messages may still be in flight. They must not read memory that the caller has freed.
     if (!readable && mine.input) {
       this->pack(this->region_.data + this->layout_.input(0), this->layout_.input(1), mine);
       mine.input = nullptr;
     }
-    // Peers look for it in the region.
+    // Peers look for the output in the region, and messages arrive there.
     if (!readable || !to_caller_) mine.output = nullptr;
     if (!mine.output || targets_.empty()) mine.outputs.clear();
-    // A peer may want to read a value that has been overwritten.
+    // A peer may need to read a value that has been overwritten.
     if (mine.in_place && !inputs_once_) mine.inputs.clear();
     aim(mine);
     aimed_ = true;
@@ -116,7 +116,7 @@ class Runner final : public LaneRunner<Runner<T>, T> {
       this->arithmetic_.run(line.action, line.dst, line.left, line.right, line.elements, line.root);
       return true;
     }
-    // Both ends know that an empty message is empty.
+    // Both ends know that the message is empty, and skip it.
     if (line.elements == 0) return true;
     if (!line.posted) {
       const transport::Slot slot{id_, static_cast<std::uint32_t>(lane.piece),
@@ -131,7 +131,7 @@ class Runner final : public LaneRunner<Runner<T>, T> {
     return true;
   }
 
-  // In tiles that stay in the first cache until they are stored everywhere, see push_copy.
+  // Works in tiles that stay in the first cache until they are stored to all ranks, see push_copy.
   void push(const Line& line) {
     const std::size_t size = size_of(this->arithmetic_.dtype);
     const std::size_t total = static_cast<std::size_t>(line.elements) * size;
@@ -144,11 +144,11 @@ class Runner final : public LaneRunner<Runner<T>, T> {
   }
 
   std::uint32_t id_;
-  bool to_caller_;  // nobody reads the output here
+  bool to_caller_;  // no rank reads the output here
   bool inputs_once_;
-  std::vector<std::byte*> peers_;    // the regions of the others, to store into
-  std::vector<std::byte*> targets_;  // those, or the others' buffers
-  bool aimed_ = false;               // at buffers of the caller's
+  std::vector<std::byte*> peers_;    // regions of the other ranks, to store into
+  std::vector<std::byte*> targets_;  // those regions, or the others' buffers
+  bool aimed_ = false;               // at buffers of the caller
 };
 
 }  // namespace replicator::detail::collectives::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time that schedules take on a described topology, by discrete events in virtual time: the third reader of a Schedule,
-// beside the proof of `check` and the run by a Communicator. docs/simulate.md says what is modelled and what is not.
+// Simulates schedules on a described topology, by discrete events in virtual time, and returns how long they take. See
+// docs/simulate.md for the model and its limits.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,11 @@
 
 namespace replicator::detail::collectives {
 
-// Every rank works through its actions; `actions` has one list for each rank, or one for all. The same arguments give the
-// same result, bit by bit. Throws BuildError where topology, schedules and actions differ in their ranks, where an action
-// names no collective, or a rank would wait for ever.
+// Every rank works through its list of actions. `actions` has one list for each rank, or one for all. Equal arguments give
+// the same result, bit by bit. Throws BuildError where
+// - topology, schedules and actions differ in the number of ranks,
+// - an action names no collective, or pieces, jitter or a figure of the topology makes no sense,
+// - a rank would wait for ever.
 template <class = void>
 Simulation simulate(const std::vector<SimulatedCollective>& collectives, const std::vector<std::vector<SimulatedAction>>& actions,
                     const Topology& topology, const SimulationOptions& options = {}) {
@@ -39,7 +41,7 @@ Simulation simulate(const std::vector<SimulatedCollective>& collectives, const s
   return detail::Simulator{collectives, actions, topology, options}.run();
 }
 
-// One collective alone, that all ranks start at 0.
+// Simulates one collective alone; all ranks start it at time 0.
 template <class = void>
 Simulation simulate(const Schedule& schedule, const CollectiveSpec& spec, const Topology& topology, int pieces = 1,
                     const SimulationOptions& options = {}) {

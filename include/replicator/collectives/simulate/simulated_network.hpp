@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links of a topology while they are used, and chance.
+// The state of a topology's links in a simulation, and the random variation of times.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace replicator::detail::collectives::detail {
 
-// What delays something: an entry of a log.
+// The cause of a delay: the index of a log entry.
 using Cause = std::int64_t;
 inline constexpr Cause nothing = -1;
 
@@ -37,7 +37,7 @@ class SimulatedNetwork {
     directions_.resize(uses.size());
   }
 
-  // How many links a message passes: from the sender's device outwards, then inwards to the receiver's.
+  // The number of links that a message passes: from the sender's device outwards, then inwards to the receiver's device.
   int hops(int from, int to) const { return 2 * (topology_.distance(from, to) + 1); }
   std::size_t link(int from, int to, int hop) const {
     const int outermost = topology_.distance(from, to);
@@ -46,7 +46,7 @@ class SimulatedNetwork {
     return first_[k] + 2 * static_cast<std::size_t>((in ? to : from) / strides_[k]) + (in ? 1 : 0);
   }
   Direction& operator[](std::size_t link) { return directions_[link]; }
-  // How long the bytes keep a link busy, which is counted.
+  // Microseconds for which the bytes keep a link busy. Also adds them to the link's statistics.
   double use(std::size_t link, std::int64_t bytes, double factor) {
     LinkUse& use = uses[link];
     const double busy =
@@ -64,11 +64,11 @@ class SimulatedNetwork {
  private:
   const Topology& topology_;
   std::vector<Direction> directions_;
-  std::vector<int> strides_;        // ranks of a unit of each dimension
-  std::vector<std::size_t> first_;  // of each dimension
+  std::vector<int> strides_;        // number of ranks in a unit of each dimension
+  std::vector<std::size_t> first_;  // first link of each dimension
 };
 
-// What times are multiplied by: log-normal of mean 1, a function of the seed and of what it is for.
+// Random factors for times: log-normal with mean 1, a function of the seed and of the thing that is timed.
 class Chance {
  public:
   Chance(double jitter, std::uint64_t seed) : sigma_{jitter > 0 ? std::sqrt(std::log1p(jitter * jitter)) : 0}, seed_{seed} {}

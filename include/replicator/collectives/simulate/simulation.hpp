@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is simulated, and what comes out of it. Times are in microseconds.
+// The input and the result of a simulation. Times are in microseconds.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 
 namespace replicator::detail::collectives {
 
+// One action of a simulated rank: it computes for a time, starts a collective, or waits for one.
 struct SimulatedAction {
   enum class Kind : std::uint8_t {
     compute,
@@ -21,22 +22,23 @@ struct SimulatedAction {
   double microseconds = 0;  // compute
 };
 
+// A collective to simulate.
 struct SimulatedCollective {
   const Schedule* schedule = nullptr;  // outlives the call; must pass `check`
-  CollectiveSpec spec;                 // its elements and dtype count
+  CollectiveSpec spec;                 // only elements and dtype matter
   int pieces = 1;
 };
 
 struct SimulationOptions {
-  double jitter = 0;           // deviation of each time relative to its mean: 0.05 for 5 %; log-normal
-  double device_jitter = 0;    // the same of all kernels of a rank together: whoever is slow holds up all others
-  std::uint64_t seed = 0;      // of both
+  double jitter = 0;           // relative standard deviation of each time, log-normal: 0.05 for 5 %
+  double device_jitter = 0;    // the same for all kernels of a rank together: a slow rank delays all others
+  std::uint64_t seed = 0;      // for both jitters
   bool kernels_aside = false;  // kernels run beside the thread that communicates, as on GPUs
-  bool spans = false;          // return all that happened, for a timeline
-  bool critical_path = true;   // without it and spans, large simulations need half the memory
+  bool spans = false;          // return all spans, for a timeline
+  bool critical_path = true;   // large simulations without it and without spans need half the memory
 };
 
-// A part of what happens; times in microseconds.
+// A part of a simulation; times in microseconds.
 struct SimulatedSpan {
   enum class Kind : std::uint8_t {
     compute,
@@ -44,23 +46,24 @@ struct SimulatedSpan {
     message
   };
   Kind kind = Kind::compute;
-  int rank = 0;   // who works or sends
-  int peer = -1;  // who receives
+  int rank = 0;   // works or sends
+  int peer = -1;  // receives
   int collective = -1;
   int piece = 0;
   double begin = 0;
   double end = 0;
 };
 
-// What one direction of a link did.
+// The load of one direction of a link.
 struct LinkUse {
   int dimension = 0;
-  int unit = 0;  // which device, host, ...
+  int unit = 0;  // index of the device, host, ...
   bool in = false;
   std::int64_t bytes = 0;
   double busy = 0;  // microseconds
 };
 
+// The result of a simulation.
 struct Simulation {
   std::vector<double> finish;                // of each rank, in microseconds
   std::vector<SimulatedSpan> critical_path;  // in order; each begins where the one before ends, the last at time()

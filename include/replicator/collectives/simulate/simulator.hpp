@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of a simulation. A link serves one message after the other, first come, first served, and forwards from the
-// first byte on; the thread of a rank posts messages and reduces, and runs kernels in between.
+// The event loop of a simulation. A link serves messages one after the other, first come, first served, and forwards a
+// message from the first byte on. The thread of a rank posts messages and reduces, and runs kernels in between.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +21,7 @@
 
 namespace replicator::detail::collectives::detail {
 
+// One run of a simulation.
 class Simulator {
   using Id = TaskGraph::Id;
 
@@ -63,32 +64,33 @@ class Simulator {
 
  private:
   struct Running {
-    std::shared_ptr<const TaskGraph> graph;  // one for all uses of a schedule
+    std::shared_ptr<const TaskGraph> graph;  // shared by all uses of a schedule
     Layout layout;
     int pieces;
-    std::vector<std::int32_t> missing;     // [piece][task]; there while it runs only
+    std::vector<std::int32_t> missing;     // [piece][task]; only while it runs
     std::vector<std::int64_t> unfinished;  // tasks of each rank
     std::vector<bool> started;
     std::int64_t left;  // tasks of all ranks
   };
-  // Of a collective's task; -1: the rank's own actions.
+  // An event of a collective's task; collective -1: of the rank's own actions.
   struct Event {
     double time;
     std::uint64_t sequence;
-    double last_byte;  // of a message: when it has passed the links so far
-    Cause cause;       // its entry in the log; for a message on its way that which delays it
+    double last_byte;  // of a message: when its last byte has passed the links so far
+    Cause cause;       // its entry in the log; of a message in flight: the entry that delays it
     int collective;
     int piece;
     Id task;
-    int stage;  // own actions: the rank; else what happens to the task, or which link a message is at
+    int stage;  // own actions: the rank; otherwise what happens to the task, or the link that a message has reached
     bool operator<(const Event& other) const {
       return time != other.time ? time > other.time : sequence > other.sequence;
     }
   };
   static constexpr int delivered = -1;
-  static constexpr int left = -2;  // the sender of a message has done its part
+  static constexpr int left = -2;  // the sender's part of a message is done
   static constexpr int reduced = -3;
-  // Of a rank. What takes no time (to post a message, to see that one has come) is done before the next piece of work.
+  // The thread of a rank. What takes no time (posting a message, seeing that one has arrived) is done before the next piece
+  // of work.
   struct Thread {
     bool busy = false;
     Cause last = nothing;
@@ -192,7 +194,7 @@ class Simulator {
     const Layout& layout = running_[static_cast<std::size_t>(event.collective)].layout;
     return static_cast<std::int64_t>(layout.bytes(layout.locate({Buffer::input, 0, 0, task.chunk, task.count}, event.piece).elements));
   }
-  // All that it waits for is there.
+  // All inputs of the task are there.
   void ready(const Event& event) {
     const Task& task = task_of(event);
     Thread& thread = threads_[static_cast<std::size_t>(task.rank)];
@@ -201,7 +203,7 @@ class Simulator {
     (works ? thread.work : thread.posts).push_back(event);
     if (!thread.busy) serve(thread);
   }
-  // Until there is work again.
+  // Serves posts and work until the thread is busy again, or has nothing to do.
   void serve(Thread& thread) {
     while (!thread.busy && !(thread.posts.empty() && thread.work.empty())) {
       auto& from = thread.posts.empty() ? thread.work : thread.posts;
@@ -218,7 +220,7 @@ class Simulator {
     }
     thread.last = nothing;
   }
-  // Work has ended: whatever waited for the thread began because of it.
+  // Work has ended. It is the cause for whatever waited for the thread.
   void release_thread(Thread& thread, Cause last) {
     thread.busy = false;
     thread.last = last;
@@ -232,7 +234,7 @@ class Simulator {
     deliver(event);
     release_thread(threads_[static_cast<std::size_t>(task_of(event).rank)], event.cause);
   }
-  // What takes no time of the thread.
+  // Starts what takes no time of the thread.
   void post(Event event) {
     event.stage = 0;
     event.last_byte = now_;
@@ -241,7 +243,7 @@ class Simulator {
     if (message) push(now_, event, left, event.cause);
     push(now_, event, delivered, event.cause);
   }
-  // The first byte of a message is at its next link.
+  // The first byte of a message has reached its next link.
   void pass(Event event) {
     const Task& task = task_of(event);
     const std::int64_t bytes = bytes_of(event);
@@ -251,7 +253,7 @@ class Simulator {
       auto& link = network_[index];
       const double begin = std::max(now_, link.free);
       const bool queued = begin > now_;
-      // What follows depends on the link's last message, no more on how this one came here.
+      // From here on the link's last message causes the delay, and not the path of this message.
       if (queued || event.stage == 0) {
         if (event.stage > 0) end_span(event.cause, event.last_byte);
         const SimulatedSpan span{SimulatedSpan::Kind::message, task.rank, task.peer, event.collective, event.piece, begin, begin};
@@ -283,7 +285,7 @@ class Simulator {
     proceed(rank, cause);
   }
 
-  // --- chance, and the way back ---
+  // --- random factors and the critical path ---
 
   double factor_of(const Event& event) const {
     const auto tasks = std::uint64_t{running_[static_cast<std::size_t>(event.collective)].graph->count()};
@@ -312,16 +314,16 @@ class Simulator {
   int ranks_;
   SimulatedNetwork network_;
   Chance chance_;
-  std::vector<double> slowness_;  // of each rank's kernels
+  std::vector<double> slowness_;  // factor of each rank's kernels
   double now_ = 0;
   std::uint64_t sequence_ = 0;
   std::priority_queue<Event> events_;
   std::map<const Schedule*, std::shared_ptr<const TaskGraph>> graphs_;
   std::vector<Running> running_;
-  std::vector<Thread> threads_;        // of each rank
-  std::vector<std::size_t> position_;  // of each rank in its actions
-  std::vector<int> waiting_;           // for which collective, or -1
-  std::vector<Cause> last_;            // of each rank's finish
+  std::vector<Thread> threads_;        // [rank]
+  std::vector<std::size_t> position_;  // [rank]: index of its next action
+  std::vector<int> waiting_;           // [rank]: the collective it waits for, or -1
+  std::vector<Cause> last_;            // [rank]: the cause of its finish
   std::vector<Entry> log_;
   Simulation result_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule as a simulator wants it: small tasks (work on a rank, messages between two) and who waits for whom. It is the
-// same for every piece. A load from another rank is a message that leaves as soon as its value is made, as `lower` has it,
-// so a schedule and the lowered one are equal here.
+// The dependency graph of a schedule for the simulator: small tasks (work on a rank, or a message between two ranks) and
+// their dependencies. It is the same for every piece. A load from another rank becomes a message that leaves as soon as its
+// value is made, just as `lower` does it. So a schedule and its lowered form are equal here.
 #pragma once
 
 #include <algorithm>
@@ -14,15 +14,17 @@
 
 namespace replicator::detail::collectives::detail {
 
+// Work on a rank, or a message to `peer`.
 struct Task {
-  int rank = 0;   // who works, or sends
-  int peer = -1;  // who receives
+  int rank = 0;   // works, or sends
+  int peer = -1;  // receives
   int chunk = 0;
   int count = 0;
-  bool arithmetic = false;  // goes through the chunk's bytes
+  bool arithmetic = false;  // reads the chunk's bytes
   bool message() const { return peer >= 0; }
 };
 
+// All tasks of a schedule.
 class TaskGraph {
  public:
   using Id = std::uint32_t;
@@ -37,15 +39,16 @@ class TaskGraph {
 
   Id count() const { return static_cast<Id>(tasks_.size()); }
   const Task& operator[](Id task) const { return tasks_[task]; }
-  // How many others each task waits for; the start of its rank is one for those that begin something.
+  // The number of dependencies of each task. The start of a rank counts as one for the rank's first tasks.
   const std::vector<std::int32_t>& missing() const { return missing_; }
-  // Who waits for a task. Work comes first; messages begin with the sender's neighbour, so that not all send to the same.
+  // The tasks that depend on a task. Work comes first. Messages begin with the sender's neighbour, so that the ranks do not
+  // all send to the same one.
   const Id* begin(Id task) const { return next_.data() + begins_[task]; }
   const Id* end(Id task) const { return next_.data() + begins_[task + 1]; }
-  // What waits for a rank to start, in the same order.
+  // The tasks that wait for a rank to start, in the same order.
   const Id* heads_begin(int rank) const { return heads_.data() + head_begins_[static_cast<std::size_t>(rank)]; }
   const Id* heads_end(int rank) const { return heads_.data() + head_begins_[static_cast<std::size_t>(rank) + 1]; }
-  // Tasks of a rank in all.
+  // Total number of tasks of a rank.
   std::int64_t tasks_of(int rank) const { return per_rank_[static_cast<std::size_t>(rank)]; }
 
  private:
@@ -109,7 +112,7 @@ class TaskGraph {
     edges_.push_back({before, after});
     ++missing_[after];
   }
-  // The k-th send from a to b is for the k-th recv at b from a.
+  // The k-th send from a to b matches the k-th recv at b from a.
   void match_messages() {
     for (const auto& [ends, sends] : sends_) {
       const auto& recvs = recvs_[ends];
@@ -119,7 +122,7 @@ class TaskGraph {
     recvs_.clear();
   }
 
-  // Rows of second members by first members.
+  // Builds rows: the second members of the pairs, grouped by the first members.
   void index(std::vector<std::size_t>& begins, std::vector<Id>& row, std::size_t rows, std::vector<std::pair<Id, Id>> pairs) const {
     begins.assign(rows + 1, 0);
     for (const auto& [from, to] : pairs) ++begins[from + 1];
@@ -137,8 +140,8 @@ class TaskGraph {
   }
 
   int ranks_;
-  std::vector<std::size_t> channel_base_;  // of each rank, in firsts_
-  std::vector<Id> firsts_;                 // task of each channel's first instruction
+  std::vector<std::size_t> channel_base_;  // [rank]: its first channel in firsts_
+  std::vector<Id> firsts_;                 // first task of each channel
   std::vector<Task> tasks_;                // instructions, then messages
   std::vector<std::int32_t> missing_;
   std::vector<std::int64_t> per_rank_;

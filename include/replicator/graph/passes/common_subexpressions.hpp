@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass: common subexpressions are computed once.
+// The pass that computes common subexpressions once.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace replicator::detail::passes {
 
-// Nodes that do the same to the same inputs become one. Placeholders, assignments and effects are kept apart.
+// Merges nodes that do the same to the same inputs. Placeholders, assignments and effects are never merged.
 inline Graph merge_common(const Graph& graph) {
   Rewriter rewriter{graph};
   std::unordered_map<Digest, std::uint32_t, DigestHash> seen;

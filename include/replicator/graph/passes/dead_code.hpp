@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass: what nobody needs is not computed.
+// The pass that removes unused nodes.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace replicator::detail::passes {
 
-// Drops what neither a result, the last assignment of a variable, a placeholder, nor an effect needs. Placeholders stay: whether a
-// collective is needed is decided for all replicas together.
+// Keeps results, the last assignment of each variable, placeholders, effects, and all that these need. Placeholders stay
+// because the replicas decide together whether a collective is needed.
 inline Graph remove_dead_code(const Graph& graph) {
   const auto count = static_cast<std::uint32_t>(graph.nodes().size());
   std::vector<bool> live(count), assigned(graph.variables().size());

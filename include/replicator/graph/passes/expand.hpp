@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass: composite operations become the ones that they are composed of.
+// The pass that expands composite operations.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace replicator::detail::passes {
 
-// Replaces composite operations by what they are made of, until none is left.
+// Replaces composite operations by their parts, until none is left.
 inline Graph expand(const Graph& graph) {
   const auto composite = [](const Node& node) { return node.get<Compute>() && node.get<Compute>()->operation.has_expansion(); };
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), composite)) return graph;

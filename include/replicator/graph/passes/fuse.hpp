@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise fusion: a Map disappears into all the Maps and Reduces that use it where that saves memory traffic.
+// Elementwise fusion: inlines a Map into all Maps and Reduces that use it, where that saves memory traffic.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,17 @@ namespace replicator::detail::passes {
 
 namespace detail {
 
+// Limits of a fused expression: instructions and inputs.
 inline constexpr std::size_t largest_fused_expression = 32;
 inline constexpr std::size_t most_fused_inputs = 8;
 
+// Whether a scalar operation is too expensive to be computed twice.
 inline bool expensive(ScalarOp op) {
   return op == ScalarOp::exponential || op == ScalarOp::logarithm || op == ScalarOp::hyperbolic_tangent || op == ScalarOp::sine ||
          op == ScalarOp::cosine || op == ScalarOp::power;
 }
 
-// An elementwise node as an expression over values of the new graph.
+// An elementwise node as an expression on values of the new graph.
 struct Elementwise {
   Expression expression;
   std::vector<Value> inputs;
@@ -54,7 +56,7 @@ class Fusion {
   }
 
  private:
-  // The node's expression with those of its inlined inputs put in place.
+  // The node's expression, with the expressions of its inlined inputs substituted.
   Elementwise gather(const Node& node, const Expression& expression) {
     Elementwise result;
     result.expression.compute = expression.compute;
@@ -104,7 +106,7 @@ class Fusion {
                                                node.label, node.device, node.marks}));
   }
 
-  // Can this user take the expression in? It must run over the same domain, in the same type.
+  // Whether this user can take the expression in: it must run over the same domain, in the same type.
   bool fits(const Map& map, const Node& user) const {
     const auto* other_map = operation_of<Map>(user);
     const auto* other_reduce = operation_of<Reduce>(user);
@@ -115,8 +117,8 @@ class Fusion {
     return domain == map.domain && expression.compute == map.expression->compute;
   }
 
-  // With i large inputs and c users: inlined, the users read i c times; stored, it costs i reads, a write and c reads.
-  // Reduces over the same axes count once: they will be merged.
+  // For i large inputs and c users: inlined, the users read i c times; stored, it costs i reads, a write and c reads.
+  // Reduces over the same axes count once, because they will be merged.
   bool worth_inlining(std::uint32_t index, const Map& map, const Elementwise& fused) const {
     if (kept_.contains(index) || users_[index].empty() || map.dtypes.size() != 1 || map.dtypes[0] != map.expression->compute) return false;
     if (fused.expression.code.size() > largest_fused_expression || fused.inputs.size() > most_fused_inputs) return false;

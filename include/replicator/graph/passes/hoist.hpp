@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass: collectives start as soon as what they send is there.
+// The pass that starts collectives as soon as their inputs exist.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace replicator::detail::passes {
 
-// Every placeholder follows the node that makes its input: a collective starts while the rest of the backward pass runs,
-// though a step function asks for it only when all gradients are there. All else keeps its order.
+// Moves every placeholder right behind the node that makes its input. A collective then starts while the rest of the
+// backward pass runs, although the step function asks for it only after all gradients. All other nodes keep their order.
 inline Graph hoist_placeholders(const Graph& graph) {
   const auto users = users_of(graph);
   Rewriter rewriter{graph};

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass: what is rounded to bfloat16 and then handed on or replaced by 0 is rounded after that choice. The same bits; but what is chosen can be
-// stored in half the bytes, and fusion makes one pass of the choice and of what computes its operand (the gradient that arrives at a relu behind
-// a sum: gradient, mask and sum are read once and not by each of the three that use the choice).
+// The pass that rounds to bfloat16 after a choice, instead of before it. A choice passes a value on or replaces it by 0, so
+// the bits stay the same.
+//
+// The chosen value can then be stored in half the bytes. And fusion makes one pass of the choice and the computation of its
+// operand. Example: the gradient that arrives at a relu behind a sum. Gradient, mask and sum are then read once, and not by
+// each of the three users of the choice.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +20,8 @@ namespace replicator::detail::passes {
 
 namespace detail {
 
-// The input that an expression hands on, select(condition, input, 0) or select(condition, 0, input), and reads for nothing else; empty for others.
+// The input that an expression passes on and reads nowhere else: select(condition, input, 0) or select(condition, 0,
+// input). Empty for other expressions.
 inline std::optional<std::uint16_t> handed_on(const Expression& e) {
   if (e.outputs.size() != 1 || e.compute != DType::float32) return std::nullopt;
   const auto& choice = e.code[e.outputs[0]];
@@ -53,11 +57,11 @@ class LateRounding {
 
  private:
   struct Rounded {
-    std::uint16_t input;  // of the choice
-    Value exact;          // what it is rounded from
+    std::uint16_t input;  // index of the chosen input
+    Value exact;          // the value before rounding
   };
 
-  // Of a choice of what is rounded for it alone, and could be one pass with what computes it.
+  // For a choice whose input is rounded for it alone, and that could be one pass with the computation of that input.
   std::optional<Rounded> before_rounding(const Node& node) const {
     const auto* choice = operation_of<Map>(node);
     if (!choice || choice->dtypes != std::vector{DType::float32}) return std::nullopt;
@@ -83,12 +87,13 @@ class LateRounding {
 
   const Graph& graph_;
   Rewriter rewriter_;
-  std::vector<std::size_t> uses_;  // by nodes and results
+  std::vector<std::size_t> uses_;  // number of uses by nodes and results
 };
 
 }  // namespace detail
 
-// Behind dead code and common subexpressions, which would count as uses; before the other passes of bfloat16, which go on from what is chosen.
+// Run it after dead code and common subexpressions, whose extra nodes would count as uses. Run it before the other bfloat16
+// passes, which continue from the chosen value.
 inline Graph round_late(const Graph& graph) { return detail::LateRounding{graph}.run(); }
 
 }  // namespace replicator::detail::passes

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over the same domain and axes that share inputs become one node with several outputs: one pass over memory.
+// The pass that merges reductions over the same domain and axes with shared inputs. They become one node with several
+// outputs: one pass over memory.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +32,7 @@ class ReduceMerging {
  private:
   static constexpr std::uint32_t none = ~0u;
 
-  // Reductions at the same depth (how many reductions and collectives lie before) cannot depend on each other.
+  // Reductions of equal depth cannot depend on each other. The depth counts the reductions and collectives on the way.
   void find_groups() {
     std::vector<std::uint32_t> depth(graph_.nodes().size());
     std::map<std::uint32_t, std::vector<std::uint32_t>> by_depth;  // depth -> groups
@@ -60,7 +61,7 @@ class ReduceMerging {
     groups_.push_back({index});
   }
   bool marked(std::uint32_t index) const { return !mark_.empty() && mark_[index]; }
-  // A shared input of the whole domain: else one pass saves nothing.
+  // They must share an input of the whole domain; otherwise one pass saves nothing.
   bool shares_input(const std::vector<std::uint32_t>& group, std::uint32_t index) const {
     const auto& domain = operation_of<Reduce>(graph_.node(index))->domain;
     for (const auto member : group)
@@ -70,8 +71,8 @@ class ReduceMerging {
     return false;
   }
 
-  // Emits a node after its inputs; a group as soon as its first member is due. What is behind the first of several may lie
-  // far back: the nodes that are due are a stack here, and not on the thread's.
+  // Emits a node after its inputs, and a whole group when its first member is due. The inputs may lie deep, so this keeps
+  // an explicit stack of due nodes instead of recursing.
   void emit(std::uint32_t index) {
     std::vector<std::uint32_t> due{index};
     while (!due.empty()) {
@@ -87,7 +88,7 @@ class ReduceMerging {
       else emit_group(members);
     }
   }
-  // Those that are not there yet; the first one on top.
+  // Pushes the inputs that are not emitted yet; the first one ends on top.
   void push_inputs(std::span<const std::uint32_t> members, std::vector<std::uint32_t>& due) const {
     for (auto member = members.rbegin(); member != members.rend(); ++member) {
       const auto& inputs = graph_.node(*member).inputs;
@@ -149,7 +150,8 @@ class ReduceMerging {
 
 }  // namespace detail
 
-// `mark`, by node, keeps apart what must not become one node (what is the same on all replicas and what is not, say).
+// Nodes with different `mark` (by node) are never merged: for example, values that are uniform over the replicas and values
+// that vary.
 inline Graph merge_reduces(const Graph& graph, const std::vector<bool>& mark = {}) { return detail::ReduceMerging{graph, mark}.run(); }
 
 }  // namespace replicator::detail::passes

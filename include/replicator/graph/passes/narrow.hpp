@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass: bfloat16 that was widened for an operation which need not have it so is given to it as it is stored.
+// The pass that gives bfloat16 values unwidened to operations that do not need float32.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,8 @@ class Narrowing {
            std::none_of(results.begin(), results.end(), [&](Value result) { return result.node == index; });
   }
 
-  // On what was there before it was widened; what it gives is widened instead, for users that round it to drop.
+  // Applies the operation to the value before widening, and widens the result instead. Users that round it drop that
+  // widening.
   void emit(std::uint32_t index) {
     Node node = rewriter_.renewed(index);
     const bool rounds = node.get<Compute>()->operation.of_widened() == OfWidened::rounds;
@@ -64,7 +65,7 @@ class Narrowing {
 
 }  // namespace detail
 
-// The bits stay the same (a signalling NaN becomes a quiet one): see OfWidened.
+// Bits stay the same, except that a signalling NaN becomes a quiet one: see OfWidened.
 inline Graph narrow(const Graph& graph) { return detail::Narrowing{graph}.run(); }
 
 }  // namespace replicator::detail::passes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pure passes, blind to the placement: a replica's graph is optimised as if it were alone.
+// The pipeline of passes on one replica's graph. It does not depend on the placement: each graph is optimised by itself.
 #pragma once
 
 #include <replicator/graph/passes/common_subexpressions.hpp>
@@ -15,18 +15,19 @@
 
 namespace replicator::detail {
 
-// The same values by the operations that have kernels, each computed once.
+// Computes the same values with operations that have kernels, each value once.
 inline Graph simplify(const Graph& graph) {
   using namespace passes;
-  const auto stored = [](const Graph& g) { return remove_dead_code(merge_common(drop_round_trips(narrow(g)))); };  // bfloat16 as it is stored
+  const auto stored = [](const Graph& g) { return remove_dead_code(merge_common(drop_round_trips(narrow(g)))); };  // works on bfloat16 as stored
   return stored(round_late(stored(remove_dead_code(expand(graph)))));
 }
 
-// Then less memory, and less traffic to it.
+// Then reduces memory and memory traffic.
 inline Graph condense(const Graph& graph, const passes::RecomputeOptions& options = {}) {
   return passes::fuse(passes::recompute(simplify(graph), options));
 }
 
+// All passes on a replica's graph.
 inline Graph optimise(const Graph& graph) { return passes::remove_dead_code(passes::merge_reduces(condense(graph))); }
 
 }  // namespace replicator::detail

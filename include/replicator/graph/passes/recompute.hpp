@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Less memory: values of a forward pass that the backward pass can compute again are not kept for it. What computes them is
-// put a second time right before the later use; fusion takes it into elementwise users, so that these read the tensor it
-// is computed from instead. The same operations on the same values: the same bits.
+// Recomputation to save memory: forward values that the backward pass can compute again are not kept for it. Their
+// computation is added a second time right before the later use. Fusion inlines it into elementwise users, which then read
+// its inputs instead. The operations and values are the same, so the bits are too.
 //
-// By itself the pass does so with what is cheap: elementwise values without exponentials and the like, computed from tensors
-// that are needed at least as long anyway (batch norm + ReLU: from the convolution's output). Inside of rp::recompute it
-// does so with everything but collectives and the small results of reductions.
+// - By default the pass recomputes only cheap values. They are elementwise, without exponentials and the like, and come
+//   from tensors that are needed at least as long anyway. Example: batch norm + ReLU from the convolution's output.
+// - Inside rp::recompute it recomputes everything except collectives and small results of reductions.
+//
 // Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost", 2016.
 #pragma once
 
@@ -25,13 +26,13 @@
 namespace replicator::detail::passes {
 
 struct RecomputeOptions {
-  std::int64_t smallest = 64 << 10;   // bytes of a value that is worth it
-  std::size_t most_large_inputs = 1;  // that a cheap value is computed from
+  std::int64_t smallest = 64 << 10;   // bytes from which a value is worth it
+  std::size_t most_large_inputs = 1;  // of a cheap value
 };
 
 namespace detail {
 
-// An input this many times smaller than what is computed from it is kept without a second thought.
+// An input is always kept if it is at least this many times smaller than the value computed from it.
 inline constexpr std::int64_t small_part = 16;
 
 class Recomputation {
@@ -56,11 +57,11 @@ class Recomputation {
 
   struct Fate {
     bool is_result = false;
-    bool late = false;         // a derivative of a higher order uses it,
-    std::uint32_t until = 0;   // the last time here
-    bool elementwise = false;  // can be computed again from `sources`, which are needed as long
-    bool again = false;        // is computed again for late users
-    std::set<Value> sources;   // large ones; of what is not `small` as many as show it
+    bool late = false;         // a derivative of a higher order uses it
+    std::uint32_t until = 0;   // index of its last such use
+    bool elementwise = false;  // can be recomputed from `sources`, which are needed as long
+    bool again = false;        // is recomputed for late users
+    std::set<Value> sources;   // large inputs; incomplete once there are too many
     std::size_t small_inputs = 0, instructions = 0;
   };
 
@@ -74,7 +75,7 @@ class Recomputation {
       if (order(user) > order(index)) fate.late = true, fate.until = std::max(fate.until, user);
     const auto* compute = node.get<Compute>();
     if (!compute) {
-      fate.until = node.get<Assign>() ? 0 : always;  // memory that is there all the time
+      fate.until = node.get<Assign>() ? 0 : always;  // its memory exists all the time anyway
       return;
     }
     if (fate.is_result) fate.until = always;
@@ -83,7 +84,7 @@ class Recomputation {
     fate.again = worth && (inner(index) || (cheap(fate) && sources_stay(fate)));
   }
 
-  // Elementwise: from which large values it can be computed when it is needed for the last time.
+  // For an elementwise node: collects the large values that it can be computed from at its last use.
   void find_sources(std::uint32_t index, Fate& fate) const {
     const auto& node = graph_.node(index);
     const auto* map = operation_of<Map>(node);
@@ -92,7 +93,7 @@ class Recomputation {
     fate.elementwise = true;
     fate.instructions = map->expression->code.size();
     for (const auto input : node.inputs) {
-      if (!small(fate)) return;  // nor will it be, nor what is computed from it: so chains are no longer work than their length
+      if (!small(fate)) return;  // neither it nor what is computed from it can become small again; so long chains cost no more than their length
       const auto& from = fates_[input.node];
       if (bytes(input) * small_part <= bytes({index, 0})) {
         ++fate.small_inputs;
@@ -110,7 +111,7 @@ class Recomputation {
     const auto* y = operation_of<Map>(graph_.node(b));
     return x->domain == y->domain && x->expression->compute == y->expression->compute;
   }
-  // Fusion could make it one node that reads few large values.
+  // Whether fusion could make one node of it that reads few large values.
   bool small(const Fate& fate) const {
     return fate.sources.size() <= options_.most_large_inputs && fate.instructions <= largest_fused_expression &&
            fate.sources.size() + fate.small_inputs <= most_fused_inputs;
@@ -120,18 +121,18 @@ class Recomputation {
     return std::all_of(fate.sources.begin(), fate.sources.end(), [&](Value source) { return fates_[source.node].until >= fate.until; });
   }
 
-  // What a region computes again is there from its own derivatives on only: for a use before those it would be computed, and
-  // kept, too early; of a chain of regions all would be.
+  // A region's recomputed values exist only from its own derivatives on. An earlier use would compute and keep them too
+  // early; in a chain of regions, all of them.
   bool sources_stay(const Fate& fate) const {
     return std::none_of(fate.sources.begin(), fate.sources.end(),
                         [&](Value source) { return fates_[source.node].again && graph_.node(source).marks.region != 0; });
   }
 
-  // Of a region, and only its own nodes use it before the derivatives.
+  // Whether it belongs to a region, and only that region's nodes use it before the derivatives.
   bool inner(std::uint32_t index) const {
     const auto& node = graph_.node(index);
     if (node.marks.region == 0 || small_result(index)) return false;
-    if (node.get<Compute>() && node.get<Compute>()->operation.effect()) return false;  // happens once
+    if (node.get<Compute>() && node.get<Compute>()->operation.effect()) return false;  // an effect happens once
     return std::all_of(users_[index].begin(), users_[index].end(),
                        [&](auto user) { return order(user) > order(index) || graph_.node(user).marks.region == node.marks.region; });
   }
@@ -141,7 +142,7 @@ class Recomputation {
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](Value input) { return bytes({index, 0}) * small_part <= bytes(input); });
   }
 
-  // What stands for the value where `user` reads it.
+  // The value that `user` reads in place of `value`.
   Value operand(Value value, std::uint32_t user) {
     const bool late = order(user) > order(value.node);
     if (!late || !fates_[value.node].again) return rewriter_(value);
@@ -151,7 +152,7 @@ class Recomputation {
     }
     return {copy(value.node, user, stored_[order(user)]), value.output};
   }
-  // Fusion will make one node of the two.
+  // Whether fusion will make one node of the two.
   bool takes_in(std::uint32_t user, std::uint32_t index) const {
     const auto& map = *operation_of<Map>(graph_.node(index));
     const auto fits = [&](const auto* other) {
@@ -161,8 +162,8 @@ class Recomputation {
   }
   using Copies = std::map<std::uint32_t, std::uint32_t>;  // old node -> its copy
 
-  // Once more, for `user` and those that share `made`. Regions may be of any length: the nodes that are due are a stack here, and not
-  // on the thread's.
+  // Adds the node again, for `user` and others that share `made`. Regions may be of any length, so this keeps an explicit
+  // stack of due nodes instead of recursing.
   std::uint32_t copy(std::uint32_t index, std::uint32_t user, Copies& made) {
     std::vector<std::pair<std::uint32_t, Copies*>> due{{index, &made}};
     while (!due.empty()) {
@@ -175,7 +176,7 @@ class Recomputation {
     }
     return made.at(index);
   }
-  // Those that are to be copied and are not yet; the first one on top.
+  // Pushes the inputs that are to be copied and are not copied yet; the first one ends on top.
   void push_inputs(std::uint32_t of, std::uint32_t user, Copies& made, std::vector<std::pair<std::uint32_t, Copies*>>& due) {
     const auto& inputs = graph_.node(of).inputs;
     for (auto input = inputs.rbegin(); input != inputs.rend(); ++input)
@@ -190,12 +191,12 @@ class Recomputation {
     }
     return rewriter_.to().add(std::move(node));
   }
-  // Among which copies the one is that a copy of `of` reads in place of its input; null where it reads what is kept.
+  // The copies among which a copy of `of` finds this input; null where it reads the kept value.
   Copies* copies_with(Value input, std::uint32_t of, std::uint32_t user, Copies& made) {
     const auto& from = fates_[input.node];
     const bool cheap_part = cheap(fates_[of]) && !fates_[of].sources.contains(input) && bytes(input) * small_part > bytes({of, 0});
     if (cheap_part) return &made;
-    // What is not kept, or, of a region, not there any more.
+    // The value is not kept, or belongs to a region and no longer exists.
     const bool gone = from.again || (!from.late && graph_.node(input.node).get<Compute>() && inner(input.node));
     return gone ? &stored_[order(user)] : nullptr;
   }
@@ -210,7 +211,7 @@ class Recomputation {
 
 }  // namespace detail
 
-// After differentiation, and after common subexpressions were merged: that would undo it.
+// Run it after differentiation, and after merging common subexpressions, which would undo it.
 inline Graph recompute(const Graph& graph, const RecomputeOptions& options = {}) {
   return remove_dead_code(detail::Recomputation{graph, options}.run());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass: what was widened and is narrowed again is what it was.
+// The pass that removes conversions from bfloat16 to float32 and back.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace replicator::detail::passes {
 
 namespace detail {
 
-// A node that converts between types and does nothing else.
+// Whether the node only converts between types.
 inline bool is_conversion(const Node& node) {
   const auto* map = operation_of<Map>(node);
   return map && map->dtypes.size() == 1 && map->expression->code.size() == 1 && map->expression->code[0].op == ScalarOp::input;
 }
 
-// The bfloat16 of which this is the float32; empty where it is another value.
+// The bfloat16 value of which this is the widened float32; empty for any other value.
 inline std::optional<Value> before_widening(const Graph& graph, Value value) {
   const auto& node = graph.node(value.node);
   if (!is_conversion(node) || node.outputs[0].dtype != DType::float32) return std::nullopt;
@@ -29,14 +29,14 @@ inline std::optional<Value> before_widening(const Graph& graph, Value value) {
   return same_shape ? std::optional{node.inputs[0]} : std::nullopt;
 }
 
-// From bfloat16 to float32 and back; empty where the node is not the way back.
+// The value before a conversion from bfloat16 to float32 and back; empty where the node does not convert back.
 inline std::optional<Value> before_round_trip(const Graph& graph, const Node& node) {
   if (!is_conversion(node)) return std::nullopt;
   const auto before = before_widening(graph, node.inputs[0]);
   return before && graph.type(*before) == node.outputs[0] ? before : std::nullopt;
 }
 
-// A node that gives bfloat16, and its widening, stand for the old one, which gave float32.
+// Replaces a node with a float32 result by `narrow`, which gives bfloat16, and a widening.
 inline void replace_widened(Rewriter& rewriter, std::uint32_t old, Node narrow) {
   const Location where = narrow.where;
   const LogicalDeviceScope there{rewriter.to(), narrow.device};
@@ -47,7 +47,7 @@ inline void replace_widened(Rewriter& rewriter, std::uint32_t old, Node narrow) 
 
 }  // namespace detail
 
-// Every bfloat16 is a float32: of one that became a float32 and becomes a bfloat16, the value before stands for the one after.
+// Every bfloat16 is exactly a float32. So where one was widened and is rounded again, the first value replaces the last.
 inline Graph drop_round_trips(const Graph& graph) {
   Rewriter rewriter{graph};
   for (std::uint32_t i = 0; i < graph.nodes().size(); ++i) {

@@ -24,23 +24,25 @@
 
 namespace replicator::detail::transport::detail {
 
-// The other side of AdmissionServer. All throw BuildError with its sentence where the job refuses this process, CommunicationError where nobody answers
-// within options.connect_deadline, or the job comes to no place for it within options.exchange_deadline.
+// The peer of AdmissionServer. All functions throw BuildError, with the job's sentence, where the job refuses this process.
+// They throw CommunicationError where nobody answers within options.connect_deadline. They also throw it where the job
+// reaches no step for this process within options.exchange_deadline.
 class AdmissionClient {
  public:
-  // `found`: as a meeting that is going on.
+  // `found`: a membership with going_on set.
   AdmissionClient(const ProcessEnvironment& environment, const JobOptions& options, Bytes identity, Membership found)
       : environment_{environment}, options_{options}, identity_{std::move(identity)}, report_{options.report_after} {
     environment_.listener.reset();
     if (!found.links.empty()) link_ = std::move(found.links[0]);
   }
 
-  // Whether it may come at all.
+  // Asks whether the job may admit this process at all.
   void ask() {
     while (!answered(false, {})) look_at_clock();
     link_.close();
   }
-  // Waits until the job is where this process can go on, and hands over its state. Afterwards all are about to meet.
+  // Waits until the job reaches a step at which this process can go on, and receives its state. Afterwards all processes
+  // are about to meet.
   Regroup enter(const Bytes& wish, Bytes& state) {
     began_ = MeetingClock::now();
     report_ = WaitReport{options_.report_after};
@@ -50,13 +52,13 @@ class AdmissionClient {
       if (answered(true, wish))
         if (auto survivors = taken_in(state)) return {environment_, options_, FrameReader{*survivors}};
       given_ = false;
-      environment_.listener.reset();  // who waits for this process there need not wait long
+      environment_.listener.reset();  // a peer that waits for this process there then fails quickly
       link_.close();
     }
   }
 
  private:
-  // False where the first process of the job was lost, or gave its place to another.
+  // Returns false where the first process of the job was lost, or handed its role to another one.
   bool answered(bool ready, const Bytes& wish) {
     if (!link_.open()) {
       auto meeting = RendezvousClient{environment_, options_}.arrive();
@@ -75,7 +77,7 @@ class AdmissionClient {
     std::this_thread::sleep_for(std::chrono::milliseconds{20});
     return false;
   }
-  // The survivors.
+  // Receives the state, and returns the list of survivors.
   std::optional<Bytes> taken_in(Bytes& state) {
     Bytes fields;
     for (std::uint64_t whole = 1; state.size() < whole;) {
@@ -93,7 +95,7 @@ class AdmissionClient {
     return fields;
   }
 
-  // False where the other side is gone, silent, or says something else.
+  // Returns false where the other side is gone, silent, or sends something else.
   bool await(FrameKind wanted, Bytes& fields) {
     for (bool good = true;;) {
       for (FrameKind kind{}; link_.next(kind, fields);) {
@@ -115,8 +117,8 @@ class AdmissionClient {
     const auto self = "process " + std::to_string(environment_.rank);
     report_.look([&] { return self + " still waits to be taken in by the job at " + where(); });
     if (!given_ && options_.exchange_deadline.count() > 0 && MeetingClock::now() - began_ > options_.exchange_deadline)
-      throw CommunicationError{self + " came back to the job at " + where() + ", which is at work, but within " +
-                                   seconds_text(options_.exchange_deadline) + " came to no step that this process waits for",
+      throw CommunicationError{self + " came back to the job at " + where() + ", which is at work, but the job reached no step that this process waits for within " +
+                                   seconds_text(options_.exchange_deadline),
                                0};
   }
   std::string where() const { return environment_.master_address + ", port " + std::to_string(environment_.master_port); }
@@ -127,7 +129,7 @@ class AdmissionClient {
   Link link_;
   WaitReport report_;
   MeetingClock::time_point began_ = MeetingClock::now(), heard_{};
-  bool given_ = false;  // the job has come to its place: from now on the first process watches the clock
+  bool given_ = false;  // the job has reached the step: from now on its first process watches the clock
 };
 
 }  // namespace replicator::detail::transport::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The message by which all processes of an elastic job learn which process is about to be admitted, and where it listens.
+// The message that tells all processes of an elastic job which process is about to be admitted, and where it listens.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,14 @@
 
 namespace replicator::detail::transport {
 
+// A process that is about to be admitted.
 struct AdmissionOffer {
-  int process = 0;         // as the processes were counted at first
+  int process = 0;         // number from the job's first rendezvous
   std::uint64_t life = 0;  // see Survivors
   detail::RegroupAddress regroup_address{};
-  std::string name{};  // in sentences
+  std::string name{};  // for messages
 
-  // For an exchange; nothing where nobody is taken in.
+  // The contribution to an exchange; empty where nobody is admitted.
   static detail::Bytes pack(const std::optional<AdmissionOffer>& offer) {
     if (!offer) return {};
     detail::FrameWriter to{detail::FrameKind::apply};
@@ -27,7 +28,7 @@ struct AdmissionOffer {
     const auto fields = to.fields();
     return {fields.begin(), fields.end()};
   }
-  // Throws CommunicationError for what pack() has not made.
+  // Throws CommunicationError for bytes that pack() has not made.
   static std::optional<AdmissionOffer> unpack(const detail::Bytes& bytes) {
     if (bytes.empty()) return {};
     detail::FrameReader from{bytes};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server side of admission: a running elastic job listens for processes that were restarted.
+// The server side of admission: a running elastic job listens for restarted processes.
 #pragma once
 
 #include <poll.h>
@@ -27,28 +27,28 @@
 
 namespace replicator::detail::transport {
 
-// Who may come (back) to an elastic job.
+// The conditions for processes that come (back) to an elastic job.
 struct Admission {
-  detail::Bytes identity = {};  // what must be equal, of this process
-  // Why a process of that identity, which is called `who`, must stay outside; empty where it need not.
+  detail::Bytes identity = {};  // of this process; describes what must be equal
+  // Returns why a process with the identity `theirs`, called `who`, must stay outside; empty where it may come.
   std::function<std::string(const detail::Bytes& theirs, const std::string& who)> objection = [](const auto&, const auto&) { return std::string{}; };
 };
 
 namespace detail {
 
-// A process that asks for its place, and has proven that it is of the job.
+// A process that asks for its place, and has proven that it belongs to the job.
 struct AdmissionRequest {
   Link link;
   JoinRequest who;
-  MeetingClock::time_point since;  // its last word
-  bool told = false;               // that the job is at work and its place is free
-  bool ready = false;              // it has come to its first step
+  MeetingClock::time_point since;  // its last message
+  bool told = false;               // it knows that the job is running and its place is free
+  bool ready = false;              // it has reached its first step
   RegroupAddress regroup_address = {};
-  Bytes wish = {};  // what it waits for
+  Bytes wish = {};  // describes the step that it waits for
   MeetingClock::time_point next_beat = {};
 
   std::string name() const { return describe_process(static_cast<int>(who.rank), who.info); }
-  // It must see that somebody is here.
+  // Sends heartbeats, so that the newcomer sees that the job is alive.
   void beat(MeetingClock::time_point now, const JobOptions& options) {
     if (now < next_beat) return;
     next_beat = now + options.heartbeat;
@@ -57,13 +57,14 @@ struct AdmissionRequest {
   }
 };
 
-// Of the first process of the job, whichever it is: it listens at MASTER_PORT, as process 0 did. Its thread serves.
+// Runs on the job's first process, whichever that is. It listens at MASTER_PORT, as process 0 did at first; the elastic
+// job's thread serves it.
 //
-//   newcomer   hello .. proof      as when the job began
-//   listener   going_on            the place is free
-//   newcomer   apply               as soon as it knows that it is one: may it? Then it does what its program does before its first
-//                                  step, and comes again: ready
-//   listener   going_on            it may
+//   newcomer   hello .. proof      the handshake of a new job
+//   listener   going_on            the job is running, and the place is free
+//   newcomer   apply               asks at once whether it may come. Then it does what its program does before its first
+//                                  step, and applies again: ready
+//   listener   going_on            it may come
 class AdmissionServer {
  public:
   AdmissionServer(const ProcessEnvironment& environment, const JobOptions& options, const Admission& admission)
@@ -71,14 +72,14 @@ class AdmissionServer {
   AdmissionServer(const AdmissionServer&) = delete;
   AdmissionServer& operator=(const AdmissionServer&) = delete;
 
-  // As far as the port is free.
+  // Listens if the port is free; otherwise tries again later.
   void open() {
     if (listener_ || environment_.master_port == 0 || MeetingClock::now() < next_try_) return;
     next_try_ = MeetingClock::now() + std::chrono::milliseconds{200};
     try {
       listener_ = std::make_shared<FileDescriptor>(
           listen_on(environment_.master_port, listening_address(environment_.interface, environment_.master_address)));
-    } catch (const Error&) {  // a process that is stopped has it, or a process 0 that was started again; or the interface is gone
+    } catch (const Error&) {  // a stopped process, or a process 0 that was started again, has the port; or the interface is gone
     }
   }
   void close() {
@@ -106,7 +107,7 @@ class AdmissionServer {
   bool somebody_is_ready() const {
     return std::any_of(requests_.begin(), requests_.end(), [](const AdmissionRequest& request) { return request.ready; });
   }
-  // The first that is ready, and waits for this.
+  // Removes and returns the first request that is ready and whose wish fits.
   std::optional<AdmissionRequest> take(const std::function<bool(const Bytes& wish)>& fits, const Survivors& survivors) {
     const auto found = std::find_if(requests_.begin(), requests_.end(),
                                     [&](const AdmissionRequest& request) { return request.ready && survivors.gone(request.who.rank) && fits(request.wish); });
@@ -117,7 +118,7 @@ class AdmissionServer {
   }
 
  private:
-  // A process whose number is not free may be known to be dead soon.
+  // How long to wait until a process that still holds the number may be known to be dead.
   static constexpr std::chrono::milliseconds admission_limit{12000};
 
   void receive(PendingConnection& newcomer) {
@@ -126,7 +127,7 @@ class AdmissionServer {
     if (rank >= world || newcomer.introduction.world_size != world)
       return refuse(newcomer.link, name_of(newcomer) + " was started with WORLD_SIZE=" + std::to_string(newcomer.introduction.world_size) +
                                        ", the job that is at work with WORLD_SIZE=" + std::to_string(world) + ": all of its processes need the same");
-    std::erase_if(requests_, [&](const AdmissionRequest& request) { return request.who.rank == rank && !request.ready; });  // it comes again, if it is there
+    std::erase_if(requests_, [&](const AdmissionRequest& request) { return request.who.rank == rank && !request.ready; });  // it may connect again
     requests_.push_back({std::move(newcomer.link), std::move(newcomer.introduction), MeetingClock::now()});
   }
 
@@ -174,7 +175,7 @@ class AdmissionServer {
     request.ready = ready;
     request.link.push(FrameWriter{FrameKind::going_on}.finish());
   }
-  // The latest counts: an earlier one may be gone without a word. If it is not, it must not come again.
+  // The latest request counts: an earlier process may be gone without a word. If it lives, it must not come again.
   void make_room(const AdmissionRequest& latest) {
     for (auto& request : requests_) {
       if (&request == &latest || !request.ready || request.who.rank != latest.who.rank) continue;
@@ -199,8 +200,10 @@ class AdmissionServer {
   std::vector<AdmissionRequest> requests_;
 };
 
-// Gives it the state. False where it is gone, where it takes nothing for options.dead_after, or not all within half of options.exchange_deadline,
-// in which the other processes wait for this one, or once stop() is true.
+// Sends the state to the newcomer. Returns false:
+// - where the newcomer is gone, or takes nothing for options.dead_after,
+// - where it does not take all within half of options.exchange_deadline: the other processes wait for this one meanwhile,
+// - once stop() is true.
 inline bool hand_over(AdmissionRequest& request, const Bytes& state, const JobOptions& options, const std::function<bool()>& stop) {
   constexpr std::size_t largest_piece = std::size_t{1} << 18;
   const auto began = MeetingClock::now();

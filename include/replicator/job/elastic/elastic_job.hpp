@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job whose membership changes: it goes on with the survivors when it loses processes, and admits processes that come back.
+// A job whose membership changes: it continues with the survivors when it loses processes, and admits restarted processes.
 #pragma once
 
 #include <poll.h>
@@ -32,18 +32,18 @@
 
 namespace replicator::detail::transport {
 
-// One per process. A Job ends for all when it loses a process; here those that are left then meet in another one. A thread sees to
-// that at once, whatever the program is doing meanwhile, so that a process is never left out for being busy.
-// All functions are for one thread.
+// One object for each process. A Job ends for all when it loses a process; here the survivors then meet in a new Job. A
+// thread does that at once, whatever the program does meanwhile. So no process is left out because it is busy. All
+// functions are for one thread, except somebody_waits().
 //
-// A process that was started again is outside at first. It enters where all others are at the same place of their programs:
+// A restarted process is outside at first. It enters where all other processes are at the same place of their programs:
 //
 //   newcomer            first process              the others
 //   enter               somebody_waits
-//                       hand_over: an offer   ->   all: decide (an exchange tells them of the offer), leave the job, after
+//                       hand_over: an offer   ->   all: decide (an exchange spreads the offer), leave the job, after
 class ElasticJob {
  public:
-  // As Job. `admission`: who may come back.
+  // Meets the other processes, as Job does. `admission`: the conditions for processes that come back.
   ElasticJob(const ProcessEnvironment& environment, const JobOptions& options, Admission admission = {})
       : environment_{environment}, options_{options}, admission_{std::move(admission)} {
     if (environment.world_size == 1) {
@@ -73,12 +73,13 @@ class ElasticJob {
     if (thread_.joinable()) thread_.join();
   }
 
-  // The job as it is now.
+  // The current job.
   std::shared_ptr<Job> job() const {
     const std::scoped_lock lock{mutex_};
     return job_;
   }
-  // The one that follows `before`, which is aborted, or was left for another one. Throws CommunicationError where this process is not of it.
+  // Waits for the job that follows `before`, which is aborted or was left for another one. Throws CommunicationError where
+  // this process does not belong to the next job.
   std::shared_ptr<Job> after(const Job& before) {
     std::unique_lock lock{mutex_};
     if (job_.get() == &before && !before.aborted()) meets_ = true;
@@ -88,9 +89,10 @@ class ElasticJob {
     return job_;
   }
 
-  // This process was started again, while the job was at work: job() is one of its own, until it has entered.
+  // Whether this process was restarted and has not entered the running job yet. job() is then a job of this process alone.
   bool outside() const { return applicant_.has_value(); }
-  // Waits until the job is at a place where a process with this wish can go on. Returns what hand_over was given there. Throws as AdmissionClient.
+  // Waits until the job is at a place where a process with this wish can continue. Returns the state that hand_over got
+  // there. Throws as AdmissionClient does.
   detail::Bytes enter(const detail::Bytes& wish) {
     detail::Bytes state;
     regroup_.emplace(applicant_->enter(wish, state));
@@ -102,9 +104,10 @@ class ElasticJob {
     return state;
   }
 
-  // True on the first process of the job while somebody waits outside. From any thread.
+  // True on the first process of the job while a process waits outside. Any thread may call it.
   bool somebody_waits() const { return waits_.load(std::memory_order_relaxed); }
-  // Of the first process. Hands state() to one whose wish fits; empty where there is none, or it does not take it. Then all must decide.
+  // For the first process. Sends state() to a waiting process whose wish fits. Returns nothing where there is none, or it
+  // does not take the state. After an offer all processes must call decide.
   std::optional<AdmissionOffer> hand_over(const std::function<bool(const detail::Bytes&)>& fits, const std::function<detail::Bytes()>& state) {
     std::optional<detail::AdmissionRequest> request;
     std::uint64_t life = 0;
@@ -123,8 +126,8 @@ class ElasticJob {
     request_ = std::move(request);
     return offer;
   }
-  // Calls `agree`, an exchange in which all learn of the offer, if there is one: then they expect that process when they meet next, be it
-  // after(), be it because another one is lost meanwhile. Until they know, nobody acts on a loss.
+  // Calls `agree`, an exchange in which all processes learn of the offer, if any. They then expect that process at their
+  // next meeting, which may come through after() or through a loss. Until all know the offer, nobody acts on a loss.
   template <class Agree>
   bool decide(Agree agree) {
     const Deciding deciding{*this};
@@ -133,12 +136,12 @@ class ElasticJob {
     expected_ = std::move(offer);
     return expected_.has_value();
   }
-  // The rank in job() of the process that was taken in last; -1 where it is not there, or is trusted.
+  // The rank in job() of the process that was admitted last; -1 where it is absent, or already trusted.
   int newest() const {
     const std::scoped_lock lock{mutex_};
     return newest_;
   }
-  // It has done its part.
+  // Says that the newest process has done its part.
   void trust_newest() {
     const std::scoped_lock lock{mutex_};
     newest_ = newcomer_ = -1;
@@ -193,7 +196,7 @@ class ElasticJob {
       changed_.notify_all();
     }
   }
-  // False where all is over.
+  // Waits for the end of the job. Returns false when this object is being destroyed.
   bool await_end(Job& job) {
     const auto hook = job.on_abort([this] { wake(); });
     const bool first = job.rank() == 0;
@@ -221,13 +224,14 @@ class ElasticJob {
     if (request_) request_->beat(detail::MeetingClock::now(), options_);
     waits_ = admission_server_->somebody_is_ready();
   }
-  // It may have been started again before its loss was known, and wait for a job to begin.
+  // Process 0 may have been restarted before its loss was known. Then it waits for a job to begin, so tell it that one
+  // runs.
   void tell_process_0() {
     const auto began = detail::MeetingClock::now();
     if (!regroup_->survivors().gone(0) || environment_.master_port == 0 || began < next_telling_) return;
     try {
       detail::RendezvousClient{environment_, options_}.tell_that_it_goes_on(admission_server_->port());
-    } catch (const Error&) {  // of another job, perhaps
+    } catch (const Error&) {  // perhaps of another job
     }
     const auto now = detail::MeetingClock::now();
     next_telling_ = now + std::chrono::milliseconds{300} + 10 * (now - began);
@@ -272,17 +276,17 @@ class ElasticJob {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<Job> job_;
-  std::exception_ptr end_;  // why there is none that follows
+  std::exception_ptr end_;  // why no job follows
   bool stop_ = false;
   bool deciding_ = false;
   bool between_ = false;                    // the thread makes the next job
-  bool meets_ = false;                      // all have left the job, to meet in another one
-  std::optional<AdmissionOffer> expected_;  // when the processes meet next
+  bool meets_ = false;                      // all have left the job to meet in another one
+  std::optional<AdmissionOffer> expected_;  // at the next meeting
   std::optional<detail::AdmissionServer> admission_server_;
-  std::optional<detail::AdmissionRequest> request_;  // of the first process: who has taken the state
+  std::optional<detail::AdmissionRequest> request_;  // on the first process: who has taken the state
   std::atomic<bool> waits_{false};
-  int newcomer_ = -1;  // as the processes were counted at first
-  int newest_ = -1;    // the same, by its rank in job_
+  int newcomer_ = -1;  // numbered as at the first rendezvous
+  int newest_ = -1;    // its rank in job_
   detail::MeetingClock::time_point next_telling_{};
   FileDescriptor wakeup_;
   std::thread thread_;

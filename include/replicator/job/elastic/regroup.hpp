@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rendezvous of the survivors: how the rest of a job meets again after it has lost processes.
+// The rendezvous of the survivors: how the processes of a job meet again after a loss.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,12 @@
 
 namespace replicator::detail::transport::detail {
 
-// From the beginning every process listens at a port of its own, its regroup address. When the job has failed, the lowest process that lives
-// receives the others there, as process 0 did at first (token proofs included). Processes keep the numbers they had at
-// first; their ranks in what is left follow the same order. In the same way they meet when one has come back.
+// From the beginning every process listens at its own port, its regroup address. When the job has failed, the lowest
+// process that lives receives the others there, as process 0 did at first (token proofs included). Processes keep their
+// first numbers; their ranks in the remaining job follow the same order. They meet in the same way to admit a restarted
+// process.
 //
-//   0 x   1 <-- 2,3      process 0 is dead: nobody listens, so 2 and 3 connect to 1, which waits until it knows of all
+//   0 x   1 <-- 2,3      process 0 is dead: nobody listens there. 2 and 3 connect to 1, which waits until it has heard of all
 class Regroup {
  public:
   // Collective over the processes of the job, which has just met. Throws CommunicationError.
@@ -34,27 +35,27 @@ class Regroup {
       : environment_{environment}, options_{options}, survivors_{open(job)} {
     for (int process = 0; process < job.size(); ++process) members_.push_back(process);
   }
-  // Of a process that comes back: with its regroup address as listener, and what write() of the others' has written. Throws CommunicationError
-  // where that cannot be read.
+  // For a process that comes back. Its environment has its regroup address as listener; `fields` come from another
+  // process's write(). Throws CommunicationError where they cannot be read.
   Regroup(const ProcessEnvironment& environment, const JobOptions& options, FrameReader fields)
       : environment_{environment}, options_{patient(options)}, survivors_{read(fields)} {}
 
   const Survivors& survivors() const { return survivors_; }
-  // Where this process is found; it listens there.
+  // A listener at a free port: the regroup address of this process.
   static std::shared_ptr<FileDescriptor> open_regroup_listener(const ProcessEnvironment& environment) {
     return std::make_shared<FileDescriptor>(listen_on(0, listening_address(environment.interface, environment.master_address)));
   }
   FrameWriter& write(FrameWriter& frame) const { return survivors_.write(frame.text(environment_.job_name)); }
-  // The process was started again: it is expected at the next meeting.
+  // Expects a restarted process at the next meeting.
   void admit(int process, RegroupAddress regroup_address, std::uint64_t life) { survivors_.admit(process, std::move(regroup_address), life); }
 
-  // The processes of the job at hand lost the one of this rank: those that are left meet. Throws CommunicationError, with this
-  // process as culprit, where the others go on without it.
+  // The current job lost the process of this rank: the others meet. Throws CommunicationError, with this process as
+  // culprit, where the others continue without it.
   Membership without(int rank) {
     survivors_.lose(members_.at(static_cast<std::size_t>(rank)));
     return again();
   }
-  // All who are expected meet.
+  // All expected processes meet.
   Membership again() {
     auto meeting = meet();
     members_.clear();
@@ -62,7 +63,7 @@ class Regroup {
       if (meeting.processes[r].pid != 0) members_.push_back(static_cast<int>(r));
     return compacted(std::move(meeting));
   }
-  // In the latest meeting: of this process, and of one that was counted so at first; -1 where it is not there.
+  // Ranks in the latest meeting: of this process, and of the process with this first number; -1 where it is absent.
   int rank() const { return rank_of(environment_.rank); }
   int rank_of(int process) const {
     const auto found = std::find(members_.begin(), members_.end(), process);
@@ -70,7 +71,7 @@ class Regroup {
   }
 
  private:
-  // A process that is late may be left out; longer than a process that is stopped is waited for before another one is tried.
+  // A process that is late may be left out. This is longer than the wait for a stopped process before another one is tried.
   static constexpr std::chrono::milliseconds regroup_limit{8000};
 
   static JobOptions patient(JobOptions options) {
@@ -103,7 +104,7 @@ class Regroup {
     return {environment_.rank, job.token(), std::move(regroup_addresses)};
   }
 
-  // Somebody's loopback address says nothing to other machines: who cannot be reached there is not dead.
+  // A loopback address means nothing to other machines. A process that is unreachable there would be taken for dead.
   static void require_reachable(const std::vector<RegroupAddress>& regroup_addresses) {
     const auto loopback = [](const RegroupAddress& regroup_address) { return loopback_address(regroup_address.address).has_value(); };
     const auto known_here = static_cast<std::size_t>(std::count_if(regroup_addresses.begin(), regroup_addresses.end(), loopback));
@@ -131,7 +132,7 @@ class Regroup {
     return RendezvousServer{environment_, options_, &survivors_}.receive();
   }
 
-  // By rank.
+  // Drops the absent processes, so that positions become ranks.
   Membership compacted(Membership meeting) const {
     Membership result;
     result.token = meeting.token;
@@ -148,7 +149,7 @@ class Regroup {
   ProcessEnvironment environment_;
   JobOptions options_;
   Survivors survivors_;
-  std::vector<int> members_;  // of the job at hand, by rank
+  std::vector<int> members_;  // of the current job, by rank
 };
 
 }  // namespace replicator::detail::transport::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of a job say to each other: frames of a header and fields, over a stream socket.
+// The protocol between the processes of a job: frames of a header and fields, over a stream socket.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,10 @@ namespace replicator::detail::transport::detail {
 
 using Bytes = std::vector<std::byte>;
 
+// The kinds of frames, with their fields.
 enum class FrameKind : std::uint32_t {
-  hello = 1,  // job name, world size, rank, pid, host, a random number where there is a job token
-  challenge,  // a random number of process 0
+  hello = 1,  // job name, world size, rank, pid, host, nonce (with a job token), life
+  challenge,  // process 0's nonce
   proof,      // of the newcomer, then of process 0
   welcome,    // token, then pid and host of every process
   refuse,     // kind, culprit, sentence
@@ -28,15 +29,15 @@ enum class FrameKind : std::uint32_t {
   abort,      // culprit, sentence
   bye,        // nothing: this process is done
   farewell,   // nothing: all processes are done
-  left_out,   // token, rank and life of the sender: its job goes on without the process that receives this
-  going_on,   // nothing: the job is at work; its first process says so to one that was started again
-  apply,      // what must be equal, whether it is ready, its port, what it waits for: to that first process
-  state,      // of what it goes on from: how many bytes it has, the next piece of it
-  taken,      // nothing: it has all of it
-  enter,      // the survivors of the job: the processes are about to meet
+  left_out,   // token, rank and life of the sender: its job continues without the receiver
+  going_on,   // nothing: the job is running; its first process says so to a restarted one
+  apply,      // to that first process: identity, whether it is ready, its port, the step it waits for
+  state,      // of the program: total bytes, the next piece
+  taken,      // nothing: the newcomer has all of the state
+  enter,      // the survivors: the processes are about to meet
 };
 
-// The first word makes foreign connections visible; it changes whenever the frames do.
+// The first word identifies this protocol to reveal foreign connections. It changes whenever the frames change.
 struct FrameHeader {
   static constexpr std::uint32_t expected_magic = 0x34435052;  // "RPC4"
   std::uint32_t magic = expected_magic;
@@ -44,6 +45,7 @@ struct FrameHeader {
   std::uint64_t bytes = 0;
 };
 
+// Builds a frame, field by field.
 class FrameWriter {
  public:
   explicit FrameWriter(FrameKind kind) : data_(sizeof(FrameHeader)) {
@@ -62,7 +64,7 @@ class FrameWriter {
   }
   FrameWriter& text(std::string_view value) { return blob(std::as_bytes(std::span{value.data(), value.size()})); }
   std::span<const std::byte> fields() const { return std::span{data_}.subspan(sizeof(FrameHeader)); }
-  // The whole frame, its length filled in.
+  // The whole frame with its length.
   const Bytes& finish() {
     const std::uint64_t bytes = data_.size() - sizeof(FrameHeader);
     std::memcpy(data_.data() + offsetof(FrameHeader, bytes), &bytes, sizeof bytes);
@@ -78,7 +80,7 @@ class FrameWriter {
   Bytes data_;
 };
 
-// Reads the fields of a frame in the order in which they were written; throws CommunicationError past its end.
+// Reads the fields of a frame in the order in which they were written. Throws CommunicationError past the end.
 class FrameReader {
  public:
   explicit FrameReader(std::span<const std::byte> fields) : rest_{fields} {}

@@ -15,11 +15,12 @@
 
 namespace replicator::detail::transport::detail {
 
-// Not thread-safe: its owner guards it.
+// Not thread-safe: the owner guards it.
 class Link {
  public:
   static constexpr std::uint64_t largest_frame = std::uint64_t{1} << 32;
-  // Bytes that a call moves each way: the other end may be as fast as this one, and its owner has others to serve.
+  // Limit of bytes that one call moves each way. A peer may send as fast as this end reads, and the owner has other links
+  // to serve.
   static constexpr std::size_t most_at_once = std::size_t{1} << 17;
 
   Link() = default;
@@ -41,7 +42,7 @@ class Link {
     if (open()) out_.insert(out_.end(), frame.begin(), frame.end());
   }
 
-  // Sends what the socket takes, and most_at_once. False once the connection is gone.
+  // Sends what the socket takes, up to about most_at_once. Returns false once the connection is gone.
   bool pump_out() {
     for (std::size_t left = most_at_once; open() && has_output();) {
       if (left == 0) return true;
@@ -56,8 +57,8 @@ class Link {
     return open();
   }
 
-  // Receives what has arrived, but most_at_once, and no more than about one largest frame ahead of next(): a sender cannot use
-  // up the memory. False at the end of the stream, on an error, or on bytes that are no frame.
+  // Receives what has arrived, up to about most_at_once. It also stops about one largest frame ahead of next(), so that a
+  // sender cannot use up the memory. Returns false at the end of the stream, on an error, or on bytes that are no frame.
   bool pump_in() {
     std::byte chunk[16384];
     for (std::size_t left = most_at_once; open() && valid_;) {
@@ -74,7 +75,7 @@ class Link {
     return false;
   }
 
-  // Takes the next whole frame, if there is one.
+  // Takes the next whole frame. Returns false where there is none.
   bool next(FrameKind& kind, Bytes& fields) {
     FrameHeader header;
     if (!valid_ || in_.size() - read_ < sizeof header) return false;

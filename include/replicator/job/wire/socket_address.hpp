@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numeric addresses: as text, of this machine's interfaces, and those that only this machine reaches. No name server is
-// asked.
+// Numeric addresses: as text, of this machine's interfaces, and loopback addresses. Asks no name server.
 #pragma once
 
 #include <arpa/inet.h>
@@ -21,6 +20,7 @@
 
 namespace replicator::detail::transport::detail {
 
+// An IPv4 or IPv6 address with a port.
 struct SocketAddress {
   sockaddr_storage storage{};  // IPv4 or IPv6
 
@@ -60,7 +60,7 @@ struct SocketAddress {
   std::string with_port() const { return text() + ", port " + std::to_string(port()) + " (" + family_name() + ")"; }
 };
 
-// Nothing where the text is no numeric address.
+// Returns nothing where the text is no numeric address.
 inline std::optional<SocketAddress> numeric_address(const std::string& text) {
   SocketAddress result;
   result.storage.ss_family = AF_INET;
@@ -70,7 +70,7 @@ inline std::optional<SocketAddress> numeric_address(const std::string& text) {
   return std::nullopt;
 }
 
-// The address of the loopback interface that the text names; nothing where other machines may know it.
+// The loopback address that the text names. Returns nothing for an address that other machines may know.
 inline std::optional<SocketAddress> loopback_address(const std::string& text) {
   const auto address = numeric_address(text == "localhost" ? "127.0.0.1" : text);
   if (!address) return std::nullopt;
@@ -80,13 +80,14 @@ inline std::optional<SocketAddress> loopback_address(const std::string& text) {
   return std::nullopt;
 }
 
+// An address of a network interface.
 struct InterfaceAddress {
   std::string interface;
   SocketAddress address;
   bool loopback = false;
 };
 
-// Of the interfaces that are up.
+// The addresses of all interfaces that are up.
 inline std::vector<InterfaceAddress> interface_addresses() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return {};
@@ -99,8 +100,8 @@ inline std::vector<InterfaceAddress> interface_addresses() {
   return result;
 }
 
-// What the user chose: an interface's name (all its addresses, IPv4 first, those for one link last), or one numeric
-// address. Throws BuildError, naming what there is, where this machine has no such thing.
+// The addresses that the user chose: those of a named interface (IPv4 first, link-local last), or one numeric address.
+// Throws BuildError that lists what this machine has, where it has no such interface or address.
 inline std::vector<InterfaceAddress> addresses_of(const std::string& choice) {
   const auto numeric = numeric_address(choice);
   std::vector<InterfaceAddress> chosen;

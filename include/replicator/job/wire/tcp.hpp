@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP sockets for the rendezvous: listening, and connecting with a limit on the time.
+// TCP sockets for the rendezvous: listening, and connecting with a timeout.
 #pragma once
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ inline void set_no_delay(int socket) {
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Of this end.
+// The address of this end.
 inline SocketAddress address_of(int socket) {
   SocketAddress result;
   socklen_t length = sizeof result.storage;
@@ -47,7 +47,7 @@ inline SocketAddress address_of_peer(int socket) {
 
 inline std::uint16_t port_of(int socket) { return address_of(socket).port(); }
 
-// Empty, and the reason in errno, where that does not work.
+// Returns an empty descriptor, with errno, on failure.
 inline FileDescriptor listen_at(const SocketAddress& address) {
   const int on = 1;
   const int off = 0;
@@ -62,7 +62,7 @@ inline FileDescriptor listen_at(const SocketAddress& address) {
   return {};
 }
 
-// Listens on `where`, or else on every address of this host; `port` 0 takes a free one. Throws CommunicationError.
+// Listens at `where`, or on every address of this host. `port` 0 takes a free port. Throws CommunicationError.
 inline FileDescriptor listen_on(std::uint16_t port, const std::optional<SocketAddress>& where = {}) {
   SocketAddress address = where ? *where : *numeric_address("::");
   address.set_port(port);
@@ -80,7 +80,7 @@ inline FileDescriptor listen_on(std::uint16_t port, const std::optional<SocketAd
   return socket;
 }
 
-// A free port connected to itself looks like a peer (TCP allows it): true for such a socket.
+// Whether the socket is connected to itself. TCP allows that for a free local port, and it would look like a peer.
 inline bool is_connected_to_itself(int socket) {
   sockaddr_storage here{};
   sockaddr_storage there{};
@@ -91,7 +91,7 @@ inline bool is_connected_to_itself(int socket) {
   return here_length == there_length && std::memcmp(&here, &there, here_length) == 0;
 }
 
-// 0, or the number of the error.
+// Returns 0 or an errno.
 inline int finish_connecting(int socket, const SocketAddress& to, std::chrono::milliseconds limit) {
   int number = ::connect(socket, to.get(), to.length()) == 0 ? 0 : errno;
   if (number == EINPROGRESS) {
@@ -104,8 +104,8 @@ inline int finish_connecting(int socket, const SocketAddress& to, std::chrono::m
   return number == 0 && is_connected_to_itself(socket) ? ECONNREFUSED : number;
 }
 
-// From one of the addresses `from` of the same family, or, where there are none at all, from any. Empty and `error`
-// filled where it does not answer.
+// Connects from an address in `from` of the same family; from any address where `from` is empty. On failure it returns an
+// empty descriptor and fills `error`.
 inline FileDescriptor connect_to_address(const SocketAddress& to, const std::vector<InterfaceAddress>& from,
                                          std::chrono::milliseconds limit, std::string& error) {
   const auto source =
@@ -127,7 +127,8 @@ inline FileDescriptor connect_to_address(const SocketAddress& to, const std::vec
   return socket;
 }
 
-// One attempt on every address of the host. An empty result where none answered, and `error` says for each why.
+// Tries every address of the host once. Where none answers, it returns an empty descriptor, and `error` gives the reason
+// for each.
 inline FileDescriptor connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds limit,
                                  std::string& error, const std::vector<InterfaceAddress>& from = {}) {
   const std::string service = std::to_string(port);
@@ -154,7 +155,7 @@ inline FileDescriptor connect_to(const std::string& host, std::uint16_t port, st
   return {};
 }
 
-// "a,b" as {"a", "b"}.
+// Splits "a,b" into {"a", "b"}.
 inline std::vector<std::string> split_addresses(std::string_view text) {
   std::vector<std::string> result;
   while (!text.empty()) {
@@ -165,8 +166,10 @@ inline std::vector<std::string> split_addresses(std::string_view text) {
   return result;
 }
 
-// Where process 0 of a job that meets at `master_address` listens: on the interface that the user chose; on the
-// loopback alone where only this machine knows the address; else, without a value, everywhere.
+// Where process 0 listens in a job that meets at `master_address`:
+// - on the interface that the user chose
+// - on loopback only, where only this machine knows the address
+// - otherwise everywhere, returned as no value
 inline std::optional<SocketAddress> listening_address(const std::string& interface, const std::string& master_address) {
   if (!interface.empty()) return addresses_of(interface).front().address;
   const auto addresses = split_addresses(master_address);
