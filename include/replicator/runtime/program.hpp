@@ -172,7 +172,7 @@ struct Program {
 
   std::vector<std::int32_t> replica_ids;
   StepWords words;
-  std::int32_t first_replica = 0;  // the first replica of all that run together; effects of uniform nodes run only on its device
+  std::int32_t first_replica = 0;  // the first replica of all that run together; only on its device is a uniform node not marked as repeated
   // results[k][r]: result k of the device's replica r. A uniform result has one entry for all.
   std::vector<std::vector<AnyArray>> results;
   std::vector<bool> uniform_result;
