@@ -22,11 +22,11 @@ struct AsyncReport {
   std::vector<std::vector<AnyArray>> results{};  // of this step: [result][replica of the group]
 };
 
-// With G groups, n calls of a step that updates variables are done after n G updates of any groups, once each group has
-// made at least one. In a step without updates each group makes one step for each call. Processes may be at different
+// With G groups, n calls of a step that updates variables are done after n G updates of any groups. Each group must
+// also have made one. In a step without updates each group makes one step for each call. Processes may be at different
 // calls.
 //
-// A group makes no more steps once its input has ended, or once its process has left, that is, made its last call. A
+// A group makes no more steps once its input has ended or its process has left. A process leaves with its last call. A
 // group pauses when its process has come to a meeting of all processes. Not thread-safe.
 class AsyncProgress {
  public:

@@ -18,8 +18,8 @@
 
 namespace replicator::detail {
 
-// For waits on work that others do at a shard: the deadline is 25 % longer than the shard's own, so that the more
-// specific error wins.
+// The limits of a wait for work that others do at a shard. Its deadline is 25 % longer than the shard's own, so that
+// the more specific error wins.
 inline WaitLimits limits_behind_shard(const WaitLimits& shard) { return {shard.deadline + shard.deadline / 4, shard.late}; }
 
 // Updates exclude each other and reads, so a reader sees either all of an update or nothing of it. An update also waits

@@ -97,9 +97,9 @@ class CallHistory {
   std::uint64_t at_ = 0;    // the number of the call that is being made, perhaps as a repetition
 };
 
-// Collective: returns the newest snapshot that every process has, as the number of its call. Also spreads a stop
-// signal: a process may know from its last step that the job is to stop, and the others learn it here, before they
-// repeat that step. Throws CommunicationError.
+// Collective: returns the newest snapshot that every process has, as the number of its call. It also spreads a stop
+// signal. A process that knows the signal learned it from its last step; the others learn it here, before they repeat
+// that step. Throws CommunicationError.
 inline std::uint64_t oldest_moment(transport::Job& job, std::uint64_t latest, int& stop_signal) {
   static constexpr const char* what = "the moment to go back to";
   const std::uint64_t mine[] = {latest, static_cast<std::uint64_t>(stop_signal)};

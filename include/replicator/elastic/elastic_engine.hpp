@@ -56,9 +56,9 @@ inline transport::Admission admission_to(const Deployment& deployment) {
 //   process 1   S4 step4 ..                process 0 does step 4 again, with 1, which never finished it, then step 5
 //
 // Rejoin. A process that rejoins makes its first calls alone, on all replicas, with the same bits as at the start of
-// the job. Before its first run of a checkpointed step it waits until the others are about to run that step, and have
-// built no other steps than it has. It then receives their snapshot, and is a member from then on. The results of a
-// step tell all processes that one waits outside.
+// the job. Before its first run of a checkpointed step it waits for the others. They must be about to run that step,
+// and must have the same replicated steps. It then receives their snapshot, and is a member from then on. All processes
+// learn from the results of a step that a process waits outside.
 //
 //   processes 1, 2   .. step7   S8, handed over    meet   step8 ..
 //   process 0        calls of its own, waits       meet   step8 ..

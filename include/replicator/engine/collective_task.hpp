@@ -18,7 +18,7 @@
 
 namespace replicator::detail {
 
-// A process that fails reports it in its next exchange. The others take part in that exchange, or have failed as well:
+// A process that fails reports it in its next exchange. There the other processes find the report, or make their own:
 //
 //   process 0   trace, exchange, fails, tells           throws its own error
 //   process 1   trace, exchange, fails, tells           throws its own error: nothing has moved, and both can go on

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges between the processes of a job before the first step: checks that they run the same experiment and the same
-// step, and gathers the facts that resolution needs.
+// Exchanges between the processes of a job before the first step. They check that all run the same experiment and the
+// same step, and gather the facts that resolution needs.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the latency and bandwidth of the links between the devices of a job: reads them from a file, or measures them
+// Finds the latency and bandwidth of the links between the devices of a job. Reads them from a file, or measures them
 // and writes the file.
 #pragma once
 

@@ -33,6 +33,7 @@ inline MemoryLimit memory_limit(const Deployment& deployment, std::size_t device
 }
 
 // Throws BuildError, before any variable is allocated, if the variables of a step alone exceed the limit of a device.
+// Counts each variable once.
 inline void require_room_for_variables(const Resolution& resolution, const Deployment& deployment) {
   std::map<std::int32_t, MemoryPlan> plans;  // by logical device
   std::set<std::string_view> counted;

@@ -16,9 +16,9 @@
 
 namespace replicator::detail {
 
-// A team is a group of devices of one process that hold the same replicas: one device for each logical device, or fewer
-// that share them. Teams are the ranks of collectives, those of process 0 first. Device i of a team communicates with
-// device i of the other teams.
+// A team is a group of devices of one process that hold the same replicas. It has one device for each logical device,
+// or fewer that share them. Teams are the ranks of collectives, those of process 0 first. Device i of a team
+// communicates with device i of the other teams.
 class Placement {
  public:
   // Collective: every process calls it. Throws BuildError if the devices cannot be dealt evenly, or if there are more

@@ -20,7 +20,7 @@
 namespace replicator::detail {
 
 // Owns the devices, processes and variables of a Replicator. **In a job of several processes all of them call drive,
-// digest and save_checkpoint, at the same time.**
+// digest and save_checkpoint at the same time.**
 class Engine {
  public:
   Engine() = default;

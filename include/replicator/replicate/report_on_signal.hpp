@@ -96,10 +96,12 @@ class ReportSignal {
 
 }  // namespace detail
 
-// From now on, this signal makes every Replicator of the process write to stderr where each of its devices stands: the
-// step, the node or collective with its source line, since when, and what it waits for. The program continues. The
-// signal may come at any moment, because its handler only wakes a thread. May be called before or after a Replicator is
-// made, and for several signals. Throws BuildError for a signal that cannot be handled.
+// From now on, this signal makes every Replicator of the process report to stderr where each of its devices stands. The
+// report names the step and the node or collective, with its source line. It also says since when the device is there,
+// and what it waits for. The program continues.
+//
+// The signal may come at any moment, because its handler only wakes a thread. May be called before or after a
+// Replicator is made, and for several signals. Throws BuildError for a signal that cannot be handled.
 inline void report_on_signal(int signal) { detail::ReportSignal::instance().install(signal); }
 
 }  // namespace replicator

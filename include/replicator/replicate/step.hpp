@@ -146,7 +146,7 @@ class Step {
   Steps steps(std::int64_t count) { return {*this, count - take_resumed(count)}; }
 
  private:
-  // Takes the steps of an earlier run off `count`, and returns how many there were.
+  // Returns how many of the next `count` steps an earlier run has done. Each of its steps is counted only once.
   std::int64_t take_resumed(std::int64_t count) {
     const auto before = std::min(resumed_, static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
     resumed_ -= before;

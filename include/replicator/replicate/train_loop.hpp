@@ -70,9 +70,11 @@ class TrainLoop {
   }
 
   // Runs the steps: shows the progress, validates, and writes checkpoints as --checkpoint and --every ask, plus one at
-  // the end. Returns the exit code for main: 0 when all steps are done or the input has ended (which is printed), or
-  // 128 + the signal that stopped the run after a whole step and its checkpoint. Throws what Step::step throws, and
-  // CheckError if a figure is not finite; then no checkpoint is written.
+  // the end. Returns the exit code for main:
+  // - 0 when all steps are done, or when the input has ended earlier, which is printed;
+  // - 128 + the signal that stopped the run, after a whole step and its checkpoint.
+  //
+  // Throws what Step::step throws, and CheckError if a figure is not finite; then no checkpoint is written.
   template <class... A>
   int run(Step<A...>& step) {
     if (o_.figures.size() > sizeof...(A))

@@ -6,7 +6,8 @@
 //   piece k + 1                piece k                                                piece k - 1
 //
 // The host never waits for a copy, and no queue waits for the network. A copy is queued as soon as its source is
-// written, or is itself queued. advance() checks which copies are done, and gives those pieces to the network.
+// written, or the work that writes it is queued. A call of advance() checks which copies are done, and gives those
+// pieces to the network.
 #pragma once
 
 #include <sched.h>

@@ -30,8 +30,7 @@ class ResultPlacer {
   }
 
   // Sends each replica's small results, and the word about its next element, to all hosts. On a single host it only
-  // makes sure that every device has come this far before one of them changes a variable: a failed step must change
-  // nothing.
+  // makes the devices meet before one of them changes a variable, because a failed step must change nothing.
   void exchange() {
     builder_.set_origin(ProgramBuilder::none, ProgramBuilder::none, -1);
     lay_out_block();

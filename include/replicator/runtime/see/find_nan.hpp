@@ -21,7 +21,8 @@ class FindNan final : public Watch {
   FindNan(const Resolution& resolution, const Program& program) : resolution_{resolution}, program_{program} {}
 
   void begin(const Program&, std::uint64_t step) override { step_ = step; }
-  // Throws CheckError if a contribution to a reduction over replicas has one that no kernel of this step made.
+  // Throws CheckError if a contribution to a reduction over replicas is not finite although all kernels of this step
+  // made finite values.
   void before(std::uint32_t position) override {
     const auto& instruction = program_.code[position];
     if (instruction.kind == Instruction::Kind::fold) {
