@@ -187,11 +187,11 @@ class AsyncPrograms {
   }
 
   static std::string who_waits(const AsyncPlacement& placement, int group) {
-    return group < 0 ? "the program, that looks at a variable," : placement.text(group);
+    return group < 0 ? "the program, which reads a variable," : placement.text(group);
   }
   Shard::Waiting waiting() const {
     const auto for_whom = [placement = placement_, bound = deployment_.staleness.value_or(0)](const Shard::Held& held) {
-      const std::string who = held.holder < 0 ? "others, who copy variables" : placement.text(held.holder);
+      const std::string who = held.holder < 0 ? "readers that copy variables" : placement.text(held.holder);
       if (!held.by_bound) return "for " + who + " at a shard of the variables";
       return "for " + who + ", whose gradient would be older than --staleness " + std::to_string(bound);
     };

@@ -62,8 +62,8 @@ inline void require_groups_fit(const Deployment& d, const Placement& replicas, i
   if (d.staleness && *d.staleness < placement.at_once() - 1)
     throw BuildError{"--staleness is " + std::to_string(*d.staleness) + ", but " + std::to_string(placement.at_once()) +
                      " groups of replicas compute at once on " + std::to_string(placement.devices_of_job()) + " devices" +
-                     (processes > 1 ? " of " + std::to_string(processes) + " processes" : std::string{}) + ": the last of them to be done is behind by " +
-                     std::to_string(placement.at_once() - 1) + " updates at least. Allow so many, or name fewer --devices"};
+                     (processes > 1 ? " of " + std::to_string(processes) + " processes" : std::string{}) + ": the last one to finish misses at least " +
+                     std::to_string(placement.at_once() - 1) + " updates. Allow that many, or name fewer --devices"};
 }
 
 }  // namespace replicator::detail

@@ -103,7 +103,7 @@ class Shard {
     {
       std::unique_lock lock{mutex_};
       if (!staleness_.has_read(reader))
-        throw CommunicationError{"an update by reader " + std::to_string(reader) + " of a shard has come, which has not read it since its last one", -1};
+        throw CommunicationError{"reader " + std::to_string(reader) + " of a shard sends an update, but has not read the shard since its last one", -1};
       bool held = false;  // by the bound
       wait(lock, reader, [&]() -> std::optional<Held> {
         held = false;

@@ -21,7 +21,7 @@ class ShardLookup {
   // last step.
   void require_possible(const ShardCall& call, int rank, bool finished) const {
     const bool acts = call.kind == ShardCall::Kind::read || call.kind == ShardCall::Kind::update || call.kind == ShardCall::Kind::report;
-    if (finished && (acts || call.kind == ShardCall::Kind::finished)) throw refusal(rank, "a call of a step behind its last one");
+    if (finished && (acts || call.kind == ShardCall::Kind::finished)) throw refusal(rank, "a call for a step after its last one");
     if (!acts) return;
     const auto& placement = programs_.placement();
     if (call.group < 0 || call.group >= placement.groups() || placement.process_of(call.group) != ranks_.process_of(rank))

@@ -201,7 +201,7 @@ class ShardServer {
     send_answer(client, std::as_bytes(std::span{&vote, 1}));
   }
   void hear_stop(Client& client) {
-    if (!stop_.agree(client.call.agreed)) throw lookup_.refusal(client.rank, "a call to stop, before or without what was agreed");
+    if (!stop_.agree(client.call.agreed)) throw lookup_.refusal(client.rank, "a call to stop that does not fit the votes");
     await_call(client);
   }
   void hear_pause(Client& client) {

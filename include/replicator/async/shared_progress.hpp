@@ -216,7 +216,7 @@ class SharedProgress final : public ShardListener {
   // have seen the error yet, so the message contains it.
   void tell_wait() const {
     const auto error = error_ ? ", after an error: " + text_of(error_) : "";
-    std::fprintf(stderr, "replicator: the program makes no further step, and waits for the end of one of %s%s\n", text(groups_in_step()).c_str(), error.c_str());
+    std::fprintf(stderr, "replicator: the program makes no more steps, and waits for the present step of %s%s\n", text(groups_in_step()).c_str(), error.c_str());
   }
   std::string text(const std::vector<int>& groups) const {
     std::string text;
@@ -226,7 +226,7 @@ class SharedProgress final : public ShardListener {
   }
   CommunicationError late_error(const std::vector<int>& awaited) const {
     return {"no step was done until the deadline; at work: " + text(awaited) +
-                ". Who is at work is stopped or slow: look there, or allow more time with --deadline",
+                ". A replica at work is stopped or slow: look there, or allow more time with --deadline",
             -1};
   }
 

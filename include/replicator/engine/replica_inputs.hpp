@@ -63,7 +63,7 @@ class ReplicaInputs {
     const auto input = "the input of replica " + std::to_string(replica(r));
     if (number == 0) return DataError{input + " is empty: give it at least one element"};
     return DataError{input + " has ended before element " + std::to_string(number) +
-                     ", where the checkpoint that is resumed goes on: it must give what it gave then"};
+                     ", at which the resumed checkpoint continues: it must give the same elements as before"};
   }
 
   std::vector<std::unique_ptr<InputSource>> sources_;

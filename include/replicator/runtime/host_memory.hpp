@@ -19,8 +19,8 @@ inline constinit std::atomic<bool> told_of_plain_memory{false};
 inline void tell_of_plain_memory(std::size_t bytes) {
   if (told_of_plain_memory.exchange(true)) return;
   std::fprintf(stderr,
-               "replicator: %zu bytes of the host's memory could not be pinned for a device's copies, and more may follow: those copies wait in the driver, "
-               "which is slow, and ends at no deadline where the device hangs. Raise the limit of locked memory (ulimit -l), or leave more of it free\n",
+               "replicator: %zu bytes of the host's memory could not be pinned for a device's copies; later ones are not reported. Such copies are slow, "
+               "and no deadline ends them if the device hangs. Raise the limit of locked memory (ulimit -l), or leave more of it free\n",
                bytes);
 }
 

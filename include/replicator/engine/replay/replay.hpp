@@ -101,7 +101,7 @@ class Replay final : public StepListener {
     const auto& step = recording_.steps[current_];
     --left_;
     if (!step.error.empty()) {
-      say(step, "got through, with what was received until it failed when it was recorded: " + step.error);
+      say(step, "succeeds with the data that was recorded until it failed: " + step.error);
     } else {
       compare(moment, step, results);
       for (std::size_t k = 0; k < results.values.size(); ++k) add_others(step, k, results);
@@ -114,7 +114,7 @@ class Replay final : public StepListener {
   }
   void failed(const StepMoment&, const std::exception_ptr&) noexcept override {
     const auto& step = recording_.steps[current_];
-    say(step, step.error.empty() ? "fails, which did not when it was recorded" : "fails; when it was recorded: " + step.error);
+    say(step, step.error.empty() ? "fails, but did not fail when it was recorded" : "fails; when it was recorded: " + step.error);
   }
 
  private:

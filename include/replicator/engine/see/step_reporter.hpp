@@ -187,7 +187,7 @@ class StepReporter {
       const bool alone = job_.size() == 1 || io::written_in_place(options_.trace);
       const auto path = alone ? options_.trace : options_.trace + ".process" + std::to_string(job_.rank());
       write(path, trace_file({trace_events(trace_)}, {trace_.clock.uncertainty}));
-      if (job_.size() > 1) say("the traces of the processes were not gathered (" + why + "): that of this one is in " + path);
+      if (job_.size() > 1) say("the traces of the processes were not gathered (" + why + "): the trace of this process is in " + path);
     } catch (const std::exception& error) {
       say(std::string{"the trace was not written: "} + error.what());
     }

@@ -180,11 +180,11 @@ class Checkpoints {
       if (file == damaged) continue;
       try {
         read_checkpoint(file);
-        return "Nothing older is taken unasked: move it away to resume from " + file;
+        return "No older file is used unasked: to resume from one, move the damaged file away; the newest good one is " + file;
       } catch (const DataError&) {
       }
     }
-    return "There is no whole one besides";
+    return "There is no other undamaged one";
   }
 
   void restore(VariableStore& store, const VariableDeclaration& variable) {
@@ -243,8 +243,8 @@ class Checkpoints {
       if (!life->second.expired()) at_work = ordinal;
       else if (at_work)
         throw BuildError{"a checkpoint is to be written, but step " + std::to_string(ordinal) + " is gone, while step " + std::to_string(*at_work) +
-                         ", which was made before it, is not: the run could not be resumed, for it would not be made again. Make a step that comes "
-                         "and goes, as for a validation, with replicate(input_fn, step_fn, {.checkpointed = false})"};
+                         ", which was made before it, is not: a resumed run could not make both again. Make a temporary step, such as a "
+                         "validation, with replicate(input_fn, step_fn, {.checkpointed = false})"};
     }
   }
   // Also writes the variables from the old file that the resumed run has not declared yet.

@@ -55,7 +55,7 @@ class MemoryCount {
     if (program.stage_bytes) plan_.add({program.stage_bytes, MemoryUse::input, "the places in which the inputs of the next step arrive"});
     plan_.add({program.table_bytes, MemoryUse::scratch, "the tables of merged launches"});
     plan_.add({program.constant_bytes, MemoryUse::values, "constants"});
-    plan_.add({program.refusals.bytes(), MemoryUse::scratch, "what kernels may refuse"});
+    plan_.add({program.refusals.bytes(), MemoryUse::scratch, "words for values that kernels refuse"});
     plan_.add({program.scratch_bytes, MemoryUse::scratch, "scratch of the kernel that needs most"});
   }
   // The count so far.
