@@ -10,7 +10,7 @@ namespace replicator {
 struct CheckpointOptions {
   std::string folder;       // empty: no checkpoints
   std::uint64_t every = 0;  // steps of any replicated step between checkpoints, see docs/checkpoints.md; 0: only Replicator::save_checkpoint writes one
-  int keep = 3;             // the newest so many checkpoints stay in the folder
+  int keep = 3;             // number of the newest checkpoints that stay in the folder
   bool resume = false;      // continues from the newest checkpoint in the folder, or starts from the beginning where there is none
 
   // The part on which all processes of a job must agree, as text.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// report_on_signal: makes a running program print where each of its devices stands, on a signal such as `kill -USR1
-// <pid>`.
+// report_on_signal: on a signal such as `kill -USR1 <pid>`, a running program reports where each of its devices stands.
 #pragma once
 
 #include <signal.h>

@@ -137,7 +137,8 @@ class TrainLoop {
     progress_->say(text);
     tell_board("validation/", o_.validated, done, values);
   }
-  // Opens the TensorBoard file from this step on. TensorBoard then drops this step and later ones that an earlier run, or a lost process, has written.
+  // Opens the TensorBoard file from this step on. TensorBoard then drops this step and later ones that an earlier run, or
+  // a lost process, has written.
   void find_board(std::int64_t step) {
     if (!speaks()) board_.reset();
     else if (!board_ && !o_.tensorboard.empty()) board_.emplace(o_.tensorboard, io::TensorBoardOptions{.first_step = step > 1 ? step : 0});

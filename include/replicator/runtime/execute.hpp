@@ -43,7 +43,7 @@ class Execution {
 
   void run_step() {
     program_.variables.bring();
-    program_.queue.enter();  // enters after the copies of variables from other devices
+    program_.queue.enter();  // another device is current if variables were copied from there
     const ToolRange range{tool_, tool_ ? step_name().c_str() : nullptr};
     if (options_.watch) begin_watch(*options_.watch);
     if (record_) record_->begin(options_.compiled, options_.step, coarse_clock());

@@ -29,7 +29,7 @@ namespace replicator::detail {
 struct Resumption {
   std::uint64_t done = 0;           // steps done
   bool finished = false;            // the input has ended
-  std::shared_ptr<const int> life;  // alive while the step is alive
+  std::shared_ptr<const int> life;  // the step holds it, so that Checkpoints knows whether the step is alive
 };
 
 class Checkpoints {

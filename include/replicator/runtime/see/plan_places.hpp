@@ -26,7 +26,7 @@ class PlanPlaces {
   void describe(const std::byte* address, JsonWriter& json) const {
     auto found = places_.upper_bound(address);
     if (found == places_.begin() || address >= (--found)->first + std::max<std::size_t>(found->second.bytes, 1))
-      return json.member("memory", "other");  // memory of another process or library
+      return json.member("memory", "other");  // memory that this process cannot name
     found->second.describe(json);
     json.member("offset", address - found->first);
   }
