@@ -185,7 +185,7 @@ TEST_CASE("a bound of staleness holds up the others, until a deadline that names
   gate->open = true;
   CHECK_THAT(error, Catch::Contains("replica 1"));
   CHECK_THAT(error, Catch::Contains("It is stopped or slow: look there, or allow more time with --deadline") ||
-                        Catch::Contains("Who is at work is stopped or slow: look there, or allow more time with --deadline"));
+                        Catch::Contains("A replica at work is stopped or slow: look there, or allow more time with --deadline"));
   CHECK(error_of([&] { train.step(); }) == error);
 }
 
@@ -280,7 +280,7 @@ std::string told_until_open(const std::string& line, Train train) {
 TEST_CASE("an end that waits for a replica in the middle of a step says for which") {
   auto deployment = asynchronous(2, 2);
   deployment.late = std::chrono::milliseconds{20};
-  const auto line = "replicator: the program makes no further step, and waits for the end of one of replica 1 (at step 1)\n";
+  const auto line = "replicator: the program makes no more steps, and waits for the present step of replica 1 (at step 1)\n";
   const auto text = told_until_open(line, [&](const std::shared_ptr<Gate>& gate, const auto& opens_at_end) {
     Replicator repl{deployment};
     auto train = repl.replicate(ones, with_straggler(gate));
@@ -294,7 +294,7 @@ TEST_CASE("an end that waits for a replica in the middle of a step says for whic
 TEST_CASE("an end that waits for a replica of a group that has failed says for which, and of the error") {
   auto deployment = asynchronous(2, 2, {}, 2);
   deployment.late = std::chrono::milliseconds{20};
-  const auto line = "waits for the end of one of the group of replicas 0 to 1 (at step 1), after an error: replica 0, step 1: check at ";
+  const auto line = "waits for the present step of the group of replicas 0 to 1 (at step 1), after an error: replica 0, step 1: check at ";
   const auto text = told_until_open(line, [&](const std::shared_ptr<Gate>& gate, const auto& opens_at_end) {
     Replicator repl{deployment};
     auto train = repl.replicate(

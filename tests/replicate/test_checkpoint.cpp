@@ -173,7 +173,7 @@ TEST_CASE("input that has become shorter than the run that is resumed is an erro
   };
   program(false, 9);
   CHECK_THAT(error_of([&] { program(true, 2); }),
-             Catch::Contains("the input of replica 0 has ended before element 3, where the checkpoint that is resumed goes on"));
+             Catch::Contains("the input of replica 0 has ended before element 3, at which the resumed checkpoint continues"));
 }
 
 TEST_CASE("a checkpoint falls due after every N steps, is written before the next one, and N stay") {
@@ -348,12 +348,12 @@ TEST_CASE("where the newest checkpoint is damaged, the one before is named but n
   bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 4);
   write_bytes(stopped.file(4), bytes);
   CHECK_THAT(stopped.error({}), Catch::StartsWith("--resume: " + stopped.file(4) + " is damaged: its content has the SHA-256 ") &&
-                                    Catch::EndsWith(". Nothing older is taken unasked: move it away to resume from " + stopped.file(3)));
+                                    Catch::EndsWith(". No older file is used unasked: to resume from one, move the damaged file away; the newest good one is " + stopped.file(3)));
   std::filesystem::remove(stopped.file(4));
   CHECK(test::run({}, kept(on_devices(5, 1), stopped.path(), true), 5) == test::run({}, on_devices(5, 1), 5));
   write_bytes(stopped.file(3), "x"), write_bytes(stopped.file(5), "y");
   CHECK_THAT(stopped.error({}),
-             Catch::StartsWith("--resume: " + stopped.file(5) + ": not a safetensors file") && Catch::EndsWith("There is no whole one besides"));
+             Catch::StartsWith("--resume: " + stopped.file(5) + ": not a safetensors file") && Catch::EndsWith("There is no other undamaged one"));
 }
 
 TEST_CASE("a checkpoint that cannot be written ends the step with the file's name, and the last one stays") {

@@ -125,7 +125,7 @@ TEST_CASE("every process of a job says why a checkpoint is refused") {
   CHECK_THAT(again[1].text, Catch::Contains("process 0"));
   std::filesystem::resize_file(folder.path() + "/step-0000000002.safetensors", 500);
   for (const auto& result : run_job(2, {}, 1, 4, folder.path(), true))
-    CHECK_THAT(result.text, Catch::Contains("step-0000000002.safetensors") && Catch::Contains("There is no whole one besides"));
+    CHECK_THAT(result.text, Catch::Contains("step-0000000002.safetensors") && Catch::Contains("There is no other undamaged one"));
 }
 
 TEST_CASE("processes of which one alone keeps checkpoints are told so") {

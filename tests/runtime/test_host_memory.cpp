@@ -63,9 +63,8 @@ TEST_CASE("plain memory in place of pinned is told once, and none where the devi
   left = 1;
   CHECK(told([] { const HostMemory pinned{staging, 100}, plain{nullptr, 100}; }).empty());
   CHECK_THAT(told([] { const HostMemory refused{staging, 100}, again{&staging, 200}; }),
-             Catch::Equals("replicator: 100 bytes of the host's memory could not be pinned for a device's copies, and more may follow: those copies wait in the "
-                           "driver, which is slow, and ends at no deadline where the device hangs. Raise the limit of locked memory (ulimit -l), or leave more "
-                           "of it free\n"));
+             Catch::Equals("replicator: 100 bytes of the host's memory could not be pinned for a device's copies; later ones are not reported. Such copies are "
+                           "slow, and no deadline ends them if the device hangs. Raise the limit of locked memory (ulimit -l), or leave more of it free\n"));
   detail::told_of_plain_memory = false;
   std::byte others[64];
   CHECK_THAT(told([&] { const PinnedMemory refused{staging, others, sizeof others}; }), Catch::StartsWith("replicator: 64 bytes of the host's memory"));

@@ -58,7 +58,7 @@ TEST_CASE("an update by who has not read since its last one is refused") {
   CHECK(shard.try_update(0, [](std::int64_t) {}));
   for (const int reader : {0, 1})
     CHECK_THROWS_WITH(shard.update(reader, [](std::int64_t) {}),
-                      "an update by reader " + std::to_string(reader) + " of a shard has come, which has not read it since its last one");
+                      "reader " + std::to_string(reader) + " of a shard sends an update, but has not read the shard since its last one");
   CHECK(shard.staleness().updates() == 1);
 }
 

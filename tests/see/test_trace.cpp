@@ -292,7 +292,7 @@ TEST_CASE("a process of a job that fails writes its own trace and says so") {
   INFO(test::describe(results));
   CHECK_FALSE(std::filesystem::exists(file.path));
   for (const char* end : {".process0", ".process1"}) {
-    CHECK_THAT(results[static_cast<std::size_t>(end[8] - '0')].text, Catch::Contains("that of this one is in " + file.path + end));
+    CHECK_THAT(results[static_cast<std::size_t>(end[8] - '0')].text, Catch::Contains("the trace of this process is in " + file.path + end));
     CHECK_FALSE(json::parse(std::ifstream{file.path + end})["traceEvents"].empty());
   }
 }

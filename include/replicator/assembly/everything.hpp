@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must be in a program once: the engines, the kernels, the transports and launchers that this build has. A source tree without the
-// folder async/ or elastic/ gives programs without that engine.
+// Includes everything that a program must contain once: the engines, kernels, transports and launchers of this build.
+// If the folder async/ or elastic/ is missing in the source tree, programs lack that engine.
 #pragma once
 
 #include <replicator/collectives/connect/linked_parts.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies of variables that the devices of a process compute from in the asynchronous regime. A pull refreshes them.
+// AsyncCopies: the devices' copies of the variables in the asynchronous regime. A pull refreshes them.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,12 @@
 
 namespace replicator::detail {
 
-// Device d computes from copy d + 1 of the VariableStore. Copy 0 is the newest value of the variables that this process owns.
+// Device d computes from copy d + 1 of the VariableStore. Copy 0 holds the newest values of the variables that this
+// process owns.
 class AsyncCopies {
  public:
-  // `shards`: the variables of each shard. `read`: the variables that steps of this process read. Every process of the job calls it, as a part of
-  // `building`. `variables` outlives this.
+  // Collective, as a part of `building`. `shards`: the variables of each shard. `read`: the variables that steps of
+  // this process read. `variables` outlives this object.
   AsyncCopies(CollectiveTask& building, VariableStore& variables, int devices, const std::vector<std::vector<std::string>>& shards, std::set<std::string> read)
       : variables_{variables}, devices_{devices} {
     const auto by_job = read_by_job(building, shards, read);
@@ -35,11 +36,11 @@ class AsyncCopies {
     add({read.begin(), read.end()});
   }
 
-  // The shard's variables that steps of some process read. Only these are pulled.
+  // The shard's variables that a step of any process reads. Only these are pulled.
   const std::vector<std::string>& names(std::size_t shard) const { return names_[shard]; }
   // Copies the newest values of names(shard) to the device's copy.
   void pull(std::size_t shard, int device) const { copy(copies_[shard][static_cast<std::size_t>(device)]); }
-  // The same for the variables that are in no shard, for all devices.
+  // Copies the variables that are in no shard to all devices.
   void pull_unchanging() const {
     for (const auto& device : copies_.back()) copy(device);
   }
@@ -60,7 +61,7 @@ class AsyncCopies {
     for (const auto& each : copies)
       if (each.bytes > 0) std::memcpy(each.to, each.from, each.bytes);
   }
-  // For each variable of the shards, in order: not zero if some process reads it.
+  // For each variable of the shards, in order: not zero if any process reads it.
   static std::vector<std::byte> read_by_job(CollectiveTask& building, const std::vector<std::vector<std::string>>& shards, const std::set<std::string>& mine) {
     std::vector<std::byte> read;
     for (const auto& shard : shards)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The input elements of this process's replicas in the asynchronous regime, where each replica reads its next element at its own pace.
+// AsyncElements: the input elements of this process's replicas in the asynchronous regime. Each replica reads at its
+// own pace.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +17,12 @@
 
 namespace replicator::detail {
 
-// Holds two elements of each replica: that of its current step, and the next one. The next one is read before the current step is computed, so that a
-// group knows whether it makes another step. Threads may use replicas of different devices at the same time.
+// Holds two elements of each replica: the current and the next one. The next one is read before the current step is
+// computed, so a group knows whether it will make another step. Threads may use replicas of different devices at the
+// same time.
 class AsyncElements {
  public:
-  // `current`: the first elements, which the inputs have given already.
+  // `current`: the first elements, which have already been read from the inputs.
   AsyncElements(ReplicaInputs inputs, std::vector<ReplicaInputs::Element> current)
       : inputs_{std::move(inputs)}, current_{std::move(current)}, next_(current_.size()) {}
 
@@ -28,14 +30,15 @@ class AsyncElements {
   std::span<const std::vector<AnyArray>> of(int replica, int count) const {
     return std::span{current_}.subspan(local(replica), static_cast<std::size_t>(count));
   }
-  // Reads the elements for the step after step `number`. `watch` is that of the calling thread. False if the input of one of the replicas has ended.
-  // Throws what an input throws, and BuildError for an element of other shapes.
+  // Reads the elements for the step after step `number`. `watch` belongs to the calling thread. Returns false if the
+  // input of one of the replicas has ended. Throws any error of an input, and BuildError for an element of another
+  // shape.
   bool read_next(int replica, int count, std::uint64_t number, InputWatch& watch) {
     bool more = true;
     for (int r = replica; r < replica + count; ++r) more = read_next(r, number, watch) && more;
     return more;
   }
-  // Makes the elements that read_next read the current ones.
+  // Makes the elements that read_next() has read the current ones.
   void advance(int replica, int count) {
     for (auto r = local(replica); r < local(replica + count); ++r) std::swap(current_[r], next_[r]);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of the asynchronous regime (--regime async): a Host whose replicas work on between two calls of the program.
+// AsyncEngine: the engine of the asynchronous regime (--regime async). Its replicas continue to work between two calls
+// of the program.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ class AsyncEngine final : public HostEngine {
 
   std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) override {
     host().require_outside_step("replicate()");
-    host().failure().told([this] { running_steps_.rest_together("a step is replicated"); });  // variables are declared, and read
+    host().failure().told([this] { running_steps_.rest_together("a step is replicated"); });  // the step declares and reads variables
     auto made = host().building().run(inputs);
     host().checkpoints().begin(ordinal, checkpointed);
     return std::make_unique<AsyncStep>(host(), stop_, running_steps_, ordinal, std::move(made), trace);
@@ -32,7 +33,7 @@ class AsyncEngine final : public HostEngine {
     host().require_outside_step("digest()");
     running_steps_.rest_together("a digest is made");
     auto digest = host().digest();
-    host().job().barrier("digests made");  // others could go on, and change variables here
+    host().job().barrier("digests made");  // without it, another process could continue and change variables here
     return digest;
   }
   int stop_signal() override { return stop_.signal(); }
@@ -54,7 +55,7 @@ class AsyncEngine final : public HostEngine {
     require_async_possible(deployment);
     return deployment;
   }
-  // What other processes have updated was not brought here where something failed.
+  // After a failure this process may lack updates of other processes.
   void require_newest_known() const {
     if (processes() > 1) host().failure().answer();
   }

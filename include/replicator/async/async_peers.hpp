@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of a process to the other processes in the asynchronous regime: a shard client for each device, and one shard server.
+// AsyncPeers: this process's connections to the others in the asynchronous regime: a shard client for each device, and
+// one shard server.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace replicator::detail {
 
 class AsyncPeers {
  public:
-  // Every process of the job calls it. All outlive this.
+  // Collective: every process of the job calls it. All arguments outlive this object.
   AsyncPeers(Host& host, AsyncPrograms& programs, StopAgreement& stop, const RunningSteps& at_work, int ordinal)
       : host_{host}, programs_{programs}, stop_{stop}, running_steps_{at_work}, ordinal_{ordinal}, ranks_{programs.placement()} {
     auto messengers = collectives::connect_messengers(host.deployment().transport, host.job(), ranks_.process_of_rank());
@@ -38,14 +39,14 @@ class AsyncPeers {
   }
 
   // --- for the program's thread, while the devices of this process rest -----------------------------------------------------------
-  // Copies the newest value of the variable from its shard. False if no shard has the variable.
+  // Copies the newest value of the variable from its shard. Returns false if no shard has the variable.
   bool fetch(const std::string& variable, AnyArray& into) const {
     const auto& shards = programs_.shards();
     for (std::size_t s = 0; s < shards.size(); ++s) {
       const auto& names = shards[s]->variables;
       const auto found = std::find(names.begin(), names.end(), variable);
       if (found == names.end()) continue;
-      if (into.empty()) into = AnyArray{host_.variables().declaration(variable).type};  // else it is kept: the program may hold a reference to it
+      if (into.empty()) into = AnyArray{host_.variables().declaration(variable).type};  // else keeps the array: the program may hold a reference to it
       const auto from = programs_.bytes_of(variable);
       if (!shards[s]->gate) ask_value(s, static_cast<std::size_t>(found - names.begin()), {into.data(), into.size_bytes()});
       else if (!from.empty()) shards[s]->gate->read(-1, [&] { std::memcpy(into.data(), from.data(), from.size()); });
@@ -53,15 +54,15 @@ class AsyncPeers {
     }
     return false;
   }
-  // A barrier. Every process calls it while its devices rest. `why` must be the same on all, else an error names the difference. `newest`: the shards of
-  // this step have the newest values, and all processes fetch them.
+  // Barrier. Every process calls it while its devices rest. `why` must be the same on all, or an error names the
+  // difference. `newest`: the shards of this step have the newest values, and all processes fetch them.
   void meet(bool newest, const char* why) {
     host_.job().barrier(std::string{"replicas at rest: "} + why);
     if (!newest) return;
     fetch_all();
     host_.job().barrier("variables brought to all processes");
   }
-  // If this process has caught a signal: all processes agree on the call of step() after which they stop.
+  // After this process has caught a signal: makes all processes agree on the call of step() after which they stop.
   void agree_on_stop() const {
     if (!stop_.is_due()) return;
     auto agreed = stop_.vote(host_.job().rank());
@@ -70,13 +71,13 @@ class AsyncPeers {
     client(0).stop(agreed);
     stop_.agree(agreed);
   }
-  // Another step has newer values, so part() does not fetch those of this one.
+  // Another step has newer values, so part() does not fetch those of this step.
   void leave_variables() { takes_last_ = false; }
-  // True if the process makes no further step.
+  // True if the process makes no more steps.
   bool has_left(int process) const { return server_->finished().contains(process); }
-  // At the end, when the devices of this process make no further step. Waits until all processes are as far, fetches the last values, and tells the
-  // servers that no more calls come. Throws CommunicationError when the job is aborted, and if another process waits for this one at the end of
-  // another step.
+  // Called at the end, when the devices of this process make no more steps. Waits until all processes have finished,
+  // fetches the last values, and tells the servers that no more calls come. Throws CommunicationError if the job is
+  // aborted, or if another process waits for this one at the end of another step.
   void part() {
     agree_on_stop();
     for (const auto& client : clients_) client->tell_all(ShardCall::Kind::finished);
@@ -84,7 +85,7 @@ class AsyncPeers {
     if (takes_last_) fetch_all();
     for (const auto& client : clients_) client->tell_all(ShardCall::Kind::leave);
   }
-  // Returns when all processes have parted, or the job has been aborted.
+  // Returns when all processes have parted, or when the job has been aborted.
   void stop_serving() { server_.reset(); }
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which replicas are synchronous with each other in the asynchronous regime, and on which devices of which process they are.
+// AsyncPlacement: which replicas are synchronous with each other in the asynchronous regime, and on which devices they
+// are.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +14,12 @@
 
 namespace replicator::detail {
 
-// Groups of replicas in a row, numbered over the whole job; each is within one process. Where that has more groups than devices each is on one,
-// and a device makes the steps of its groups in turn; with fewer each has as many devices, of its own. For a deployment that
-// require_async_possible and require_groups_fit let pass. Devices are counted on their process.
+// Groups of consecutive replicas, numbered over the whole job. Each group is within one process.
+// - If a process has more groups than devices, each group is on one device, and a device makes the steps of its groups
+//   in turn.
+// - Otherwise each group has its own devices, the same number for all.
+//
+// The deployment must have passed require_async_possible and require_groups_fit. Devices are counted on their process.
 class AsyncPlacement {
  public:
   AsyncPlacement(const Deployment& deployment, const Placement& placement, int process)
@@ -38,7 +42,7 @@ class AsyncPlacement {
     for (int end = processes_[0].groups; group >= end; end += processes_[static_cast<std::size_t>(process)].groups) ++process;
     return process;
   }
-  // By group.
+  // Indexed by group.
   std::vector<int> processes_of_groups() const {
     std::vector<int> result;
     for (std::size_t p = 0; p < processes_.size(); ++p) result.insert(result.end(), static_cast<std::size_t>(processes_[p].groups), static_cast<int>(p));
@@ -51,13 +55,13 @@ class AsyncPlacement {
     for (const auto& process : processes_) sum += process.devices;
     return sum;
   }
-  // Of a group of this process.
+  // `group` must be on this process.
   int devices_of_group() const { return std::max(1, here().devices / here().groups); }
   int first_device(int group) const {
     const auto [groups, devices] = here();
     return groups < devices ? (group - first_group_) * devices_of_group() : collectives::ReplicaBlocks{groups, devices}.rank_of(group - first_group_);
   }
-  // How many groups make a step at the same time.
+  // The number of groups that make a step at the same time.
   int at_once() const {
     int sum = 0;
     for (const auto& process : processes_) sum += std::min(process.groups, process.devices);

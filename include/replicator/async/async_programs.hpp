@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step compiled for the asynchronous regime: a program for each group of replicas, and one for each shard of the variables.
+// AsyncPrograms: a step compiled for the asynchronous regime. It has a program for each group of replicas and one for
+// each shard of the variables.
 #pragma once
 
 #include <cstddef>
@@ -32,38 +33,38 @@
 
 namespace replicator::detail {
 
-// One of the devices of a group, and the replicas of the group that are on it.
+// One device of a group, with the group's replicas on that device.
 struct AsyncMember {
   int device = 0;
-  int first = 0;  // replica
+  int first = 0;  // the first replica
   int count = 1;
   std::unique_ptr<collectives::Communicator> communicator;
   Program program;
 };
 
-// Groups whose replicas have equal graphs share one of these.
+// Shared by all groups whose replicas have equal graphs.
 struct AsyncGraphs {
   Resolution resolution;
   std::vector<LoweredGraph> lowered;
 };
 
-// Replicas that are synchronous with each other: one asynchronous worker.
+// A group of replicas that are synchronous with each other: one asynchronous worker.
 struct AsyncGroup {
   int index = 0;
   std::unique_ptr<transport::InProcessGroup> wire;
   std::shared_ptr<const AsyncGraphs> graphs;
-  std::vector<AsyncMember> members;  // the first one leads: it pulls and pushes for all
-  std::vector<AnyArray> means;       // what the all-reduces of the step give, by ordinal, in the memory of the first member's program
+  std::vector<AsyncMember> members;  // the first is the leader, which pulls and pushes for all
+  std::vector<AnyArray> means;       // results of the step's all-reduces, by ordinal, in the memory of the first member's program
 };
 
-// Variables that are always updated together. The newest values are copy 0 of the VariableStore of the owning process. A group computes from copy
-// d + 1 of its own process's store, where d is the first device of the group.
+// Variables that are always updated together. Their newest values are copy 0 in the VariableStore of the owning
+// process. A group computes from copy d + 1 in its own process's store, where d is the first device of the group.
 struct AsyncShard {
   std::vector<std::string> variables;
-  std::vector<std::pair<std::uint32_t, TensorType>> gradients;  // that an update takes, by ordinal
+  std::vector<std::pair<std::uint32_t, TensorType>> gradients;  // the inputs of an update, by ordinal
   std::int64_t bytes = 0;
   int owner = 0;   // process
-  int device = 0;  // of the owner
+  int device = 0;  // index on the owner
   // Only on the owner; empty on other processes.
   Resolution resolution;
   std::vector<LoweredGraph> lowered;
@@ -74,8 +75,8 @@ struct AsyncShard {
 
 class AsyncPrograms {
  public:
-  // `traced`: the graphs of this process's replicas. Every process of the job calls it, as a part of host.building(). Throws as resolve_async
-  // does, and what compiling a step throws. `host` outlives this.
+  // Collective, as a part of host.building(). `traced`: the graphs of this process's replicas. Throws as resolve_async
+  // does, and any error of compiling a step. `host` outlives this object.
   AsyncPrograms(Host& host, std::span<const Graph> traced, int ordinal)
       : host_{host}, deployment_{host.deployment()}, placement_{deployment_, host.placement(), host.job().rank()}, seed_{host.compiler().seed_of(ordinal)}, all_reduce_{collectives::parse_all_reduce(deployment_.schedule, {placement_.devices_of_group(), 1})} {
     auto resolution = resolve_async(traced, placement_.devices_of_job(), placement_.groups(), host.compiler().resolve_options());
@@ -99,12 +100,13 @@ class AsyncPrograms {
   std::vector<std::unique_ptr<AsyncShard>>& shards() { return shards_; }  // of the job
   const AsyncCopies& copies() const { return *copies_; }
 
-  // Of copy 0.
+  // The memory of the variable in copy 0.
   std::span<std::byte> bytes_of(const std::string& variable) const {
     return {host_.variables().data(variable, 0), host_.variables().declaration(variable).type.bytes()};
   }
-  // Makes an update of a shard of this process. The caller holds the shard's gate. `before`: updates made so far. The step number of an update is
-  // `before` divided by the number of groups, as if each group had made one update in each step.
+  // Makes an update of a shard of this process. The caller holds the shard's gate. `before`: the number of earlier
+  // updates. The step number of an update is `before` divided by the number of groups, as if each group made one update
+  // in each step.
   void update(AsyncShard& shard, const std::vector<AnyArray>& gradients, std::int64_t before) const {
     execute(shard.program, {&gradients, 1},
             {.seed = seed_, .step = static_cast<std::uint64_t>(before) / static_cast<std::uint64_t>(placement_.groups()), .capture = deployment_.capture});
@@ -130,10 +132,10 @@ class AsyncPrograms {
     threads.run([&](int rank) { plan_member(group, group.members[static_cast<std::size_t>(rank)]); },
                 [&](const std::exception_ptr&) { group.wire->abort({"another device of the group failed", 0}); });
     auto& results = group.members[0].program.results;
-    for (std::size_t k = resolution.results; k < results.size(); ++k)  // behind those of the step function
+    for (std::size_t k = resolution.results; k < results.size(); ++k)  // those after the results of the step function
       group.means.push_back(AnyArray::borrow(results[k][0].type(), results[k][0].data(), nullptr));
   }
-  // The types of the first `count` results, which are those of the step function.
+  // The types of the first `count` results: those of the step function.
   std::vector<TensorType> result_types(std::size_t count) const {
     std::vector<TensorType> types;
     for (std::size_t k = 0; k < count; ++k) types.push_back(groups_[0]->members[0].program.results[k][0].type());
@@ -185,11 +187,11 @@ class AsyncPrograms {
   }
 
   static std::string who_waits(const AsyncPlacement& placement, int group) {
-    return group < 0 ? "the program, that looks at a variable," : placement.text(group);
+    return group < 0 ? "the program, which reads a variable," : placement.text(group);
   }
   Shard::Waiting waiting() const {
     const auto for_whom = [placement = placement_, bound = deployment_.staleness.value_or(0)](const Shard::Held& held) {
-      const std::string who = held.holder < 0 ? "others, who copy variables" : placement.text(held.holder);
+      const std::string who = held.holder < 0 ? "readers that copy variables" : placement.text(held.holder);
       if (!held.by_bound) return "for " + who + " at a shard of the variables";
       return "for " + who + ", whose gradient would be older than --staleness " + std::to_string(bound);
     };

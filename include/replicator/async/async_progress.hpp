@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many steps each group of the job has made in the asynchronous regime, as far as this process knows. Decides when a call of step() is done, and
-// which call was the last.
+// AsyncProgress: counts the steps of every group of the job in the asynchronous regime, as far as this process knows
+// them. It decides when a call of step() is done, and which call was the last.
 #pragma once
 
 #include <algorithm>
@@ -17,46 +17,48 @@ namespace replicator::detail {
 
 // The report of a group about a step that it has made.
 struct AsyncReport {
-  std::uint64_t steps = 0;                       // that the group has made, this one included
+  std::uint64_t steps = 0;                       // all steps of the group so far, including this one
   bool ended = false;                            // its input has ended, so it makes no further step
   std::vector<std::vector<AnyArray>> results{};  // of this step: [result][replica of the group]
 };
 
-// With G groups, n calls of a step that updates variables are done after n G updates, whichever group made them, once each group has made one. In a step
-// without updates each group makes one step for each call. Processes need not be at the same call.
+// With G groups, n calls of a step that updates variables are done after n G updates of any groups. Each group must
+// also have made one. In a step without updates each group makes one step for each call. Processes may be at different
+// calls.
 //
-// A group makes no further step when its input has ended, or when its process has left, which means that it has made its last call. A group pauses when
-// its process has come to a meeting of all processes.
-// Not thread-safe.
+// A group makes no more steps once its input has ended or its process has left. A process leaves with its last call. A
+// group pauses when its process has come to a meeting of all processes. Not thread-safe.
 class AsyncProgress {
  public:
-  // `process_of_group`: by group of the job. `process`: this one. `updates`: the step updates variables.
+  // `process_of_group`: indexed by group of the job. `process`: this one. `updates`: the step updates variables.
   AsyncProgress(const std::vector<int>& process_of_group, int process, bool updates) : process_{process}, updates_{updates} {
     for (const int owner : process_of_group) groups_.push_back({.process = owner});
   }
 
   // --- calls of this process's program ---------------------------------------------------------------------------------------------
-  // `meetings`: how often all processes have met.
+  // `meetings`: the number of meetings of all processes so far.
   void call(std::uint64_t meetings) {
     ++calls_;
     meetings_ = meetings;
     for (auto& group : groups_)
       if (auto report = std::exchange(group.early, std::nullopt)) count(group, std::move(*report));
   }
-  // The calls so far are done, or no group is left that could make a step.
+  // True if the calls so far are done, or if no group is left that could make a step.
   bool enough() const {
     if (!updates_) return all([this](const Group& group) { return group.steps >= calls_; });
     return all_over() || (completed_ >= wanted() && all([](const Group& group) { return group.steps > 0; }));
   }
-  // A group whose step this call needs, but which makes none: its process has left, or come to a meeting.
+  // A group that must make a step for this call but cannot, because its process has left or come to a meeting.
   std::optional<int> missing() const {
     const auto least = updates_ ? 1 : calls_;
     for (std::size_t g = 0; g < groups_.size(); ++g)
       if (!groups_[g].ended && is_over(groups_[g]) && groups_[g].steps < least) return static_cast<int>(g);
     return std::nullopt;
   }
-  // After a call: no further call can be made. All processes find the same after the same call, though reports reach them at different times. If the
-  // end of an input was the last event, its report has been counted. That a process has left is heard later: then the call has found too few updates.
+  // Called after a call: true if no more calls can be made. All processes get the same answer after the same call,
+  // although reports reach them at different times:
+  // - If the last event was the end of an input, its report has been counted.
+  // - News that a process has left arrives later. Then the call has found too few updates.
   bool ended() const {
     const auto input_ended = [](const Group& group) { return group.ended; };
     if (!updates_) return std::any_of(groups_.begin(), groups_.end(), input_ended);
@@ -65,14 +67,14 @@ class AsyncProgress {
   }
 
   // --- groups of this process ----------------------------------------------------------------------------------------------------
-  // The group is to make a step.
+  // True if the group should make a step now.
   bool wants(int group) const {
     const auto& one = at(group);
     return calls_ > 0 && !one.ended && !one.busy && is_needed(one);
   }
   void begin(int group) { at(group).busy = true; }
   void count(int group, AsyncReport report) { count(at(group), std::move(report)); }
-  // The group has also reported to the other processes.
+  // The group has also reported the step to the other processes.
   void rest(int group) { at(group).busy = false; }
   bool is_busy(int group) const { return at(group).busy; }
   std::vector<int> busy() const {
@@ -82,34 +84,35 @@ class AsyncProgress {
   // --- other processes ------------------------------------------------------------------------------------------------------------
   void hear(int group, AsyncReport report) {
     auto& one = at(group);
-    if (!updates_ && report.steps > calls_) one.early = std::move(report);  // that process has made one call more than this one
+    if (!updates_ && report.steps > calls_) one.early = std::move(report);  // that process is one call ahead of this one
     else count(one, std::move(report));
   }
-  // All steps of its groups have been reported.
+  // The process has left; all steps of its groups have been reported before.
   void hear_left(int process) {
     for (auto& group : groups_) group.left = group.left || group.process == process;
   }
-  // Its groups rest until all processes have met once more. Together they have made `steps`; some of these may not have been reported yet.
+  // The groups of the process rest until all processes have met once more. Together they have made `steps`. Some of
+  // these may not have been reported yet.
   void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) { pauses_[process] = {steps, meetings}; }
 
   // --- queries -----------------------------------------------------------------------------------------------------------------
   std::uint64_t calls() const { return calls_; }
   std::uint64_t completed() const { return completed_; }  // by all groups together
   std::uint64_t steps(int group) const { return at(group).steps; }
-  // By all groups of a process.
+  // Sum over all groups of a process.
   std::uint64_t steps_of(int process) const {
     std::uint64_t sum = 0;
     for (const auto& group : groups_) sum += group.process == process ? group.steps : 0;
     return sum;
   }
-  // The result of the latest step, by replica.
+  // The results of the latest steps, by replica.
   std::vector<AnyArray> results(std::size_t result) const {
     std::vector<AnyArray> results;
     for (const auto& group : groups_)
       if (result < group.results.size()) results.insert(results.end(), group.results[result].begin(), group.results[result].end());
     return results;
   }
-  // The groups that may still bring a step that the calls need. A group of this process counts while it is in a step.
+  // The groups that may still make a step that the calls need. A group of this process counts only during a step.
   std::vector<int> at_work() const {
     return those([this](const Group& group) { return is_needed(group) && (group.process == process_ ? group.busy : !is_over(group)); });
   }
@@ -119,10 +122,10 @@ class AsyncProgress {
     int process;
     std::uint64_t steps = 0;
     bool busy = false;
-    bool ended = false;  // its input has
-    bool left = false;   // its process has
+    bool ended = false;  // its input has ended
+    bool left = false;   // its process has left
     std::vector<std::vector<AnyArray>> results{};
-    std::optional<AsyncReport> early{};  // in a step without updates: for a call that this process has not made yet
+    std::optional<AsyncReport> early{};  // in a step without updates: a report for a call that this process has not made yet
   };
   struct Pause {
     std::uint64_t steps, meetings;
@@ -163,10 +166,10 @@ class AsyncProgress {
   int process_;
   bool updates_;
   std::vector<Group> groups_;    // of the job
-  std::map<int, Pause> pauses_;  // by process: the latest one
+  std::map<int, Pause> pauses_;  // by process: its latest pause
   std::uint64_t calls_ = 0;      // of this process
   std::uint64_t meetings_ = 0;   // before the latest call
-  std::uint64_t completed_ = 0;  // steps of groups
+  std::uint64_t completed_ = 0;  // steps of all groups together
 };
 
 }  // namespace replicator::detail

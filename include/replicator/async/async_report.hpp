@@ -31,7 +31,7 @@ inline std::string text_of_devices(const AsyncGroup& group, const Deployment& de
   return text;
 }
 
-// `steps`: done by each group of the job.
+// `steps`: the number of steps of each group of the job.
 inline std::string explain_async(AsyncPrograms& programs, const Deployment& deployment, const std::vector<std::uint64_t>& steps,
                                  const ExplainOptions& options) {
   const auto& placement = programs.placement();

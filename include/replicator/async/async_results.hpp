@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the small results of a group's step are packed into the message by which processes report it.
+// AsyncResults: packs the small results of a group's step into the message in which a process reports the step.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class AsyncResults {
   using Values = std::vector<std::vector<AnyArray>>;  // [result][replica of the group]
 
   AsyncResults() = default;
-  // `types`: of each result, the same on all replicas. `replicas`: of a group.
+  // `types`: of each result, the same on all replicas. `replicas`: the number of replicas of a group.
   AsyncResults(std::vector<TensorType> types, int replicas) : types_{std::move(types)}, replicas_{static_cast<std::size_t>(replicas)} {}
 
   std::size_t size() const { return types_.size(); }
@@ -41,7 +41,7 @@ class AsyncResults {
       }
     return packed;
   }
-  // A result that does not travel gets no values.
+  // A result that is too large to be packed gets no values.
   Values unpack(std::span<const std::byte> packed) const {
     Values values(size());
     for (std::size_t k = 0; k < size(); ++k)

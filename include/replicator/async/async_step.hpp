@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step in the asynchronous regime, as the program calls it. Owns the programs, the workers and the connections to other processes.
+// AsyncStep: the driver of a step in the asynchronous regime. It owns the programs, the workers and the connections to
+// other processes.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,7 @@ namespace replicator::detail {
 
 class AsyncStep final : public StepDriver, private RunningStep {
  public:
-  // `host`, `stop` and `at_work` outlive this; all other steps rest.
+  // `host`, `stop` and `at_work` outlive this object. All other steps must rest.
   AsyncStep(Host& host, StopAgreement& stop, RunningSteps& at_work, int ordinal, std::vector<std::unique_ptr<InputSource>> inputs, const Trace& trace)
       : host_{host}, stop_{stop}, running_steps_{at_work}, ordinal_{ordinal} {
     ReplicaInputs sources{std::move(inputs), host_.placement().begin()};
@@ -50,13 +51,13 @@ class AsyncStep final : public StepDriver, private RunningStep {
     if (!running_steps_.remove(*this) && peers_) peers_->leave_variables();
     try {
       if (peers_ && !unwinds) running_steps_.pause();
-    } catch (...) {  // host_.failure() has it
+    } catch (...) {  // host_.failure() has the error
     }
     if (workers_ && host_.failure()) workers_->error_was_thrown();
     if (workers_) end_workers(unwinds);
     try {
       stop_.end_meeting();
-    } catch (const CommunicationError&) {  // the next call finds the error, too
+    } catch (const CommunicationError&) {  // the next call finds the error too
     }
   }
 
@@ -90,7 +91,8 @@ class AsyncStep final : public StepDriver, private RunningStep {
   }
 
  private:
-  // Waits until all processes have made their last step. If that fails, this process lacks the last values of variables, so the host keeps the error.
+  // Waits until all processes have made their last step. If that fails, this process lacks the last values of
+  // variables, so the host keeps the error.
   void end_workers(bool unwinds) {
     const auto error = workers_->end();
     if (error && peers_ && !unwinds && !host_.failure()) host_.failure().keep(error);
@@ -109,7 +111,7 @@ class AsyncStep final : public StepDriver, private RunningStep {
     }
     stop_.end_call();
   }
-  // After an error workers may go on for a while, so variables are not shown any more: this throws.
+  // Throws after an error: the workers may continue for a while, so variables are not shown any more.
   void rest() override {
     require_outside_step();
     host_.failure().answer();
@@ -133,11 +135,11 @@ class AsyncStep final : public StepDriver, private RunningStep {
   Host& host_;
   StopAgreement& stop_;
   RunningSteps& running_steps_;
-  int ordinal_;  // among those of the Replicator
+  int ordinal_;  // the number of the step in its Replicator
   std::vector<Graph> traced_;
   std::unique_ptr<AsyncPrograms> programs_;
-  std::map<std::string, AnyArray> seen_;   // by name: the values that the program was last given of variables in shards
-  std::unique_ptr<AsyncPeers> peers_;      // null where the job has one process
+  std::map<std::string, AnyArray> seen_;   // by name: values of variables in shards that the program was given last
+  std::unique_ptr<AsyncPeers> peers_;      // null if the job has one process
   std::unique_ptr<AsyncWorkers> workers_;  // the last member, because its threads use the others
   std::uint64_t done_ = 0;
   bool finished_ = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of this process's devices in the asynchronous regime. Each makes the steps of its groups of replicas one after another, at its own pace.
+// AsyncWorkers: the threads of this process's devices in the asynchronous regime. Each makes the steps of its groups of
+// replicas in turn, at its own pace.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,8 @@ namespace replicator::detail {
 
 class AsyncWorkers {
  public:
-  // `peers`: null where the job has one process. `release` tells other processes of an error. The first three outlive this.
+  // `peers`: null if the job has one process. `release` tells other processes of an error. The first three arguments
+  // outlive this object.
   AsyncWorkers(const Deployment& deployment, AsyncPrograms& programs, AsyncPeers* peers, std::function<void(const std::exception_ptr&)> release,
                AsyncElements elements)
       : deployment_{deployment}, programs_{programs}, peers_{peers}, release_{std::move(release)}, elements_{std::move(elements)}, progress_{deployment, programs, [this](const std::exception_ptr& error) { release_all(error); }} {
@@ -45,14 +47,15 @@ class AsyncWorkers {
   AsyncWorkers& operator=(const AsyncWorkers&) = delete;
   ~AsyncWorkers() { end(); }
 
-  // While the program unwinds an exception, no other process may wait for this one. True in that case.
+  // Called while the program unwinds an exception: no other process may then wait for this one. Returns true in that
+  // case.
   bool leave_by_error() {
     if (!peers_ || std::uncaught_exceptions() <= exceptions_at_start_) return false;
     progress_.fail_thrown(std::make_exception_ptr(BuildError{"the program left its steps by an error of its own"}));
     return true;
   }
-  // Lets every step that has begun come to its end, those of the other processes too. Returns the error, if any. An error that no call has thrown
-  // is printed on stderr.
+  // Lets every step that has begun finish, also on the other processes. Returns the error, if any. Prints an error to
+  // stderr that no call has thrown.
   std::exception_ptr end() {
     if (threads_.empty()) return progress_.error();
     progress_.stop();
@@ -63,7 +66,7 @@ class AsyncWorkers {
     return progress_.error();
   }
 
-  // As the functions of SharedProgress.
+  // See the functions of SharedProgress.
   void step(std::uint64_t meetings) { progress_.step(meetings); }
   void rest() { progress_.rest(); }
   void error_was_thrown() { progress_.error_was_thrown(); }
@@ -71,11 +74,12 @@ class AsyncWorkers {
   std::vector<std::vector<AnyArray>> results() const { return progress_.results(); }
   std::vector<std::uint64_t> steps() const { return progress_.steps(); }
 
-  // At rest. The caller begins no step before all processes have met once more, so the others need not wait for one.
+  // Call it at rest. The caller begins no step before all processes have met once more, so the others need not wait for
+  // one.
   void pause(std::uint64_t meetings) const {
     if (peers_) peers_->client(0).pause(progress_.steps_here(), meetings);
   }
-  // Whether the calling thread is a device's, so that it is within a step.
+  // True if the calling thread belongs to a device, and so runs within a step.
   bool within_step() const {
     return std::any_of(threads_.begin(), threads_.end(), [](const auto& thread) { return thread.get_id() == std::this_thread::get_id(); });
   }
@@ -103,7 +107,8 @@ class AsyncWorkers {
       progress_.change([&] { progress_.groups().rest(worker->group()); });
     }
   }
-  // Needs progress_'s lock. Of the groups that the device leads and that are to make a step: the one with the fewest steps.
+  // Needs the lock of progress_. Of the groups that this device leads and that should make a step, returns the one with
+  // the fewest steps.
   GroupWorker* next_worker(int device) {
     auto& groups = progress_.groups();
     GroupWorker* chosen = nullptr;
@@ -120,7 +125,7 @@ class AsyncWorkers {
     for (auto& group : programs_.groups()) group->wire->abort({"another replica failed", 0});
     if (peers_) release_(error);
   }
-  // From the other processes, which may still have steps to make.
+  // Leaves the other processes, which may still have steps to make.
   void part() {
     try {
       if (!progress_.error()) peers_->part();
@@ -135,7 +140,7 @@ class AsyncWorkers {
   AsyncPeers* peers_;
   std::function<void(const std::exception_ptr&)> release_;
   int exceptions_at_start_ = std::uncaught_exceptions();
-  AsyncElements elements_;                            // a replica's belong to the thread of its device
+  AsyncElements elements_;                            // the elements of a replica belong to the thread of its device
   std::vector<std::unique_ptr<InputWatch>> watches_;  // by device
   SharedProgress progress_;
   std::vector<std::unique_ptr<GroupWorker>> workers_;  // by group of this process

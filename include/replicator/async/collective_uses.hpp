@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the result of a collective goes: into mirrored variables, into other collectives, or into a result of the step. The
-// asynchronous regime can do a collective only if its result is for an update of mirrored variables.
+// CollectiveUses: where the result of a collective goes: into mirrored variables, other collectives, or a result of the
+// step. The asynchronous regime supports a collective only if its result is used to update mirrored variables.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,12 @@ inline bool assigns_mirrored(const Graph& graph, const Node& node) {
   return assign && graph.variables()[assign->variable].kind == VariableKind::mirrored;
 }
 
-// What the result of one collective is used for before it passes through another collective. A variable that is read after its
-// assignment counts as the replica's own copy of it, so the search ends there.
+// The uses of one collective's result, up to the next collective. A variable that is read after its assignment counts
+// as the replica's own copy, so the search ends there.
 struct CollectiveUses {
-  std::set<std::uint32_t> updates;         // mirrored variables that are assigned a value computed from it
-  std::vector<std::uint32_t> collectives;  // nodes of those that take a value computed from it
-  std::optional<std::size_t> result;       // the first one of the step that is computed from it
+  std::set<std::uint32_t> updates;         // mirrored variables whose assigned value depends on it
+  std::vector<std::uint32_t> collectives;  // nodes of collectives whose input depends on it
+  std::optional<std::size_t> result;       // the first result of the step that depends on it
 };
 
 inline bool reads_mirrored_again(const Graph& graph, const Node& node) {
@@ -52,7 +52,7 @@ inline CollectiveUses uses_of(const Graph& graph, std::uint32_t collective) {
   return uses;
 }
 
-// Why the asynchronous regime cannot do the collective, and how to mend it; empty where it can.
+// The reason why the asynchronous regime cannot do the collective, and how to mend it. Empty if it can.
 inline std::string fault_of_kind(const Placeholder& placeholder) {
   const std::string mend = ": leave it out, or run with --regime sync";
   if (placeholder.kind != CollectiveKind::all_reduce) return "it needs the values of all replicas at the same step" + mend;
@@ -63,7 +63,7 @@ inline std::string fault_of_uses(const Graph& graph, std::uint32_t collective, c
   const auto& uses = all.at(collective);
   if (uses.result)
     return "result " + std::to_string(*uses.result) + " of the step is computed from it: return what the replica has computed alone, or run with --regime sync";
-  // Two rounds of one reduction, as those of nn::low_rank, have their results in the same update.
+  // Two rounds of one reduction may depend on each other if both results go into the same update, as in nn::low_rank.
   const auto same_update = [&](std::uint32_t other) {
     const auto& updates = all.at(other).updates;
     return std::any_of(updates.begin(), updates.end(), [&](std::uint32_t variable) { return uses.updates.contains(variable); });
@@ -75,8 +75,8 @@ inline std::string fault_of_uses(const Graph& graph, std::uint32_t collective, c
   return {};
 }
 
-// Throws BuildError unless every collective is an all_reduce over all replicas whose result is for updates of mirrored variables only.
-// A replica-local variable may be assigned what is computed from it too: such as the part of a gradient that was not sent.
+// Throws BuildError unless every collective is an all_reduce over all replicas that is used only to update mirrored
+// variables. A replica-local variable may depend on it as well, such as the part of a gradient that was not sent.
 inline void require_updates_only(const Graph& graph) {
   const auto require = [&](std::uint32_t collective, const std::string& fault) {
     if (fault.empty()) return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The set of processes that have made their last step. A process serves its shards until all are in the set.
+// FinishedProcesses: the set of processes that have made their last step. A process serves its shards until the set is
+// complete.
 #pragma once
 
 #include <chrono>
@@ -17,10 +18,10 @@
 
 namespace replicator::detail {
 
-// Filled by the server's thread, waited for by the program's.
+// The server's thread fills it; the program's thread waits for it.
 class FinishedProcesses {
  public:
-  // The job outlives this.
+  // `job` outlives this object.
   FinishedProcesses(const transport::Job& job, int processes) : job_{job}, processes_{processes} {}
 
   void add(int process) {
@@ -30,7 +31,7 @@ class FinishedProcesses {
     }
     changed_.notify_all();
   }
-  // Ends every wait: the server has failed, and nothing more is heard.
+  // Ends every wait: the server has failed, so no more messages arrive.
   void fail() {
     {
       const std::lock_guard lock{mutex_};
@@ -43,8 +44,9 @@ class FinishedProcesses {
     return finished_.contains(process);
   }
 
-  // Waits for all processes of the job, without a deadline: they are alive, or the job is aborted. After `late` it names the missing processes on
-  // stderr. Calls look(process) for each missing process every 100 ms; an exception from it ends the wait.
+  // Waits for all processes of the job. It needs no deadline: either they are alive, or the job is aborted. After
+  // `late` it prints the missing processes to stderr. It calls look(process) for each missing process every 100 ms; an
+  // exception from that ends the wait.
   void await_all(std::chrono::milliseconds late, const std::function<void(int process)>& look) const {
     DeadlineWait wait{{.late = late}};
     std::unique_lock lock{mutex_};
@@ -73,7 +75,7 @@ class FinishedProcesses {
 
   const transport::Job& job_;
   int processes_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   mutable std::condition_variable changed_;
   std::set<int> finished_;
   bool failed_ = false;

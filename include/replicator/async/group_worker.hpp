@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker of one group of replicas. In each step it pulls the newest variables from all shards, computes, and pushes the group's gradients to
-// every shard. Where the group has several devices, the first one leads: it pulls and pushes for all of them.
+// GroupWorker: the worker of one group of replicas. In each step it pulls the newest variables from all shards,
+// computes, and pushes the group's gradients to every shard. In a group of several devices the first one leads: it
+// pulls and pushes for all.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +20,17 @@
 
 namespace replicator::detail {
 
-// lead_step() is for the thread of the first device, follow() for the threads of the others.
+// lead_step() runs in the thread of the first device, follow() in the threads of the others.
 class GroupWorker {
  public:
-  // `peers`: null where the job has one process. `watches`: by device. All outlive this.
+  // `peers`: null if the job has one process. `watches`: one for each device. All arguments outlive this object.
   GroupWorker(AsyncGroup& group, AsyncPrograms& programs, AsyncPeers* peers, SharedProgress& progress, AsyncElements& elements,
               const std::vector<std::unique_ptr<InputWatch>>& watches)
       : group_{group}, programs_{programs}, peers_{peers}, progress_{progress}, elements_{elements}, watches_{watches} {}
 
   int group() const { return group_.index; }
   int leading_device() const { return group_.members[0].device; }
-  // Null where the device is none of those that follow.
+  // Null unless the device follows in this group.
   AsyncMember* follower(int device) const {
     for (std::size_t m = 1; m < group_.members.size(); ++m)
       if (group_.members[m].device == device) return &group_.members[m];
@@ -49,7 +50,7 @@ class GroupWorker {
     if (!progress_.count(group_.index, std::move(report)) || !peers_) return;
     progress_.attempt([&] { peers_->client(leading_device()).report(group_.index, number + 1, ended, std::move(told)); });
   }
-  // Computes the member's part of each step that the leader begins, until no further one will be.
+  // Computes the member's part of each step that the leader begins. Returns when no more steps will begin.
   void follow(AsyncMember& member) {
     for (std::uint64_t done = 0;; ++done) {
       bool begun = false;
@@ -70,7 +71,7 @@ class GroupWorker {
  private:
   InputWatch& watch_of(const AsyncMember& member) const { return *watches_[static_cast<std::size_t>(member.device)]; }
 
-  // False where the input of one of the group's replicas has ended.
+  // Returns false if the input of one of the group's replicas has ended.
   bool make_step(std::uint64_t number) {
     auto& leader = group_.members[0];
     const bool more = elements_.read_next(leader.first, leader.count, number, watch_of(leader));
@@ -82,7 +83,7 @@ class GroupWorker {
     for (std::size_t s = 0; s < shards; ++s) push(s);
     return all_more;
   }
-  // A shard of this process is used in place, that of another process through its server.
+  // A shard of this process is used in place; a shard of another process is used through its server.
   void pull(std::size_t s) {
     auto& shard = *programs_.shards()[s];
     const int device = leading_device();
@@ -108,12 +109,12 @@ class GroupWorker {
       more_ = more;
     });
   }
-  // True if every member had an element for another step.
+  // Returns true if every member had an element for another step.
   bool await_followers() {
     if (!progress_.await([&] { return back_ + 1 == group_.members.size(); })) std::rethrow_exception(progress_.error());
     return more_;  // no follower changes it before the next step
   }
-  // One step of the member's replicas. Afterwards their next elements are the current ones.
+  // Computes one step of the member's replicas, then makes their next elements the current ones.
   void compute(AsyncMember& member, std::uint64_t number) {
     const auto& deployment = programs_.deployment();
     try {
@@ -140,9 +141,9 @@ class GroupWorker {
   SharedProgress& progress_;
   AsyncElements& elements_;
   const std::vector<std::unique_ptr<InputWatch>>& watches_;
-  // Of the latest step. The lock of progress_ guards them.
-  std::uint64_t begun_ = 0;  // steps for which the leader has pulled the variables
-  std::size_t back_ = 0;     // followers that have computed it
+  // About the latest step; guarded by the lock of progress_.
+  std::uint64_t begun_ = 0;  // steps that the leader has begun after pulling the variables
+  std::size_t back_ = 0;     // followers that have computed the step
   bool more_ = true;         // every member had an element for another step
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the asynchronous regime can do, and what not.
+// Checks that a deployment is possible in the asynchronous regime.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace replicator::detail {
 
-// The first flag that was given and that needs all replicas at the same step; empty: none.
+// The first given flag that needs all replicas at the same step; empty if there is none.
 inline std::string_view flag_of_steps(const Deployment& d) {
   const std::pair<bool, std::string_view> given[] = {
       {!d.checkpoint.folder.empty(), "--checkpoint"}, {d.checkpoint.resume, "--resume"}, {!d.see.trace.empty(), "--trace"}, {d.see.timing, "--timing"}, {!d.see.plan.empty(), "--plan"}, {!d.see.dot.empty(), "--dot"}, {d.see.find_nan, "--find-nan"}, {d.see.skew, "--skew"}, {d.see.record.has_value(), "--record"}, {!d.see.replay.empty(), "--replay"}, {d.see.check_drift > 0, "--check-drift"}, {!d.see.hang_report.empty(), "--hang-report"}, {d.elastic, "--elastic"}};
@@ -22,7 +22,7 @@ inline std::string_view flag_of_steps(const Deployment& d) {
   return {};
 }
 
-// Throws BuildError that names the first flag which does not fit.
+// Throws BuildError with the first flag that the regime does not support.
 inline void require_async_possible(const Deployment& d) {
   const std::string cannot = "--regime async cannot be combined with ";
   if (const auto flag = detail::flag_of_steps(d); !flag.empty())
@@ -39,7 +39,7 @@ inline void require_async_possible(const Deployment& d) {
                      " replicas: groups are of equal size"};
 }
 
-// The same for where replicas are: every process of the job finds the same.
+// Checks that groups fit the placement of the replicas. Throws the same BuildError on every process of the job.
 inline void require_groups_fit(const Deployment& d, const Placement& replicas, int process) {
   const int processes = replicas.process_of_team().back() + 1;
   for (int p = 0, end = 0; p < processes; ++p) {
@@ -62,8 +62,8 @@ inline void require_groups_fit(const Deployment& d, const Placement& replicas, i
   if (d.staleness && *d.staleness < placement.at_once() - 1)
     throw BuildError{"--staleness is " + std::to_string(*d.staleness) + ", but " + std::to_string(placement.at_once()) +
                      " groups of replicas compute at once on " + std::to_string(placement.devices_of_job()) + " devices" +
-                     (processes > 1 ? " of " + std::to_string(processes) + " processes" : std::string{}) + ": the last of them to be done is behind by " +
-                     std::to_string(placement.at_once() - 1) + " updates at least. Allow so many, or name fewer --devices"};
+                     (processes > 1 ? " of " + std::to_string(processes) + " processes" : std::string{}) + ": the last one to finish misses at least " +
+                     std::to_string(placement.at_once() - 1) + " updates. Allow that many, or name fewer --devices"};
 }
 
 }  // namespace replicator::detail

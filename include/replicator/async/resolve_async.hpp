@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolution in the asynchronous regime. The step of a replica is cut at the all_reduces whose results are assigned to mirrored variables. A
-// replica runs the part before the cut at its own pace. The part behind the cut is the update, a graph for each shard of the variables: a shard
-// runs it once for every gradient that arrives. One pure function, as resolve.
+// resolve_async: resolution in the asynchronous regime. It cuts a replica's step at the all_reduces whose results are
+// assigned to mirrored variables. A replica runs the part before the cut at its own pace. The part after the cut is the
+// update, with one graph for each shard of the variables. A shard runs it once for every gradient that arrives. Like
+// resolve, it is one pure function.
 #pragma once
 
 #include <algorithm>
@@ -22,20 +23,20 @@
 
 namespace replicator::detail {
 
-// Variables that are always updated together, and the graph that does it.
+// A set of variables that are always updated together, and the graph of their update.
 struct ShardGraph {
-  // Assigns them. Each all_reduce is replaced by an Input::Source::arrival with its ordinal.
+  // Assigns the variables. Each all_reduce is replaced by an Input::Source::arrival with the same ordinal.
   Graph update;
   std::vector<std::string> variables;
   std::int64_t bytes = 0;  // of all these variables
 };
 
 struct AsyncResolution {
-  Resolution whole;  // as in the synchronous regime
-  // By replica: its step without updates. Its results are those of the step, then those of the collectives by ordinal.
+  Resolution whole;  // as resolved in the synchronous regime
+  // By replica: its step without updates. The results are those of the step, then those of the collectives by ordinal.
   std::vector<Graph> steps;
-  std::size_t results = 0;         // how many the step function returns
-  std::vector<ShardGraph> shards;  // none where the step has no all_reduce: it may then assign nothing mirrored
+  std::size_t results = 0;         // number of results of the step function
+  std::vector<ShardGraph> shards;  // empty if the step has no all_reduce; it then assigns no mirrored variable
 };
 
 inline void require_gradients(const Graph& graph, bool any) {
@@ -47,8 +48,8 @@ inline void require_gradients(const Graph& graph, bool any) {
                        "could be counted. Assign it in the step that trains, make it replica_local, or run with --regime sync"};
 }
 
-// An all_reduce is over the replica's group only. A sum is multiplied by the number of groups, as if each had given the same: so a sum divided by
-// the number of replicas is their mean in this regime too.
+// In a group's step an all_reduce is over the group's replicas only. A sum is multiplied by the number of groups, as if
+// every group had contributed the same. So a sum divided by the number of replicas is a mean in this regime too.
 inline void copy_for_group(Rewriter& rewriter, std::uint32_t index, int groups) {
   const auto copy = rewriter.copy(index);
   const auto& node = rewriter.from().node(index);
@@ -57,7 +58,7 @@ inline void copy_for_group(Rewriter& rewriter, std::uint32_t index, int groups) 
   rewriter.replace(index, {apply(ScalarOp::multiply, rewriter.to().tensor(copy), groups, node.where).value()});
 }
 
-// What a replica does alone. Its last results are what the collectives give, by ordinal.
+// The part that a replica runs alone. Its last results are those of the collectives, by ordinal.
 inline Graph without_updates(const Graph& traced, int groups) {
   Rewriter rewriter{traced};
   for (std::uint32_t i = 0; i < traced.nodes().size(); ++i)
@@ -69,7 +70,7 @@ inline Graph without_updates(const Graph& traced, int groups) {
   return result;
 }
 
-// The nodes that the assignments need, back to the collectives.
+// The nodes on which the assignments depend, back to the collectives.
 inline std::vector<bool> needed_by(const Graph& graph, const std::vector<std::uint32_t>& assignments) {
   std::vector<bool> needed(graph.nodes().size());
   for (const auto assignment : assignments) needed[assignment] = true;
@@ -81,7 +82,7 @@ inline std::vector<bool> needed_by(const Graph& graph, const std::vector<std::ui
   return needed;
 }
 
-// A print, check or host_callback. It looks at the value in the replica's step, so it is left out of the update.
+// True for a print, check or host_callback. It looks at the value in the replica's step, so the update leaves it out.
 inline bool only_looks(const Node& node) {
   const auto* compute = node.get<Compute>();
   return compute && compute->operation.effect() && node.inputs.size() == 1 && node.outputs.size() == 1;
@@ -111,7 +112,7 @@ class AssignmentSets {
     for (const auto& [variable, assignments] : assigned_) join_with_read(variable, assignments);
   }
 
-  // The largest set first. The assignments of a set are in program order.
+  // Returns the largest set first. The assignments of a set are in program order.
   std::vector<std::vector<std::uint32_t>> sets() const {
     std::map<std::uint32_t, std::vector<std::uint32_t>> by_root;
     for (const auto& [variable, assignments] : assigned_) {
@@ -160,7 +161,7 @@ class AssignmentSets {
   std::map<std::uint32_t, std::vector<std::uint32_t>> assigned_;
 };
 
-// At most `most` shards, of about equal size: each set, the largest first, goes to the smallest shard.
+// Makes at most `most` shards of about equal size: each set, the largest first, goes to the smallest shard.
 inline std::vector<ShardGraph> make_shards(const Graph& traced, int most) {
   const AssignmentSets all{traced};
   std::vector<std::vector<std::uint32_t>> shards;
@@ -181,8 +182,9 @@ inline std::vector<ShardGraph> make_shards(const Graph& traced, int most) {
   return result;
 }
 
-// `traced`: the graphs of all replicas. `shards`: how many there may be. `groups`: how many groups of synchronous replicas the job has. Throws
-// BuildError for what resolve refuses, and for every collective whose result is for something else than updates of mirrored variables, with its line.
+// `traced`: the graphs of all replicas. `shards`: the most shards to make. `groups`: the number of groups of
+// synchronous replicas in the job. Throws BuildError as resolve does. Also throws one, with the source line, for every
+// collective whose result has another use than updates of mirrored variables.
 inline AsyncResolution resolve_async(std::span<const Graph> traced, int shards, int groups = 1, const ResolveOptions& options = {}) {
   AsyncResolution result;
   if (traced.empty()) return result;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol between shard clients and shard servers: the calls, and the ranks of the transport that send and receive them.
+// The protocol between shard clients and shard servers: the calls, and the transport ranks that send and receive them.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,22 @@ namespace replicator::detail {
 struct ShardCall {
   enum class Kind : std::uint32_t {
     read,      // pull: the answer is the shard's variables that steps read, copied between two updates
-    update,    // push: the payload is the gradients of the shard; the answer is one byte, after the update
+    update,    // push: the payload is the shard's gradients; the answer is one byte, after the update
     value,     // the answer is one variable of a shard
     report,    // a group has made a step; the payload is its results
-    look,      // a shard has changed: retry the updates that its staleness bound holds up
+    look,      // a shard has changed: retry the updates that wait for the staleness bound
     vote,      // the sender has caught a signal; the answer is the call after which the receiver can stop
-    stop,      // the call that all have agreed on
+    stop,      // the call after which all have agreed to stop
     pause,     // the groups of the process make no step until all processes have met once more
-    finished,  // the groups of the device make no further step
-    leave,     // the sender makes no further call
+    finished,  // the groups of the device make no more steps
+    leave,     // the sender makes no more calls
   };
   Kind kind{};
   std::int32_t group = -1;
   std::uint32_t shard = 0;
   std::uint32_t variable = 0;  // its index in the shard
-  std::uint64_t steps = 0;     // that the group has made; with pause: all groups of the process
-  std::uint64_t meetings = 0;  // of all processes
+  std::uint64_t steps = 0;     // steps that the group has made; with pause: that all groups of the process have made
+  std::uint64_t meetings = 0;  // number of meetings of all processes
   StopAgreement::Vote agreed{};
   std::uint32_t ended = 0;   // not zero: the input has ended
   std::uint32_t unused = 0;  // no padding: the struct is sent as bytes
@@ -41,7 +41,7 @@ namespace slots {
 inline constexpr transport::Slot call{0, 0, 0}, payload{0, 0, 1}, answer{0, 0, 2};
 }
 
-// Ranks of the transport. Each process has a rank for each device, which is a client, and then one for its server.
+// The ranks of the transport. Each process has a rank for each device, which is a client, and then one for its server.
 class ShardRanks {
  public:
   explicit ShardRanks(const AsyncPlacement& placement) {

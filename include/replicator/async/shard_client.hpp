@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client by which a device pulls from and pushes to the shards of other processes.
+// ShardClient: the client with which a device pulls from and pushes to the shards of other processes.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,12 @@
 
 namespace replicator::detail {
 
-// For one thread at a time: that of the device, or the program's while the device rests. Every function returns when its messages are sent and
-// answered. Throws CommunicationError when the job is aborted, and at the deadline; the latter names the process that is waited for.
+// For one thread at a time: the device's, or the program's while the device rests. Every function returns when its
+// messages have been sent and answered. Throws CommunicationError when the job is aborted, and at the deadline. The
+// latter error names the process that did not answer.
 class ShardClient {
  public:
-  // All but the messenger outlive this.
+  // All arguments except the messenger outlive this object.
   ShardClient(std::unique_ptr<transport::Messenger> messenger, const transport::Job& job, const Deployment& deployment,
               const AsyncPlacement& placement, const ShardRanks& ranks)
       : job_{job}, deployment_{deployment}, placement_{placement}, ranks_{ranks}, messenger_{std::move(messenger)} {}
@@ -48,20 +49,20 @@ class ShardClient {
     ask(process, {.kind = ShardCall::Kind::vote}, {}, {std::as_writable_bytes(std::span{&vote_, 1})});
     return vote_;
   }
-  // These go to all other processes.
+  // The next three go to all other processes.
   void report(int group, std::uint64_t steps, bool ended, std::vector<std::byte> results) {
     results_ = std::move(results);
     tell_others({.kind = ShardCall::Kind::report, .group = group, .steps = steps, .ended = ended}, {results_});
   }
   void pause(std::uint64_t steps, std::uint64_t meetings) { tell_others({.kind = ShardCall::Kind::pause, .steps = steps, .meetings = meetings}, {}); }
   void stop(const StopAgreement::Vote& agreed) { tell_others({.kind = ShardCall::Kind::stop, .agreed = agreed}, {}); }
-  // To the server of this process.
+  // Goes to the server of this process.
   void look() {
     call_ = {.kind = ShardCall::Kind::look};
     say(job_.rank(), {});
     settle();
   }
-  // To all processes, this one included.
+  // Goes to all processes, including this one.
   void tell_all(ShardCall::Kind kind) {
     call_ = {.kind = kind};
     for (int p = 0; p < ranks_.processes(); ++p) say(p, {});
@@ -117,7 +118,7 @@ class ShardClient {
   const Deployment& deployment_;
   const AsyncPlacement& placement_;
   const ShardRanks& ranks_;
-  // Buffers of messages. They live as long as the messenger, since nobody waits for a message after an error.
+  // Buffers of messages. They must live as long as the messenger, because nothing waits for a message after an error.
   ShardCall call_;
   StopAgreement::Vote vote_;
   std::byte done_{};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate of a shard: a readers-writer lock with a staleness bound. Workers read the shard's variables and update them through it.
+// Shard: the gate of a shard, a readers-writer lock with a staleness bound. Workers read and update the shard's
+// variables through it.
 #pragma once
 
 #include <condition_variable>
@@ -17,29 +18,30 @@
 
 namespace replicator::detail {
 
-// For waits on what others do at a shard: the deadline is 25 % longer than the shard's own, so that the more specific error wins.
+// The limits of a wait for work that others do at a shard. Its deadline is 25 % longer than the shard's own, so that
+// the more specific error wins.
 inline WaitLimits limits_behind_shard(const WaitLimits& shard) { return {shard.deadline + shard.deadline / 4, shard.late}; }
 
-// Updates exclude each other and reads, so a reader sees all of an update or nothing of it. An update also waits while the staleness bound
-// holds it up.
+// Updates exclude each other and reads, so a reader sees either all of an update or nothing of it. An update also waits
+// until the staleness bound allows it.
 class Shard {
  public:
   // The reason why a reader waits.
   struct Held {
-    int holder = -1;        // the reader that holds it up; -1: several do
+    int holder = -1;        // the reader that must finish first; -1: several readers
     bool by_bound = false;  // the holder's values would become staler than the bound
   };
   struct Waiting {
     WaitLimits limits{};
     std::function<void(int reader, const Held&)> tell_late{};
-    std::function<void(int reader, const Held&)> fail{};  // at the deadline: throws
+    std::function<void(int reader, const Held&)> fail{};  // called at the deadline; throws
   };
 
   Shard(int readers, std::optional<std::int64_t> bound, Waiting waiting) : staleness_{readers, bound}, waiting_{std::move(waiting)} {}
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
-  // copy() copies the variables. Throws the error of an abort. Reader -1 will make no update.
+  // copy() copies the variables. Throws the error of an abort. Reader -1 makes no update.
   void read(int reader, const std::function<void()>& copy) {
     {
       std::unique_lock lock{mutex_};
@@ -53,13 +55,13 @@ class Shard {
     const Finally leave{[&] { --readers_; }, *this};
     copy();
   }
-  // apply(n) makes update number n, counted from 0. Throws CommunicationError if the reader has not read since its last update: calls of other processes
-  // are not trusted.
+  // apply(n) makes update number n, counted from 0. Throws CommunicationError if the reader has not read since its last
+  // update: calls of other processes are checked.
   void update(int reader, const std::function<void(std::int64_t)>& apply) { make_update(reader, apply, true); }
-  // The same for a caller that acts for several readers, so it must not block for one. False, and nothing is done, if the staleness bound holds the
-  // reader up.
+  // For a caller that acts for several readers, and so must not block for one. Returns false, and does nothing, if the
+  // staleness bound does not allow the update yet.
   bool try_update(int reader, const std::function<void(std::int64_t)>& apply) { return make_update(reader, apply, false); }
-  // Throws the error of the deadline if the bound holds the reader up.
+  // Throws the error of the deadline if the bound does not allow an update of the reader.
   void fail_held(int reader) {
     std::unique_lock lock{mutex_};
     const auto holder = staleness_.held_by(reader);
@@ -67,7 +69,7 @@ class Shard {
     if (holder) waiting_.fail(reader, {*holder, true});
   }
 
-  // Every wait, present or future, throws the error. The first one counts.
+  // Makes every present and future wait throw the error. Later errors are ignored.
   void abort(std::exception_ptr error) {
     {
       const std::lock_guard lock{mutex_};
@@ -101,7 +103,7 @@ class Shard {
     {
       std::unique_lock lock{mutex_};
       if (!staleness_.has_read(reader))
-        throw CommunicationError{"an update by reader " + std::to_string(reader) + " of a shard has come, which has not read it since its last one", -1};
+        throw CommunicationError{"reader " + std::to_string(reader) + " of a shard sends an update, but has not read the shard since its last one", -1};
       bool held = false;  // by the bound
       wait(lock, reader, [&]() -> std::optional<Held> {
         held = false;
@@ -135,8 +137,8 @@ class Shard {
   std::condition_variable changed_;
   Staleness staleness_;
   Waiting waiting_;
-  int readers_ = 0;  // that copy
-  int writer_ = -1;  // the reader that updates
+  int readers_ = 0;  // readers that are copying
+  int writer_ = -1;  // the reader that is updating; -1: none
   std::exception_ptr error_;
 };
 

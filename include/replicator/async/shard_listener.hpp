@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process hears from the others about their steps: the interface between its shard server and its own progress.
+// ShardListener: receives what a process's shard server hears about the steps of other processes. SharedProgress
+// implements it.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +15,12 @@ namespace replicator::detail {
 // The server's thread calls these functions.
 class ShardListener {
  public:
-  // A group of another process has made a step. The sender has this group. `results` are packed by AsyncResults::pack.
+  // A group of another process has made a step. The sender owns this group. `results` are packed by AsyncResults::pack.
   virtual void hear(const ShardCall& report, std::span<const std::byte> results) = 0;
-  // No group of the process makes a further step, and all the steps that they made have been reported.
+  // No group of the process makes more steps. All its steps have been reported.
   virtual void hear_left(int process) = 0;
-  // No group of the process makes a step until all processes have met once more than `meetings`. Together they have made `steps`.
+  // No group of the process makes a step until all processes have met more than `meetings` times. Together its groups
+  // have made `steps`.
   virtual void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) = 0;
   // The server has stopped.
   virtual void fail(const std::exception_ptr& error) = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the shard and the variables that a call names. Refuses a call that its sender may not make, or that names what this process lacks: a call
-// comes from another process and is checked before it is used.
+// ShardLookup: finds the shard and the variables that a call names. Calls come from other processes, so each is checked
+// first. It refuses a call that its sender may not make, or that names something this process lacks.
 #pragma once
 
 #include <string>
@@ -14,13 +14,14 @@ namespace replicator::detail {
 
 class ShardLookup {
  public:
-  // All outlive this.
+  // All arguments outlive this object.
   ShardLookup(const transport::Job& job, AsyncPrograms& programs, const ShardRanks& ranks) : job_{job}, programs_{programs}, ranks_{ranks} {}
 
-  // A client acts only for groups of its own process, and only before its last step. `finished`: it has said that it made that step.
+  // A client acts only for groups of its own process, and only before its last step. `finished`: it has reported its
+  // last step.
   void require_possible(const ShardCall& call, int rank, bool finished) const {
     const bool acts = call.kind == ShardCall::Kind::read || call.kind == ShardCall::Kind::update || call.kind == ShardCall::Kind::report;
-    if (finished && (acts || call.kind == ShardCall::Kind::finished)) throw refusal(rank, "a call of a step behind its last one");
+    if (finished && (acts || call.kind == ShardCall::Kind::finished)) throw refusal(rank, "a call for a step after its last one");
     if (!acts) return;
     const auto& placement = programs_.placement();
     if (call.group < 0 || call.group >= placement.groups() || placement.process_of(call.group) != ranks_.process_of(rank))
@@ -31,14 +32,15 @@ class ShardLookup {
     return {job_.describe(process) + " makes " + call, process};
   }
 
-  // These throw CommunicationError where this process does not own the shard, or the shard has no such variable.
+  // The functions below throw CommunicationError if this process does not own the shard, or if the shard has no such
+  // variable.
   AsyncShard& shard_of(const ShardCall& call) const {
     auto& shards = programs_.shards();
     if (call.shard >= shards.size() || !shards[call.shard]->gate)
       throw CommunicationError{"shard " + std::to_string(call.shard) + " was asked for at " + job_.describe(job_.rank()) + ", which does not have it", -1};
     return *shards[call.shard];
   }
-  // The shard's variables that steps of some process read.
+  // The shard's variables that steps of any process read.
   const std::vector<std::string>& names_of(const ShardCall& call) const {
     shard_of(call);
     return programs_.copies().names(call.shard);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameter server of a process: one thread that answers the pulls and pushes of the workers of other processes. It reads and updates the shards
-// that this process owns.
+// ShardServer: the parameter server of a process. One thread answers the pulls and pushes of workers on other
+// processes, and reads and updates the shards that this process owns.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +28,14 @@
 
 namespace replicator::detail {
 
-// Never blocks on one client: it retries an update that the staleness bound holds up after each change. It serves until all processes of the job have
-// left.
+// Never blocks on one client: it retries an update that waits for the staleness bound after each change. It serves
+// until all processes of the job have left.
 //
-// A client is a device of some process. These are its messages:
+// A client is a device of a process. Its messages, in order:
 //   client:  call -> [payload ->] [held ->] answer -> call ...
 class ShardServer {
  public:
-  // All but the messenger outlive this.
+  // All arguments except the messenger outlive this object.
   ShardServer(std::unique_ptr<transport::Messenger> messenger, const transport::Job& job, AsyncPrograms& programs, const ShardRanks& ranks,
               StopAgreement& stop, ShardListener& listener)
       : programs_{programs}, ranks_{ranks}, stop_{stop}, listener_{listener}, lookup_{job, programs, ranks}, finished_{job, ranks.processes()}, messenger_{std::move(messenger)} {
@@ -44,10 +44,10 @@ class ShardServer {
   }
   ShardServer(const ShardServer&) = delete;
   ShardServer& operator=(const ShardServer&) = delete;
-  // Returns when all have left, or the job has been aborted.
+  // Returns when all clients have left, or when the job has been aborted.
   ~ShardServer() { thread_.join(); }
 
-  // Of the job: whose groups make no further step.
+  // The processes of the job whose groups make no more steps.
   const FinishedProcesses& finished() const { return finished_; }
 
  private:
@@ -62,13 +62,13 @@ class ShardServer {
   struct Client {
     explicit Client(int its_rank) : rank{its_rank} {}
     int rank;
-    State state = State::answer;  // no message is under way, so a call comes next
+    State state = State::answer;  // no message is pending, so a call comes next
     ShardCall call;
     std::vector<transport::Ticket> under_way;
     std::vector<AnyArray> gradients;  // by ordinal
-    std::vector<std::byte> bytes;     // of an answer, or a report
+    std::vector<std::byte> bytes;     // of an answer or a report
     DeadlineWait held{{}};
-    bool finished = false;  // its groups make no further step
+    bool finished = false;  // its groups make no more steps
   };
 
   void serve() {
@@ -90,7 +90,7 @@ class ShardServer {
     for (const auto& client : clients_) moved = advance(*client) || moved;
     return moved;
   }
-  // True if the client went on to another state.
+  // Returns true if the client changed its state.
   bool advance(Client& client) {
     auto& tickets = client.under_way;
     while (!tickets.empty() && messenger_->done(tickets.back())) tickets.pop_back();
@@ -110,7 +110,7 @@ class ShardServer {
     client.under_way.push_back(messenger_->recv(bytes, client.rank, slot));
   }
 
-  // After a call has arrived.
+  // Called after a call has arrived.
   void begin(Client& client) {
     const auto& call = client.call;
     lookup_.require_possible(call, client.rank, client.finished);
@@ -163,7 +163,7 @@ class ShardServer {
     client.bytes.resize(programs_.results().bytes());
     receive(client, client.bytes, slots::payload);
   }
-  // After the payload of a call has arrived.
+  // Called after the payload of a call has arrived.
   void take(Client& client) {
     if (client.call.kind == ShardCall::Kind::report) {
       listener_.hear(client.call, client.bytes);
@@ -184,7 +184,7 @@ class ShardServer {
     client.bytes.assign(bytes.begin(), bytes.end());
     client.under_way.push_back(messenger_->send(client.bytes, client.rank, slots::answer));
   }
-  // Throws if a client has been held up until the deadline. Returns the next deadline of a held client.
+  // Throws if a client has waited for the bound until the deadline. Returns the next deadline of a waiting client.
   Clock::time_point fail_late() const {
     auto next = Clock::time_point::max();
     for (const auto& client : clients_) {
@@ -201,7 +201,7 @@ class ShardServer {
     send_answer(client, std::as_bytes(std::span{&vote, 1}));
   }
   void hear_stop(Client& client) {
-    if (!stop_.agree(client.call.agreed)) throw lookup_.refusal(client.rank, "a call to stop, before or without what was agreed");
+    if (!stop_.agree(client.call.agreed)) throw lookup_.refusal(client.rank, "a call to stop that does not fit the votes");
     await_call(client);
   }
   void hear_pause(Client& client) {
@@ -225,7 +225,7 @@ class ShardServer {
   ShardLookup lookup_;
   FinishedProcesses finished_;
   std::vector<std::unique_ptr<Client>> clients_;
-  std::unique_ptr<transport::Messenger> messenger_;  // after the memory that it is given, so that it ends first
+  std::unique_ptr<transport::Messenger> messenger_;  // declared after the buffers of its messages, so that it is destroyed first
   std::thread thread_;
 };
 

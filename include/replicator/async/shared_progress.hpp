@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the threads of a step share in the asynchronous regime: the progress of all groups, the first error, and the request to stop. Workers report
-// their steps here, the server's thread those of other processes. The program's thread waits here until its call of step() is done.
+// SharedProgress: the state that the threads of an asynchronous step share: the progress of all groups, the first
+// error, and the request to stop. Workers report their steps here, and the server's thread reports those of other
+// processes. The program's thread waits here until its call of step() is done.
 #pragma once
 
 #include <algorithm>
@@ -25,18 +26,21 @@
 
 namespace replicator::detail {
 
-// AsyncProgress behind a mutex. "Needs the lock" marks what a predicate of await() and a change of change() may call.
+// AsyncProgress behind a mutex. "Needs the lock" marks functions that only a predicate of await() or a change of
+// change() may call.
 class SharedProgress final : public ShardListener {
  public:
-  // The first error goes to on_error, with the lock held: it releases every thread that waits elsewhere. The first two outlive this.
+  // Calls on_error for the first error, with the lock held. It releases every thread that waits elsewhere. The first
+  // two arguments outlive this object.
   SharedProgress(const Deployment& deployment, AsyncPrograms& programs, std::function<void(const std::exception_ptr&)> on_error)
       : deployment_{deployment}, programs_{programs}, on_error_{std::move(on_error)}, progress_{programs.placement().processes_of_groups(), programs.placement().process(), !programs.shards().empty()}, serving_(static_cast<std::size_t>(programs.placement().devices()), true) {}
   SharedProgress(const SharedProgress&) = delete;
   SharedProgress& operator=(const SharedProgress&) = delete;
 
   // --- the program's thread ----------------------------------------------------------------------------------------------------
-  // One step more, of all groups together. This and rest() throw the first error, and CommunicationError where the deadline passes without any step.
-  // This one also throws where a group makes no further step and the call needs one. `meetings`: how often all processes have met.
+  // Makes one more step of all groups together. Like rest() it throws the first error, and CommunicationError if the
+  // deadline passes without any step. It also throws if a group makes no more steps although the call needs one.
+  // `meetings`: the number of meetings of all processes so far.
   void step(std::uint64_t meetings) {
     std::unique_lock lock{mutex_};
     progress_.call(meetings);
@@ -52,12 +56,12 @@ class SharedProgress final : public ShardListener {
         lock, [this] { return progress_.busy().empty(); }, [this] { return progress_.steps_of(programs_.placement().process()); },
         [this] { return progress_.busy(); });
   }
-  // The program already knows of the error, so it need not be told on stderr.
+  // The program already knows of the error, so it need not be printed on stderr.
   void error_was_thrown() {
     const std::lock_guard lock{mutex_};
     thrown_ = true;
   }
-  // The same, with an error that ends the step unless there was one before.
+  // Ends the step by this error, which the program already knows, unless there was an earlier error.
   void fail_thrown(const std::exception_ptr& error) {
     const std::lock_guard lock{mutex_};
     if (!error_) thrown_ = true;
@@ -67,13 +71,13 @@ class SharedProgress final : public ShardListener {
     const std::lock_guard lock{mutex_};
     return error_;
   }
-  // No call of the program has thrown the error.
+  // True if no call of the program has thrown the error.
   bool is_untold() const {
     const std::lock_guard lock{mutex_};
     return error_ && !thrown_;
   }
-  // Asks the workers to begin no further step, and waits until they have ended. After `late` it names on stderr those in a step, once, and goes on
-  // waiting. The caller then joins their threads.
+  // Asks the workers to begin no more steps, and waits until they have ended. After `late` it prints the groups that
+  // are still in a step to stderr, once, and continues to wait. The caller then joins their threads.
   void stop() {
     std::unique_lock lock{mutex_};
     stop_ = true;
@@ -81,33 +85,34 @@ class SharedProgress final : public ShardListener {
     const auto at_rest = [this] { return std::find(serving_.begin(), serving_.end(), true) == serving_.end(); };
     DeadlineWait{{.late = deployment_.late}}.wait(changed_, lock, at_rest, [this] { tell_wait(); });
   }
-  // No further step can be made.
+  // True if no more steps can be made.
   bool ended() const {
     const std::lock_guard lock{mutex_};
     return progress_.ended();
   }
-  // Of each replica's latest step, by result: of all replicas of the job if the result is small, else of this process's.
+  // The results of each replica's latest step, by result. Small results are of all replicas of the job, others of this
+  // process's replicas.
   std::vector<std::vector<AnyArray>> results() const {
     const std::lock_guard lock{mutex_};
     std::vector<std::vector<AnyArray>> results;
     for (std::size_t k = 0; k < programs_.results().size(); ++k) results.push_back(progress_.results(k));
     return results;
   }
-  // By group of the job: steps that it has made.
+  // The number of steps of each group of the job.
   std::vector<std::uint64_t> steps() const {
     const std::lock_guard lock{mutex_};
     std::vector<std::uint64_t> steps;
     for (int group = 0; group < programs_.placement().groups(); ++group) steps.push_back(progress_.steps(group));
     return steps;
   }
-  // Of all groups of this process together.
+  // The number of steps of all groups of this process together.
   std::uint64_t steps_here() const {
     const std::lock_guard lock{mutex_};
     return progress_.steps_of(programs_.placement().process());
   }
 
   // --- the workers' threads ----------------------------------------------------------------------------------------------------
-  // Waits until ready(). False after an error, whether ready or not.
+  // Waits until ready(). Returns false after an error, even if ready.
   template <class Predicate>
   bool await(Predicate ready) {
     std::unique_lock lock{mutex_};
@@ -122,7 +127,7 @@ class SharedProgress final : public ShardListener {
     }
     changed_.notify_all();
   }
-  // Does the work without the lock. An exception from it is the error of all.
+  // Does the work without the lock. An exception becomes the error of all threads.
   template <class Work>
   void attempt(Work work) {
     try {
@@ -131,7 +136,7 @@ class SharedProgress final : public ShardListener {
       fail(std::current_exception());
     }
   }
-  // False, and nothing is counted, after an error.
+  // Returns false after an error, without counting the step.
   bool count(int group, AsyncReport report) {
     {
       const std::lock_guard lock{mutex_};
@@ -141,11 +146,11 @@ class SharedProgress final : public ShardListener {
     changed_.notify_all();
     return true;
   }
-  // The device's thread has done its work.
+  // The device's thread has ended.
   void end_serving(int device) {
     change([&] { serving_[static_cast<std::size_t>(device)] = false; });
   }
-  // Need the lock.
+  // These need the lock.
   AsyncProgress& groups() { return progress_; }
   bool stops() const { return stop_; }
 
@@ -160,7 +165,7 @@ class SharedProgress final : public ShardListener {
   void hear_pause(int process, std::uint64_t steps, std::uint64_t meetings) override {
     change([&] { progress_.hear_pause(process, steps, meetings); });
   }
-  // Any thread may call it. The first error counts.
+  // Any thread may call it. Only the first error counts.
   void fail(const std::exception_ptr& error) override {
     const std::lock_guard lock{mutex_};
     keep(error);
@@ -174,8 +179,8 @@ class SharedProgress final : public ShardListener {
     on_error_(error);
     changed_.notify_all();
   }
-  // Waits until done(). Every step that steps() counts begins the wait anew. awaited() returns
-  // the groups that a message names.
+  // Waits until done(). The deadline starts again with every step that steps() counts. awaited() returns the groups
+  // that a message names.
   template <class Predicate, class Steps, class Awaited>
   void wait(std::unique_lock<std::mutex>& lock, Predicate done, Steps steps, Awaited awaited) {
     DeadlineWait wait{limits_behind_shard({deployment_.deadline, deployment_.late})};
@@ -198,7 +203,7 @@ class SharedProgress final : public ShardListener {
         placement.process_of(group)}));
     throw_error();
   }
-  // Needs the lock, after stop_ was set: groups of which a device is still at work.
+  // Needs the lock; called after stop_ was set. Returns the groups with a device that is still at work.
   std::vector<int> groups_in_step() const {
     std::vector<int> groups;
     for (const auto& group : programs_.groups()) {
@@ -207,11 +212,11 @@ class SharedProgress final : public ShardListener {
     }
     return groups;
   }
-  // Needs the lock. A replica that waits for its input, or in a host_callback, has no deadline. The program may not have seen the error yet, so
-  // this names it.
+  // Needs the lock. A replica that waits for its input, or in a host_callback, has no deadline. The program may not
+  // have seen the error yet, so the message contains it.
   void tell_wait() const {
     const auto error = error_ ? ", after an error: " + text_of(error_) : "";
-    std::fprintf(stderr, "replicator: the program makes no further step, and waits for the end of one of %s%s\n", text(groups_in_step()).c_str(), error.c_str());
+    std::fprintf(stderr, "replicator: the program makes no more steps, and waits for the present step of %s%s\n", text(groups_in_step()).c_str(), error.c_str());
   }
   std::string text(const std::vector<int>& groups) const {
     std::string text;
@@ -221,20 +226,20 @@ class SharedProgress final : public ShardListener {
   }
   CommunicationError late_error(const std::vector<int>& awaited) const {
     return {"no step was done until the deadline; at work: " + text(awaited) +
-                ". Who is at work is stopped or slow: look there, or allow more time with --deadline",
+                ". A replica at work is stopped or slow: look there, or allow more time with --deadline",
             -1};
   }
 
   const Deployment& deployment_;
   AsyncPrograms& programs_;
   std::function<void(const std::exception_ptr&)> on_error_;
-  mutable std::mutex mutex_;  // guards all that follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   AsyncProgress progress_;
   std::exception_ptr error_;
   bool thrown_ = false;  // a call of the program has thrown the error
   bool stop_ = false;
-  std::vector<bool> serving_;  // by device: its thread is at its work
+  std::vector<bool> serving_;  // by device: its thread is at work
 };
 
 }  // namespace replicator::detail

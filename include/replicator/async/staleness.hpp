@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The staleness bound: counts how old the values are that readers compute from, and decides who may update next.
+// Staleness: the staleness bound. It counts the updates that a reader has missed, and decides which reader may update
+// next.
 #pragma once
 
 #include <algorithm>
@@ -11,24 +12,25 @@
 
 namespace replicator::detail {
 
-// A reader reads values, computes from them, and makes one update. The staleness of this update is the number of updates that others made in between.
-// Under a bound, an update waits if it would push the staleness of another reader beyond the bound.
+// A reader reads values, computes from them, and makes one update. The staleness of its update is the number of updates
+// that others made in between. Under a bound, an update waits if it would push the staleness of another reader beyond
+// the bound.
 //
-// No deadlock: all readers at work can update one after the other within the bound, in the order in which they read. So the one that read first never
-// waits. This needs a bound of at least the number of readers at work at once, less one.
-// Not thread-safe.
+// There is no deadlock: all readers at work can update one after the other within the bound, in the order in which they
+// read. So the reader that read first never waits. This needs a bound of at least the number of simultaneous readers,
+// minus one. Not thread-safe.
 class Staleness {
  public:
-  // Without a bound nobody waits.
+  // Without a bound no reader waits.
   Staleness(int readers, std::optional<std::int64_t> bound) : bound_{bound}, seen_(static_cast<std::size_t>(readers)) {}
 
-  // The reader has read the values after all updates so far.
+  // The reader has read the values that include all updates so far.
   void read(int reader) { seen_[static_cast<std::size_t>(reader)] = updates_; }
-  // Whether the reader has read since its last update.
+  // True if the reader has read since its last update.
   bool has_read(int reader) const { return seen_[static_cast<std::size_t>(reader)].has_value(); }
   // For a reader that has read.
   bool may_update(int reader) const { return !held_by(reader); }
-  // The reader that `reader` must wait for; none if it may update now.
+  // The reader for which `reader` must wait; none if it may update now.
   std::optional<int> held_by(int reader) const {
     if (!bound_) return std::nullopt;
     std::vector<std::pair<std::int64_t, int>> others;  // (updates when it read, reader)
@@ -39,7 +41,7 @@ class Staleness {
       if (updates_ + 1 + static_cast<std::int64_t>(i) - others[i].first > *bound_) return others[0].second;
     return std::nullopt;
   }
-  // Counts the update. Returns its staleness.
+  // Counts the update, and returns its staleness.
   std::int64_t update(int reader) {
     auto& seen = seen_[static_cast<std::size_t>(reader)];
     const auto stale = updates_ - *seen;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets all processes stop after the same call of step() when one of them catches a signal. In the asynchronous regime programs are at different calls.
+// StopAgreement: makes all processes stop after the same call of step() when one of them catches a signal. It is needed
+// because in the asynchronous regime the programs are at different calls.
 #pragma once
 
 #include <algorithm>
@@ -18,46 +19,48 @@
 
 namespace replicator::detail {
 
-// All processes make the same calls of step(), of whichever step, and count them. A process that has caught a signal asks all for their votes. A vote is
-// the first call after which the process can stop: its current one, or else its next. The agreed call is the largest vote.
-// A process does not return from the call that it voted for before it knows the agreed one, so no process is past that. A process has one vote, even if
-// several processes ask: so all agree on the same call.
+// All processes make the same calls of step(), of any of their steps, and count them. A process that has caught a
+// signal asks all others for their votes. A vote is the first call after which the process can stop: its current call,
+// or else its next. The agreed call is the largest vote.
+//
+// A process does not return from the call that it voted for until it knows the agreed one, so no process has passed
+// that. A process has one vote, even if several processes ask, so all agree on the same call.
 //
 //   process 0:  call 7 ......... votes 7 ......... learns of 9, call 8, call 9, stops
 //   process 1:         call 9 .. votes 9, asks ... tells of 9 ................. stops
 //
-// Calls are counted from the last meeting of all processes, because before it one process may have made fewer calls than another. Thread-safe, but
-// end_call and end_meeting are for the program's thread.
+// Calls are counted from the last meeting of all processes, because before it one process may have made fewer calls
+// than another. Thread-safe, but only the program's thread may call end_call and end_meeting.
 class StopAgreement {
  public:
   struct Vote {
-    std::uint64_t meeting = 0, call = 0;  // from 1, since the meeting
-    std::int64_t signal = 0;              // the one that the process has caught; 0: none
+    std::uint64_t meeting = 0, call = 0;  // call: counted from 1, since the meeting
+    std::int64_t signal = 0;              // the signal that the process has caught; 0: none
     friend bool operator==(const Vote&, const Vote&) = default;
   };
 
-  // The job outlives this.
+  // `job` outlives this object.
   StopAgreement(transport::Job& job, const WaitLimits& limits) : job_{job}, limits_{limits}, hook_{job.on_abort([this] { wake(); })} {}
   StopAgreement(const StopAgreement&) = delete;
   StopAgreement& operator=(const StopAgreement&) = delete;
 
-  // The later of two votes, which both processes can keep.
+  // The later of two votes, which suits both processes.
   static Vote both(const Vote& a, const Vote& b) {
     auto later = moment(a) < moment(b) ? b : a;
     later.signal = std::max(a.signal, b.signal);
     return later;
   }
-  // This process has caught a signal, and no process has asked for votes yet.
+  // True if this process has caught a signal and no process has asked for votes yet.
   bool is_due() const {
     const std::lock_guard lock{mutex_};
     return !vote_ && job_.size() > 1 && StopOnSignal::received() != 0;
   }
-  // A vote is open: end_call and end_meeting may wait for its outcome.
+  // True if a vote is open: end_call and end_meeting may wait for its outcome.
   bool is_open() const {
     const std::lock_guard lock{mutex_};
     return vote_ && !agreed_;
   }
-  // The vote of this process, for the process `asker`, which will tell the agreed call.
+  // The vote of this process, for the process `asker`, which will announce the agreed call.
   Vote vote(int asker) {
     const std::lock_guard lock{mutex_};
     if (!vote_) {
@@ -66,7 +69,8 @@ class StopAgreement {
     }
     return *vote_;
   }
-  // Takes the agreed call. False, and nothing is done, if this process has not voted, or has voted for a later call.
+  // Takes the agreed call. Returns false, and does nothing, if this process has not voted or has voted for a later
+  // call.
   bool agree(const Vote& agreed) {
     {
       const std::lock_guard lock{mutex_};
@@ -77,8 +81,8 @@ class StopAgreement {
     return true;
   }
 
-  // A call of step() is done. If this process has voted for it, this and end_meeting wait for the agreed call. They throw CommunicationError when the job
-  // is aborted, or at the deadline.
+  // A call of step() is done. If this process has voted for this call, end_call and end_meeting wait for the agreed
+  // one. They throw CommunicationError when the job is aborted, or at the deadline.
   void end_call() {
     std::unique_lock lock{mutex_};
     go_on(lock, {meeting_, call_ + 1});
@@ -88,12 +92,13 @@ class StopAgreement {
     std::unique_lock lock{mutex_};
     go_on(lock, {meeting_ + 1, 0});
   }
-  // How many meetings have ended.
+  // The number of meetings so far.
   std::uint64_t meetings() const {
     const std::lock_guard lock{mutex_};
     return meeting_;
   }
-  // The signal for which all processes stop now; 0: none. Processes at the same call find the same. It stays.
+  // The signal for which all processes stop now; 0: none. Processes at the same call get the same answer. The value
+  // stays.
   int signal() {
     const std::lock_guard lock{mutex_};
     if (job_.size() == 1) signal_ = std::max(signal_, StopOnSignal::received());
@@ -106,12 +111,12 @@ class StopAgreement {
     friend auto operator<=>(const Moment&, const Moment&) = default;
   };
   void wake() {
-    { const std::lock_guard lock{mutex_}; }  // so that a waiting thread has either not looked yet, or sleeps
+    { const std::lock_guard lock{mutex_}; }  // a waiting thread has then either not looked yet, or sleeps already
     changed_.notify_all();
   }
   static Moment moment(const Vote& vote) { return {vote.meeting, vote.call}; }
 
-  // Moves to `next`. Waits before it leaves the call that this process has voted for.
+  // Moves to `next`. Before that it waits if this process has voted for the present call.
   void go_on(std::unique_lock<std::mutex>& lock, const Moment& next) {
     if (vote_ && !agreed_) await_agreement(lock);
     meeting_ = next.meeting;
@@ -130,9 +135,9 @@ class StopAgreement {
 
   transport::Job& job_;
   WaitLimits limits_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::uint64_t meeting_ = 0, call_ = 0;  // the last call that the program has ended
+  std::uint64_t meeting_ = 0, call_ = 0;  // the last call that the program has finished
   std::optional<Vote> vote_, agreed_;
   int asker_ = -1;
   int signal_ = 0;

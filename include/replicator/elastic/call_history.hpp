@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rollback log of an elastic engine: the two latest snapshots, and the calls of the program since, which are repeated after a rollback.
+// CallHistory: the rollback log of an elastic engine. It keeps the two latest snapshots and the program's later calls,
+// which are repeated after a rollback.
 #pragma once
 
 #include <algorithm>
@@ -22,28 +23,30 @@
 
 namespace replicator::detail {
 
-// Before a call of the program.
+// The state before a call of the program.
 struct Moment {
   Snapshot snapshot;
-  std::map<std::shared_ptr<RestartableStep>, Resumption> restartables;  // where steps are
+  std::map<std::shared_ptr<RestartableStep>, Resumption> restartables;  // the progress of the steps
 };
 
-// The two latest snapshots, and the calls that were made since the earlier one. Calls are numbered; call 0 finds nothing to remember.
+// The two latest snapshots, and the calls since the earlier one. Calls are numbered. Call 0 has no snapshot: nothing
+// has happened before it.
 class CallHistory {
  public:
   using Work = std::function<void()>;
 
   const Snapshot& latest() const { return latest_.snapshot; }
 
-  // The program makes its next call, perhaps for another time: nothing of it has happened yet.
+  // The program makes its next call, or repeats it after a rollback. Nothing of the call has happened yet.
   void begin_call() { at_ = next_; }
-  // `again`: the same when what it gave is known already. It is kept where `may_return`.
+  // `again`: repeats the call and drops its result, which the program already has. It is kept only if `may_return`.
   void end_call(const Work& again, bool may_return) {
     if (may_return) calls_.push_back({next_, again});
     ++next_;
   }
 
-  // Every process calls it, in the same call. Where it throws CommunicationError nothing has changed.
+  // Collective: every process takes a snapshot, before the same call. If it throws CommunicationError, nothing has
+  // changed.
   void remember(Host& host, RestartableSteps& restartables) {
     auto& moment = latest_.snapshot.call == at_ ? latest_ : previous_;
     host.remember(moment.snapshot);
@@ -54,7 +57,7 @@ class CallHistory {
     std::erase_if(calls_, [this](const Call& call) { return call.number < previous_.snapshot.call; });
     restartables.forget_expired();
   }
-  // Gives a new host what was then. Throws BuildError where that is neither of the two.
+  // Restores on a new host the snapshot before this call. Throws BuildError if it is neither of the two.
   void go_back_to(std::uint64_t call, Host& host) {
     if (latest_.snapshot.call != call) latest_ = std::exchange(previous_, {});
     if (latest_.snapshot.call != call)
@@ -66,7 +69,7 @@ class CallHistory {
     host.recall(latest_.snapshot);
     for (const auto& [restartable, from] : latest_.restartables) restartable->from = from;
   }
-  // From there as far as this process was.
+  // Repeats all calls since the restored snapshot.
   void repeat() {
     const auto calls = calls_;
     for (const auto& call : calls) {
@@ -74,7 +77,7 @@ class CallHistory {
       call.again();
     }
   }
-  // The program is where those are of whom it was handed this moment.
+  // Takes over the state of the other processes, from the snapshot that this process has received.
   void go_on_from(Moment moment) {
     latest_ = std::move(moment);
     previous_ = {};
@@ -91,11 +94,12 @@ class CallHistory {
   Moment latest_, previous_;
   std::deque<Call> calls_;
   std::uint64_t next_ = 0;  // the number of the call that the program makes next
-  std::uint64_t at_ = 0;    // of the one that is being made, perhaps once more
+  std::uint64_t at_ = 0;    // the number of the call that is being made, perhaps as a repetition
 };
 
-// Collective: the oldest of the latest moments of all, to which they go back. Whoever knows that the job is to stop was told so by the last step
-// that it did; the others learn it here, before that step. Throws CommunicationError.
+// Collective: returns the newest snapshot that every process has, as the number of its call. It also spreads a stop
+// signal. A process that knows the signal learned it from its last step; the others learn it here, before they repeat
+// that step. Throws CommunicationError.
 inline std::uint64_t oldest_moment(transport::Job& job, std::uint64_t latest, int& stop_signal) {
   static constexpr const char* what = "the moment to go back to";
   const std::uint64_t mine[] = {latest, static_cast<std::uint64_t>(stop_signal)};

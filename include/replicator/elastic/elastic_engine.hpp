@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of a job that goes on when it loses processes: those that are left go back to a moment that all remember, share all
-// replicas among themselves, and do again what was done since. Processes that come back are given that moment at a step's border.
+// ElasticEngine: the engine of a job that continues when it loses processes. The remaining ones go back to a common
+// snapshot, divide all replicas among themselves, and repeat the calls since then. A process that rejoins gets a
+// snapshot between two steps.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +26,8 @@
 
 namespace replicator::detail {
 
-// Of processes that come back to a job. It is at work, so what comparing steps would find too late is looked at too: the program's own
-// arguments. Throws BuildError for devices that cannot be.
+// The admission check for processes that rejoin a running job. It includes the program's own arguments, because a
+// comparison of steps would find their differences too late. Throws BuildError for invalid devices.
 inline transport::Admission admission_to(const Deployment& deployment) {
   deployment.devices_per_replica();
   auto fields = experiment_fingerprint(deployment);
@@ -43,17 +44,21 @@ inline transport::Admission admission_to(const Deployment& deployment) {
           }};
 }
 
-// All processes make the same calls (steps, digests ...) in the same order; each call is numbered. Before a step every process takes a
-// snapshot. Whoever has finished step n knows by its exchange that all have begun it, so have the snapshot before it: the latest
-// snapshots of two processes differ by one step at most, and two are kept. After a loss all go back to the oldest of the latest ones. Whoever
-// was further makes the calls since then once more, silently, beside those who make them for the first time.
+// Rollback. All processes make the same calls (steps, digests ...) in the same order, and each call is numbered. Before
+// a step every process takes a snapshot.
+// - A process that has finished step n knows, from the exchange in it, that all have begun step n and so have the
+//   snapshot before it. So the latest snapshots of two processes differ by at most one step, and two snapshots are
+//   kept.
+// - After a loss all processes go back to the newest snapshot that all of them have. A process that was further repeats
+//   its later calls silently, together with the others, which make them for the first time.
 //
 //   process 0   S4 step4 S5 step5 ..       the latest of all are S5, S4: back to S4;
 //   process 1   S4 step4 ..                process 0 does step 4 again, with 1, which never finished it, then step 5
 //
-// A process that comes back makes its first calls alone, on all replicas: with the bits that they had when the job began. Its first run of a
-// step that checkpoints know waits until the others are before a run of that step, and have made no other steps than it has. It is handed
-// their snapshot; from then on it is one of them. Who waits outside is known to all by the results of a step.
+// Rejoin. A process that rejoins makes its first calls alone, on all replicas, with the same bits as at the start of
+// the job. Before its first run of a checkpointed step it waits for the others. They must be about to run that step,
+// and must have the same replicated steps. It then receives their snapshot, and is a member from then on. All processes
+// learn from the results of a step that a process waits outside.
 //
 //   processes 1, 2   .. step7   S8, handed over    meet   step8 ..
 //   process 0        calls of its own, waits       meet   step8 ..
@@ -73,7 +78,7 @@ class ElasticEngine final : public Engine {
   ~ElasticEngine() override {
     try {
       if (std::uncaught_exceptions() == exceptions_at_start_ && !ended_) perform([this] { part(); }, {});
-    } catch (...) {  // what the program asked for it has had
+    } catch (...) {  // the program already has all results that it asked for
     }
     drop_host();
   }
@@ -142,7 +147,7 @@ class ElasticEngine final : public Engine {
     std::string plan_json() override { return present().plan_json(); }
 
    private:
-    // One process alone may ask: so nothing is compiled.
+    // A single process may ask, so this compiles nothing: compiling is collective.
     ReadAheadStep& present() const {
       if (!restartable_->compiled)
         throw BuildError{
@@ -153,7 +158,7 @@ class ElasticEngine final : public Engine {
     std::shared_ptr<RestartableStep> restartable_;
   };
 
-  struct Moved {};  // thrown where the job goes on as another one
+  struct Moved {};  // thrown when the job continues as a new one
 
   const Host& host() const {
     if (!host_) throw CommunicationError{job_->failure(), job_->culprit()};
@@ -161,14 +166,14 @@ class ElasticEngine final : public Engine {
   }
 
   // --- calls ---------------------------------------------------------------------------------------------------------------
-  // Does what all processes do, as often as it takes. `again`: the same when what it gave is known already.
+  // Makes a collective call, and repeats it until it succeeds. `again`: repeats the call later and drops its result.
   void perform(const Work& work, const Work& again) {
     if (host_) host_->require_outside_step("a function of the Replicator");
     while (!attempt(work)) {
     }
     history_.end_call(again, job_->size() > 1);
   }
-  // False where a process was lost, or came back.
+  // False if a process was lost or rejoined.
   bool attempt(const Work& work) {
     bool begun = false;
     try {
@@ -195,7 +200,8 @@ class ElasticEngine final : public Engine {
     drop_host();
     return false;
   }
-  // What was thrown ends more than the call that was `begun`: not all processes found it alike.
+  // True if the error ends the whole job and not only the call that was `begun`: the processes do not all have the same
+  // error.
   bool ends(bool begun) const { return !begun || host_->failure() || job_->aborted(); }
   bool goes_on() const { return !left_out_ && job_->aborted() && job_->culprit() >= 0 && job_->culprit() != job_->rank(); }
 
@@ -222,7 +228,7 @@ class ElasticEngine final : public Engine {
     moved_ = true;
     throw Moved{};
   }
-  // Alone there is nobody to lose.
+  // Takes a snapshot. A job of one process needs none unless a process rejoins.
   void remember(bool alone_too) {
     if (job_->size() > 1 || alone_too) history_.remember(*host_, restartables_);
   }
@@ -231,8 +237,8 @@ class ElasticEngine final : public Engine {
       restartable.compiled = std::make_unique<ReadAheadStep>(*host_, restartable.ordinal, restartable.from, host_->building().run(restartable.inputs), restartable.trace);
     return *restartable.compiled;
   }
-  // What the step function refers to may be gone from now on: so nobody may go back to where the step is needed. After the barrier
-  // all have the snapshot.
+  // The step function's captures may be destroyed from now on, so no process may go back to a point where the step is
+  // needed. After the barrier all processes have a later snapshot.
   void finish(const std::shared_ptr<RestartableStep>& restartable) noexcept {
     restartable->gone = true;
     if (ended_ || std::uncaught_exceptions() != exceptions_at_start_) return restartable->compiled.reset();
@@ -242,7 +248,7 @@ class ElasticEngine final : public Engine {
     };
     try {
       perform(settle, settle);
-    } catch (...) {  // the next call of the program finds it
+    } catch (...) {  // the next call of the program finds the error
     }
     restartable->compiled.reset();
   }
@@ -252,8 +258,8 @@ class ElasticEngine final : public Engine {
   }
 
   // --- from job to job -----------------------------------------------------------------------------------------------------
-  // What programs and devices have in common shows when a step is planned: where all refuse it in the first step with a process that
-  // came back, they go on without that.
+  // Some differences between processes, in program or devices, show only when a step is planned. If all processes
+  // refuse the first step with a process that has rejoined, the job continues without it.
   bool send_back_newcomer(const std::string& why) {
     if (newest_ < 0) return false;
     if (!job_->aborted()) job_->abort(job_->describe(newest_) + " came back to the job, but cannot take part in it: " + why, newest_);
@@ -263,12 +269,12 @@ class ElasticEngine final : public Engine {
   void drop_host() {
     if (!host_) return;
     restartables_.drop_compiled();
-    stop_signal();  // is kept
+    stop_signal();  // keeps the signal
     if (job_->aborted()) host_->failure().keep(std::make_exception_ptr(CommunicationError{job_->failure(), job_->culprit()}));
     host_.reset();
   }
 
-  // A host in the job as it is, at the moment to which all go back, and from there as far as this process was.
+  // Makes a host in the present job, restores the common snapshot, and repeats this process's later calls.
   void establish() {
     if (job_->aborted() || moved_) join_what_is_left();
     host_ = std::make_unique<Host>(elastic_.outside() ? deployment_outside() : deployment_, job_);
@@ -279,14 +285,14 @@ class ElasticEngine final : public Engine {
   void join_what_is_left() {
     const bool lost = job_->aborted();
     const auto why = job_->failure();
-    left_out_ = true;  // unless it is taken in
+    left_out_ = true;  // until it is a member of the next job
     job_ = elastic_.after(*job_);
     left_out_ = moved_ = newcomer_waits_ = false;
     newest_ = elastic_.newest();
     if (lost && job_->rank() == 0)
       std::fprintf(stderr, "replicator: %s; the %d process(es) that are left take over its replicas\n", why.c_str(), job_->size());
   }
-  // Of a process that is alone for a while, and whose job has files of these.
+  // The deployment of a process outside the job. Reports and topology are left out: the job has those files.
   Deployment deployment_outside() const {
     auto result = deployment_;
     result.schedule = "auto";
@@ -302,10 +308,10 @@ class ElasticEngine final : public Engine {
   std::shared_ptr<transport::Job> job_;
   std::unique_ptr<Host> host_;
   bool ended_ = false, left_out_ = false;
-  bool moved_ = false;           // all have left the job for another one
-  bool newcomer_waits_ = false;  // all know it, since the latest step
-  int newest_ = -1;              // rank of a process that came back and has done no step since; -1: none
-  int stop_signal_ = 0;          // of hosts before
+  bool moved_ = false;           // all processes have left the job for the next one
+  bool newcomer_waits_ = false;  // known to all processes since the latest step
+  int newest_ = -1;              // rank of a process that has rejoined and has not done a step since; -1: none
+  int stop_signal_ = 0;          // of earlier hosts
   RestartableSteps restartables_;
   CallHistory history_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// State transfer to a process that rejoins a running program: the side that hands over a snapshot, and the side that takes it.
+// State transfer to a process that rejoins a running job: the sender and the receiver of the snapshot.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace replicator::detail {
 
-// For the first process: it hands the common snapshot to the process that waits outside.
+// For process 0: offers the common snapshot to the process that waits outside.
 inline std::optional<transport::AdmissionOffer> offer_at(transport::ElasticJob& elastic, const RestartableSteps& restartables, const RestartableStep& restartable,
                                                          const Snapshot& latest) {
   const auto place = restartables.place_before(restartable);
@@ -30,8 +30,9 @@ inline std::optional<transport::AdmissionOffer> offer_at(transport::ElasticJob& 
                            });
 }
 
-// Every process calls it: all are before a run of `restartable`, and `latest` is the snapshot of that. True where somebody who waited outside
-// has taken it: then all leave the job, and meet that process in the next one. Throws CommunicationError where a process is lost.
+// Collective: all processes are about to run `restartable`, and `latest` is the snapshot before that run. Returns true
+// if a waiting process has accepted it. Then all processes leave the job and meet that process in the next one. Throws
+// CommunicationError if a process is lost.
 inline bool take_in(transport::ElasticJob& elastic, transport::Job& job, const RestartableSteps& restartables, const RestartableStep& restartable, const Snapshot& latest) {
   const bool first = job.rank() == 0;
   const auto mine = first ? transport::AdmissionOffer::pack(detail::offer_at(elastic, restartables, restartable, latest)) : std::vector<std::byte>{};
@@ -47,8 +48,9 @@ inline bool take_in(transport::ElasticJob& elastic, transport::Job& job, const R
   return comes;
 }
 
-// Of the process that is outside, before its first run of `restartable`, in a job of so many replicas: waits until the others are there too, and
-// returns the moment that it is handed. Throws as ElasticJob::enter, and CommunicationError where that is damaged.
+// For the process outside, before its first run of `restartable`, in a job of so many replicas. Waits until the others
+// are about to run the same step. Returns the state that it receives. Throws as ElasticJob::enter does, and
+// CommunicationError if the received bytes are damaged.
 inline Moment come_in(transport::ElasticJob& elastic, const RestartableSteps& restartables, const RestartableStep& restartable, int replicas) {
   const auto state = elastic.enter(restartables.place_before(restartable));
   std::set<int> ordinals;
@@ -58,7 +60,7 @@ inline Moment come_in(transport::ElasticJob& elastic, const RestartableSteps& re
   for (const auto& step : restartables.living()) {
     auto& from = moment.restartables[step] = handover.steps.at(step->ordinal);
     from.life = step->from.life;
-    if (from.life) moment.snapshot.checkpoints.lives[step->ordinal] = from.life;  // the others are those of steps that are gone
+    if (from.life) moment.snapshot.checkpoints.lives[step->ordinal] = from.life;  // other entries belong to destroyed steps
     step->resumed = from.done;
   }
   return moment;

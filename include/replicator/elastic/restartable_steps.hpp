@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The replicated steps of an elastic engine: what is needed to compile each of them again on a new host, and how far it is.
+// RestartableSteps: the replicated steps of an elastic engine. Each keeps its progress and all that is needed to
+// compile it again on a new host.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +18,19 @@
 
 namespace replicator::detail {
 
-// A replicated step, on whatever host it is.
+// A replicated step, independent of the host that runs it.
 struct RestartableStep {
   int ordinal;
   bool checkpointed;
   MakeInputs inputs;
   Trace trace;
-  Resumption from{};                          // where it is
-  std::unique_ptr<ReadAheadStep> compiled{};  // null: not on the present host
+  Resumption from{};                          // its progress
+  std::unique_ptr<ReadAheadStep> compiled{};  // null if it is not compiled on the present host
   std::uint64_t resumed = 0;                  // steps that this process need not do
-  bool gone = false;                          // the program has let go of it
+  bool gone = false;                          // the program has destroyed its Step
 };
 
-// It does not keep them.
+// Holds weak references to the steps.
 class RestartableSteps {
  public:
   std::shared_ptr<RestartableStep> add(RestartableStep restartable) {
@@ -37,7 +38,7 @@ class RestartableSteps {
     steps_.push_back(step);
     return step;
   }
-  // Also those that the program has let go of, but that may be done again.
+  // Includes steps that the program has destroyed but that may have to be repeated.
   std::vector<std::shared_ptr<RestartableStep>> all() const {
     std::vector<std::shared_ptr<RestartableStep>> result;
     for (const auto& weak : steps_)
@@ -55,7 +56,8 @@ class RestartableSteps {
   void forget_expired() {
     std::erase_if(steps_, [](const auto& weak) { return weak.expired(); });
   }
-  // Before which step, and beside which others, the program is: as bytes, equal where another process can go on from here.
+  // The place of the program, as bytes: the step it is about to run and all other living steps. Another process can
+  // continue from here if its bytes are equal.
   std::vector<std::byte> place_before(const RestartableStep& restartable) const {
     std::set<int> ordinals;
     for (const auto& step : living()) ordinals.insert(step->ordinal);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers the values of all variables from all hosts, for digests and checkpoints.
+// AllVariables: gathers the values of all variables from all processes, for digests and checkpoints.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,14 @@ namespace replicator::detail {
 
 class AllVariables {
  public:
-  // Every process calls it: what is replica-local on one is brought to all.
+  // Collective: every process calls it. It exchanges the values of replica-local variables.
   AllVariables(const VariableStore& variables, transport::Job& job, const Placement& placement) : variables_{variables}, placement_{placement} {
     if (job.size() > 1) processes_ = transport::exchange_in_pieces(job, own(), sizes(job.size()), what);
   }
 
-  // f(name, declaration, bytes) in the order of names: of a mirrored variable one piece, of a replica-local one those of the
-  // replicas in order, of some replicas each. They are there until the next step, or until this goes.
+  // Calls f(name, declaration, pieces) for each variable, in the order of names. A mirrored variable has one piece. A
+  // replica-local one has the values of all replicas in order, several replicas to a piece in a job of several
+  // processes. The pieces are valid until the next step, or until this object is destroyed.
   template <class F>
   void for_each(F f) const {
     std::vector<std::size_t> position(processes_.size());
@@ -47,7 +48,7 @@ class AllVariables {
   void add_own(std::vector<std::span<const std::byte>>& pieces, const std::string& name) const {
     for (int replica = 0; replica < variables_.copies(name); ++replica) pieces.push_back(variables_.value(name, replica).bytes());
   }
-  // Of what is replica-local, for each process.
+  // Bytes of replica-local values, for each process.
   std::vector<std::size_t> sizes(int processes) const {
     std::size_t of_a_replica = 0;
     for (const auto& name : variables_.names())
@@ -67,7 +68,7 @@ class AllVariables {
 
   const VariableStore& variables_;
   const Placement& placement_;
-  std::vector<std::vector<std::byte>> processes_;  // empty where there is one
+  std::vector<std::vector<std::byte>> processes_;  // empty in a job of one process
 };
 
 }  // namespace replicator::detail

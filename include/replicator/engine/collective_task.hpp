@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A task that all processes of a job do together, such as building a step. Where all of them fail, each throws its own error and the job goes
-// on. Where only some fail, the job ends.
+// CollectiveTask: a task that all processes of a job do together, such as building a step. If it fails on all of them,
+// each throws its own error and the job continues. If it fails only on some, the job ends.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace replicator::detail {
 
-// Whoever fails tells so in the next exchange, in which the others find it, or fail too:
+// A process that fails reports it in its next exchange. There the other processes find the report, or make their own:
 //
 //   process 0   trace, exchange, fails, tells           throws its own error
 //   process 1   trace, exchange, fails, tells           throws its own error: nothing has moved, and both can go on
@@ -27,20 +27,21 @@ namespace replicator::detail {
 //   process 1   trace, exchange, fails, tells           throws its own error, from now on the only answer
 class CollectiveTask {
  public:
-  // Both outlive this.
+  // `job` and `failure` outlive this object.
   CollectiveTask(transport::Job& job, Failure& failure) : job_{job}, failure_{failure} {}
 
   const transport::Job& job() const { return job_; }
 
-  // Every process calls it with its part, which returns something, and communicates by exchange() alone. Throws what the part throws, and
-  // CommunicationError where another process failed. Not nested.
+  // Collective: every process calls it with its part of the task. The part returns a value, and communicates only by
+  // exchange(). Throws any error of the part, and CommunicationError if the task failed on another process. Must not be
+  // nested.
   template <class Part>
   decltype(auto) run(Part&& part) {
     failure_.answer();
     if (job_.size() == 1) return part();
     try {
       decltype(auto) result = part();
-      exchange({});  // or a last error of another would be found only later
+      exchange({});  // finds an error that another process reports at its end
       return result;
     } catch (const CommunicationError&) {
       throw;
@@ -49,7 +50,7 @@ class CollectiveTask {
       throw;
     }
   }
-  // Of a part: as Job::exchange.
+  // For use in a part of the task; otherwise like Job::exchange.
   std::vector<std::vector<std::byte>> exchange(std::span<const std::byte> mine) {
     auto all = gather(well, mine);
     for (int process = 0; process < job_.size(); ++process) {
@@ -66,7 +67,7 @@ class CollectiveTask {
  private:
   static constexpr std::byte well{0}, failed{1};
 
-  // One name for all: who fails does not know which exchange comes next.
+  // All exchanges share one name: a process that fails does not know which exchange comes next.
   std::vector<std::vector<std::byte>> gather(std::byte sign, std::span<const std::byte> mine) {
     static constexpr const char* what = "the building of a step";
     std::vector<std::byte> signed_{sign};
@@ -76,14 +77,14 @@ class CollectiveTask {
       transport::require_contribution(!all[static_cast<std::size_t>(process)].empty(), process, 0, what);
     return all;
   }
-  // A part of this process threw it.
+  // Reports an error that a part of this process threw.
   void tell(const std::exception_ptr& error) {
-    if (failure_) return;  // a device has told it
+    if (failure_) return;  // a device has reported it
     const auto why = text_of(error);
     try {
       const auto all = gather(failed, std::as_bytes(std::span{why}));
       if (std::all_of(all.begin(), all.end(), [](const auto& theirs) { return theirs[0] == failed; })) return;
-    } catch (const CommunicationError&) {  // its own error says more
+    } catch (const CommunicationError&) {  // the error of this process says more
     }
     failure_.alone(error);
   }

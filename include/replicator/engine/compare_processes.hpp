@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of a job agree on before the first step, and what they find out from each other.
+// Exchanges between the processes of a job before the first step. They check that all run the same experiment and the
+// same step, and gather the facts that resolution needs.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,7 @@ inline std::string regime_text(const Deployment& d) {
   return "async, " + (d.staleness ? std::to_string(*d.staleness) : std::string{"any"}) + ", " + std::to_string(d.sync_group);
 }
 
-// What all processes of a job have the same of before the first step: program, arguments, machine.
+// The facts that all processes of a job must share before the first step: program, arguments, machine.
 inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
   const auto kind = deployment.devices[0].kind;
   const std::string machines = "give all hosts of a job the same kind of processor, libraries and ONEDNN_* variables: each decides bits";
@@ -59,12 +60,13 @@ inline Fingerprint experiment_fingerprint(const Deployment& deployment) {
           {"the library of kernels", kernel_library(kind), {}, machines}};
 }
 
-// Collective, as is all below. Throws the same BuildError on every process where their programs, arguments or machines differ in what decides bits.
+// Collective, like all functions below. Throws the same BuildError on every process if the programs, arguments or
+// machines differ in a way that decides bits.
 inline void compare_experiments(transport::Job& job, const Deployment& deployment) {
   if (job.size() > 1) compare_fingerprints(job, experiment_fingerprint(deployment));
 }
 
-// Throws the same BuildError on every process where a step's collectives, variables or results differ.
+// Throws the same BuildError on every process if the collectives, variables or results of the step differ.
 inline void compare_steps(CollectiveTask& building, const Resolution& resolution, const VariableStore& variables) {
   if (building.job().size() == 1) return;
   Fingerprint fields;
@@ -79,7 +81,7 @@ inline void compare_steps(CollectiveTask& building, const Resolution& resolution
   require_equal(building.job(), building.exchange(detail::pack(fields)));
 }
 
-// What the graphs of all processes compute.
+// The digests of the values that the graphs of all processes compute.
 inline std::set<Digest> common_to_processes(CollectiveTask& building, const std::set<Digest>& mine) {
   if (building.job().size() == 1) return mine;
   const std::vector<Digest> flat{mine.begin(), mine.end()};
@@ -92,7 +94,7 @@ inline std::set<Digest> common_to_processes(CollectiveTask& building, const std:
   return result;
 }
 
-// The order of process 0; where that has another number of collectives, the comparison of the steps is about to say so.
+// The order of process 0. If its number of collectives differs, returns `mine`: compare_steps reports the difference.
 inline std::vector<std::uint32_t> order_of_first_process(CollectiveTask& building, const std::vector<std::uint32_t>& mine) {
   if (building.job().size() == 1) return mine;
   const auto all = building.exchange(std::as_bytes(std::span{mine}));
@@ -100,8 +102,8 @@ inline std::vector<std::uint32_t> order_of_first_process(CollectiveTask& buildin
   return first.size() == mine.size() ? first : mine;
 }
 
-// Raises each number to the largest that a process has. True where all have the same, or other numbers of collectives: that the comparison of
-// the steps is about to say.
+// Raises each number to the largest of any process. Returns true if all processes had the same numbers. Also returns
+// true if their number of collectives differs: compare_steps reports that.
 inline bool latest_of_processes(CollectiveTask& building, std::vector<std::uint32_t>& mine) {
   if (building.job().size() == 1) return true;
   std::vector<std::vector<std::uint32_t>> all;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first error of this host. It releases every thread and process that waits for this one; all later calls throw it again.
+// Failure: the first error of this process. It wakes every thread and process that waits for this one, and all later
+// calls throw it again.
 #pragma once
 
 #include <exception>
@@ -13,7 +14,7 @@
 
 namespace replicator::detail {
 
-// What it says.
+// The message of an exception.
 inline std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -26,26 +27,28 @@ inline std::string text_of(const std::exception_ptr& error) {
 
 class Failure {
  public:
-  // All outlive this.
+  // All arguments outlive this object.
   Failure(transport::Job& job, const Placement& placement, HostCommunicators& communicators)
       : job_{job}, placement_{placement}, communicators_{communicators} {}
 
   explicit operator bool() const { return first_ != nullptr; }
   const std::exception_ptr& error() const { return first_; }
-  // Throws it, if there was one.
+  // Throws the first error, if there was one.
   void answer() const {
     if (first_) std::rethrow_exception(first_);
   }
 
-  // From now on this is the answer.
+  // From now on answer() throws this error.
   void keep(std::exception_ptr error) { first_ = std::move(error); }
-  // Failed in this process alone: in a job of several nobody may wait for it.
+  // Keeps an error that only this process has, and tells the other processes, because they must not wait for it. Does
+  // nothing in a job of one process, or after a first error.
   void alone(const std::exception_ptr& error) {
     if (job_.size() == 1 || first_) return;
     first_ = error;
     release(error);
   }
-  // Does what may fail in this process alone. (What all processes compare, all refuse.)
+  // Runs work that may fail on this process alone, and reports its error by alone(). Errors that all processes find by
+  // comparing need no report.
   template <class Work>
   decltype(auto) told(Work work) {
     try {
@@ -55,7 +58,7 @@ class Failure {
       throw;
     }
   }
-  // The same where no other process does this work: what it throws is the answer from then on, in a job of one process, too.
+  // Runs work that no other process does. Keeps its error as the answer, even in a job of one process.
   template <class Work>
   decltype(auto) kept(Work work) {
     try {
@@ -66,7 +69,7 @@ class Failure {
     }
   }
 
-  // A device failed: nobody may wait for it. From any thread.
+  // Reports the error of a device, so that no thread or process waits for it. May be called from any thread.
   void release(const std::exception_ptr& error) {
     try {
       std::rethrow_exception(error);
@@ -77,7 +80,7 @@ class Failure {
       release(text_of(error));
     }
   }
-  // The same, where the culprit of a CommunicationError is a process of the job, not a device.
+  // As release(), but the culprit of a CommunicationError is a process of the job, not a device.
   void release_process(const std::exception_ptr& error) {
     try {
       std::rethrow_exception(error);

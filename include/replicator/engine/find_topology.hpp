@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What connects the devices of this job: as a file says, or measured and written there.
+// Finds the latency and bandwidth of the links between the devices of a job. Reads them from a file, or measures them
+// and writes the file.
 #pragma once
 
 #include <unistd.h>
@@ -18,7 +19,8 @@
 
 namespace replicator::detail {
 
-// What process 0 makes of it, on every process; where it throws, all throw DataError with its words.
+// Calls `make` on process 0 and returns its text on every process. If `make` throws, all processes throw DataError with
+// its message.
 inline std::string made_by_first_process(transport::Job& job, const char* what, const std::function<std::string()>& make) {
   std::string mine;
   if (job.rank() == 0) {
@@ -54,10 +56,12 @@ inline collectives::Topology fitting_topology(const std::string& text, const std
   return topology;
 }
 
-// Collective: all processes name a file, or none does. Process 0 reads it; where there is none, all measure, and process 0
-// writes it. All use the figures that it then has, so they are equal everywhere. `grid`: {devices of a process, processes};
-// empty where the processes differ in their devices. Nothing is measured or written where there is one device in all.
-// Throws DataError for a bad file, BuildError for one of another job, alike on all processes.
+// Collective: either all processes name a file or none does. Process 0 reads the file. If there is none, all processes
+// measure and process 0 writes it. All use the figures of process 0, so they are equal everywhere.
+// - `grid`: {devices of a process, processes}; empty if the processes have different numbers of devices.
+// - With only one device in the job, nothing is measured or written.
+//
+// Throws DataError for a bad file and BuildError for a file of another job, the same on all processes.
 template <class = void>
 collectives::Topology find_topology(transport::Job& job, const std::string& path, const std::string& transport, const std::vector<int>& grid,
                                     const collectives::MeasureOptions& options = {}) {
@@ -78,8 +82,8 @@ collectives::Topology find_topology(transport::Job& job, const std::string& path
   return detail::fitting_topology(text, path, grid);
 }
 
-// What --link says of the links between processes, with common figures for those inside; nothing is measured. `grid` as above.
-// Throws BuildError.
+// The topology that --link describes: its figures for links between processes, common figures for links inside a
+// process. Measures nothing. `grid` as above. Throws BuildError if `link` is malformed or `grid` is empty.
 inline collectives::Topology topology_of_link(const std::string& link, const std::vector<int>& grid) {
   const auto between = collectives::parse_link("--link", link);
   if (grid.empty())

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must be equal on all processes of a job, compared before the first byte of a step moves.
+// Fingerprint: the facts that must be equal on all processes of a job. They are compared before a step moves its first
+// byte.
 #pragma once
 
 #include <bit>
@@ -21,9 +22,9 @@
 namespace replicator::detail {
 
 struct FingerprintField {
-  std::string name;   // "collective 3"
+  std::string name;   // compared
   std::string value;  // compared
-  std::string where;  // shown: "all_reduce "loss" at gan.cpp:41"
+  std::string where;  // shown in the message: "all_reduce "loss" at gan.cpp:41"
   std::string mend = "start the same program with the same arguments on every host";
 };
 
@@ -42,7 +43,7 @@ inline std::vector<std::byte> pack(const Fingerprint& fields) {
   return bytes;
 }
 
-// Throws CommunicationError for bytes that no process of this program has packed.
+// Throws CommunicationError for bytes that pack() of the same program cannot have written.
 inline Fingerprint unpack(const std::vector<std::byte>& bytes, int process) {
   std::size_t position = 0;
   const auto text = [&] {
@@ -69,7 +70,8 @@ inline Fingerprint unpack(const std::vector<std::byte>& bytes, int process) {
 
 inline std::string show(const FingerprintField& field) { return field.where.empty() ? field.value : field.where + " with " + field.value; }
 
-// `who` has `mine`, process 0 has `first`, and is called `zero`.
+// Throws BuildError at the first difference. `who` names the process that has `mine`, `zero` names process 0, which has
+// `first`.
 inline void require_same(const Fingerprint& mine, const Fingerprint& first, const std::string& who, const std::string& zero) {
   for (std::size_t i = 0; i < mine.size() && i < first.size(); ++i) {
     if (mine[i].name == first[i].name && mine[i].value == first[i].value) continue;
@@ -85,13 +87,14 @@ inline void require_same(const Fingerprint& mine, const Fingerprint& first, cons
   }
 }
 
-// Of the packed fingerprints of all processes: throws BuildError, the same on all, naming the first field in which one differs from process 0.
+// `all`: the packed fingerprints of all processes. Throws the same BuildError on all of them, with the first field in
+// which a process differs from process 0.
 inline void require_equal(const transport::Job& job, const std::vector<std::vector<std::byte>>& all) {
   const auto first = detail::unpack(all[0], 0);
   for (int process = 1; process < job.size(); ++process)
     detail::require_same(detail::unpack(all[static_cast<std::size_t>(process)], process), first, job.describe(process), job.describe(0));
 }
-// Every process calls it with its own.
+// Collective: every process calls it with its own fingerprint.
 inline void compare_fingerprints(transport::Job& job, const Fingerprint& mine) {
   if (job.size() > 1) require_equal(job, job.exchange(detail::pack(mine), "the comparison of fingerprints"));
 }
@@ -108,7 +111,7 @@ inline std::string text_of(const Initializer& initializer) {
 
 inline constexpr const char* same_step = "every process must build the same step, so let nothing in it depend on the process";
 
-// What all replicas agree on beside collectives: see check_agreement.
+// The variables and results, on which all replicas agree: see check_agreement.
 inline void add_interface(Fingerprint& fields, const Graph& graph) {
   std::map<std::string, const VariableDeclaration*> variables;
   for (const auto& variable : graph.variables()) variables[variable.name] = &variable;
@@ -121,7 +124,7 @@ inline void add_interface(Fingerprint& fields, const Graph& graph) {
     fields.push_back({"result " + std::to_string(k) + " of the step", graph.type(graph.results()[k]).text(), {}, same_step});
 }
 
-// The collectives with all attributes, variables, results, and what variables are given.
+// Collectives with all attributes, variables, results, and the values assigned to mirrored variables.
 inline void add_resolution(Fingerprint& fields, const Resolution& resolution) {
   for (std::size_t k = 0; k < resolution.collectives.size(); ++k) {
     const auto& collective = resolution.collectives[k];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process of the job: its devices, their variables, and the compiled steps.
+// Host: one process of the job, with its devices, their variables, and the compiled steps.
 #pragma once
 
 #include <algorithm>
@@ -46,12 +46,13 @@
 
 namespace replicator::detail {
 
-// In a job of several processes the constructor, compile, run, digest and save_checkpoint are called by all at the same time.
+// **In a job of several processes all of them call the constructor, compile, run, digest and save_checkpoint, at the
+// same time.**
 class Host {
  public:
-  // Meets the other processes, and reads a checkpoint where one is to be resumed.
+  // Meets the other processes, and reads the checkpoint if one is to be resumed.
   explicit Host(Deployment deployment) : Host{std::move(deployment), nullptr} { open_checkpoints(); }
-  // Of a job that has met already. Its checkpoints are not read.
+  // Joins a job whose processes have already met. Reads no checkpoint.
   Host(Deployment deployment, std::shared_ptr<transport::Job> job)
       : replay_{deployment.see.replay.empty() ? nullptr : std::make_shared<Replay>(deployment.see.replay)},
         deployment_{valid(replay_ ? replay_->deployment(std::move(deployment)) : std::move(deployment))},
@@ -77,7 +78,7 @@ class Host {
   }
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
-  // Parts from the other processes, where nothing has failed.
+  // Leaves the job, unless something has failed.
   ~Host() {
     if (parted_) return;
     communicators_.clear();
@@ -91,14 +92,15 @@ class Host {
       std::fprintf(stderr, "replicator: %s had finished when the job failed: %s\n", job_.describe(job_.rank()).c_str(), error.what());
     }
   }
-  // Nothing that it compiled may be there any more. Throws CommunicationError where another process fails meanwhile.
+  // Leaves the job. Every step that this host compiled must be destroyed before. Throws CommunicationError if another
+  // process fails meanwhile.
   void part() {
     communicators_.clear();
     reporter_.finish();
     job_.leave();
     parted_ = true;
   }
-  // Whether flags can be, and each process can have a replica, is known before any process is waited for. Throws BuildError.
+  // Checks the flags, and that each process gets a replica, before it waits for any other process. Throws BuildError.
   static transport::ProcessEnvironment environment(const Deployment& deployment) {
     require_valid(deployment);
     const auto found = transport::find_environment({deployment.job_token_file, deployment.interface, deployment.connect_deadline});
@@ -115,7 +117,7 @@ class Host {
     return options;
   }
   void open_checkpoints() { checkpoints_.open(); }
-  // Asked in every step; what it says is told to all processes.
+  // The function is called in every step; all processes learn its answer.
   void ask_for_newcomers(std::function<bool()> somebody_waits) { somebody_waits_ = std::move(somebody_waits); }
   bool newcomer_waits() const { return somebody_waits_ && somebody_waits_(); }
 
@@ -128,7 +130,7 @@ class Host {
   const std::shared_ptr<Replay>& replay() const { return replay_; }  // null where all replicas run
   Failure& failure() { return failure_; }
   const Failure& failure() const { return failure_; }
-  // By which steps are made: from asking for their input to compile().
+  // Steps are built as one collective task, from asking for their input to compile().
   CollectiveTask& building() { return building_; }
   HostCompiler& compiler() { return compiler_; }
   // Throws BuildError for a replica that does not exist.
@@ -138,13 +140,14 @@ class Host {
                        std::to_string(deployment_.replicas) + " replicas: name one from 0 to " + std::to_string(deployment_.replicas - 1)};
     return {replica, deployment_.replicas, deployment_.seed, pool_};
   }
-  // For what the program calls: from within a step, as in a host_callback, it would wait for itself. Throws BuildError.
+  // Throws BuildError if a step is running: `call`, made from a host_callback for instance, would wait for its own
+  // step.
   void require_outside_step(const std::string& call) const {
     if (!devices_.busy()) return;
     throw BuildError{call + " was called from within a step (number " + std::to_string(number_at_work_) + " of step " + std::to_string(ordinal_at_work_) +
                      " of the Replicator), by a host_callback say, and would wait for it: call it when step() has returned"};
   }
-  // Where the reading of input for these replicas is to be recorded; null where it is not.
+  // Records when the input of these replicas is read; null without a trace.
   std::shared_ptr<InputTrace> input_trace(std::size_t replicas) { return reporter_.record_input(replicas); }
   // SHA-256 (hexadecimal) over name, type and bytes of every variable in the order of names.
   std::string digest() {
@@ -159,25 +162,26 @@ class Host {
   }
   const Checkpoints& checkpoints() const { return checkpoints_; }
   Checkpoints& checkpoints() { return checkpoints_; }
-  // The file; an empty name where no folder was given.
+  // Returns the name of the file; empty if no folder was given.
   std::string save_checkpoint() {
     failure_.answer();
     return failure_.told([&] { return checkpoints_.save(variables_); });
   }
 
-  // Every process calls it: keeps there what this moment is made of, what is replica-local of all replicas.
+  // Collective: takes a snapshot of the present state, with the replica-local variables of all replicas.
   void remember(Snapshot& snapshot) {
     failure_.answer();
     snapshot.take(variables_, job_, placement_);
     snapshot.checkpoints = checkpoints_.memory();
   }
-  // Before any step is compiled: goes on from there.
+  // Restores a snapshot. Call it before any step is compiled.
   void recall(const Snapshot& snapshot) {
     snapshot.give(variables_, placement_);
     checkpoints_.recall(snapshot.checkpoints);
   }
 
-  // From the traced graphs of this host's replicas to programs: a part of building(). `ordinal`: which step of the Replicator this is.
+  // Compiles the traced graphs of this host's replicas into programs, as part of building(). `ordinal`: the number of
+  // the step in its Replicator.
   std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal) {
     auto step = compiler_.compile(traced, ordinal, variables_, checkpoints_);
     for (std::size_t device = 0; device < step->programs.size(); ++device)
@@ -189,8 +193,11 @@ class Host {
     return step;
   }
 
-  // One step. `inputs[r]`: the element of this host's replica r; `upcoming[r]`: what it has for the next; `next[r]`, where all of them are known,
-  // that element, which stays as it is until the next step has begun.
+  // Runs one step.
+  // - `inputs[r]`: the element of this host's replica r.
+  // - `upcoming[r]`: a word about its element for the next step.
+  // - `next[r]`: that element, or an empty span unless all are known. It must stay unchanged until the next step has
+  //   begun.
   StepResults run(HostStep& step, std::span<const std::vector<AnyArray>> inputs, std::span<const std::uint64_t> upcoming,
                   std::span<const std::vector<AnyArray>> next, std::uint64_t number) {
     failure_.answer();
@@ -206,17 +213,17 @@ class Host {
     return results;
   }
 
-  // That this job stops for: processes learn of each other's in the step that begins after it came.
-  // It stays.
+  // The signal for which this job stops; 0: none. Processes learn of each other's signals in the step that begins after
+  // the signal came. The value stays.
   int stop_signal() {
     if (job_.size() == 1) stop_signal_ = std::max(stop_signal_, StopOnSignal::received());
     return stop_signal_;
   }
 
-  // The resolved graphs for Graphviz, and what the devices of this process execute as JSON.
+  // The resolved graphs for Graphviz, and the programs of this process's devices as JSON.
   std::string resolved_dot(const HostStep& step) const { return dot(step.resolution, placement_.begin()); }
   std::string plan_json(const HostStep& step) const { return replicator::detail::plan_json({plan_part(view(step))}); }
-  // Of each device of the first team: its collectives, the nodes that cost most, its memory.
+  // Describes each device of the first team: its collectives, the most expensive nodes, its memory.
   std::string explain(const HostStep& step, ExplainOptions options) {
     std::string text;
     if (options.calibrate) {
@@ -234,22 +241,22 @@ class Host {
     require_valid(deployment);
     return deployment;
   }
-  // Null where there is none, or no such kind of device: that is told later.
+  // Null if there is no such support or no such kind of device; require_devices reports the latter.
   static const StagingSupport* staging_of(const std::vector<DeviceName>& devices) {
     const auto* support = device_support[static_cast<std::size_t>(devices[0].kind)].load();
     return support ? support->staging : nullptr;
   }
-  // In the asynchronous regime the first one is that of which devices have copies.
+  // In the asynchronous regime there is one more copy, the first. The devices have copies of it.
   int copies_of_variables() const { return placement_.teams() + (deployment_.regime == Regime::asynchronous ? 1 : 0); }
   std::shared_ptr<transport::Job> meet() const {
     return std::make_shared<transport::Job>(replay_ ? transport::ProcessEnvironment{} : environment(deployment_), job_options(deployment_));
   }
 
   // --- running -------------------------------------------------------------------------------------------------------------
-  // What this host's replicas have for the next step.
+  // Data about the next step of this host's replicas.
   struct Upcoming {
     std::span<const std::uint64_t> words;
-    std::span<const std::vector<AnyArray>> elements;  // or none
+    std::span<const std::vector<AnyArray>> elements;  // may be empty
   };
   void run_programs(HostStep& step, const StepMoment& moment, const Upcoming& upcoming) {
     ordinal_at_work_ = step.ordinal;
@@ -294,7 +301,7 @@ class Host {
     return {job_.rank(), placement_.begin(), step.resolution, step.programs, reporter_.devices(), variables_};
   }
 
-  std::shared_ptr<Replay> replay_;  // null where all replicas run
+  std::shared_ptr<Replay> replay_;  // null unless this is a replay
   Deployment deployment_;
   std::shared_ptr<transport::Job> shared_job_;
   transport::Job& job_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between whom the devices of this host communicate: each device of a team with the same device of the other teams.
+// HostCommunicators: the communicators of this host's devices. Device i of a team communicates with device i of the
+// other teams.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ namespace replicator::detail {
 
 class HostCommunicators {
  public:
-  // Collective: every process of the job calls it. Throws BuildError for a transport that is not there.
+  // Collective: every process of the job calls it. Throws BuildError if the transport is not available.
   void connect(transport::Job& job, const Deployment& deployment, const Placement& placement) {
     const auto each = static_cast<std::size_t>(placement.devices_per_team());
     communicators_.resize(static_cast<std::size_t>(placement.teams()) * each);
@@ -36,7 +37,7 @@ class HostCommunicators {
     }
     if (!support_of(deployment.devices[0].kind).runs_on_host()) connect_devices(job, deployment, placement);
   }
-  // One replica of so many, alone on this device.
+  // For a replay: one replica alone on this device; `replicas` is their number in the recorded job.
   void connect_replay(int replica, int replicas, const DeviceName& device) {
     communicators_.push_back(std::make_unique<ReplayCommunicator>(replica, replicas));
     const auto& support = support_of(device.kind);
@@ -48,14 +49,14 @@ class HostCommunicators {
   }
 
   collectives::Communicator& operator[](int device) const { return *communicators_[static_cast<std::size_t>(device)]; }
-  // For values in the memory of devices that have their own; null where they have none.
+  // For values in the memory of devices that have their own; null if they have none.
   collectives::Communicator* on_devices(int device) const { return of_devices_.empty() ? nullptr : of_devices_[static_cast<std::size_t>(device)].get(); }
-  // Why devices with memory of their own meet in the host's; else empty.
+  // The reason why devices with their own memory communicate through the host's memory; else empty.
   const std::string& through_host() const { return through_host_; }
 
-  // All others are devices of this process.
+  // True if all ranks are devices of this process.
   bool in_process() const { return !groups_.empty(); }
-  // Releases them: whoever waits, or is about to, throws this.
+  // Releases every thread that waits, or is about to wait, by throwing this error there.
   void abort(const CommunicationError& error) {
     for (auto& group : groups_) group->abort(error);
     for (auto& group : device_groups_) group->abort(error);
@@ -70,7 +71,7 @@ class HostCommunicators {
     return made;
   }
 
-  // All of them, or none: what devices do with the values of collectives is then one thing.
+  // Connects either all devices directly or none of them, so that all handle the values of collectives in one way.
   void connect_devices(const transport::Job& job, const Deployment& deployment, const Placement& placement) {
     const auto kind = deployment.devices[0].kind;
     const auto& support = support_of(kind);

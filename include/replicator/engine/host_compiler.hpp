@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the traced graphs of this host's replicas to programs of its devices.
+// HostCompiler: compiles the traced graphs of this host's replicas into programs of its devices.
 #pragma once
 
 #include <cstddef>
@@ -25,17 +25,17 @@
 
 namespace replicator::detail {
 
-// All processes of a job compile the same steps, in the same order, as joint work.
+// Collective: all processes of a job compile the same steps in the same order.
 class HostCompiler {
  public:
-  // All outlive this.
+  // All arguments outlive this object.
   HostCompiler(const Deployment& deployment, transport::Job& job, const Placement& placement,
                const collectives::AllReducePreference& all_reduce, const HostCommunicators& communicators, HostDevices& devices,
                CollectiveTask& building)
       : deployment_{deployment}, job_{job}, placement_{placement}, all_reduce_{all_reduce}, communicators_{communicators}, devices_{devices}, building_{building}, cache_{deployment.threads_per_device, deployment.kernel_choice} {}
 
-  // `ordinal`: which step of the Replicator this is. Its variables are declared. Throws BuildError for every mistake that graphs and
-  // processes show when they are compared, and for a step that needs more memory than there is.
+  // `ordinal`: the number of the step in its Replicator. Declares the step's variables. Throws BuildError for every
+  // mistake that the graphs or a comparison of the processes show, and for a step that needs more memory than there is.
   std::unique_ptr<HostStep> compile(std::span<const Graph> traced, int ordinal, VariableStore& variables, Checkpoints& checkpoints) {
     auto step = std::make_unique<HostStep>();
     step->ordinal = ordinal;
@@ -49,23 +49,24 @@ class HostCompiler {
     return step;
   }
 
-  // Gives the variables of a resolved step their first values. Throws BuildError where processes differ in the step or in a value.
+  // Gives the variables of a resolved step their first values. Throws BuildError if processes differ in the step or in
+  // a value.
   void declare(const Resolution& resolution, int ordinal, VariableStore& variables, Checkpoints& checkpoints) {
     checkpoints.declare(variables, resolution, ordinal);
     compare_steps(building_, resolution, variables);
   }
-  // A kernel for each node of each class of equal graphs.
+  // Chooses a kernel for each node of each class of equal graphs.
   std::vector<LoweredGraph> lower_classes(const Resolution& resolution) {
     const cpu::KernelEnvironment environment{deployment_.threads_per_device};
     const auto& device = deployment_.devices[0];
     const auto& support = support_of(device.kind);
-    if (!support.runs_on_host()) support.enter(device.index);  // a library chooses algorithms for the GPU that it is called on
+    if (!support.runs_on_host()) support.enter(device.index);  // a library chooses algorithms for the current GPU
     std::vector<LoweredGraph> lowered;
     for (const auto& one : resolution.classes) lowered.push_back(lower(one, device.kind, cache_));
     return lowered;
   }
 
-  // Of the random numbers of step `ordinal`.
+  // The seed for the random numbers of step `ordinal`.
   std::uint64_t seed_of(int ordinal) const {
     if (ordinal == 0) return deployment_.seed;
     Hasher hasher;
@@ -73,7 +74,7 @@ class HostCompiler {
     hasher.word(static_cast<std::uint64_t>(ordinal));
     return hasher.result().low;
   }
-  // For graphs of this process alone.
+  // Options for graphs of this process alone.
   ResolveOptions local_resolve_options() const {
     ResolveOptions options;
     options.bucket_bytes = deployment_.bucket_bytes;
@@ -81,7 +82,7 @@ class HostCompiler {
     options.fuse_convolutions = deployment_.kernel_choice.fuse_convolutions;
     return options;
   }
-  // For a step of all processes, with what they ask each other while they resolve it.
+  // Options for a step of all processes, with the exchanges that resolution needs.
   ResolveOptions resolve_options() {
     auto options = local_resolve_options();
     options.common_to_processes = [this](const std::set<Digest>& mine) { return common_to_processes(building_, mine); };
@@ -90,7 +91,7 @@ class HostCompiler {
     options.latest_of_processes = [this](std::vector<std::uint32_t>& mine) { return latest_of_processes(building_, mine); };
     return options;
   }
-  // Of kernels: shared by all steps.
+  // The cache of kernels, which all steps share.
   ExecutableCache& cache() { return cache_; }
 
  private:
@@ -107,7 +108,7 @@ class HostCompiler {
   void plan_programs(HostStep& step, VariableStore& variables) {
     step.programs.resize(static_cast<std::size_t>(devices_.count()));
     devices_.run([&](int device) { step.programs[static_cast<std::size_t>(device)] = plan(plan_request(step, variables, device)); });
-    next_collective_ += static_cast<std::uint32_t>(step.resolution.buckets.size()) + 1;  // the exchange of results
+    next_collective_ += static_cast<std::uint32_t>(step.resolution.buckets.size()) + 1;  // one more, for the exchange of results
   }
   PlanRequest plan_request(const HostStep& step, VariableStore& variables, int device) {
     const int team = placement_.team_of(device);
@@ -139,7 +140,7 @@ class HostCompiler {
   HostDevices& devices_;
   CollectiveTask& building_;
   ExecutableCache cache_;
-  std::uint32_t next_collective_ = 0;  // of all steps
+  std::uint32_t next_collective_ = 0;  // counted over all steps
 };
 
 }  // namespace replicator::detail

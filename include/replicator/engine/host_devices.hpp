@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices of this process at work: a thread for each, and what an error of one means for the others.
+// HostDevices: one thread for each device of this process. An error on one device releases all others.
 #pragma once
 
 #include <exception>
@@ -18,16 +18,17 @@ namespace replicator::detail {
 
 class HostDevices {
  public:
-  // All outlive this.
+  // All arguments outlive this object.
   HostDevices(const Deployment& deployment, const HostCommunicators& communicators, HangReport& hang_report, Failure& failure)
       : deployment_{deployment}, communicators_{communicators}, hang_report_{hang_report}, failure_{failure}, threads_{static_cast<int>(deployment.devices.size())} {}
 
   int count() const { return threads_.devices(); }
-  // For the threads of the devices, and the calling one: whether they are at work.
+  // True while the devices work. May be called by the threads of the devices and by the thread that called run().
   bool busy() const { return busy_; }
 
-  // work(device) in the thread of every device, under the environment of kernels. An error of one releases all others, and is the answer
-  // from then on; of a failed wait it says where this process was.
+  // Calls work(device) in the thread of every device, in the environment of kernels. An error on one device releases
+  // all others, and every later call throws it. The error of a failed wait also names the collective at which this
+  // process was.
   void run(const std::function<void(int)>& work) {
     const ScopedValue at_work{busy_, true};
     try {
@@ -50,7 +51,7 @@ class HostDevices {
   }
 
  private:
-  // In a job of several processes its end is reported by each.
+  // Only in a job of one process: in a job of several, each process reports a hang when the job is aborted.
   void report_hang(const std::exception_ptr& error) {
     if (!communicators_.in_process()) return;
     try {

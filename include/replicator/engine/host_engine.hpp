@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of the synchronous regime: one Host for as long as the program runs, and the steps that it drives.
+// HostEngine: the engine of the synchronous regime. It owns one Host for the whole run, and the steps run on that Host.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step compiled for the devices of this host.
+// HostStep: a step compiled for the devices of this host, and the functions that collect its results.
 #pragma once
 
 #include <algorithm>
@@ -23,18 +23,18 @@
 namespace replicator::detail {
 
 struct HostStep {
-  int ordinal = 0;  // which step of the Replicator
+  int ordinal = 0;  // the number of the step in its Replicator
   std::uint64_t seed = 0;
   Resolution resolution;
   std::vector<LoweredGraph> lowered;                 // by class
-  std::vector<std::unique_ptr<Handoffs>> handoffs;   // by team; null where it has one device
+  std::vector<std::unique_ptr<Handoffs>> handoffs;   // by team; null if it has one device
   std::vector<Program> programs;                     // by device
-  std::vector<std::shared_ptr<DeviceTrace>> traces;  // by device; empty where nobody asks
-  std::vector<std::unique_ptr<Watches>> watches;     // by device; empty where nobody looks on
-  HangReport::Listing listing;                       // the last: nobody looks at the rest when it is gone
+  std::vector<std::shared_ptr<DeviceTrace>> traces;  // by device; empty without a trace
+  std::vector<std::unique_ptr<Watches>> watches;     // by device; empty without watches
+  HangReport::Listing listing;                       // destroyed first: a hang report may read the other members until then
 };
 
-// What a replica, of any host, has put into the exchange.
+// The block that a replica of any host has put into the exchange of results.
 inline const std::byte* exchanged_block(const Program& program, int replica) {
   const auto& exchange = program.exchange;
   return program.collectives[exchange.collective].collective->output() + static_cast<std::size_t>(replica) * exchange.block;
@@ -51,7 +51,7 @@ inline std::vector<AnyArray> exchanged_result(const Program& program, std::size_
   return values;
 }
 
-// Of this host's replicas: the first device of each team has those of its own.
+// The results of this host's replicas. The first device of each team has those of the team's replicas.
 inline std::vector<AnyArray> own_result(const HostStep& step, std::size_t k, const Placement& placement) {
   std::vector<AnyArray> values;
   for (int team = 0; team < placement.teams(); ++team) {
@@ -61,7 +61,7 @@ inline std::vector<AnyArray> own_result(const HostStep& step, std::size_t k, con
   return values;
 }
 
-// What the step that was just run gave. `upcoming[r]`: what this host's replica r has for the next one.
+// The results of the step that has just run. `upcoming[r]`: the word about the next element of this host's replica r.
 inline StepResults results_of(const HostStep& step, const Placement& placement, std::span<const std::uint64_t> upcoming) {
   const auto& first = step.programs[0];
   const int replicas = placement.blocks().replicas();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells of an input that is long in coming: it is the program's own code, so nothing but the program ends the wait.
+// InputWatch: warns on stderr about an input that takes long. It only warns: the input is the program's own code, so
+// nothing else can end the wait.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,8 @@ class InputWatch {
  public:
   using Tell = std::function<void(const std::string&)>;
 
-  // Of reads that take longer than `late`, and at most twice that before it is told, once each; 0: never. One thread reads at a time.
+  // Warns once about each read that takes longer than `late`; the warning comes after at most twice that time. 0:
+  // never. Only one thread may read at a time.
   explicit InputWatch(
       std::chrono::milliseconds late, Tell tell = [](const std::string& line) { std::fputs(line.c_str(), stderr); })
       : late_{late}, tell_{std::move(tell)} {
@@ -40,7 +42,7 @@ class InputWatch {
     thread_.join();
   }
 
-  // Calls read(), by which `replica` gets its element number `element`.
+  // Calls read(), which reads element number `element` of `replica`.
   template <class Read>
   auto during(int replica, std::uint64_t element, Read&& read) {
     replica_.store(replica, std::memory_order_relaxed);
@@ -50,7 +52,7 @@ class InputWatch {
   }
 
  private:
-  // The count is odd while a read is under way.
+  // The count is odd during a read.
   struct Reading {
     explicit Reading(std::atomic<std::uint64_t>& reads) : count{reads} { count.fetch_add(1, std::memory_order_release); }
     ~Reading() { count.fetch_add(1, std::memory_order_release); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory a step may need on each device.
+// The limit of the memory that a step may need on each device.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace replicator::detail {
 
-// What a step may need on a device of this process: what was asked for, else an equal part of the memory that the device
-// shares with others: all CPU devices with each other, a GPU with its parts.
+// The limit of a device of this process: the requested one, or an equal part of the memory that devices share. All CPU
+// devices share the host's memory; the parts of a GPU share the GPU's.
 inline MemoryLimit memory_limit(const Deployment& deployment, std::size_t device) {
   if (deployment.memory_limit > 0) {
     const auto bytes = static_cast<std::size_t>(deployment.memory_limit);
@@ -32,7 +32,8 @@ inline MemoryLimit memory_limit(const Deployment& deployment, std::size_t device
   return {all / sharing, text_of_bytes(all / sharing) + (sharing > 1 ? " is its share of what is there" : " is all that is there")};
 }
 
-// Throws BuildError where a step's variables alone need more than that on a device, each once: before they take any.
+// Throws BuildError, before any variable is allocated, if the variables of a step alone exceed the limit of a device.
+// Counts each variable once.
 inline void require_room_for_variables(const Resolution& resolution, const Deployment& deployment) {
   std::map<std::int32_t, MemoryPlan> plans;  // by logical device
   std::set<std::string_view> counted;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which replicas are on which devices of which process.
+// Placement: which replicas are on which devices of which process.
 #pragma once
 
 #include <algorithm>
@@ -16,27 +16,29 @@
 
 namespace replicator::detail {
 
-// A team is the devices, all of one process, that hold the same replicas: one for each logical device, or fewer that share
-// them. Teams are the ranks of collectives, those of process 0 first; device i of a team meets device i of the others.
+// A team is a group of devices of one process that hold the same replicas. It has one device for each logical device,
+// or fewer that share them. Teams are the ranks of collectives, those of process 0 first. Device i of a team
+// communicates with device i of the other teams.
 class Placement {
  public:
-  // Every process calls it. Throws BuildError for devices that cannot be dealt, and for more teams than replicas.
+  // Collective: every process calls it. Throws BuildError if the devices cannot be dealt evenly, or if there are more
+  // teams than replicas.
   Placement(transport::Job& job, const Deployment& deployment)
       : devices_per_team_{deployment.devices_per_replica()}, process_of_team_{deal_teams(job, deployment)}, blocks_{deal_replicas(job, deployment)} {
     begin_ = blocks_.begin(first_team_);
     end_ = blocks_.end(first_team_ + teams_ - 1);
   }
-  // One replica of so many, on one device of one process; the others are nowhere.
+  // The placement of a replay: one replica on one device of one process. The other replicas are nowhere.
   static Placement alone(int replica, int replicas) { return {replica, replicas}; }
 
   int devices_per_team() const { return devices_per_team_; }
   const std::vector<int>& process_of_team() const { return process_of_team_; }
   const collectives::ReplicaBlocks& blocks() const { return blocks_; }
-  // Of this process.
+  // Of this process:
   int teams() const { return teams_; }
   int begin() const { return begin_; }  // its replicas
   int end() const { return end_; }
-  // The team that the process's device `device` belongs to, counted on this process, and which of its devices it is.
+  // The team of the process's device `device`, counted on this process, and the device's place in that team.
   int team_of(int device) const { return device / devices_per_team_; }
   int place_of(int device) const { return device % devices_per_team_; }
   // The replicas of a team of this process, counted from begin().
@@ -49,7 +51,7 @@ class Placement {
       if (process_of_team_[static_cast<std::size_t>(team)] == process) count += blocks_.count(team);
     return count;
   }
-  // Teams of a process, and processes, where all have as many teams.
+  // {teams of a process, processes}; empty if the processes have different numbers of teams.
   std::vector<int> grid() const {
     const auto ranks = static_cast<int>(process_of_team_.size());
     const auto each = static_cast<int>(std::count(process_of_team_.begin(), process_of_team_.end(), 0));
@@ -57,7 +59,7 @@ class Placement {
       if (process_of_team_[static_cast<std::size_t>(rank)] != rank / each) return {};
     return ranks % each == 0 ? std::vector{each, ranks / each} : std::vector<int>{};
   }
-  // -1 for a rank that does not exist.
+  // The process of a rank; -1 if there is no such rank.
   int process_of(int rank) const { return rank >= 0 && rank < blocks_.ranks() ? process_of_team_[static_cast<std::size_t>(rank)] : -1; }
 
  private:

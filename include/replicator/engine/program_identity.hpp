@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which program this is, and by which instructions it computes.
+// Digests that identify the running program, and the name of its instruction set. Processes of a job compare them.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace replicator::detail {
 
-// Of a file's bytes. Throws DataError where it cannot be read.
+// The digest of a file's bytes. Throws DataError if it cannot be read.
 inline Digest file_digest(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{std::fopen(path.c_str(), "rb"), &std::fclose};
   if (!file) throw DataError{path + ": cannot be read"};
@@ -24,7 +24,7 @@ inline Digest file_digest(const std::string& path) {
   return hasher.result();
 }
 
-// Of the running executable. Throws DeviceError where it cannot be read.
+// The digest of the running executable. Throws DeviceError if it cannot be read.
 inline Digest build_digest() {
   try {
     return file_digest("/proc/self/exe");
@@ -33,7 +33,7 @@ inline Digest build_digest() {
   }
 }
 
-// The instruction set that kernels choose by.
+// The instruction sets of this processor by which kernels are chosen.
 inline std::string instruction_set() {
   __builtin_cpu_init();
   std::string text;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver of a synchronous step. It reads one element ahead, so that all replicas stop after the same step. Before each step all
-// processes know the shapes of all elements: so they all find compiled programs for them, or compile together.
+// ReadAheadStep: the driver of a synchronous step.
+// - It reads one element ahead, so that all replicas stop after the same step.
+// - Before each step all processes know the shapes of all elements. So either all of them have compiled programs for
+//   these shapes, or all compile together.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +32,7 @@ class ReadAheadStep final : public StepDriver {
   ReadAheadStep(Host& host, int ordinal, Resumption from, std::vector<std::unique_ptr<InputSource>> inputs, Trace trace)
       : host_{host}, ordinal_{ordinal}, from_{std::move(from)}, inputs_{std::move(inputs), host.placement().begin()}, watch_{host.deployment().late}, trace_{std::move(trace)}, current_(inputs_.size()), next_(inputs_.size()), shape_numbers_(inputs_.size()), upcoming_(inputs_.size()), key_(static_cast<std::size_t>(host_.deployment().replicas)), done_{from_.done}, finished_{from_.finished} {
     const bool any = host_.building().run([&] {
-      // A step whose input has ended is traced by its last element.
+      // A step that has reached the end of its input is traced with its last element.
       if (done_ > 0) go_to(static_cast<std::int64_t>(finished_ ? done_ - 1 : done_));
       return read_first();
     });
@@ -61,7 +63,7 @@ class ReadAheadStep final : public StepDriver {
     ++done_;
     finished_ = !results.all_have_next;
     std::swap(current_, next_);
-    // Where a replica has none, this was the last step; or this is a replay, which knows of one replica only.
+    // A word is missing after the last step of a replica, and for all other replicas in a replay.
     for (std::size_t r = 0; r < key_.size(); ++r)
       if (results.upcoming[r] != no_upcoming) key_[r] = shapes_of(results.upcoming[r]);
     return results;
@@ -76,7 +78,7 @@ class ReadAheadStep final : public StepDriver {
                    static_cast<long long>(position));
     inputs_.skip(others, position, watch_);
   }
-  // False where there is none: a replay of a step of which nothing was recorded.
+  // Returns false if there is no element: in a replay of a step that was not recorded.
   bool read_first() {
     for (std::size_t r = 0; r < inputs_.size(); ++r) {
       const auto recorded = inputs_.recorded_from(r);
@@ -95,13 +97,13 @@ class ReadAheadStep final : public StepDriver {
     }
     return true;
   }
-  // An error of the input is kept for the step that needs the element.
+  // An error of the input is kept until the step that needs the element.
   void read_ahead() {
     for (std::size_t r = 0; r < inputs_.size(); ++r) read_ahead(r);
     const int signal = StopOnSignal::received();
     for (auto& word : upcoming_) word = with_newcomer(with_stop_signal(word, signal), host_.newcomer_waits());
   }
-  // Of this host.
+  // Of this host's replicas only.
   bool all_have_next() const {
     return !input_error_ && std::none_of(upcoming_.begin(), upcoming_.end(), [](auto word) { return without_signs(word) == no_upcoming; });
   }
@@ -118,7 +120,8 @@ class ReadAheadStep final : public StepDriver {
     }
     if (trace_input_) trace_input_->record(inputs_.replica(r), done_ + 1, began, trace_clock());
   }
-  // The programs for the shapes of the current elements of all replicas. The key is what all processes know: so all have them, or none.
+  // The programs for the shapes of the current elements of all replicas. All processes know the same key, so all have
+  // the programs or none has.
   HostStep& compiled() {
     if (auto* kept = kept_.find(key_)) return *kept;
     if (kept_.make_room()) tell_dropped();
@@ -155,7 +158,7 @@ class ReadAheadStep final : public StepDriver {
   KeptSteps::Key key_;                       // of the current elements
   KeptSteps kept_;
   bool told_dropped_ = false;
-  std::shared_ptr<InputTrace> trace_input_;  // null: nobody asks
+  std::shared_ptr<InputTrace> trace_input_;  // null without a trace
   std::exception_ptr input_error_;
   std::uint64_t done_;
   bool finished_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check that the devices of a deployment are there.
+// Checks that the devices of a deployment exist.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@
 
 namespace replicator::detail {
 
-// Throws BuildError for kinds that are not part of the program, or mixed; DeviceError for devices that are missing.
+// Throws BuildError for a kind of device that the program was built without, and for devices of different kinds. Throws
+// DeviceError for missing devices.
 inline void require_devices(std::span<const DeviceName> devices) {
   for (const auto& device : devices) {
     const auto* support = device_support[static_cast<std::size_t>(device.kind)].load();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check of deployments that a program has filled in: what their flags would refuse, with the same sentences.
+// Checks the values of a Deployment that a program has set itself. The rules and messages are those of the flags.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace replicator::detail {
 
-// As of flags. Clocks count nanoseconds, in 63 bits: what is much longer could not be added to one.
+// The same limit as for flags. Clocks count nanoseconds in 63 bits, so a much longer time would overflow.
 inline constexpr std::int64_t most_seconds = std::numeric_limits<int>::max();
 
 inline void require_number(std::string_view flag, std::int64_t value, std::int64_t lowest,
@@ -40,8 +40,8 @@ inline void require_distinct(const std::vector<DeviceName>& devices) {
   }
 }
 
-// Throws BuildError that names the flag of the first value that cannot be. (That devices are there, that there are replicas for
-// them, schedules and files are looked at where they are used.)
+// Throws BuildError with the flag of the first invalid value. Three checks are made elsewhere, at the place of use:
+// that the devices exist, that there are enough replicas, and that schedules and files are valid.
 inline void require_valid(const Deployment& deployment) {
   using detail::require_number;
   require_number("--replicas", deployment.replicas, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a replica tells the others of the shapes of its elements: a number.
+// ShapeNumbers: gives the shapes of a replica's elements a number, which the replica sends to the others.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@
 
 namespace replicator::detail {
 
-// Of one replica. Its first shapes have number 0, so before the first step nobody needs to be told; others are numbered in the order in
-// which they come. Each replica's own process numbers them, and all processes know all numbers: so they are equal everywhere.
+// For one replica. Its first shapes get number 0, so nothing need be sent before the first step. New shapes are
+// numbered in order of appearance. Only the replica's own process assigns its numbers, and all processes learn them, so
+// they are equal everywhere.
 class ShapeNumbers {
  public:
   std::uint64_t operator()(std::span<const AnyArray> element) {

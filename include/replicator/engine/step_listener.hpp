@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is told of a host's steps: before one begins, and when it is done or has failed.
+// StepListener: the interface for code that is called before and after every step of a host, and when a step fails.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 
 namespace replicator::detail {
 
-// A step about to be done, or just done.
+// A step that is about to run or has just run.
 struct StepMoment {
-  int ordinal = 0;                                // which step of the Replicator
-  std::uint64_t number = 0;                       // its steps done before
+  int ordinal = 0;                                // the number of the step in its Replicator
+  std::uint64_t number = 0;                       // how many steps it had done before
   std::span<const std::vector<AnyArray>> inputs;  // by replica of this host
   const Resolution& resolution;
   std::span<Program> programs;  // by device
   VariableStore& variables;
   const Placement& placement;
 
-  // Of a replica of this host, counted over all hosts.
+  // `replica` is a replica of this host, counted over all hosts.
   std::uint32_t local(int replica) const { return static_cast<std::uint32_t>(replica - placement.begin()); }
   const GraphClass& source(int replica) const { return resolution.classes[resolution.class_of[local(replica)]]; }
   int team(int replica) const {
@@ -33,11 +33,12 @@ struct StepMoment {
     while (placement.first_replica(team) + placement.replicas(team) <= static_cast<int>(local(replica))) ++team;
     return team;
   }
-  // Its view of a variable.
+  // The value of a variable as this replica sees it.
   VariableValue& value(const VariableDeclaration& variable, int replica) const {
     return variables.at(variable.name, variable.kind == VariableKind::mirrored ? team(replica) : static_cast<int>(local(replica)));
   }
-  // f(ordinal, memory, queue) for what each collective gives it; there until the next step, in memory that the device's queue reads.
+  // Calls f(ordinal, memory, queue) for each collective result of this replica. The memory is valid until the next
+  // step; the device's queue can read it.
   template <class F>
   void for_each_collected(int replica, F f) const {
     const auto first = static_cast<std::size_t>(team(replica) * placement.devices_per_team());
@@ -47,7 +48,7 @@ struct StepMoment {
   }
 };
 
-// Called by the thread that runs the steps. What it throws ends the step, and the Replicator with it.
+// Called by the thread that runs the steps. An exception ends the step and the Replicator.
 class StepListener {
  public:
   StepListener() = default;
@@ -56,7 +57,7 @@ class StepListener {
   virtual ~StepListener() = default;
 
   virtual void before(const StepMoment& moment) = 0;
-  // May change what the user is given.
+  // May change the results that the user gets.
   virtual void after(const StepMoment& moment, StepResults& results) = 0;
   virtual void failed(const StepMoment& moment, const std::exception_ptr& error) noexcept = 0;
 };

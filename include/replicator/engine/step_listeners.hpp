@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Those who look at every step.
+// StepListeners: the list of all listeners of a host's steps.
 #pragma once
 
 #include <exception>
@@ -12,7 +12,7 @@
 
 namespace replicator::detail {
 
-// Told in the order in which they were added. What one of them throws ends the Replicator.
+// Calls them in the order in which they were added. An exception of one of them ends the Replicator.
 class StepListeners {
  public:
   explicit StepListeners(Failure& failure) : failure_{failure} {}

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of a topology: measured once, read again, or written by hand.
+// The file format of a topology. The file is measured and written once, or written by hand, and read by later runs.
 //
 //   {"format": "replicator topology 1",
 //    "dimensions": [{"size": 4, "microseconds": 0.5, "bytes_per_microsecond": 50000},    devices of a process
 //                   {"size": 3, "microseconds": 20, "bytes_per_microsecond": 1200}],     processes
 //    "reduced_bytes_per_microsecond": 9000}
 //
-// Dimensions of one are left out. See docs/hosts.md.
+// Dimensions of size 1 are left out. See docs/hosts.md.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace replicator::detail {
 
 inline constexpr std::string_view topology_format = "replicator topology 1";
 
-// Throws DataError "<path>: byte 17: topology: ..." for all that is not exactly this.
+// Throws DataError "<path>: byte 17: topology: ..." for any other text.
 class TopologyReader : io::detail::JsonCursor {
  public:
   TopologyReader(std::string_view text, const std::string& path) : JsonCursor{text, 0, path, "topology"} {}
@@ -63,7 +63,7 @@ class TopologyReader : io::detail::JsonCursor {
     if (found != topology_format) fail("the format is \"" + found + "\", not \"" + std::string{topology_format} + "\"");
   }
   double positive(const std::string& key) {
-    constexpr double most = 1e300;  // what is rounded to 10 digits is then finite too
+    constexpr double most = 1e300;  // so that a value rounded to 10 digits is finite too
     const double value = number();
     if (!(value > 0) || value > most) fail("\"" + key + "\" must be more than 0, and at most 1e300");
     return value;
@@ -86,10 +86,10 @@ class TopologyReader : io::detail::JsonCursor {
   }
 };
 
-// `path` is for errors. Throws DataError that names file and place.
+// `path` is used in errors. Throws DataError with the file and the position.
 inline collectives::Topology parse_topology(std::string_view text, const std::string& path) { return detail::TopologyReader{text, path}.read(); }
 
-// Figures have 10 digits: what is read again is what the file says.
+// Writes figures with 10 digits. Reading the file again gives exactly the figures in it.
 inline std::string text_of(const collectives::Topology& topology) {
   JsonWriter json;
   json.object([&] {
@@ -110,7 +110,7 @@ inline std::string text_of(const collectives::Topology& topology) {
   return json.text() + "\n";
 }
 
-// Beside its place, then renamed. Throws DataError.
+// Writes a temporary file and renames it. Throws DataError.
 inline void write_topology(const std::string& path, std::string_view text) {
   io::FileReplacement file{path};
   file.write(std::as_bytes(std::span{text.data(), text.size()}));

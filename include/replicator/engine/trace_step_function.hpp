@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces the step function of a program: calls it once for each replica of this process, which leaves a graph for each.
+// Traces the step function of a program.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@
 
 namespace replicator::detail {
 
-// Calls the step function once for each replica of this process, with tensors of the shapes of `elements`. Each call leaves a graph.
+// Calls the step function once for each replica of this process, with tensors of the shapes of `elements`. Returns the
+// graph of each call.
 inline std::vector<Graph> trace_replicas(const Host& host, std::span<const ReplicaInputs::Element> elements, const Trace& trace) {
   std::vector<Graph> graphs;
   graphs.reserve(elements.size());

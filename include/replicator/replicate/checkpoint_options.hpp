@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the state of an experiment is kept, and how often. None of it changes a bit of a result.
+// CheckpointOptions: the folder of the checkpoints, and how often one is written. No option changes a bit of a result.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 namespace replicator {
 
 struct CheckpointOptions {
-  std::string folder;       // empty: nothing is kept
-  std::uint64_t every = 0;  // a checkpoint after so many steps of any replicated step, see docs/checkpoints.md; 0: only Replicator::save_checkpoint
-  int keep = 3;             // so many checkpoints stay in the folder
-  bool resume = false;      // goes on from the newest one in the folder; where there is none, begins
+  std::string folder;       // empty: no checkpoints
+  std::uint64_t every = 0;  // steps of any replicated step between checkpoints, see docs/checkpoints.md; 0: only Replicator::save_checkpoint writes one
+  int keep = 3;             // number of the newest checkpoints that stay in the folder
+  bool resume = false;      // continues from the newest checkpoint in the folder, or starts from the beginning where there is none
 
-  // What all processes of a job must ask for alike.
+  // The part on which all processes of a job must agree, as text.
   std::string gathered() const {
     if (folder.empty()) return "none of them";
     return "--checkpoint" + (every > 0 ? " --every " + std::to_string(every) : std::string{}) + (resume ? " --resume" : "");

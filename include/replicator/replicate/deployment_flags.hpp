@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of a Deployment: one table by which command lines are read and --help is written. All are templates, which
-// replicator::compiled holds: no file of the user's has to compile them.
+// The flags of a Deployment: one table from which command lines are read and --help is written. All functions are
+// templates, so that replicator::compiled can hold their code and user files need not compile it.
 #pragma once
 
 #include <chrono>
@@ -27,13 +27,13 @@ namespace replicator::detail {
 
 using Text = std::string_view;
 
-// A flag of D, or a heading of the help where it has no name.
+// One flag of the deployment type D. An entry without a name is a heading of the help.
 template <class D>
 struct Flag {
   Text name;   // "--replicas"
-  Text value;  // that follows it, for the help: "N"; a flag without one is a switch
+  Text value;  // placeholder of the value in the help: "N"; empty for a switch
   Text help;
-  void (*set)(D& deployment, Text flag, Text value) = nullptr;  // throws BuildError for values that cannot be
+  void (*set)(D& deployment, Text flag, Text value) = nullptr;  // throws BuildError for an invalid value
 
   bool is_switch() const { return value.empty(); }
 };
@@ -56,100 +56,100 @@ inline TraceWindow trace_steps(Text flag, Text value) {
 
 template <class D>
 inline constexpr Flag<D> flags_of[] = {
-    {"", "", "Where it runs (none of these changes a bit of the result, save --replicas, --seed, --regime and what says so):"},
+    {"", "", "Where it runs (the result keeps its bits, except under --replicas, --seed, --regime and flags marked \"changes bits\"):"},
     {"--replicas", "N", "replicas over all hosts (1)",
      [](D& d, Text flag, Text value) { d.replicas = static_cast<int>(parse_number(flag, value, 1)); }},
     {"--devices", "LIST", "devices of each process: cpu:0, cpu:0-3 (threads, pinned to no core), cuda:0,cuda:1, cuda:0x4 (cpu:0)",
      [](D& d, Text, Text value) { d.devices = parse_devices(value); }},
     {"--logical-devices", "N", "devices over which replica.logical_device(i) spreads each replica (1)",
      [](D& d, Text flag, Text value) { d.logical_devices = static_cast<int>(parse_number(flag, value, 1)); }},
-    {"--serial", "", "all replicas in the calling thread, as --devices cpu:0", [](D& d, Text, Text) { d.devices = {DeviceName{}}; }},
-    {"--seed", "N", "of initial values, random numbers and data (0)",
+    {"--serial", "", "runs all replicas in the calling thread, as --devices cpu:0 does", [](D& d, Text, Text) { d.devices = {DeviceName{}}; }},
+    {"--seed", "N", "seed of initial values, random numbers and data (0)",
      [](D& d, Text flag, Text value) { d.seed = static_cast<std::uint64_t>(parse_number(flag, value, 0, any_number)); }},
-    {"--transport", "NAME", "between processes: auto, shared_memory, ucx (auto)",
+    {"--transport", "NAME", "transport between processes: auto, shared_memory, ucx (auto)",
      [](D& d, Text flag, Text value) { d.transport = transport_name(flag, value); }},
     {"--schedule", "NAME",
-     "of all_reduces: auto, owner_computes, direct, ring, halving_doubling, binary_tree,\n"
+     "algorithm of all_reduces: auto, owner_computes, direct, ring, halving_doubling, binary_tree,\n"
      "naive, hierarchical or hierarchical:4x2 (auto; refused where it would change a bit)",
      [](D& d, Text, Text value) { d.schedule = value; }},
-    {"--topology", "FILE", "choose schedules by the links' latency and bandwidth in FILE; measured and written where there is none",
+    {"--topology", "FILE", "chooses schedules by the links' latency and bandwidth in FILE; if FILE is missing, measures and writes them",
      [](D& d, Text, Text value) { d.topology = value; }},
-    {"--link", "BANDWIDTH,LATENCY", "the same by what is said here of the links between processes, 12.5GB/s,2us: nothing is measured",
+    {"--link", "BANDWIDTH,LATENCY", "the same by these figures of the links between processes, 12.5GB/s,2us; measures nothing",
      [](D& d, Text, Text value) { d.link = value; }},
     {"--regime", "NAME", "sync, or async: replicas do not wait for each other, and bits are not promised (sync; docs/asynchronous.md)",
      [](D& d, Text flag, Text value) { d.regime = parse_regime(flag, value); }},
-    {"--staleness", "N", "async: a gradient is of values that are old by at most N updates (any number)",
+    {"--staleness", "N", "async: a gradient misses at most N updates of other replicas (any number)",
      [](D& d, Text flag, Text value) { d.staleness = parse_number(flag, value, 0, any_number); }},
-    {"--sync-group", "N", "async: so many replicas in a row are synchronous with each other (1)",
+    {"--sync-group", "N", "async: groups of N consecutive replicas are synchronous with each other (1)",
      [](D& d, Text flag, Text value) { d.sync_group = static_cast<int>(parse_number(flag, value, 1)); }},
     {"--threads-per-device", "N", "OpenMP threads of a device's kernels (1; changes bits)",
      [](D& d, Text flag, Text value) { d.threads_per_device = static_cast<int>(parse_number(flag, value, 1)); }},
-    {"--winograd", "", "3x3 convolutions of float32 on CPUs by Winograd's algorithm where it is faster; it rounds more (no; changes bits)",
+    {"--winograd", "", "uses Winograd's algorithm for 3x3 float32 convolutions on CPUs where it is faster; it rounds more (no; changes bits)",
      [](D& d, Text, Text) { d.kernel_choice.winograd = true; }},
-    {"--tf32", "", "products and convolutions of float32 on GPUs use 10 bits of the factors' fractions (no; changes bits)",
+    {"--tf32", "", "float32 products and convolutions on GPUs use 10 fraction bits of their factors (no; changes bits)",
      [](D& d, Text, Text) { d.kernel_choice.tf32 = true; }},
-    {"--fastest-kernels", "", "whatever the libraries of GPUs think fastest; bits then differ from run to run (no)",
+    {"--fastest-kernels", "", "kernels that the GPU libraries rate fastest; changes bits from run to run (no)",
      [](D& d, Text, Text) { d.kernel_choice.fastest = true; }},
     {"--row-major-images", "", "convolutions on GPUs in NCHW, not in NHWC, to compare them (no; changes bits)",
      [](D& d, Text, Text) { d.kernel_choice.row_major_images = true; }},
     {"--fuse-convolutions", "LIST",
-     "what is computed together with convolutions: statistics (what batch norms sum of their results), prologue (scale, bias\n"
-     "and ReLU before them), epilogue (the same and residual sums behind them), or all (nothing; changes bits)",
+     "operations fused into convolutions: statistics (sums of their results for batch norms), prologue (scale, bias\n"
+     "and ReLU before them), epilogue (the same and residual sums behind them), or all (none; changes bits)",
      [](D& d, Text flag, Text value) { d.kernel_choice.fuse_convolutions = ConvolutionFusions::parse(flag, value); }},
-    {"--bucket-bytes", "N", "small all_reduces are merged up to this size (4194304)",
+    {"--bucket-bytes", "N", "merges small all_reduces up to this size (4194304)",
      [](D& d, Text flag, Text value) { d.bucket_bytes = parse_number(flag, value, 1, any_number); }},
-    {"--recompute-bytes", "N", "activations from this size on are computed again for the backward pass where that is cheap (65536)",
+    {"--recompute-bytes", "N", "recomputes activations of at least this size in the backward pass where that is cheap (65536)",
      [](D& d, Text flag, Text value) { d.recompute_bytes = parse_number(flag, value, 0, any_number); }},
-    {"--memory-limit", "SIZE", "that a step may need on each device: 8GiB, 512MiB or bytes (what the device has)",
+    {"--memory-limit", "SIZE", "memory that a step may need on each device: 8GiB, 512MiB or bytes (the device's memory)",
      [](D& d, Text flag, Text value) { d.memory_limit = parse_bytes(flag, value); }},
-    {"--no-capture", "", "kernels of GPUs are launched one by one in every step, not replayed as captured CUDA graphs",
+    {"--no-capture", "", "launches GPU kernels one by one in every step, without captured CUDA graphs",
      [](D& d, Text, Text) { d.capture = false; }},
-    {"--deadline", "SECONDS", "for every wait on another device, 0 for none (300)",
+    {"--deadline", "SECONDS", "limit of every wait on another device; 0: no limit (300)",
      [](D& d, Text flag, Text value) { d.deadline = std::chrono::seconds{parse_number(flag, value, 0)}; }},
-    {"--connect-deadline", "SECONDS", "how long the processes of a job look for each other (60)",
+    {"--connect-deadline", "SECONDS", "limit of the rendezvous of the job's processes (60)",
      [](D& d, Text flag, Text value) { d.connect_deadline = std::chrono::seconds{parse_number(flag, value, 1)}; }},
-    {"--elastic", "", "when a process dies or stops the others take over its replicas and do the step again, with the same bits",
+    {"--elastic", "", "when a process dies or stops, the others take over its replicas and repeat the step, with the same bits",
      [](D& d, Text, Text) { d.elastic = true; }},
-    {"--job-token-file", "FILE", "a secret: only processes that have it meet (the variable REPLICATOR_JOB_TOKEN, if set)",
+    {"--job-token-file", "FILE", "file with a secret; only processes that have it can meet (the variable REPLICATOR_JOB_TOKEN, if set)",
      [](D& d, Text, Text value) { d.job_token_file = value; }},
-    {"--interface", "NAME", "of the network, or an address of this machine, to keep to (REPLICATOR_INTERFACE, if set)",
+    {"--interface", "NAME", "the only network interface to use, by name or address (REPLICATOR_INTERFACE, if set)",
      [](D& d, Text, Text value) { d.interface = value; }},
     {"--input-threads", "N", "threads that decode input (0: one per core)",
      [](D& d, Text flag, Text value) { d.input_threads = static_cast<int>(parse_number(flag, value, 0)); }},
 
     {"", "", "Checkpoints:"},
-    {"--checkpoint", "DIR", "the whole state is written into this folder, which all processes can read; a program may ask for it too",
+    {"--checkpoint", "DIR", "folder for the whole state; all processes must be able to read it. A program may write a checkpoint too",
      [](D& d, Text, Text value) { d.checkpoint.folder = value; }},
-    {"--every", "N", "after every N steps (never by itself)",
+    {"--every", "N", "writes a checkpoint after every N steps (only when the program asks)",
      [](D& d, Text flag, Text value) { d.checkpoint.every = static_cast<std::uint64_t>(parse_number(flag, value, 1, any_number)); }},
-    {"--keep", "N", "so many of them stay (3)",
+    {"--keep", "N", "number of checkpoints that stay (3)",
      [](D& d, Text flag, Text value) { d.checkpoint.keep = static_cast<int>(parse_number(flag, value, 1)); }},
-    {"--resume", "", "goes on from the newest one, on any placement; where there is none, begins",
+    {"--resume", "", "continues from the newest checkpoint, on any placement; starts from the beginning if there is none",
      [](D& d, Text, Text) { d.checkpoint.resume = true; }},
 
-    {"", "", "What is told about it (docs/seeing.md):"},
+    {"", "", "Reports (docs/seeing.md):"},
     {"--trace", "FILE", "timeline of kernels, collectives and input, for ui.perfetto.dev",
      [](D& d, Text, Text value) { d.see.trace = value; }},
-    {"--trace-steps", "A:B", "the steps from A up to, not including B are timed, at most 1000 (1:11)",
+    {"--trace-steps", "A:B", "times the steps from A to B - 1, at most 1000 (1:11)",
      [](D& d, Text flag, Text value) { d.see.trace_steps = trace_steps(flag, value); }},
     {"--timing", "", "times those steps for explain()", [](D& d, Text, Text) { d.see.timing = true; }},
-    {"--dot", "FILE", "graphs of replicas for Graphviz; as resolved, in a second file", [](D& d, Text, Text value) { d.see.dot = value; }},
-    {"--plan", "FILE", "what each device executes, as JSON", [](D& d, Text, Text value) { d.see.plan = value; }},
-    {"--find-nan", "", "stops where the first NaN or infinity is made, by a kernel or a sum over replicas (slow)",
+    {"--dot", "FILE", "graphs of replicas for Graphviz; a second file has the resolved graphs", [](D& d, Text, Text value) { d.see.dot = value; }},
+    {"--plan", "FILE", "the program of each device, as JSON", [](D& d, Text, Text value) { d.see.plan = value; }},
+    {"--find-nan", "", "stops at the first NaN or infinity that a kernel or a sum over replicas makes (slow)",
      [](D& d, Text, Text) { d.see.find_nan = true; }},
-    {"--skew", "", "says at the end which devices came late to which collectives", [](D& d, Text, Text) { d.see.skew = true; }},
-    {"--hang-report", "FILE", "where each device stands, when a wait fails or a signal asks, beside stderr",
+    {"--skew", "", "lists at the end the devices that came late to collectives", [](D& d, Text, Text) { d.see.skew = true; }},
+    {"--hang-report", "FILE", "where each device stands when a wait fails or a signal asks; also goes to stderr",
      [](D& d, Text, Text value) { d.see.hang_report = value; }},
-    {"--record", "replica=N,steps=A:B[,file=F]", "what a replica receives in these steps, into F (replicaN.safetensors)",
+    {"--record", "replica=N,steps=A:B[,file=F]", "records input, collective results and variables of replica N in these steps, into F (replicaN.safetensors)",
      [](D& d, Text, Text value) { d.see.record = RecordOptions::parse(value); }},
-    {"--replay", "F", "runs those steps of that replica alone, and compares the bits; sets --replicas, --seed and devices",
+    {"--replay", "F", "runs the recorded steps of that replica alone and compares the bits; sets --replicas, --seed and devices",
      [](D& d, Text, Text value) { d.see.replay = value; }},
-    {"--check-drift", "N", "every N steps all devices must have the same bits of mirrored variables",
+    {"--check-drift", "N", "every N steps, compares the bits of mirrored variables between all devices",
      [](D& d, Text flag, Text value) { d.see.check_drift = static_cast<std::uint64_t>(parse_number(flag, value, 1, any_number)); }},
     {"", "", "Several processes: start them with mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."},
 };
 
-// Sets what the arguments say; those that are no flags of the table go to `remaining`, in order.
+// Applies the flags among the arguments. All other arguments go to `remaining`, in order.
 template <class D>
 void take_flags(D& deployment, std::span<const char* const> arguments) {
   const auto find = [](Text name) -> const Flag<D>* {
@@ -194,7 +194,8 @@ std::string help_of_flags() {
   return text;
 }
 
-// Of a program without flags of its own: prints the help and ends the program where it is asked for.
+// For programs without flags of their own: prints the help and ends the program where --help or -h is given. Throws
+// BuildError for an unknown flag, with the most similar known one.
 template <class D>
 void take_only_flags(D& deployment, std::span<const char* const> arguments) {
   for (const Text argument : arguments)

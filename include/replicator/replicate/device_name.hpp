@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices by name, as --devices lists them.
+// DeviceName: a kind of device and an index, such as cpu:3. Also the parser of --devices.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace replicator {
 struct DeviceName {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
-  int part = 0;  // of a GPU that counts as several devices
+  int part = 0;  // of a GPU that is used as several devices
 
   // "cpu:3", "cuda:0", "cuda:0/2"
   std::string text() const { return std::string{name_of(kind)} + ":" + std::to_string(index) + (part ? "/" + std::to_string(part) : ""); }

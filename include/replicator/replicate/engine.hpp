@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Replicator is made of, as seen by the types of steps: it can be compiled apart from the user's files.
+// Engine: the interface between the public types (Replicator, Step) and the code that runs them. It keeps that code out
+// of the user's translation units, so that it can be compiled once, in a library.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,8 @@
 
 namespace replicator::detail {
 
-// Devices, processes and variables. In a job of several processes drive, digest and save_checkpoint are called by all at the same time.
+// Owns the devices, processes and variables of a Replicator. **In a job of several processes all of them call drive,
+// digest and save_checkpoint at the same time.**
 class Engine {
  public:
   Engine() = default;
@@ -27,22 +29,22 @@ class Engine {
   virtual ~Engine() = default;
 
   virtual const Deployment& deployment() const = 0;
-  virtual int first_replica() const = 0;  // of this host
+  virtual int first_replica() const = 0;  // of this process
   virtual int end_replica() const = 0;
   virtual int process() const = 0;
   virtual int processes() const = 0;
   virtual InputContext input_context(int replica) const = 0;
-  // A replay has input of its own for step `ordinal`, whose elements have components of these types; null where input_fn is to be
-  // asked.
+  // In a replay: the recorded input of step `ordinal`; `components` are the types of an element's components. Else
+  // null: the input comes from input_fn.
   virtual std::unique_ptr<InputSource> recorded_input(int ordinal, std::span<const DType> components) const = 0;
 
-  // The number of the step that is made next.
+  // The number of the next step that is built.
   virtual int next_ordinal(bool checkpointed) const = 0;
-  // A step of this Replicator with that number. `inputs` is called once, and again where this host is given other replicas.
+  // Builds the step with that number. `inputs` is called once, and again whenever this process gets other replicas.
   virtual std::unique_ptr<StepDriver> drive(int ordinal, bool checkpointed, MakeInputs inputs, Trace trace) = 0;
 
-  // SHA-256 over name, type and bytes of every variable in the order of names: mirrored ones once, replica-local ones of all
-  // replicas in order.
+  // SHA-256 over the name, type and bytes of every variable, in the order of names. A mirrored variable counts once, a
+  // replica-local one with the values of all replicas, in order.
   virtual std::string digest() = 0;
   virtual std::string save_checkpoint() = 0;
   virtual int stop_signal() = 0;
@@ -52,7 +54,8 @@ class Engine {
   virtual void set(const std::string& name, const AnyArray& value) = 0;
 };
 
-// The engines that a program may have. Each one's header fills its slot, in whichever file of the program includes it.
+// The engines that a program may contain. The header of an engine fills the engine's slot; any file of the program may
+// include it.
 enum class EngineKind {
   synchronous,
   asynchronous,
@@ -63,7 +66,7 @@ struct EngineMaker {
 };
 inline constinit std::atomic<const EngineMaker*> engine_slots[3]{};
 
-// For an inline variable of an engine's header.
+// Initialises an inline variable of an engine's header, and so registers the engine.
 template <class ThisEngine>
 bool register_engine(EngineKind kind) {
   static constexpr EngineMaker maker{[](Deployment deployment) -> std::unique_ptr<Engine> { return std::make_unique<ThisEngine>(std::move(deployment)); }};
@@ -71,13 +74,13 @@ bool register_engine(EngineKind kind) {
   return true;
 }
 
-// A replay is of one process, so it needs no elastic job.
+// The engine that the deployment asks for. A replay is one process, so it never needs the elastic engine.
 inline EngineKind engine_kind(const Deployment& deployment) {
   if (deployment.regime == Regime::asynchronous) return EngineKind::asynchronous;
   return deployment.elastic && deployment.see.replay.empty() ? EngineKind::elastic : EngineKind::synchronous;
 }
 
-// Throws BuildError where the program was built without the engine that the deployment asks for.
+// Throws BuildError where the program was built without the requested engine.
 inline std::unique_ptr<Engine> make_engine(Deployment deployment) {
   const auto kind = engine_kind(deployment);
   if (const auto* maker = engine_slots[static_cast<std::size_t>(kind)].load()) return maker->make(std::move(deployment));

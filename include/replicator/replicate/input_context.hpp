@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an input function knows of the replica it makes data for.
+// InputContext and HostContext: the arguments of an input function, for one replica or for one host.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,11 @@ class InputContext {
   int replica() const { return replica_; }
   int replicas() const { return replicas_; }
   std::uint64_t seed() const { return seed_; }
-  // The threads of this process that decode.
+  // The worker threads of this process, which decode input.
   const std::shared_ptr<data::WorkerPool>& pool() const { return pool_; }
 
-  // This replica's part of a batch over all replicas. Throws BuildError where the replicas do not divide it.
+  // This replica's part of a global batch. Throws BuildError unless the batch is a positive multiple of the number of
+  // replicas.
   std::int64_t replica_batch(std::int64_t global_batch) const {
     if (global_batch <= 0)
       throw BuildError{"a batch of " + std::to_string(global_batch) + " over all replicas was asked for: it must be positive, a multiple of the " +
@@ -34,7 +35,7 @@ class InputContext {
     return global_batch / replicas_;
   }
 
-  // What `rp::data::shard` and its neighbours take.
+  // The argument of `rp::data::shard` and similar stages.
   operator data::Shard() const { return {seed_, replica_, replicas_, -1, pool_}; }  // NOLINT: implicit on purpose
 
  private:
@@ -44,11 +45,13 @@ class InputContext {
   std::shared_ptr<data::WorkerPool> pool_;
 };
 
-// What an input function knows that is called once for a host, and whose elements are dealt to the host's replicas in turn: for
-// sources that cannot be split. Element i of the host goes to replica first_replica() + i % local_replicas(); the elements behind the
-// last whole round of a finite source are not used.
-// The bits then depend on which replicas share a host, for those share a reader: they are the same on any devices of the same hosts,
-// and over other numbers of hosts only where the function gives each replica the same elements whoever its neighbours are.
+// For sources that cannot be split: the argument of an input function that is called once per host. Its elements are
+// dealt to the host's replicas in turn: element i goes to replica first_replica() + i % local_replicas(). A finite
+// source may end with an incomplete round, which is not used.
+//
+// **The bits then depend on which replicas share a host**, because they share a reader. They are the same on any
+// devices of the same hosts. They are the same on other numbers of hosts only if the function gives each replica the
+// same elements for any set of neighbours.
 class HostContext {
  public:
   HostContext(int process, int processes, int first_replica, int end_replica, const InputContext& first)
@@ -61,7 +64,8 @@ class HostContext {
   int replicas() const { return first_.replicas(); }  // of all hosts
   std::uint64_t seed() const { return first_.seed(); }
   const std::shared_ptr<data::WorkerPool>& pool() const { return first_.pool(); }
-  // One replica's part of a batch over all replicas: what an element to be dealt holds. Throws BuildError as InputContext does.
+  // One replica's part of a global batch: the size of one element. Throws BuildError as InputContext::replica_batch
+  // does.
   std::int64_t replica_batch(std::int64_t global_batch) const { return first_.replica_batch(global_batch); }
 
  private:

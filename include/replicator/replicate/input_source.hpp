@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replica's input without its type.
+// InputSource: the type-erased input of one replica. Also the checks that a step function accepts the input's elements.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ namespace replicator::detail {
 class InputSource {
  public:
   virtual ~InputSource() = default;
-  // The next element's components, or empty at the end.
+  // The components of the next element; nothing at the end of the input.
   virtual std::optional<std::vector<AnyArray>> next() = 0;
-  // Makes element number `position` the next one; false where the input cannot.
+  // Makes element `position` the next one. Returns false where the input cannot seek.
   virtual bool seek(std::int64_t position) = 0;
-  // Of a recorded input, which may be empty: the step that its first element is for.
+  // For a recorded input, which may be empty: the step for which its first element was read.
   virtual std::optional<std::uint64_t> recorded_from() const { return std::nullopt; }
 };
 
-// Those of this host's replicas, as they are now.
+// Returns one source for each replica that this host has at the time of the call.
 using MakeInputs = std::function<std::vector<std::unique_ptr<InputSource>>()>;
 
 template <class T>
@@ -73,7 +73,7 @@ class RangeSource final : public InputSource {
   std::optional<Iterator> at_;
 };
 
-// The compiler tells Step and Arguments in its first line.
+// The compiler's first line of the error shows Step and Arguments.
 template <class Step, class... Arguments>
 constexpr bool require_callable_with() {
   constexpr bool fits = std::is_invocable_v<Step&, Arguments...>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step's result on every replica.
+// PerReplica: the values of one result of a step, one for each replica.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,18 @@
 
 namespace replicator {
 
-// Whole and equal on every host where a replica's value has at most 4 KiB; larger ones are there for this host's replicas only.
+// Complete and equal on every host if a replica's value has at most 4 KiB. Of larger values, a host has only those of
+// its own replicas.
 template <class V>
 class PerReplica {
  public:
-  // `first`: the replica of values[0]; `replicas`: how many there are over all hosts.
+  // `first`: the replica of values[0]; `replicas`: the number of replicas on all hosts.
   PerReplica(std::vector<V> values, int first, int replicas) : values_{std::move(values)}, first_{first}, replicas_{replicas} {}
 
   int replicas() const { return replicas_; }
   bool whole() const { return static_cast<int>(values_.size()) == replicas_; }
   int first() const { return first_; }
-  // The value of a replica. Throws BuildError where there is no such replica, or its value lives on another host.
+  // The value of a replica. Throws BuildError if there is no such replica, or if its value is on another host.
   const V& operator[](int replica) const {
     if (replica < 0 || replica >= replicas_)
       throw BuildError{"asked for the value of replica " + std::to_string(replica) + ": there are " + std::to_string(replicas_) +
@@ -45,12 +46,17 @@ class PerReplica {
   int replicas_;
 };
 
-// Copies the values that are here, one behind the other in the order of the replicas, into memory of the caller's: for `first()`
-// and the replicas behind it. Throws BuildError unless `out` has exactly as many elements.
-// A copy, because a step has no business in memory that others read: devices write results while the step may still fail or wait
-// for a peer, and a step that fails must leave what the last one gave; programs, of which there is one for each set of shapes,
-// have the addresses of their buffers fixed when they are planned; and memory of GPUs is not the caller's. So a result is written
-// into the program's own array, copied out of it once the whole step has succeeded, and here a second time.
+// Copies this host's values into the caller's memory, one behind the other, in the order of the replicas from
+// `first()`. Throws BuildError unless `out` has exactly as many elements.
+//
+// Steps cannot write into the caller's memory directly, for three reasons:
+// - A step that fails must leave the last step's results as they are, but devices write results before the outcome is
+//   known.
+// - The buffers of a program are fixed when it is planned, and each set of shapes has its own program.
+// - The caller's memory is not GPU memory.
+//
+// So a program writes into its own array. That is copied once when the whole step has succeeded, and a second time
+// here.
 template <Element T>
 void copy_to(const PerReplica<Array<T>>& values, std::span<T> out) {
   std::size_t count = 0;
@@ -65,7 +71,8 @@ void copy_to(const PerReplica<Array<T>>& values, std::span<T> out) {
   }
 }
 
-// The mean over all elements of all replicas, in the order of the replicas. Throws BuildError where some live on another host.
+// The mean of all elements of all replicas, added in the order of the replicas. Throws BuildError if a value is on
+// another host.
 template <FloatingElement T>
 T mean(const PerReplica<Array<T>>& values) {
   double sum = 0;

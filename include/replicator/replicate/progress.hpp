@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a run is: one line that is written over on a terminal, else about twenty plain lines.
+// Progress: the progress line of a run. On a terminal one line is overwritten; elsewhere about twenty plain lines are
+// printed.
 #pragma once
 
 #include <unistd.h>
@@ -15,10 +16,10 @@
 
 namespace replicator {
 
-// What a step or a validation gave, and how it is shown: "loss 0.6931", "top-1 43.1 %".
+// The name of a result of a step or a validation, and its format: "loss 0.6931", "top-1 43.1 %".
 struct Figure {
   std::string name;
-  bool percent = false;  // of a value from 0 to 1
+  bool percent = false;  // shows a value from 0 to 1 as a percentage
 
   std::string text(double value) const {
     char number[64];
@@ -29,12 +30,12 @@ struct Figure {
 
 struct ProgressOptions {
   std::int64_t steps = 0;                              // of the whole run
-  std::int64_t batch = 0;                              // examples in a step, over all replicas; 0: the rate is one of steps
-  std::string examples = "images";                     // what they are
-  std::function<bool()> speaks = [] { return true; };  // false while another process does
+  std::int64_t batch = 0;                              // examples in a step, over all replicas; 0: the rate counts steps
+  std::string examples = "images";                     // the unit of the rate
+  std::function<bool()> speaks = [] { return true; };  // false where another process prints
   std::FILE* out = stdout;
   bool terminal = ::isatty(::fileno(stdout)) == 1;
-  // Seconds, of a clock that never goes back.
+  // Returns seconds of a monotonic clock.
   std::function<double()> clock = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
 };
 
@@ -42,8 +43,9 @@ class Progress {
  public:
   explicit Progress(ProgressOptions options) : o_{std::move(options)} {}
 
-  // Called after every step: "step 40/1000  loss 0.6931  812.5 images/s  0:12 left". `done` steps are done, `figures` is the text in
-  // between. The first step warms up: the rate is that of the others. True where the line was due, whether or not this process speaks.
+  // Called after every step: "step 40/1000  loss 0.6931  812.5 images/s  0:12 left". `done` is the number of finished
+  // steps, `figures` the text in the middle. The rate leaves the first step out, as a warm-up. Returns true if a line
+  // was due, even if this process does not print.
   bool operator()(std::int64_t done, const std::string& figures) {
     const double now = o_.clock();
     const bool first = !first_, last = done == o_.steps;
@@ -60,9 +62,9 @@ class Progress {
     write(line, !o_.terminal || last);
     return true;
   }
-  // A line that stays.
+  // Prints a line that is not overwritten.
   void say(const std::string& line) { write(line, true); }
-  // Does something whose time does not count.
+  // Runs `work` and excludes its time from the rate.
   template <class F>
   auto untimed(F work) {
     const double began = o_.clock();
@@ -71,7 +73,7 @@ class Progress {
     return result;
   }
 
-  // Examples in a second, or steps where no batch was given; 0 before the second step.
+  // Examples per second, or steps per second where no batch was given; 0 before the second step.
   double rate() const { return rate_; }
   std::string rate_unit() const { return o_.batch > 0 ? o_.examples : "steps"; }
 
@@ -91,7 +93,7 @@ class Progress {
   }
 
   ProgressOptions o_;
-  std::optional<std::int64_t> first_;  // how many steps were done then
+  std::optional<std::int64_t> first_;  // number of steps done at the first call
   double start_ = 0, shown_ = 0, rate_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `--record replica=3,steps=100:110,file=F` says.
+// RecordOptions: the parsed value of the flag --record replica=3,steps=100:110,file=F.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace replicator {
 
-// "1:11" as the steps from 1 up to, not including 11. Throws BuildError, which names the flag, for anything else.
+// Parses "1:11" as the steps 1 to 10. Throws BuildError, with the flag's name, for anything else.
 inline detail::TraceWindow parse_steps(std::string_view flag, std::string_view text) {
   const auto colon = text.find(':');
   const auto first = detail::whole_number<std::uint64_t>(text.substr(0, colon));
@@ -24,11 +24,11 @@ inline detail::TraceWindow parse_steps(std::string_view flag, std::string_view t
   return {*first, *end};
 }
 
-// Which replica's steps are written to which file.
+// The replica and steps to record, and the file to write.
 struct RecordOptions {
   int replica = 0;
-  detail::TraceWindow steps;  // of every replicated step
-  std::string file;           // "replica3.safetensors" unless it is given
+  detail::TraceWindow steps;  // counted for each replicated step
+  std::string file;           // default: "replicaN.safetensors"
 
   // Throws BuildError for anything but replica=N,steps=A:B[,file=F], in any order.
   static RecordOptions parse(std::string_view text) {

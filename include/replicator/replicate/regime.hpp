@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the gradients of replicas meet.
+// Regime: whether replicas make their steps together or each at its own pace.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 namespace replicator {
 
 enum class Regime : std::uint8_t {
-  synchronous,   // all replicas make the same step; placement never changes the bits
-  asynchronous,  // each makes its own at its own pace, and updates variables when it has a gradient: docs/asynchronous.md
+  synchronous,   // all replicas make the same step together; placement never changes the bits
+  asynchronous,  // each replica makes steps at its own pace and applies its gradients to the variables as they come: docs/asynchronous.md
 };
 
-// Of a flag. Throws BuildError for what is neither "sync" nor "async".
+// Parses the value of a flag. Throws BuildError for anything but "sync" and "async".
 inline Regime parse_regime(std::string_view flag, std::string_view value) {
   if (value == "sync") return Regime::synchronous;
   if (value == "async") return Regime::asynchronous;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the step that a researcher wrote for one replica on all of them, wherever they are.
+// Replicator: runs a step that was written for one replica on all replicas, on any placement.
 #pragma once
 
 #include <concepts>
@@ -17,33 +17,40 @@
 namespace replicator {
 
 struct ReplicateOptions {
-  // False for a step that comes and goes beside others, as a validation does: checkpoints know nothing of it, and it begins anew in a run
-  // that is resumed. Its variables are kept.
+  // False for an auxiliary step, such as a validation. Checkpoints do not count such a step, so a resumed run starts it
+  // from the beginning. Its variables are saved.
   bool checkpointed = true;
 };
 
 class Replicator {
  public:
-  // Meets the other processes of the job, if there are any. Throws BuildError for a deployment that cannot be (more devices
-  // than replicas, unknown devices, processes that differ), DeviceError for missing devices, CommunicationError for missing processes.
+  // Meets the other processes of the job, if there are any. Throws BuildError for an invalid deployment (more devices
+  // than replicas, unknown devices, processes that differ), DeviceError for missing devices, and CommunicationError for
+  // missing processes.
   explicit Replicator(Deployment deployment = {}) : engine_{detail::make_engine(std::move(deployment))} {}
 
   const Deployment& deployment() const { return engine_->deployment(); }
   int replicas() const { return deployment().replicas; }
-  // This process, and how many the job has. Process 0 is the one to print and to write files.
+  // This process and the number of processes of the job. Process 0 is the one that should print and write files.
   int process() const { return engine_->process(); }
   int processes() const { return engine_->processes(); }
-  // The context that input_fn is called with for a replica of this host.
+  // The context that input_fn receives for a replica of this host.
   InputContext input_context(int replica) const { return engine_->input_context(replica); }
 
-  // Calls input_fn(const InputContext&) for each of this host's replicas: it returns an input range of Array<T> or of
-  // tuples of them. An input_fn(const HostContext&) is called once, and its elements are dealt to this host's replicas
-  // in turn. Traces step_fn(ReplicaContext&, Tensor<T>...) once for each, one tensor per component of an element,
-  // resolves and plans. step_fn returns a tensor, a tuple of tensors, or nothing. Steps of one Replicator share its
-  // variables.
-  // Elements may have other shapes from step to step, and on each replica, as long as what replicas contribute and return is of equal shapes.
-  // Throws BuildError for every mistake that graphs, shapes and options show; nothing has moved then.
-  // A run that is resumed (--resume) makes its checkpointed steps in the order in which they were first made; each goes on where it was.
+  // Builds a replicated step: traces it for every replica of this host, resolves its collectives and plans its
+  // programs.
+  // - input_fn(const InputContext&) is called for each of this host's replicas. It returns an input range of Array<T>
+  //   or of tuples of them. An input_fn(const HostContext&) is called once; its elements are dealt to this host's
+  //   replicas in turn.
+  // - step_fn(ReplicaContext&, Tensor<T>...) is traced once for each replica, with one tensor per component of an
+  //   element. It returns a tensor, a tuple of tensors, or nothing.
+  // - The steps of one Replicator share its variables.
+  // - Shapes of elements may differ between steps and between replicas. The tensors that replicas contribute to a
+  //   collective or return must have equal shapes on all replicas.
+  //
+  // Throws BuildError for every mistake that graphs, shapes and options show, before any data moves. A resumed run
+  // (--resume) must build its checkpointed steps in the order of the first run. Each then continues at its own
+  // position.
   template <class InputFn, class StepFn>
   auto replicate(InputFn input_fn, StepFn step_fn, ReplicateOptions options = {}) {
     constexpr bool per_replica = std::is_invocable_v<InputFn&, const InputContext&>;
@@ -65,25 +72,26 @@ class Replicator {
     }
   }
 
-  // SHA-256 (hexadecimal) over all variables in the order of names: what two runs are compared by. Every process calls it.
+  // SHA-256 (hexadecimal) over all variables in the order of their names, to compare two runs. Every process calls it.
   std::string digest() { return engine_->digest(); }
 
-  // Writes a checkpoint of this moment into the folder of --checkpoint, and returns the file's name once it is on the disk; where there is
-  // no such folder it does nothing and returns an empty one. Every process calls it. Throws DataError where it cannot be written, BuildError
-  // where the run could not be resumed from it.
+  // Writes a checkpoint of the present state into the folder of --checkpoint. Returns the file's name once it is on the
+  // disk. Without such a folder it does nothing and returns an empty name. Every process calls it. Throws DataError if
+  // the file cannot be written, and BuildError if the run could not be resumed from it.
   std::string save_checkpoint() { return engine_->save_checkpoint(); }
 
-  // The signal that a StopOnSignal of some process has caught, on all processes after the same step; 0 before. It stays, so a Replicator's
-  // steps() are at their end; a step() after it, as of a last validation, is as good as any.
+  // The signal that a StopOnSignal of any process has caught; 0 if none. All processes learn of it after the same step.
+  // The value stays, so steps() ends. A single step() is still allowed afterwards, for instance for a last validation.
   int stop_signal() const { return engine_->stop_signal(); }
 
   std::vector<std::string> variables() const { return engine_->variables(); }
   const VariableDeclaration& declaration(const std::string& name) const { return engine_->declaration(name); }
-  // The value of a variable as it is now: of a replica-local one, that of this host's replica `local`. From devices with memory of their own
-  // it is brought when it is asked for, so ask again after a step. Throws BuildError for unknown names, DeviceError where a step has failed
-  // while it changed the variable there.
+  // The present value of a variable. For a replica-local variable it is that of this host's replica `local`. A value in
+  // device memory is copied to the host by this call, so call again after each step. Throws BuildError for unknown
+  // names, and DeviceError if a step has failed while it changed the variable there.
   const AnyArray& value(const std::string& name, int local = 0) const { return engine_->value(name, local); }
-  // Gives every copy this value. In a job of several processes each must do the same. Throws BuildError where the type differs.
+  // Sets every copy of a variable. In a job of several processes each must set the same value. Throws BuildError if the
+  // type differs.
   void set(const std::string& name, const AnyArray& value) { engine_->set(name, value); }
 
  private:
@@ -101,7 +109,7 @@ class Replicator {
     using Hands = decltype(dealt());
     return replicate_range<typename Hands::value_type>(
         [engine = engine_.get(), dealt] {
-          // Filled when the first one is asked for: a replay asks for none.
+          // Filled when the first range is asked for: a replay asks for none.
           return [engine, dealt, hands = Hands{}](const InputContext& context) mutable {
             if (hands.empty()) hands = dealt();
             return std::move(hands[static_cast<std::size_t>(context.replica() - engine->first_replica())]);
@@ -109,7 +117,7 @@ class Replicator {
         },
         std::move(step_fn), options);
   }
-  // `begin()` gives what gives each of this host's replicas its range.
+  // `begin()` returns a function that returns the range of one of this host's replicas.
   template <class Range, class Begin, class StepFn>
   auto replicate_range(Begin begin, StepFn step_fn, ReplicateOptions options) {
     using Types = detail::InputTypes<data::InputValue<Range>>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking a running program where it stands: `kill -USR1 <pid>`.
+// report_on_signal: on a signal such as `kill -USR1 <pid>`, a running program reports where each of its devices stands.
 #pragma once
 
 #include <signal.h>
@@ -23,15 +23,16 @@ namespace replicator {
 
 namespace detail {
 
-// A signal is for the whole process: so is this. Whoever can report enters; the signal's handler only wakes a thread.
+// The reports of this process. There is one object because signals belong to the whole process. Reporters register; the
+// signal handler only wakes a thread, which calls them.
 class ReportSignal {
  public:
   static ReportSignal& instance() {
-    static ReportSignal& only = *new ReportSignal;  // never destroyed: its thread may be at work while the program ends
+    static ReportSignal& only = *new ReportSignal;  // never destroyed: its thread may still run while the program ends
     return only;
   }
 
-  // `report` is called for every signal, as long as the entry lives, which must not end in `report` itself.
+  // `report` is called for every signal while the entry lives. **`report` must not destroy its own entry.**
   class Entry {
    public:
     Entry(ReportSignal& owner, std::function<void()> report) : owner_{owner} {
@@ -86,7 +87,7 @@ class ReportSignal {
     }
   }
 
-  static inline constinit std::atomic<int> descriptor{-1};  // all that the handler touches
+  static inline constinit std::atomic<int> descriptor{-1};  // the handler uses nothing else
   std::mutex mutex_;
   std::map<std::uint64_t, std::function<void()>> reports_;
   std::uint64_t next_ = 0;
@@ -94,10 +95,12 @@ class ReportSignal {
 
 }  // namespace detail
 
-// From now on, and until the program ends, this signal makes every Replicator of the process write to stderr where each of its
-// devices stands: the step, the node or collective with its line, since when, and what it waits for. Nothing else changes: the program
-// runs on. The handler does nothing but wake a thread, so the signal may come at any moment. May be called before or after
-// a Replicator is made, for several signals. Throws BuildError for a signal that cannot be handled.
+// From now on, this signal makes every Replicator of the process report to stderr where each of its devices stands. The
+// report names the step and the node or collective, with its source line. It also says since when the device is there,
+// and what it waits for. The program continues.
+//
+// The signal may come at any moment, because its handler only wakes a thread. May be called before or after a
+// Replicator is made, and for several signals. Throws BuildError for a signal that cannot be handled.
 inline void report_on_signal(int signal) { detail::ReportSignal::instance().install(signal); }
 
 }  // namespace replicator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replicated step: what Replicator::replicate returns.
+// Step: a replicated step, the result of Replicator::replicate. It runs one step at a time or as a range.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace replicator {
 
 namespace detail {
 
-// What a step function returns, as a tuple of tensors.
+// The return value of a step function, as a list of tensors.
 template <class R>
 struct StepResult {
   static constexpr bool valid = false;
@@ -50,7 +50,7 @@ struct StepResult<std::tuple<T...>> {
   }
 };
 
-// The compiler tells Returned in its first line.
+// The compiler's first line of the error shows Returned.
 template <class Returned>
 constexpr bool require_results() {
   static_assert(StepResult<Returned>::valid, "replicator: step_fn must return a rp::Tensor, a std::tuple of them, or void; it returns what is Returned above");
@@ -59,47 +59,52 @@ constexpr bool require_results() {
 
 }  // namespace detail
 
-// The arrays that one step gives, one PerReplica for each tensor the step function returns. It may outlive its Replicator: devices, processes and
-// variables are there until the last of both is gone. A step that was moved from throws BuildError.
+// `A...` are the arrays of one step: one PerReplica<A> for each tensor that the step function returns. A Step may
+// outlive its Replicator: devices, processes and variables live until both are gone. A step that was moved from throws
+// BuildError.
 template <class... A>
 class Step {
  public:
   using Results = std::tuple<PerReplica<A>...>;
 
-  // `engine` is what the driver refers to.
+  // `driver` refers to `engine`, so the step shares its ownership.
   Step(std::shared_ptr<detail::Engine> engine, std::unique_ptr<detail::StepDriver> driver, int replicas)
       : resumed_{driver->steps_resumed()}, replicas_{replicas}, held_{std::make_unique<Held>(std::move(engine), std::move(driver))} {}
 
-  // Runs one step. Where the elements of any replica have shapes that no step had before, all processes compile programs for them: of the latest
-  // 16 sets of shapes they are kept. Throws BuildError when the input has ended, what the input throws, CommunicationError when a device
-  // or host is lost or late.
+  // Runs one step. If the elements of any replica have new shapes, all processes first compile programs for them. The
+  // programs of the latest 16 sets of shapes are kept. Throws BuildError when the input has ended, CommunicationError
+  // when a device or process is lost or late, and any error of the input.
   Results step() {
     const auto before = driver().steps_resumed();
     auto results = driver().run();
     resumed_ += driver().steps_resumed() - before;
     return unpack(std::move(results), std::index_sequence_for<A...>{});
   }
-  // The input of some replica has ended: no replica takes another step.
+  // True once the input of some replica has ended: no replica makes another step.
   bool finished() const { return driver().finished(); }
-  // Those before the run was resumed counted.
+  // Steps done so far, including those before the run was resumed.
   std::uint64_t steps_done() const { return driver().steps_done(); }
-  // explain, resolved_dot and plan_json tell of the programs of the latest step (before the first: of those for the first elements).
-  // Each may be called by one process alone.
+  // explain, resolved_dot and plan_json describe the programs of the latest step. Before the first step, they describe
+  // the programs for the first elements. A single process may call them.
 
-  // Of each device of this process's first replica. Per collective: where asked, bytes, schedule and why, bytes against a ring's, predicted and
-  // (with --trace or --timing, once steps were timed) measured time. Then the nodes that cost most: operations, bytes, time and,
-  // where the machine's figures are given or measured, the share of the roofline. Then memory.
+  // Describes each device of this process's first replica, in three parts:
+  // - Collectives: source line, bytes, schedule and its reason, bytes compared with a ring, and predicted time. Steps
+  //   that were timed (--trace or --timing) add the measured time.
+  // - The most expensive nodes: operation, bytes, time. Where the machine's limits are given or measured, the share of
+  //   the roofline.
+  // - Memory.
   std::string explain(const ExplainOptions& options = {}) { return driver().explain(options); }
-  // The graphs of this host's replicas as traced, for Graphviz; equal ones are drawn once. Calls the step function again.
+  // The graphs of this host's replicas as traced, for Graphviz. Equal graphs are drawn once. Calls the step function
+  // again.
   std::string dot() { return driver().dot(); }
-  // The same after resolution: optimised, collectives in buckets, what runs once per device in grey.
+  // The graphs after resolution: optimised, collectives in buckets. Nodes that run once per device are grey.
   std::string resolved_dot() { return driver().resolved_dot(); }
-  // What each device of this process executes, as JSON: docs/plan.md.
+  // The programs of this process's devices, as JSON: docs/plan.md.
   std::string plan_json() { return driver().plan_json(); }
 
-  // At most `count` steps, as an input range: each element is run when it is reached. In a run that is resumed, steps that were done
-  // before count as done, so the same program ends after the same steps: see steps_done(). They also end when the processes have agreed to
-  // stop for a signal that a StopOnSignal caught.
+  // At most `count` steps, as an input range that runs a step when its element is reached. In a resumed run the earlier
+  // steps count too, so the same program ends after the same steps: see steps_done(). The range also ends once the
+  // processes have agreed to stop for a signal that a StopOnSignal caught.
   //   for (auto [loss, top1] : train.steps(1000)) ...
   class Steps {
    public:
@@ -141,7 +146,7 @@ class Step {
   Steps steps(std::int64_t count) { return {*this, count - take_resumed(count)}; }
 
  private:
-  // Of `count` steps, those that were done before.
+  // Returns how many of the next `count` steps an earlier run has done. Each of its steps is counted only once.
   std::int64_t take_resumed(std::int64_t count) {
     const auto before = std::min(resumed_, static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
     resumed_ -= before;
@@ -161,7 +166,7 @@ class Step {
   struct Held {
     Held(std::shared_ptr<detail::Engine> of, std::unique_ptr<detail::StepDriver> by) : engine{std::move(of)}, driver{std::move(by)} {}
     std::shared_ptr<detail::Engine> engine;
-    std::unique_ptr<detail::StepDriver> driver;  // goes first
+    std::unique_ptr<detail::StepDriver> driver;  // destroyed first
   };
   detail::StepDriver& driver() const {
     if (!held_) throw BuildError{"this step was moved from: use the rp::Step that it was moved to"};

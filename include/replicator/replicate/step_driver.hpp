@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replicated step without its types: what Step asks of the engine.
+// StepDriver: the type-erased replicated step, through which Step uses the engine.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ class ReplicaContext;
 
 namespace replicator::detail {
 
-// The step function of one replica, given the tensors of its element.
+// The step function of one replica, called with the tensors of an element.
 using Trace = std::function<void(ReplicaContext&, const std::vector<AnyTensor>&)>;
 
 // The results of one step: values[k] are those of result k, for the replicas [first[k], first[k] + values[k].size()).
 struct StepResults {
   std::vector<std::vector<AnyArray>> values;
   std::vector<int> first;
-  // By replica of all processes: what there is for the next step.
+  // For each replica of all processes: a word about its input for the next step.
   std::vector<std::uint64_t> upcoming;
   bool all_have_next = true;
-  int stop_signal = 0;    // that asks some process to stop
-  bool newcomer = false;  // somebody waits to be taken into the job
+  int stop_signal = 0;    // a signal that asks some process to stop; 0: none
+  bool newcomer = false;  // a process waits to join the job
 };
 
 class StepDriver {
@@ -41,9 +41,10 @@ class StepDriver {
   virtual StepResults run() = 0;
   virtual bool finished() const = 0;
   virtual std::uint64_t steps_done() const = 0;
-  // Of those, by the run that this one resumes, or by the others before this process came back to its job: then it grows once, in run().
+  // How many of those steps were done before the run was resumed, or by other processes before this one rejoined the
+  // job. In the latter case it grows once, in run().
   virtual std::uint64_t steps_resumed() const = 0;
-  // That the processes have agreed to stop for; 0 where none came.
+  // The signal for which the processes have agreed to stop; 0: none.
   virtual int stop_signal() = 0;
   virtual std::string explain(const ExplainOptions& options) = 0;
   virtual std::string dot() = 0;

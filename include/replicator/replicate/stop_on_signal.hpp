@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-C and SIGTERM between two steps: what is at work is finished, so that a program can save it and say so.
+// StopOnSignal: lets a program end cleanly on Ctrl-C and SIGTERM. The running step is finished first, so the program
+// can write a checkpoint.
 #pragma once
 
 #include <signal.h>
@@ -16,17 +17,20 @@
 
 namespace replicator {
 
-// As long as it lives, the first of these signals only leaves a note: the step at work is finished on all processes of the job, no matter
-// which of them were signalled, then Step::steps() ends and Replicator::stop_signal() says why. What follows is the program's:
+// While it lives, the first signal only sets a flag. All processes of the job finish the running step, whichever of
+// them received the signal. Then Step::steps() ends and Replicator::stop_signal() returns the signal. The program does
+// the rest:
 //
 //   const rp::StopOnSignal stop;
 //   for (auto [loss] : train.steps(10000)) ...
 //   repl.save_checkpoint();
 //   if (const int signal = repl.stop_signal()) return std::cerr << "stopped by " << rp::signal_name(signal) << '\n', 128 + signal;
 //
-// A second one ends the process at once, as without all this. Signals that the process ignores (as SIGINT behind a shell's `&`) stay
-// ignored. The destructor puts the handlers back that were there before; two that live at the same time part in reverse order. Signal
-// handlers belong to the process, so this is for main(): a library that is given a Replicator leaves it to the program.
+// - A second signal ends the process at once, by the default action.
+// - Signals that the process ignores stay ignored, such as SIGINT behind a shell's `&`.
+// - The destructor restores the earlier handlers. Two objects must be destroyed in reverse order.
+// - Signal handlers belong to the process, so use this in main(). A library that receives a Replicator leaves it to the
+//   program.
 class StopOnSignal {
  public:
   // Throws BuildError for a signal that cannot be handled.
@@ -38,7 +42,8 @@ class StopOnSignal {
   StopOnSignal& operator=(const StopOnSignal&) = delete;
   ~StopOnSignal() { restore(); }
 
-  // The first signal that this process received; 0 before. In a job of several processes they decide together: Replicator::stop_signal().
+  // The first signal that this process received; 0 if none. For the decision of all processes see
+  // Replicator::stop_signal().
   static int received() { return received_.load(); }
 
  private:
@@ -66,7 +71,7 @@ class StopOnSignal {
     if (living_.fetch_sub(1) == 1) received_.store(0);
   }
 
-  // It may interrupt anything: it uses only what may be used then.
+  // Async-signal-safe: it may interrupt anything.
   static void handle(int signal) {
     const int before = errno;
     int none = 0;

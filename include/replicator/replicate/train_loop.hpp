@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop around the steps of a training run. It is made of parts that a program can use by itself: Step::steps, Progress,
-// Replicator::save_checkpoint, StopOnSignal, io::TensorBoardWriter.
+// TrainLoop: the loop around the steps of a training run, with progress, validation, checkpoints and TensorBoard files.
+// Each part can be used alone: Step::steps, Progress, Replicator::save_checkpoint, StopOnSignal, io::TensorBoardWriter.
 #pragma once
 
 #include <cerrno>
@@ -24,9 +24,9 @@
 
 namespace replicator {
 
-// After the last step that is to be done, or after which a signal stopped the run: keeps a checkpoint, where the deployment has them. Gives
-// what main may return: 0, or 128 + the signal, which process 0 tells on stderr with the number of steps that are `done`, and with what is
-// `left` of them where there is no checkpoint. All processes call it.
+// Ends a training run after its last step or a stop by a signal. All processes call it. Writes a checkpoint if the
+// deployment has a folder for them. Returns the exit code for main: 0, or 128 + the signal. For a signal, process 0
+// also prints to stderr the number of steps `done`, and `left` if there is no checkpoint.
 inline int end_training(Replicator& repl, std::int64_t done, std::int64_t steps,
                         const std::string& left = "nothing is saved without --checkpoint") {
   const auto file = repl.save_checkpoint();
@@ -40,27 +40,28 @@ inline int end_training(Replicator& repl, std::int64_t done, std::int64_t steps,
 }
 
 struct TrainLoopOptions {
-  std::int64_t steps = 1000;        // in all, those of a run that is resumed too; fewer where the input ends before
-  std::int64_t batch = 0;           // examples in a step, over all replicas, for the rate that is shown; 0: steps per second
-  std::string examples = "images";  // what they are
-  // Names for the first results of the step function: means over all replicas, shown and watched. Each at most 4 KiB per replica.
+  std::int64_t steps = 1000;        // in all, including those before a run was resumed; the input may end earlier
+  std::int64_t batch = 0;           // examples in a step, over all replicas, for the displayed rate; 0: steps per second
+  std::string examples = "images";  // the unit of the rate
+  // Names of the first results of the step function. Their means over all replicas are shown and checked. Each result
+  // has at most 4 KiB per replica.
   std::vector<Figure> figures = {};
   // Called by all processes after each step, with the number of steps done and the means of `figures`.
   std::function<void(std::int64_t, const std::vector<double>&)> after_step = {};
-  // Called by all processes after every `validate_every` steps, and after the last one; gives a value for each of `validated`.
-  // What it returns once Replicator::stop_signal() is not 0 is thrown away.
+  // Called by all processes after every `validate_every` steps and after the last step. Returns a value for each of
+  // `validated`. The values are discarded if Replicator::stop_signal() is not 0 by then.
   std::function<std::vector<double>()> validate = {};
   std::vector<Figure> validated = {};
   std::int64_t validate_every = 0;  // 0: only after the last step
   std::string tensorboard = {};     // folder for event files; empty: none
-  bool stop_on_nan = true;          // a figure that is not finite ends the run
-  bool stop_on_signal = true;       // SIGINT and SIGTERM let the step end and save: see StopOnSignal
-  std::FILE* out = stdout;          // of process 0; the others say nothing
+  bool stop_on_nan = true;          // ends the run if a figure is not finite
+  bool stop_on_signal = true;       // SIGINT and SIGTERM finish the running step and save: see StopOnSignal
+  std::FILE* out = stdout;          // of process 0; the others print nothing
 };
 
 class TrainLoop {
  public:
-  // Throws BuildError for options that cannot be, DataError where process 0 cannot write into the folder for TensorBoard.
+  // Throws BuildError for invalid options, and DataError if process 0 cannot write into the TensorBoard folder.
   TrainLoop(Replicator& repl, TrainLoopOptions options) : repl_{repl}, o_{std::move(options)} {
     if (o_.steps < 1) throw BuildError{"a training loop of " + std::to_string(o_.steps) + " steps was asked for: it takes at least 1"};
     if (o_.validated.empty() != !o_.validate)
@@ -70,9 +71,12 @@ class TrainLoop {
     if (o_.stop_on_signal) stop_.emplace();
   }
 
-  // Shows how far it is, validates, keeps checkpoints as --checkpoint and --every ask and one more at the end. Returns what main may
-  // return: 0 when all steps are done, or the input has ended, which is said, 128 + the signal where one stopped it after a whole step and its checkpoint.
-  // Throws what Step::step throws; CheckError where a figure is not finite: no checkpoint is written then.
+  // Runs the steps: shows the progress, validates, and writes checkpoints as --checkpoint and --every ask, plus one at
+  // the end. Returns the exit code for main:
+  // - 0 when all steps are done, or when the input has ended earlier, which is printed;
+  // - 128 + the signal that stopped the run, after a whole step and its checkpoint.
+  //
+  // Throws what Step::step throws, and CheckError if a figure is not finite; then no checkpoint is written.
   template <class... A>
   int run(Step<A...>& step) {
     if (o_.figures.size() > sizeof...(A))
@@ -84,7 +88,7 @@ class TrainLoop {
     return end(static_cast<std::int64_t>(step.steps_done()));
   }
 
-  // For more than scalars, while run() is at work: null where there is no folder, and in other processes than 0.
+  // For more than scalars, during run(). Null without a folder, and in processes other than 0.
   io::TensorBoardWriter* tensorboard() { return board_ ? &*board_ : nullptr; }
 
  private:
@@ -99,7 +103,7 @@ class TrainLoop {
     (add(std::get<I>(results)), ...);
     return values;
   }
-  // In the order of the replicas.
+  // The mean over all replicas, added in their order.
   template <class V>
   static double mean_of(const PerReplica<V>& result) {
     double sum = 0, count = 0;
@@ -136,7 +140,8 @@ class TrainLoop {
     progress_->say(text);
     tell_board("validation/", o_.validated, done, values);
   }
-  // From this step on, whatever another run, or a process that was lost, has shown of it.
+  // Opens the TensorBoard file from this step on. TensorBoard then drops this step and later ones that an earlier run, or
+  // a lost process, has written.
   void find_board(std::int64_t step) {
     if (!speaks()) board_.reset();
     else if (!board_ && !o_.tensorboard.empty()) board_.emplace(o_.tensorboard, io::TensorBoardOptions{.first_step = step > 1 ? step : 0});
@@ -153,7 +158,7 @@ class TrainLoop {
                          "is no class makes a loss NaN; if all are classes, a smaller learning rate or a longer warm-up is the usual cure"};
   }
   int end(std::int64_t done) {
-    if (speaks() && repl_.stop_signal() != 0) std::fputc('\n', stderr);  // ends the line of the progress
+    if (speaks() && repl_.stop_signal() != 0) std::fputc('\n', stderr);  // ends the progress line
     else if (done < o_.steps) progress_->say("the input ended after " + std::to_string(done) + " of " + std::to_string(o_.steps) + " steps");
     return end_training(repl_, done, o_.steps);
   }

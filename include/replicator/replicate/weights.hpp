@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables of a Replicator from and to safetensors files.
+// Loads and saves the variables of a Replicator as safetensors files.
 #pragma once
 
 #include <algorithm>
@@ -16,20 +16,21 @@
 namespace replicator {
 
 struct LoadOptions {
-  bool strict = true;      // false: variables that the file lacks keep their values, tensors without a variable are passed over
-  std::string scope = {};  // only the variables below it ("classifier"), whose names in the file are without it
+  bool strict = true;      // false: variables that the file lacks keep their values, and tensors without a variable are ignored
+  std::string scope = {};  // only variables below this scope ("classifier"); the file has their names without it
 };
 struct SaveOptions {
-  std::string scope = {};  // as for loading
-  bool averages = false;   // of what nn::averaged has averaged its moving average, under the variable's own name
+  std::string scope = {};  // as in LoadOptions
+  bool averages = false;   // saves the moving average instead of the variable where nn::averaged keeps one, under the variable's own name
 };
 
 namespace detail {
 
-// What the names of a scope begin with.
+// The common prefix of the names in a scope.
 inline std::string scope_start(const std::string& scope) { return scope.empty() ? scope : scope + "."; }
 
-// The network's own variables below a scope, named without it; what an optimizer remembers of a variable w is named w/momentum, say.
+// The network's own variables below a scope, without the scope's name. Leaves out the state of optimizers: the state of
+// a variable w is named w/momentum, for instance.
 inline std::vector<std::string> weight_names(const Replicator& repl, const std::string& start) {
   const auto all = repl.variables();
   const std::set<std::string_view> known{all.begin(), all.end()};
@@ -43,7 +44,7 @@ inline std::vector<std::string> weight_names(const Replicator& repl, const std::
   return names;
 }
 
-// "3 missing: a, b, c"; of many the first six.
+// "3 missing: a, b, c"; shows at most six names.
 inline void add_names(std::string& text, const std::vector<std::string>& names, const char* what) {
   if (names.empty()) return;
   text += (text.empty() ? "" : "; ") + std::to_string(names.size()) + " " + what + ": ";
@@ -53,12 +54,15 @@ inline void add_names(std::string& text, const std::vector<std::string>& names, 
 
 }  // namespace detail
 
-// Sets every variable, on all replicas, to the tensor of its name in a safetensors file, as PyTorch and torchvision save a
-// state_dict (rp::models have torchvision's names and layouts: convolutions are [out, in, height, width]). Variables of optimizers
-// (w/momentum beside w) are left alone, and so is a *.num_batches_tracked that the file lacks: PyTorch before 0.4.1 saved none.
-// Called after replicate(), which declares the variables; in a job of several processes by each with the same file.
-// Throws DataError, before anything is set, for a file that cannot be read, and one that lists all names that are missing,
-// unexpected, or of another type.
+// Sets every variable, on all replicas, to the tensor of the same name in a safetensors file. PyTorch and torchvision
+// save a state_dict in this form, and rp::models use torchvision's names and layouts: convolutions are [out, in,
+// height, width].
+// - Variables of optimizers (w/momentum of w) keep their values.
+// - A *.num_batches_tracked may be missing in the file: PyTorch before 0.4.1 saved none.
+// - Call it after replicate(), which declares the variables. In a job every process calls it with the same file.
+//
+// Throws DataError, before any variable is set, for a file that cannot be read. Also throws one DataError that lists
+// all names that are missing, unexpected or of another type.
 inline void load_weights(Replicator& repl, const std::string& path, const LoadOptions& options = {}) {
   const auto file = io::read_safetensors(path);
   std::vector<std::string> missing, unexpected, others;
@@ -88,8 +92,9 @@ inline void load_weights(Replicator& repl, const std::string& path, const LoadOp
   for (const auto& [name, tensor] : fitting) repl.set(start + *name, *tensor);
 }
 
-// Writes the same variables; of replica-local ones (the running statistics of batch norm) those of this host's first replica.
-// One process of a job is enough: replica 0 is that of process 0. Throws DataError when the file cannot be written.
+// Writes the same variables. Of replica-local ones (the running statistics of batch norm) it writes those of this
+// host's first replica. One process of a job is enough: process 0 has replica 0. Throws DataError when the file cannot
+// be written.
 inline void save_weights(const Replicator& repl, const std::string& path, const SaveOptions& options = {}) {
   std::vector<io::NamedTensor> tensors;
   const auto start = detail::scope_start(options.scope);

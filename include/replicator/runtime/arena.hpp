@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device: where buffers of known lifetimes lie in one block, and the block itself.
+// Arena: a block of a device's memory, and the layout that places buffers of known lifetimes in it.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace replicator::detail {
 
-// Alive from instruction `first` to instruction `last`, both included.
+// The lifetime of a buffer: from instruction `first` to instruction `last`, both included.
 struct Lifetime {
   std::size_t bytes = 0;
   std::uint32_t first = 0;
@@ -26,7 +26,7 @@ struct ArenaLayout {
   std::size_t bytes = 0;
 };
 
-// Best fit in the order of time; offsets are multiples of 64 bytes.
+// Places the buffers in order of time by best fit. Offsets are multiples of 64 bytes.
 inline ArenaLayout place_in_arena(std::span<const Lifetime> lifetimes) {
   ArenaLayout layout;
   layout.offsets.resize(lifetimes.size());
@@ -61,7 +61,7 @@ inline ArenaLayout place_in_arena(std::span<const Lifetime> lifetimes) {
     for (auto hole = free.begin(); hole != free.end(); ++hole)
       if (hole->second >= bytes && (best == free.end() || hole->second < best->second)) best = hole;
     if (best == free.end()) {
-      // Grow; a hole at the end is taken along.
+      // Grow the block, starting with a hole at its end if there is one.
       std::size_t offset = layout.bytes;
       if (!free.empty())
         if (auto last = std::prev(free.end()); last->first + last->second == layout.bytes) {
@@ -82,11 +82,11 @@ inline ArenaLayout place_in_arena(std::span<const Lifetime> lifetimes) {
   return layout;
 }
 
-// The block itself, in the memory of a device.
+// The block of memory itself.
 class Arena {
  public:
   Arena() = default;
-  // Throws DeviceError where the device has no room.
+  // Throws DeviceError if the device has not enough memory.
   Arena(const DeviceSupport& support, int index, std::size_t bytes) : support_{&support}, index_{index}, bytes_{bytes} {
     if (bytes) data_ = support.allocate(index, bytes);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread per device of this host; the calling thread serves device 0.
+// DeviceThreads: one thread for each device of this process. The calling thread serves device 0.
 #pragma once
 
 #include <condition_variable>
@@ -30,8 +30,9 @@ class DeviceThreads {
 
   int devices() const { return static_cast<int>(threads_.size()) + 1; }
 
-  // Calls work(device) on every device's thread at the same time and waits for all. `on_error` is called at once in a
-  // thread whose work threw first, so that the others can be released; that first error is thrown when all are back.
+  // Calls work(device) in every device's thread at the same time, and waits for all. The thread whose work throws first
+  // calls `on_error` at once, so that the others can be released. When all threads are back, that first error is
+  // thrown.
   void run(const std::function<void(int)>& work, const std::function<void(const std::exception_ptr&)>& on_error) {
     first_error_ = nullptr;
     {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executables, made once for each operation, shapes and layouts of a Replicator.
+// ExecutableCache: keeps the executables (prepared kernels) of a Replicator. Each is made once for an operation, its
+// shapes and layouts.
 #pragma once
 
 #include <algorithm>
@@ -22,10 +23,10 @@ class ExecutableCache {
  public:
   explicit ExecutableCache(int threads, KernelChoice choice = {}) : threads_{threads}, choice_{choice} {}
 
-  // Asks the highest filled tier first, then the next. Throws BuildError where no kernel takes these shapes.
+  // Tries the highest filled tier of kernels first. Throws BuildError if no kernel takes these shapes.
   const Executable& get(DeviceKind kind, const AnyOperation& operation, std::span<const TensorType> inputs, std::span<const TensorType> outputs,
                         std::span<const Layout> offered, const std::string& where) {
-    // What is done to the outside is no function of the attributes alone.
+    // An operation with an effect is not determined by its attributes, so its executable is not shared.
     if (operation.effect()) return *effects_.emplace_back(make(kind, {operation, inputs, outputs, offered, threads_, choice_}, where));
     auto& slot = made_[key(kind, operation, inputs, offered)];
     if (!slot) slot = make(kind, {operation, inputs, outputs, offered, threads_, choice_}, where);

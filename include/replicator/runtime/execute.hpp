@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a device's program once.
+// execute(): runs a device's program for one step.
 #pragma once
 
 #include <sched.h>
@@ -38,12 +38,12 @@ class Execution {
   }
 
  private:
-  static constexpr std::chrono::milliseconds soon{100};  // a wait is long from here on
+  static constexpr std::chrono::milliseconds soon{100};  // a wait of this length is long
   static constexpr std::chrono::seconds look_again{1};
 
   void run_step() {
     program_.variables.bring();
-    program_.queue.enter();  // behind whatever devices variables came from
+    program_.queue.enter();  // another device is current if variables were copied from there
     const ToolRange range{tool_, tool_ ? step_name().c_str() : nullptr};
     if (options_.watch) begin_watch(*options_.watch);
     if (record_) record_->begin(options_.compiled, options_.step, coarse_clock());
@@ -57,7 +57,7 @@ class Execution {
       else step(program_.code[position++]);
       if (stretch != no_stretch && stretch->end <= position) ++stretch;
       if (position == program_.inputs_end) program_.stage.taken(program_.queue);
-      advance();  // communication moves on beside the kernels
+      advance();  // communication continues beside the kernels
     }
     prefetch();
     settle();
@@ -74,7 +74,7 @@ class Execution {
     if (record_) record_->finished(pending_[i]);
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  // Once, before the host first waits for the device: that has much to do by then.
+  // Called once, before the host first waits for the device. The device then has enough queued work to run meanwhile.
   void prefetch() {
     if (!std::exchange(prefetched_, true)) program_.stage.prefetch(options_.next, options_.step + 1);
   }
@@ -88,7 +88,7 @@ class Execution {
     if (watch_) watched(instruction);
     else execute(instruction);
   }
-  // False where its instructions must be run one by one.
+  // Returns false if the stretch's instructions must run one by one.
   bool replay(Stretch& stretch) {
     if (!std::exchange(stretch.has_run, true) || !stretch.refused.empty()) return false;
     if (stretch.captured.empty() || stretch.seed != options_.seed) capture(stretch);
@@ -97,7 +97,7 @@ class Execution {
     program_.queue.replay(stretch.captured);
     return true;
   }
-  // Nothing was done yet, so an error is only told: run one by one, the instructions meet it again if it is theirs.
+  // Nothing has run yet, so an error is only noted. If the instructions run one by one, the faulty one raises it again.
   void capture(Stretch& stretch) {
     try {
       stretch.captured = program_.queue.capture([&] {
@@ -109,7 +109,7 @@ class Execution {
       stretch.refused = error.what();
     }
   }
-  // Whoever watches sees what is done, not what is queued.
+  // A watch sees finished instructions, so each one is awaited.
   void watched(const Instruction& instruction) {
     const auto position = position_of(instruction);
     watch_->before(position);
@@ -123,7 +123,7 @@ class Execution {
     switch (instruction.kind) {
       case Instruction::Kind::run: {
         const Launch launch{pointers, pointers + instruction.inputs, program_.scratch, {options_.seed, options_.step, static_cast<std::uint32_t>(instruction.replica < 0 ? 0 : instruction.replica), instruction.replica < 0, instruction.replica < 0 && program_.replica_ids.front() != program_.first_replica}, program_.queue.handle(), instruction.executable->reads_step ? step_number(instruction) : nullptr, instruction.table, instruction.refused};
-        if (instruction.executable->needs_host) {  // it waits in the driver: only for what it does itself
+        if (instruction.executable->needs_host) {  // settles first: otherwise it would wait in the driver for earlier work
           prefetch();
           settle(instruction.origin);
         }
@@ -169,7 +169,7 @@ class Execution {
     pending_.push_back(index);
     if (record_) record_->started(index);
   }
-  // Behind the outputs.
+  // The pointer to the step number comes after those of the outputs.
   const std::uint64_t* step_number(const Instruction& instruction) const {
     const auto outputs = static_cast<std::uint32_t>(instruction.executable->output_layouts.size());
     return reinterpret_cast<const std::uint64_t*>(program_.pointers[instruction.pointers + instruction.inputs + outputs]);
@@ -177,7 +177,7 @@ class Execution {
   static void run_kernel(const Instruction& instruction, const Launch& launch) {
     blaming(instruction, [&] { instruction.executable->run(launch); });
   }
-  // A kernel does not know whose values it refuses.
+  // Adds replica, operation and source line to a DataError, because a kernel does not know them.
   template <class Work>
   static void blaming(const Instruction& instruction, Work work) {
     try {
@@ -194,14 +194,14 @@ class Execution {
       else ++i;
     }
   }
-  // On the device, where the host has queued all of it.
+  // True if the collective still runs on the device although the host has queued all of it.
   static bool under_way(collectives::Collective& collective) {
     const auto* const device = collective.on_device();
     return device && !device->done();
   }
   using Time = DeadlineWait::Time;
   DeadlineWait wait_from(Time now) const { return DeadlineWait{limits(), now}; }
-  // Of a device that nobody waits for it is told that it is late, and no more.
+  // If no other device waits for this one, lateness is reported but is no error.
   DeadlineWait device_wait_from(Time now) const {
     return program_.communicator->size() > 1 || program_.handoffs ? wait_from(now) : DeadlineWait{{.late = limits().late}, now};
   }
@@ -220,7 +220,7 @@ class Execution {
     record_->waits(nanoseconds(now));
     try {
       wait_aloud(collective, now);
-    } catch (const CommunicationError&) {  // whoever tells it says how far the collective had come
+    } catch (const CommunicationError&) {  // the code that reports the error also reports how far the collective had come
       misses(collective);
       throw;
     }
@@ -230,7 +230,7 @@ class Execution {
     const auto missing = collective.missing();
     record_->misses(missing.rank, missing.moved_bytes);
   }
-  // Only this thread can see for whom the collective waits: it says so as soon as the wait is a long one.
+  // Only this thread can see which rank is missing, so it records that as soon as the wait is long.
   void wait_aloud(collectives::Collective& collective, Time begun) {
     auto wait = wait_from(begun);
     for (auto until = begun + soon; !collective.wait_until(std::min(until, wait.next()), others_);) {
@@ -241,7 +241,7 @@ class Execution {
       until = now + look_again;
     }
   }
-  // The peers of collectives under way may need this device: it must not stand still.
+  // While it waits, it advances the collectives in flight, because their peers may need this device.
   void take(std::uint32_t place) {
     auto& handoffs = *program_.handoffs;
     if (handoffs.given(place, program_.tick)) return;
@@ -265,15 +265,16 @@ class Execution {
             program_.communicator->rank()};
   }
 
-  // The device has done all that it was given, `last` at the end where that is known. It is asked again and again: whoever waits in its driver sees
-  // neither that it hangs nor that another one has failed, and communication moves on meanwhile.
+  // Waits until the device has done all its work; `last` is the last node of that, if known. It polls instead of
+  // waiting in the driver. A wait in the driver would notice neither a hang nor a failure elsewhere, and communication
+  // would stop meanwhile.
   void settle(const Node* last = nullptr) {
     const auto& queue = program_.queue;
     if (!queue.handle()) return;
     program_.refusals.bring(queue);
     program_.settled.record(queue);
     if (!program_.settled.happened()) await(last);
-    queue.synchronise();  // tells what has failed
+    queue.synchronise();  // throws if something has failed
     if (const auto refused = program_.refusals.first()) {
       const auto& instruction = program_.code[refused->instruction];
       blaming(instruction, [&] { instruction.executable->refuse(refused->what); });
@@ -293,7 +294,7 @@ class Execution {
     }
     if (record_) record_->waits_no_more();
   }
-  // A step that failed leaves a device that has done what it was given, or is given up.
+  // After a failed step: waits until the device has done its work, or gives the device up at the deadline.
   void leave() noexcept {
     if (!program_.queue.handle()) return;
     try {
@@ -303,10 +304,10 @@ class Execution {
         if (wait.is_over(transport::Clock::now())) return program_.queue.abandon();
         ::sched_yield();
       }
-    } catch (const DeviceError&) {  // whatever it was is told already, or is no news
+    } catch (const DeviceError&) {  // the error has been reported already, or is not worth reporting
     }
   }
-  // The device has come to all that it is to wait for.
+  // True if the device has reached all collectives that it waits for.
   bool waits_for_others() const {
     return std::all_of(program_.collectives.begin(), program_.collectives.end(), [](const CollectiveUse& use) {
       const auto* const device = use.collective->on_device();
@@ -326,15 +327,15 @@ class Execution {
   const InputStage::Inputs inputs_;
   const ExecutionOptions& options_;
   const ToolRanges* const tool_ = program_.ranges.tool;
-  Watch* watch_ = nullptr;  // who looks at this step
+  Watch* watch_ = nullptr;  // watches this step; may be null
   bool prefetched_ = false;
   FlightRecord* record_;
   std::vector<std::uint32_t>& pending_;
-  const std::function<void()> others_ = [this] { advance(); };  // move on while one is waited for
+  const std::function<void()> others_ = [this] { advance(); };  // advances other collectives during the wait for one
 };
 
-// `inputs[r]`: the arrays of the device's replica r. Throws CommunicationError at a deadline or when the job is aborted,
-// DataError where a kernel refuses a value (an index that points nowhere), with the user's line.
+// `inputs[r]`: the arrays of the device's replica r. Throws CommunicationError at a deadline or when the job is
+// aborted. Throws DataError with the user's line if a kernel refuses a value, such as an index out of range.
 template <class = void>
 void execute(Program& program, InputStage::Inputs inputs, const ExecutionOptions& options) {
   for (const auto& patch : program.patches)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a device's program is run once.
+// ExecutionOptions: the options with which a device's program is run once.
 #pragma once
 
 #include <chrono>
@@ -12,20 +12,21 @@
 
 namespace replicator::detail {
 
-// By so much longer than the deadline waits who waits for others only: whose own device hangs is the first to say so, and names it.
+// A device that only waits for others waits this much longer than the deadline. So a device that hangs by itself
+// reports first, with its own name.
 inline constexpr std::chrono::seconds others_first{1};
 
 struct ExecutionOptions {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
-  InputStage::Inputs next = {};         // of step + 1, where they are known: they stay as they are until it has begun
-  std::chrono::nanoseconds deadline{};  // for each wait; zero waits without end
-  std::chrono::nanoseconds late{};      // a wait of so long is told, once; zero: never
-  std::function<void()> tell_late{};    // given where `late` and `record` are
-  Watch* watch = nullptr;               // is told of every instruction
-  FlightRecord* record = nullptr;       // of the device: says where it stands
-  std::uint32_t compiled = 0;           // the program's name there
-  bool capture = true;                  // stretches are captured and replayed, where the device can and nobody watches
+  InputStage::Inputs next = {};         // inputs of step + 1 if they are known; they must not change until that step has begun
+  std::chrono::nanoseconds deadline{};  // of each wait; zero: no limit
+  std::chrono::nanoseconds late{};      // a wait of this length is reported, once; zero: never
+  std::function<void()> tell_late{};    // set if `late` and `record` are
+  Watch* watch = nullptr;               // is notified of every instruction
+  FlightRecord* record = nullptr;       // the flight record of the device
+  std::uint32_t compiled = 0;           // the program's number in the flight record
+  bool capture = true;                  // captures and replays stretches, if the device can and there is no watch
 };
 
 }  // namespace replicator::detail

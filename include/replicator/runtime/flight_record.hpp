@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a device stands, and which collectives it started last: written in every step, read when somebody asks why nothing
-// moves. After the flight recorder of PyTorch's distributed package.
+// FlightRecord: where a device stands, and which collectives it started last. Every step writes it; a hang report reads
+// it. After the flight recorder of PyTorch's distributed package.
 #pragma once
 
 #include <time.h>
@@ -14,33 +14,34 @@
 
 namespace replicator::detail {
 
-// trace_clock() of some milliseconds ago, for a fifth of its price.
+// Like trace_clock(), but some milliseconds old, at a fifth of the cost.
 inline std::int64_t coarse_clock() {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// Of one device. Its thread writes, any thread reads. Fixed memory; a step costs it plain stores and one look at the coarse
-// clock, for all other times are taken where a wait has begun already: collectives that are ready at once are not slowed.
+// The record of one device. Its thread writes, any thread may read. Memory is fixed. A step costs plain stores and one
+// read of the coarse clock. All other times are taken only when a wait has begun, so a collective that is ready at once
+// is not slowed.
 class alignas(64) FlightRecord {
  public:
   static constexpr std::size_t capacity = 64;
   static constexpr std::uint32_t nothing = ~0u;
 
-  // Where the device is. Times are of trace_clock().
+  // Where the device stands. Times are those of trace_clock().
   struct Position {
-    std::uint32_t compiled = nothing;     // which compiled step; nothing: none was begun
+    std::uint32_t compiled = nothing;     // number of the compiled step; nothing: no step was begun
     std::uint32_t instruction = nothing;  // nothing: the step has ended
     std::uint64_t step = 0;
-    std::int64_t began = 0;         // the step
-    std::int64_t waits_since = 0;   // zero: it does not wait, or not yet for long
-    int missing = -1;               // rank that is waited for, known after a tenth of a second
-    std::uint64_t moved_bytes = 0;  // by then
+    std::int64_t began = 0;         // when the step began
+    std::int64_t waits_since = 0;   // zero: the device does not wait, or not yet for long
+    int missing = -1;               // the rank for which it waits, known after a tenth of a second
+    std::uint64_t moved_bytes = 0;  // bytes moved so far
   };
   // A collective that was started.
   struct Entry {
-    std::uint64_t number = 0;  // of all that the device has started
+    std::uint64_t number = 0;  // counted over all collectives of the device
     std::uint64_t step = 0;
     std::uint32_t compiled = 0, collective = 0;
     bool finished = false;
@@ -63,7 +64,8 @@ class alignas(64) FlightRecord {
   void started(std::uint32_t collective) {
     const auto number = count_.load(order);
     auto& slot = slots_[number % capacity];
-    // In this order; who reads them the other way round sees an entry that is whole, or that its number has changed.
+    // Keep this order. Readers load in the opposite order, so they see either a whole entry or that its number has
+    // changed.
     slot.number.store(being_written, order);
     slot.step.store(step_number_, std::memory_order_release);
     slot.what.store(std::uint64_t{compiled_} << 32 | collective, std::memory_order_release);
@@ -71,7 +73,7 @@ class alignas(64) FlightRecord {
     slot.number.store(number, std::memory_order_release);
     count_.store(number + 1, std::memory_order_release);
   }
-  // It is among the last: those that are in flight.
+  // The collective is among the latest, because it is in flight.
   void finished(std::uint32_t collective) {
     const auto count = count_.load(order);
     for (auto number = count; number > first(count); --number) {
@@ -92,13 +94,13 @@ class alignas(64) FlightRecord {
   }
 
   // --- by anyone -----------------------------------------------------------------------------------------------------------
-  // Taken while the device runs on, its parts may be of two moments.
+  // The parts may be of two moments if the device runs meanwhile.
   Position position() const {
     const auto place = place_.load(order);
     return {static_cast<std::uint32_t>(place >> 32), static_cast<std::uint32_t>(place), step_.load(order), began_.load(order),
             waits_since_.load(order), missing_.load(order), moved_bytes_.load(order)};
   }
-  // Oldest first, those that are overwritten meanwhile left out.
+  // Oldest first. Entries that are overwritten meanwhile are left out.
   std::vector<Entry> last() const {
     std::vector<Entry> entries;
     const auto count = count_.load(std::memory_order_acquire);
@@ -123,7 +125,7 @@ class alignas(64) FlightRecord {
     std::atomic<bool> finished{false};
   };
 
-  std::uint32_t compiled_ = nothing;  // of the device's thread alone
+  std::uint32_t compiled_ = nothing;  // only the device's thread uses it
   std::uint64_t step_number_ = 0;
   std::atomic<std::uint64_t> place_{~std::uint64_t{0}};
   std::atomic<std::uint64_t> step_{0};

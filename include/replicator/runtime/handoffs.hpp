@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the devices that hold the same replicas give each other within a step: values, each written once by the device that
-// makes it and read by the others until the step ends, and the word that a device has come to the end of its work.
+// Handoffs: the values that devices with the same replicas pass to each other within a step. One device writes each
+// value once, and the others read it until the step ends. A device also announces the end of its work here.
 #pragma once
 
 #include <algorithm>
@@ -26,10 +26,10 @@
 
 namespace replicator::detail {
 
-// Shared by the devices' threads; made before their programs are planned, and it outlives them.
+// Shared by the threads of the devices. It is made before their programs are planned, and outlives them.
 class Handoffs {
  public:
-  // A value of a class's lowered graph, of one replica counted on the devices, or (-1) of all.
+  // A value of a class's lowered graph, for one replica (counted on these devices) or for all (-1).
   struct Key {
     std::uint32_t class_index;
     std::uint32_t value;
@@ -37,8 +37,8 @@ class Handoffs {
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
-  // Of the replicas of these devices, each with its class: a place for every value that crosses. `staging`: of devices that copy from there and to
-  // it; null where they compute on the host's memory.
+  // Makes a place for every value that crosses between these devices. `class_of`: the class of each of their replicas.
+  // `staging`: for devices that copy from and to these places; null if they compute on host memory.
   Handoffs(int devices, const std::vector<GraphClass>& sources, const std::vector<LoweredGraph>& lowered, const std::vector<std::uint32_t>& class_of,
            const StagingSupport* staging)
       : spin_{devices} {
@@ -47,7 +47,7 @@ class Handoffs {
       const auto c = class_of[r];
       for (std::uint32_t v = 0; v < lowered[c].values.size(); ++v) {
         const auto& value = lowered[c].values[v];
-        // A variable lies in the host's memory: whoever needs it from elsewhere takes a copy.
+        // A variable is in host memory, so another device that needs it copies it itself.
         if (!value.crosses || value.variable) continue;
         const Key key{c, v, value.uniform ? -1 : static_cast<int>(r)};
         if (index_.try_emplace(key, static_cast<std::uint32_t>(places_.size())).second)
@@ -55,16 +55,16 @@ class Handoffs {
       }
     }
     memory_ = HostMemory{staging, bytes_};
-    std::memset(memory_.data(), 0, bytes_);  // the padding of blocked layouts stays zero
+    std::memset(memory_.data(), 0, bytes_);  // zero padding for blocked layouts
   }
   Handoffs(const Handoffs&) = delete;
   Handoffs& operator=(const Handoffs&) = delete;
 
   // The place of a value that crosses.
   std::uint32_t find(const Key& key) const { return index_.at(key); }
-  // The place that says that a device has done its work.
+  // The place where a device announces the end of its work.
   static std::uint32_t end_of(int device) { return static_cast<std::uint32_t>(device); }
-  // In the host's memory, 64-byte aligned.
+  // In host memory, 64-byte aligned.
   std::byte* data(std::uint32_t place) const { return memory_.data() + places_[place].offset; }
   std::size_t bytes(std::uint32_t place) const { return places_[place].bytes; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(places_.size()); }
@@ -72,7 +72,7 @@ class Handoffs {
   // "convolution#17 at resnet.cpp:31"
   const std::string& text(std::uint32_t place) const { return places_[place].text; }
 
-  // In step `tick`, the value is written. Ticks grow.
+  // Announces that the value of step `tick` is written. Ticks ascend.
   void give(std::uint32_t place, std::uint64_t tick) {
     places_[place].given.store(tick, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
@@ -81,8 +81,8 @@ class Handoffs {
   }
   bool given(std::uint32_t place, std::uint64_t tick) const { return places_[place].given.load(std::memory_order_seq_cst) >= tick; }
 
-  // Until it is given; false at the time `until`. Meanwhile progress() moves on what else the device has under way, and says
-  // whether something is; it throws once the job has failed.
+  // Waits until the value is given. Returns false at the time `until`. Meanwhile it calls progress(), which advances
+  // the device's other work, returns true if there is any, and throws once the job has failed.
   template <class Progress>
   bool wait(std::uint32_t place, std::uint64_t tick, transport::Clock::time_point until, Progress progress) {
     const auto look = [&] {
@@ -94,7 +94,7 @@ class Handoffs {
     ++sleepers_;
     const Leave leave{sleepers_};
     while (!given(place, tick)) {
-      // Collectives under way are advanced by this thread alone, and a failure is seen by looking: so it never sleeps for long.
+      // Only this thread advances its collectives in flight, and it must notice a failure, so it never sleeps for long.
       const auto nap = progress() ? std::chrono::microseconds{50} : std::chrono::microseconds{5000};
       const auto now = transport::Clock::now();
       if (now >= until) return given(place, tick);
@@ -126,8 +126,8 @@ class Handoffs {
   }
 
   transport::Spin spin_;
-  std::deque<Place> places_;  // atomics stay where they are
-  std::size_t bytes_ = 0;     // of all
+  std::deque<Place> places_;  // a deque, because atomics cannot move
+  std::size_t bytes_ = 0;     // of all places
   HostMemory memory_;
   std::map<Key, std::uint32_t> index_;
   std::atomic<int> sleepers_{0};

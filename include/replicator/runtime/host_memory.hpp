@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the host that a device copies from and to: where the kind of device has a word in it (`StagingSupport`), of its choice.
+// HostMemory: host memory that a device copies from and to. The kind of device may allocate it (`StagingSupport`),
+// usually as pinned memory.
 #pragma once
 
 #include <atomic>
@@ -13,21 +14,22 @@
 #include <replicator/devices/device_support.hpp>
 
 namespace replicator::detail {
-// Of the process: whether it was said that a device's copies must do with plain memory.
+// True once this process has warned that a device must copy from or to plain memory.
 inline constinit std::atomic<bool> told_of_plain_memory{false};
 inline void tell_of_plain_memory(std::size_t bytes) {
   if (told_of_plain_memory.exchange(true)) return;
   std::fprintf(stderr,
-               "replicator: %zu bytes of the host's memory could not be pinned for a device's copies, and more may follow: those copies wait in the driver, "
-               "which is slow, and ends at no deadline where the device hangs. Raise the limit of locked memory (ulimit -l), or leave more of it free\n",
+               "replicator: %zu bytes of the host's memory could not be pinned for a device's copies; later ones are not reported. Such copies are slow, "
+               "and no deadline ends them if the device hangs. Raise the limit of locked memory (ulimit -l), or leave more of it free\n",
                bytes);
 }
 
-// Not initialised, at least 64-byte aligned; plain memory, of which stderr is told once, where the kind of device has none to give.
+// Uninitialised and at least 64-byte aligned. If the kind of device can give none, it is plain memory, with one warning
+// on stderr.
 class HostMemory {
  public:
   HostMemory() = default;
-  // Of a device that computes on it.
+  // For a device that computes on host memory.
   explicit HostMemory(std::size_t bytes) : bytes_{bytes ? bytes : 1} { be_plain(); }
   HostMemory(const StagingSupport& staging, std::size_t bytes) : bytes_{bytes ? bytes : 1}, data_{staging.allocate(bytes_)} {
     if (data_) {
@@ -58,13 +60,14 @@ class HostMemory {
     data_ = plain_.get();
   }
 
-  const StagingSupport* staging_ = nullptr;  // whose the memory is, unless it is plain
+  const StagingSupport* staging_ = nullptr;  // the owner of the memory; null if it is plain
   detail::AlignedBytes plain_;
   std::size_t bytes_ = 0;
   std::byte* data_ = nullptr;
 };
 
-// Others' memory, pinned while this lives where that can be done, else stderr is told once; they keep it for so long.
+// Pins memory of another owner during its own lifetime. Warns once on stderr if that fails. The owner must keep the
+// memory for that time.
 class PinnedMemory {
  public:
   PinnedMemory(const StagingSupport& staging, std::byte* memory, std::size_t bytes) : staging_{&staging} {
@@ -83,7 +86,7 @@ class PinnedMemory {
   std::byte* memory_ = nullptr;
 };
 
-// Zero-filled. `staging` may be null.
+// Filled with zeros. `staging` may be null.
 inline AnyArray host_array(const StagingSupport* staging, const TensorType& type) {
   if (!staging) return AnyArray{type};
   auto memory = std::make_shared<HostMemory>(*staging, type.bytes());

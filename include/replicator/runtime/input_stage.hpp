@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the elements of a step come into the memory of a device, those of the next step while it computes this one:
+// InputStage: brings the elements of a step into device memory. The elements of the next step arrive while the device
+// computes this one:
 //
 //   user's array --host--> a half of pinned memory --copy queue--> place on the device --step's queue--> where the step reads it
 //
-// A half may be written to again when its copies have been made, the places when the step before has taken what lay there.
+// A half is free again when its copies have been made. The places are free when the step before has read them.
 #pragma once
 
 #include <array>
@@ -31,7 +32,7 @@ struct InputPlace {
 
 class InputStage {
  public:
-  using Inputs = std::span<const std::vector<AnyArray>>;  // by replica of the device
+  using Inputs = std::span<const std::vector<AnyArray>>;  // indexed by replica of the device
 
   InputStage() = default;
   // For a kind of device that has a queue.
@@ -40,18 +41,18 @@ class InputStage {
 
   const std::vector<InputPlace>& places() const { return places_; }
 
-  // What `queue` is given from now on finds these inputs in their places.
+  // Work that is queued on `queue` from now on finds these inputs in their places.
   void bring(const Queue& queue, Inputs inputs, std::uint64_t step) {
     if (places_.empty()) return;
     if (!holds(inputs, step)) load(inputs, step);
     halves_[now_].copied.precede(queue);
   }
-  // What `queue` has been given until now is all that reads the places in this step.
+  // All work that reads the places in this step has been queued on `queue`.
   void taken(const Queue& queue) {
     if (!places_.empty()) taken_.record(queue);
   }
-  // Behind taken(): brings those of step `step` on their way. They stay as they are until then. Does nothing where their shapes differ: that
-  // step has another program.
+  // Call it after taken(): starts to copy the inputs of step `step`. They must not change until that step. Does nothing
+  // if their shapes differ, because that step has another program.
   void prefetch(Inputs inputs, std::uint64_t step) {
     if (!places_.empty() && fits(inputs)) load(inputs, step);
   }
@@ -61,7 +62,7 @@ class InputStage {
     Half() = default;
     Half(const DeviceSupport& support, int index, const std::vector<InputPlace>& places) : memory{*support.staging, bytes_of(places)}, copied{support, index} {}
     HostMemory memory;
-    Event copied;  // from it to the device
+    Event copied;  // after the copies from it to the device
   };
 
   static constexpr std::size_t rounded(std::size_t bytes) { return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment; }
@@ -102,12 +103,12 @@ class InputStage {
 
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   std::vector<InputPlace> places_;
-  std::vector<const std::byte*> held_;  // whose values are in the places, or on their way, by place
+  std::vector<const std::byte*> held_;  // by place: the user's memory with the values that are in the place or on their way there
   std::uint64_t held_step_ = none;
   Event taken_;
   std::array<Half, 2> halves_;
   std::size_t now_ = 0;
-  Queue copies_;  // the last: gone before the memory that it copies from
+  Queue copies_;  // declared last: destroyed before the memory from which it copies
 };
 
 }  // namespace replicator::detail

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph with every kernel chosen, every layout decided and copies put between layouts. Blind to the placement.
+// LoweredGraph: a graph with a kernel for every node, a layout for every value, and copies between layouts. It does not
+// depend on the placement.
 #pragma once
 
 #include <cstdint>
@@ -17,35 +18,35 @@ namespace replicator::detail {
 struct LoweredValue {
   std::size_t bytes = 0;
   bool uniform = false;
-  Digest digest;             // of what it holds, layout included: equal uniform values of different graphs are one
-  std::uint32_t node = 0;    // of the graph: who makes it
-  std::int32_t device = 0;   // of the replica, where it is made; `everywhere`: on each that uses it
+  Digest digest;             // of the content and layout: equal uniform values of different graphs are shared
+  std::uint32_t node = 0;    // the node of the graph that makes it
+  std::int32_t device = 0;   // the device of the replica that makes it; `everywhere`: each device that uses it
   bool crosses = false;      // another device of the replica uses it
   bool variable = false;     // it is a variable's own memory
-  std::uint32_t output = 0;  // of that node
-  bool copied = false;       // in another layout than it was made in
+  std::uint32_t output = 0;  // the output of that node
+  bool copied = false;       // it is a copy in another layout
 
   Value of() const { return {node, output}; }
 };
 
-// The device of leaves: nothing is handed over where everyone can make it.
+// The device of leaves: every device can make them, so they are not handed over.
 inline constexpr std::int32_t everywhere = -1;
 
 struct LoweredNode {
-  std::uint32_t node = 0;                  // of the graph; for a copy, of the value's user
+  std::uint32_t node = 0;                  // index in the graph; for a copy, the node that uses it
   const Executable* executable = nullptr;  // null: an Input, Constant, Read, Assign or Placeholder
   std::vector<std::uint32_t> inputs;       // values
   std::vector<std::uint32_t> outputs;
   bool uniform = false;
   std::uint32_t segment = 0;
-  std::int32_t device = 0;  // as of a value
-  bool relayout = false;    // a copy for `node`
+  std::int32_t device = 0;  // as LoweredValue::device
+  bool relayout = false;    // a layout copy for `node`
 };
 
 struct LoweredGraph {
   std::vector<LoweredNode> nodes;
   std::vector<LoweredValue> values;
-  std::vector<std::uint32_t> results;  // values, plain
+  std::vector<std::uint32_t> results;  // values, in plain layout
 };
 
 class Lowering {
@@ -101,7 +102,7 @@ class Lowering {
   }
 
   std::int32_t device_of(std::uint32_t index) const { return graph_.node(index).leaf() ? everywhere : graph_.node(index).device; }
-  // Results are device 0's to give.
+  // The results of a step must be on device 0.
   void find_crossings() {
     const auto use = [this](std::uint32_t value, std::int32_t device) {
       auto& used = lowered_.values[value];
@@ -134,7 +135,8 @@ class Lowering {
     return static_cast<std::uint32_t>(lowered_.values.size() - 1);
   }
 
-  // The value in this layout: as it is, or copied (once) right before its user, where it was made.
+  // The value in this layout: the value itself, or a copy. A copy is made once, right before its first user, on the
+  // device of the value.
   std::uint32_t in_layout(Value value, const Layout& layout, std::uint32_t user) {
     const auto& native = native_[value.node][value.output];
     if (native.layout == layout) return native.value;
@@ -162,7 +164,7 @@ class Lowering {
   std::map<Value, std::vector<std::pair<Layout, std::uint32_t>>> copies_;
 };
 
-// Throws BuildError where an operation has no kernel for this kind of device, and for placeholders that were not resolved.
+// Throws BuildError if an operation has no kernel for this kind of device, and for placeholders that are not resolved.
 template <class = void>
 LoweredGraph lower(const GraphClass& source, DeviceKind kind, ExecutableCache& cache) {
   return detail::Lowering{source, kind, cache}.run();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the memory of a device's program is for, and who needs most of it.
+// MemoryPlan: how much memory a device's program needs, by use, and its largest owners. Also the check against a limit.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@ namespace replicator::detail {
 
 enum class MemoryUse : std::uint8_t {
   variables,    // mirrored ones once, replica-local ones for each replica of the device
-  input,        // the elements of this step and of the next, which is read ahead, and the step's results
-  collectives,  // what is communicated: buckets of gradients, their sums
+  input,        // elements of this step and of the next one, which is read ahead, and the step's results
+  collectives,  // contents of collectives: buckets of gradients and their sums
   activations,  // values of a forward pass that a backward pass reads
-  values,       // all others: gradients on their way, copies of weights in other layouts
+  values,       // all others: temporary gradients, copies of weights in other layouts
   scratch,      // of kernels
 };
 inline constexpr std::size_t memory_uses = 6;
@@ -57,14 +57,15 @@ inline MemoryOwner owner_of(const VariableDeclaration& variable) {
   return {variable.type.bytes(), MemoryUse::variables, variable.name + " declared at " + variable.where.text() + ", " + variable.type.text()};
 }
 
-// Values count where they are most, at instruction `peak`; all else lives as long as the program.
+// Values are counted at instruction `peak`, where they need the most memory. Everything else lives as long as the
+// program.
 struct MemoryPlan {
   static constexpr std::size_t listed = 12;
 
   std::array<std::size_t, memory_uses> bytes{};  // by use
-  std::size_t gaps = 0;                          // of the arena at its peak: values come and go, and leave holes
+  std::size_t gaps = 0;                          // holes in the arena at its peak, because values have different lifetimes
   std::uint32_t peak = 0;
-  std::vector<MemoryOwner> largest;  // falling, at most `listed`
+  std::vector<MemoryOwner> largest;  // descending, at most `listed`
 
   std::size_t of(MemoryUse use) const { return bytes[static_cast<std::size_t>(use)]; }
   std::size_t total() const {
@@ -80,7 +81,7 @@ struct MemoryPlan {
     if (largest.size() > listed) largest.pop_back();
   }
 };
-// "variables 204 MiB, collectives 204 MiB, ..." of what is not nothing
+// "variables 204 MiB, collectives 204 MiB, ..."; leaves out uses of 0 bytes.
 inline std::string text_of_uses(const MemoryPlan& plan) {
   std::string text;
   const auto part = [&](std::string_view name, std::size_t bytes) {
@@ -90,24 +91,24 @@ inline std::string text_of_uses(const MemoryPlan& plan) {
   part("gaps", plan.gaps);
   return text;
 }
-// A line each.
+// One line for each owner.
 inline std::string text_of_owners(std::span<const MemoryOwner> owners) {
   std::string text;
   for (const auto& owner : owners) text += "\n  " + text_of_bytes(owner.bytes) + ": " + owner.text;
   return text;
 }
 
-// A line of what needs how much, then one for each of the largest owners.
+// One line for all uses, then one for each of the largest owners.
 inline std::string text_of(const MemoryPlan& plan) {
   return "memory " + text_of_bytes(plan.total()) + ": " + detail::text_of_uses(plan) + detail::text_of_owners(plan.largest) + "\n";
 }
 
 struct MemoryLimit {
   std::size_t bytes = ~std::size_t{0};
-  std::string text = {};  // where it comes from: "--memory-limit allows 8.00 GiB"
+  std::string text = {};  // the origin of the limit: "--memory-limit allows 8.00 GiB"
 };
 
-// Throws BuildError where the plan needs more than that on `device`.
+// Throws BuildError if the plan needs more than the limit on `device`.
 inline void require_room(const MemoryPlan& plan, std::string_view device, const MemoryLimit& limit) {
   if (plan.total() <= limit.bytes) return;
   const std::span<const MemoryOwner> owners{plan.largest};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one device executes: kernels and collectives in order, with every buffer placed beforehand.
+// Program: all that one device executes in a step: kernels and collectives in order, with every buffer already placed.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,8 @@
 
 namespace replicator::detail {
 
-// One of the nodes that a merged launch computes: the class of its graph, and its first input and output among the instruction's pointers.
+// One node of a merged launch: its graph class, and the indices of its first input and output among the instruction's
+// pointers.
 struct LaunchPart {
   std::uint32_t graph = 0, node = 0;
   std::uint32_t inputs = 0, outputs = 0;
@@ -34,57 +35,60 @@ struct LaunchPart {
 
 struct Instruction {
   enum class Kind : std::uint8_t {
-    run,    // executable on the pointers: inputs, then outputs
+    run,    // runs the executable on the pointers: inputs, then outputs
     fold,   // pointers: into = combine(into, from)
     copy,   // pointers: from, to
     start,  // the collective's inputs are written
     wait,   // the collective's output is needed
-    give,   // the value is written for other devices of the replica
-    take,   // a value that another device of the replica gives is needed
-    look,   // what kernels have refused until here ends the step
+    give,   // a value for other devices of the replica is written
+    take,   // a value from another device of the replica is needed
+    look,   // ends the step if a kernel has refused a value so far
   };
   Kind kind = Kind::run;
   const Executable* executable = nullptr;
-  std::uint32_t pointers = 0;  // index of the first one
-  std::uint32_t inputs = 0;    // how many of them are inputs (run)
+  std::uint32_t pointers = 0;  // index of the first pointer
+  std::uint32_t inputs = 0;    // number of inputs among them (run)
   std::uint32_t collective = 0;
-  std::uint32_t place = 0;    // of the handoffs (give, take)
+  std::uint32_t place = 0;    // index in the handoffs (give, take)
   std::int32_t replica = -1;  // -1: once for the device
   std::size_t bytes = 0;      // copy
-  bool on_host = false;       // copy: from memory of the host to such, beside a device with memory of its own
+  bool on_host = false;       // copy: from host to host memory, on a device with its own memory
   std::int64_t elements = 0;  // fold
   DType dtype = DType::float32;
   Reduction reduction = Reduction::sum;
-  bool relayout = false;  // run: brings a value into the layout that the node's kernel wants
-  // For messages, traces and plans: a node, and the class of the replica's graph it is in. Of a copy or a fold the node that
-  // it serves, of a wait the first that needs the result; none where it is of no node.
+  bool relayout = false;  // run: a layout copy for the kernel of `node`
+  // For messages, traces and plans: a node, and the class of its graph. A copy or a fold has the node that it serves. A
+  // wait has the first node that needs the result. none: the instruction belongs to no node.
   static constexpr std::uint32_t none = ~0u;
   std::uint32_t graph = none;
   std::uint32_t node = none;
   const Node* origin = nullptr;  // that node (run)
-  // A launch that does the work of several nodes, of which `node` is the first: which of Program::parts they are. None of others.
+  // A merged launch computes several nodes, of which `node` is the first. These are their entries in Program::parts.
+  // Other instructions have none.
   std::uint32_t parts = 0, first_part = 0;
-  const std::byte* table = nullptr;  // of an executable that has one, in the device's memory
-  Refusal* refused = nullptr;        // of an executable that refuses, in the device's memory
+  const std::byte* table = nullptr;  // in device memory, for an executable with a table
+  Refusal* refused = nullptr;        // in device memory, for an executable that refuses values
 };
 
-// Instructions [begin, end) that leave all to the device: captured in their second run, for kernels make things ready in the first.
+// Instructions [begin, end) that leave all work to the device. They are captured in their second run, because kernels
+// prepare themselves in the first.
 struct Stretch {
   std::uint32_t begin = 0, end = 0;
   bool has_run = false;
-  std::uint64_t seed = 0;  // of what was captured
+  std::uint64_t seed = 0;  // the seed that was captured
   CapturedWork captured;
   std::string refused;  // why it could not be captured
 };
 
-// What a tool that is attached to the process is told; nothing where there is none.
+// The range names for a profiling tool that is attached to the process; empty if there is none.
 struct RangeNames {
   const ToolRanges* tool = nullptr;
   std::vector<std::string> instructions;
   std::vector<std::string> stretches;
 };
 
-// Where the device computes on the host's memory: a pointer that is set before each step to component `element` of a replica's input.
+// If the device computes on host memory: a pointer that is set before each step to component `element` of a replica's
+// input.
 struct InputPatch {
   std::uint32_t pointer = 0;
   std::uint32_t replica = 0;  // counted on this device
@@ -93,21 +97,24 @@ struct InputPatch {
 
 struct CollectiveUse {
   std::unique_ptr<collectives::Collective> collective;
-  std::string text;      // all_reduce "loss" at train.cpp:31, and how many more
-  std::string reason;    // why this schedule
-  double predicted = 0;  // microseconds, on the job's topology; 0 where it is not known
+  std::string text;      // all_reduce "loss" at train.cpp:31, and the number of further members
+  std::string reason;    // why this schedule was chosen
+  double predicted = 0;  // microseconds, on the job's topology; 0: unknown
   std::int64_t bytes = 0;
   int members = 1;
   collectives::CollectiveSpec spec;
   collectives::Schedule schedule;
   static constexpr std::uint32_t none = ~0u;
-  std::uint32_t bucket = none;  // of the resolution; none: not the user's
-  // The instruction at which the first contribution of the device is there; of the exchange of results, at which all are.
+  std::uint32_t bucket = none;  // of the resolution; none: not a collective of the user
+  // The instruction at which the device's first contribution is ready. For the exchange of results: at which all are
+  // ready.
   std::uint32_t asked = 0;
 };
 
-// What a replica has for the next step: no element, or one whose shapes have a number. 8 bytes, for they travel in every step. The highest
-// of them is the signal that asks its process to stop, 0 where none does; its highest bit says that somebody comes back to the job.
+// A word about a replica's element for the next step: no element, or the number of its shapes plus 1. It has 8 bytes,
+// because it travels in every step. The highest byte holds two signs:
+// - the signal that asks the replica's process to stop; 0: none;
+// - its highest bit: a process waits to rejoin the job.
 inline constexpr std::uint64_t no_upcoming = 0;
 constexpr std::uint64_t upcoming_with(std::uint64_t shapes) { return shapes + 1; }
 constexpr std::uint64_t shapes_of(std::uint64_t upcoming) { return upcoming - 1; }
@@ -117,68 +124,69 @@ constexpr int stop_signal_of(std::uint64_t upcoming) { return static_cast<int>(u
 constexpr bool newcomer_of(std::uint64_t upcoming) { return upcoming >> 63 != 0; }
 constexpr std::uint64_t without_signs(std::uint64_t upcoming) { return upcoming & ~(std::uint64_t{0xff} << 56); }
 
-// An all_gather over the hosts at the end of a step. A replica's block: what it has for the next step, then its small results.
+// An all_gather over the hosts at the end of a step. The block of a replica has the word about its next element, then
+// its small results.
 struct ResultExchange {
-  static constexpr std::size_t largest_result = 4096;  // bytes; larger ones stay on their host
+  static constexpr std::size_t largest_result = 4096;  // bytes; larger results stay on their host
   std::uint32_t collective = 0;
   std::size_t block = 0;                // bytes of a replica; 0: a job of one host exchanges nothing
   std::vector<std::size_t> offsets;     // of each result in a block; 0: not exchanged
   std::vector<std::uint64_t> upcoming;  // by replica of the device; set before the step
 };
 
-// Where a replica finds the result of a collective, until the next step.
+// The memory of a collective's result for one replica, until the next step.
 struct CollectedValue {
-  std::uint32_t ordinal = 0;  // of the resolution
+  std::uint32_t ordinal = 0;  // index in the resolution
   std::int32_t replica = 0;   // counted on this device
-  std::byte* data = nullptr;  // where its kernels read it
+  std::byte* data = nullptr;  // address that its kernels read
 };
 
 struct Program {
   std::vector<Instruction> code;
   std::vector<std::byte*> pointers;
-  std::vector<std::size_t> pointer_bytes;                 // of the buffer that each of them points to
-  std::vector<LaunchPart> parts;                          // of merged launches,
-  std::vector<std::unique_ptr<const Executable>> merged;  // and what runs them
+  std::vector<std::size_t> pointer_bytes;                 // sizes of the buffers to which the pointers point
+  std::vector<LaunchPart> parts;                          // nodes of merged launches
+  std::vector<std::unique_ptr<const Executable>> merged;  // the executables of merged launches
   std::vector<InputPatch> patches;
-  std::uint32_t inputs_end = 0;  // elsewhere the instructions in front of this one bring inputs from the places of the stage
+  std::uint32_t inputs_end = 0;  // on a device with its own memory, the instructions before this one copy inputs from the places of the stage
   std::vector<CollectiveUse> collectives;
-  std::vector<PinnedMemory> pinned;  // the buffers of collectives, where a device copies from and to them
+  std::vector<PinnedMemory> pinned;  // buffers of collectives, if a device copies from and to them
   std::vector<CollectedValue> collected;
-  std::vector<std::uint32_t> in_flight;  // collectives started and not yet finished; reserved, so that a step allocates nothing
+  std::vector<std::uint32_t> in_flight;  // collectives in flight; reserved beforehand, so that a step allocates nothing
   UsedVariables variables;
-  std::uint32_t updates_begin = 0;  // instructions in front of this one write no variable
-  Handoffs* handoffs = nullptr;     // null where one device has all of a replica
+  std::uint32_t updates_begin = 0;  // instructions before this one write no variable
+  Handoffs* handoffs = nullptr;     // null if one device runs all of a replica
   collectives::Communicator* communicator = nullptr;
   std::uint64_t tick = 0;  // steps begun
   Arena arena;
   InputStage stage;
   Refusals refusals;
   std::byte* scratch = nullptr;
-  std::size_t arena_bytes = 0;  // for values, scratch excluded
+  std::size_t arena_bytes = 0;  // for values, without scratch
   std::size_t scratch_bytes = 0;
-  std::size_t stage_bytes = 0;           // behind the scratch
-  std::size_t table_bytes = 0;           // behind the stage
-  std::size_t constant_bytes = 0;        // behind the tables,
-  const std::byte* constants = nullptr;  // where a device with memory of its own has them
-  MemoryPlan memory;                     // of all that the program needs
+  std::size_t stage_bytes = 0;           // after the scratch
+  std::size_t table_bytes = 0;           // after the stage
+  std::size_t constant_bytes = 0;        // after the tables
+  const std::byte* constants = nullptr;  // on a device with its own memory
+  MemoryPlan memory;                     // of everything that the program needs
 
   std::vector<std::int32_t> replica_ids;
   StepWords words;
-  std::int32_t first_replica = 0;  // of all that run together: its device is the one to tell of what is uniform
-  // results[k][r]: result k of the device's replica r; one entry for all where it is uniform.
+  std::int32_t first_replica = 0;  // the first replica of all that run together; only on its device is a uniform node not marked as repeated
+  // results[k][r]: result k of the device's replica r. A uniform result has one entry for all.
   std::vector<std::vector<AnyArray>> results;
   std::vector<bool> uniform_result;
   ResultExchange exchange;
-  std::vector<Stretch> stretches;  // ascending; none where the queue cannot capture
+  std::vector<Stretch> stretches;  // ascending; empty if the queue cannot capture
   RangeNames ranges;
-  // Beside the arena: memory of collectives that the device holds.
+  // Memory of collectives on the device, outside the arena.
   std::vector<std::span<const std::byte>> device_memory;
   std::string device;  // cuda:1
-  Event settled;       // of the queue, where there is one: that it has done all
-  Queue queue;         // the last: gone before the memory that its work uses
+  Event settled;       // for a queue: all its work is done
+  Queue queue;         // declared last: destroyed before the memory that its work uses
 };
 
-// Of a program on a device with memory of its own: whether this is there.
+// For a program on a device with its own memory: true if the address is in that memory.
 inline bool on_device(const Program& program, const std::byte* address) {
   const auto* const arena = program.arena.data();
   const auto holds = [address](std::span<const std::byte> memory) { return address >= memory.data() && address < memory.data() + memory.size(); };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a program runs: at once on the host's memory, or in order in a queue of a device that has memory of its own.
+// Queue: runs a program's work, either at once on host memory or in order in a queue (stream) of a device with its own
+// memory.
 #pragma once
 
 #include <cstring>
@@ -10,7 +11,7 @@
 
 namespace replicator::detail {
 
-// Work of a queue that can be given to it again. May be empty.
+// Captured work, which a queue can replay. May be empty.
 class CapturedWork {
  public:
   CapturedWork() = default;
@@ -53,7 +54,7 @@ class Queue {
     if (support_) support_->destroy_queue(index_, handle_);
   }
 
-  // What kernels are launched into; null on the host.
+  // The handle into which kernels are launched; null on the host.
   void* handle() const { return handle_; }
   void enter() const {
     if (support_) support_->enter(index_);
@@ -67,18 +68,18 @@ class Queue {
     if (support_) support_->fold(handle_, dtype, reduction, into, into, from, elements);
     else collectives::combine(dtype, reduction, into, into, from, elements);
   }
-  // Before the host looks at what was copied to it, or changes what was copied from it.
+  // Call it before the host reads memory that was copied to it, or changes memory that was copied from it.
   void synchronise() const {
     if (support_) support_->synchronise(handle_);
   }
 
-  // Its device hangs, see DeviceSupport.
+  // The device hangs, see DeviceSupport.
   void abandon() const { support_->abandon(); }
   bool abandoned() const { return support_->abandoned(); }
 
   bool can_capture() const { return support_ && support_->capture; }
-  // What work() gives to the queue, which does none of it. What work() throws, and DeviceError where something cannot be captured, leaves the
-  // queue as it was.
+  // Captures the work that work() queues, without running it. Throws any error of work(), and DeviceError if something
+  // cannot be captured. The queue is then as before.
   template <class Work>
   CapturedWork capture(Work&& work) const {
     const auto& how = *support_->capture;
@@ -99,10 +100,10 @@ class Queue {
   void* handle_ = nullptr;
 };
 
-// That a queue has come so far.
+// Event: marks a point in a queue's work.
 class Event {
  public:
-  // Of a kind of device that has queues.
+  // For a kind of device that has queues.
   Event(const DeviceSupport& support, int index) : staging_{support.staging}, index_{index}, handle_{staging_->make_event(index)} {}
   Event() = default;
   Event(Event&& other) noexcept { *this = std::move(other); }
@@ -117,12 +118,12 @@ class Event {
   }
   void record(const Queue& queue) const { staging_->record(queue.handle(), handle_); }
   void record(void* queue) const { staging_->record(queue, handle_); }
-  // What the queue is given from now on comes behind it.
+  // Work that is queued from now on comes after the event.
   void precede(const Queue& queue) const { staging_->wait(queue.handle(), handle_); }
   void precede(void* queue) const { staging_->wait(queue, handle_); }
-  // The host waits for it.
+  // The host waits for the event.
   void await() const { staging_->await(handle_); }
-  // Whether it has; returns at once.
+  // True if the event has happened. Returns at once.
   bool happened() const { return staging_->happened(handle_); }
 
  private:

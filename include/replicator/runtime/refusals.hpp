@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of a device with memory of its own could not take: noted there, for they cannot throw, and looked at by the host where it waits
-// for the device anyway.
+// Refusals: the values that kernels on a device have refused. Such kernels cannot throw, so they write a word in device
+// memory. The host reads it where it waits for the device anyway.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,13 @@ class Refusals {
     Refusal what;
   };
 
-  // One more instruction that may refuse.
+  // Adds an instruction that may refuse.
   void add(std::uint32_t instruction) { instructions_.push_back(instruction); }
   const std::vector<std::uint32_t>& instructions() const { return instructions_; }
   std::size_t bytes() const { return instructions_.size() * sizeof(Refusal); }
 
-  // Their words, in their order, lie at `words`, in the device's memory. Nothing has been refused: once is enough, for a step that refuses is the
-  // last one of its program.
+  // Sets where the words are: at `words`, in device memory, in the order of the instructions. Clears them. Once is
+  // enough, because a step that refuses is the last one of its program.
   void place(const DeviceSupport& support, const Queue& queue, std::byte* words) {
     words_ = words;
     on_host_ = HostMemory{*support.staging, bytes()};
@@ -39,11 +39,11 @@ class Refusals {
     queue.synchronise();
   }
 
-  // When all is done that the queue was given until now, first() knows of it.
+  // Queues a copy to the host. When the queue has done it, first() can read the words.
   void bring(const Queue& queue) const {
     if (bytes()) queue.copy(on_host_.data(), words_, bytes());
   }
-  // What the first of the instructions that refused something did.
+  // The first instruction that has refused a value, and its word.
   std::optional<Found> first() const {
     for (std::size_t i = 0; i < instructions_.size(); ++i) {
       Refusal refusal;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective of the host's memory for a device with memory of its own, which copies and communicates at the same time, piece by piece:
+// StagedCollective: a collective in host memory for a device with its own memory. It copies and communicates at the
+// same time, in pieces:
 //
 //   device's inputs  --out-->  host's inputs  --network-->  host's output  --home-->  device's output
 //   piece k + 1                piece k                                                piece k - 1
 //
-// The host never waits for a copy, and no queue for the network: a copy is queued when what it copies is there, or is queued itself. Whoever
-// advances the collective looks which copies have been made, and gives those pieces to the network.
+// The host never waits for a copy, and no queue waits for the network. A copy is queued as soon as its source is
+// written, or the work that writes it is queued. A call of advance() checks which copies are done, and gives those
+// pieces to the network.
 #pragma once
 
 #include <sched.h>
@@ -31,20 +33,21 @@
 
 namespace replicator::detail {
 
-// Bytes of a block that are worth copies of their own: 20 to 40 us at the pace of a GPU's bus, a few times what it takes to queue them.
+// The smallest block worth a copy of its own. It takes 20 to 40 us on a GPU's bus, a few times the cost of queueing it.
 inline constexpr std::size_t least_copied_bytes = std::size_t{1} << 20;
 
-// Between a device and the host: a queue for each direction, since both go on at once.
+// The copy queues between a device and the host: one for each direction, so that both run at once.
 struct CopyQueues {
   const DeviceSupport& support;
   const int index;
-  const std::size_t least_bytes;  // of a block in a copy, but the last
+  const std::size_t least_bytes;  // smallest part of a block in one copy, except the last
   const Queue out{support, index}, home{support, index};
 };
 
 class StagedCollective final : public collectives::Collective, public collectives::DeviceCollective {
  public:
-  // `on_host`: prepared for `spec` and `schedule` by `communicator`, which outlives this, as `copies` do. Throws DeviceError where the device has no room.
+  // `on_host`: prepared for `spec` and `schedule` by `communicator`. `communicator` and `copies` outlive this object.
+  // Throws DeviceError if the device has not enough memory.
   StagedCollective(std::unique_ptr<collectives::Collective> on_host, collectives::Communicator& communicator, const collectives::CollectiveSpec& spec,
                    const collectives::Schedule& schedule, const CopyQueues& copies)
       : host_{std::move(on_host)}, communicator_{communicator}, name_{spec.name}, copies_{copies}, element_{size_of(spec.dtype)}, block_{static_cast<std::size_t>(spec.elements) * element_}, input_blocks_{static_cast<std::size_t>(schedule.input_blocks())}, output_blocks_{static_cast<std::size_t>(schedule.output_blocks(communicator.rank()))}, pinned_{*copies.support.staging, host_->input(0), host_->bytes()}, memory_{copies.support, copies.index, std::max<std::size_t>(output_at() + output_blocks_ * block_, 1)}, begun_{copies.support, copies.index}, home_{copies.support, copies.index} {
@@ -52,12 +55,12 @@ class StagedCollective final : public collectives::Collective, public collective
   }
   StagedCollective(const StagedCollective&) = delete;
   StagedCollective& operator=(const StagedCollective&) = delete;
-  // A step that failed may have left copies on their way.
+  // Waits for copies in flight, which a failed step may have left.
   ~StagedCollective() override {
     for (const Queue* queue : {&copies_.out, &copies_.home}) {
       try {
         queue->synchronise();
-      } catch (const DeviceError&) {  // was told by the step
+      } catch (const DeviceError&) {  // the step has reported it
       }
     }
   }
@@ -111,23 +114,23 @@ class StagedCollective final : public collectives::Collective, public collective
       if (transport::Clock::now() >= time) return false;
       if (all_given()) {
         host_->wait_until(time, meanwhile);
-      } else {  // nobody wakes the host when a copy has been made
+      } else {  // a finished copy does not wake the host, so it polls
         if (beside) beside();
         ::sched_yield();
       }
     }
     return true;
   }
-  // As long as copies are on their way from the device it waits for itself.
+  // While inputs are still copied from the device, the missing rank is this one.
   Missing missing() const override { return all_given() ? host_->missing() : Missing{communicator_.rank(), 0}; }
   collectives::HostPart host_part() const override {
     return {output_blocks_ * block_, static_cast<std::size_t>(inputs()) * input_blocks_ * block_, host_->bytes()};
   }
 
  private:
-  // Some pieces in a row: their part of each block, and that their inputs are on the host.
+  // Consecutive pieces: their part of each block, and an event for the arrival of their inputs on the host.
   struct Span {
-    int end;  // of its pieces
+    int end;  // one past its last piece
     std::size_t from, bytes;
     Event out;
   };
@@ -158,13 +161,13 @@ class StagedCollective final : public collectives::Collective, public collective
       begun_.record(behind);
       begun_.precede(copies_.out);
     }
-    home_.precede(copies_.out);  // the host's memory is free when the last step's output has left it
+    home_.precede(copies_.out);  // host memory is free when the last step's output has left it
     for (const Span& span : spans_) {
       for (int i = 0; i < inputs(); ++i) copy(copies_.out, host_->input(i), input(i), input_blocks_, span);
       span.out.record(copies_.out);
     }
   }
-  // The span of so many blocks.
+  // Copies the span of each of so many blocks.
   void copy(const Queue& queue, std::byte* to, const std::byte* from, std::size_t blocks, const Span& span) const {
     if (span.bytes == block_) return queue.copy(to, from, blocks * block_);
     for (std::size_t b = 0; b < blocks; ++b) queue.copy(to + b * block_ + span.from, from + b * block_ + span.from, span.bytes);
@@ -198,14 +201,14 @@ class StagedCollective final : public collectives::Collective, public collective
   Arena memory_;  // | input 0 | input 1 | ... | output |
   Event begun_, home_;
   std::vector<Span> spans_;
-  std::size_t given_ = 0, brought_ = 0;  // spans
+  std::size_t given_ = 0, brought_ = 0;  // numbers of spans
   bool running_ = false;
 };
 
-// Collectives of a device with memory of its own that meets the others in the host's.
+// For a device with its own memory: its collectives run in host memory.
 class StagedCommunicator final : public collectives::Communicator {
  public:
-  // Of the device's rank; outlives this.
+  // `on_host`: the communicator of the device's rank; it outlives this object.
   StagedCommunicator(collectives::Communicator& on_host, const DeviceSupport& support, int index, std::size_t least_bytes = least_copied_bytes)
       : host_{on_host}, copies_{support, index, least_bytes} {}
 

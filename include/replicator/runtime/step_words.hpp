@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program's kernels read from the host in each step, beside its input: the number of the step, and the ids of the device's replicas.
+// StepWords: the words in host memory that kernels read in each step: the step's number and the ids of the device's
+// replicas.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace replicator::detail {
 class StepWords {
  public:
   StepWords() = default;
-  // `staging`: of a device that copies them; null where it computes on the host's memory.
+  // `staging`: for a device that copies the words; null if it computes on host memory.
   StepWords(const StagingSupport* staging, std::span<const std::int32_t> replica_ids) : memory_{staging, sizeof(std::uint64_t) + replica_ids.size_bytes()} {
     set_step(0);
     std::memcpy(memory_.data() + sizeof(std::uint64_t), replica_ids.data(), replica_ids.size_bytes());
@@ -23,7 +24,7 @@ class StepWords {
 
   void set_step(std::uint64_t number) const { std::memcpy(memory_.data(), &number, sizeof number); }
   std::byte* step() const { return memory_.data(); }
-  // Of the device's replica r.
+  // The id of the device's replica r.
   std::byte* replica_id(std::size_t r) const { return memory_.data() + sizeof(std::uint64_t) + r * sizeof(std::int32_t); }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables of a program on a device with memory of its own, around each of its steps.
+// UsedVariables: the variables of a program on a device with its own memory, brought to the device before each step.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@ namespace replicator::detail {
 
 struct UsedVariable {
   VariableValue* value = nullptr;
-  std::byte* resident = nullptr;  // where it lies on the device; null where another device of the replica has it: read on the host
+  std::byte* resident = nullptr;  // address on the device; null if another device of the replica holds it: then it is read on the host
   bool changes = false;           // the step assigns it
   std::byte* at() const { return resident ? resident : value->host_memory(); }
 };
 
-// Empty where the device computes on the host's memory.
+// Empty if the device computes on host memory.
 class UsedVariables {
  public:
   UsedVariables() = default;
@@ -36,20 +36,21 @@ class UsedVariables {
     return false;
   }
 
-  // Of the host's memory.
+  // Bytes in host memory.
   std::size_t host_bytes() const {
     std::size_t bytes = 0;
     for (const auto& used : used_) bytes += used.value->bytes();
     return bytes;
   }
 
-  // Before a step: all are where the program reads them. Nothing is copied but what another step, or the host, has changed meanwhile.
+  // Called before a step: brings all variables to where the program reads them. Copies only those that another step or
+  // the host has changed since.
   void bring() const {
     for (const auto& used : used_)
       if (used.resident) used.value->bring_to(*memory_);
       else used.value->read();
   }
-  // Before the first instruction that may write one of them, and when all is done.
+  // Called before the first instruction that may write a variable, and after the last.
   void begin_changes() const {
     for (const auto& used : used_)
       if (used.changes) used.value->begin_change(*memory_);

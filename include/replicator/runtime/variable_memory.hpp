@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where variables lie on a device with memory of its own, and the queue by which they come and go between steps.
+// VariableMemory: the memory of variables on a device with its own memory, and the queue that copies them between
+// steps.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +23,9 @@ class VariableMemory {
 
   bool is(DeviceKind kind, int index) const { return kind_ == kind && index_ == index; }
   std::string text() const { return std::string{name_of(kind_)} + ":" + std::to_string(index_); }
-  // It stays where it is. Throws DeviceError where there is no room.
+  // The memory never moves. Throws DeviceError if there is not enough.
   std::byte* allocate(std::size_t bytes) { return blocks_.emplace_back(support_of(kind_), index_, bytes).data(); }
-  // Between host and device; returns when it is done.
+  // Copies between host and device. Returns when the copy is done.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
     const std::lock_guard lock{mutex_};
     queue_.enter();
@@ -35,7 +36,7 @@ class VariableMemory {
  private:
   DeviceKind kind_;
   int index_;
-  std::mutex mutex_;  // devices of a team may ask for each other's
+  std::mutex mutex_;  // devices of a team may ask for each other's variables
   std::vector<Arena> blocks_;
   Queue queue_;
 };

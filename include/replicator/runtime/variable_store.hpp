@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of all variables of a Replicator on this host: mirrored ones once per device, replica-local ones once per replica.
+// VariableStore: the values of all variables of a Replicator on this host: mirrored ones once per device, replica-local
+// ones once per replica.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +32,8 @@
 
 namespace replicator::detail {
 
-// Zero-filled. A large one is in pages of its own that nothing has touched: until it is written to, it costs neither time nor memory. With
-// `staging`, in memory for a device's copies.
+// A zero-filled array. A large one has its own untouched pages, which cost neither time nor memory until they are
+// written. With `staging` it is in memory that a device can copy fast.
 inline AnyArray untouched_array(const TensorType& type, const StagingSupport* staging) {
   if (staging) return host_array(staging, type);
   if (type.bytes() < huge_page) return AnyArray{type};
@@ -49,7 +50,7 @@ inline bool is_zero(const Initializer& initializer) {
   return initializer.kind == Initializer::Kind::constant && initializer.a.real() == 0 && !std::signbit(initializer.a.real());
 }
 
-// Throws BuildError where the initializer's array has another type.
+// Throws BuildError if the initializer's array has another type.
 template <class = void>
 AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, const StagingSupport* staging = nullptr) {
   const auto& initializer = variable.initializer;
@@ -78,11 +79,13 @@ AnyArray initial_value(const VariableDeclaration& variable, std::uint64_t seed, 
 
 class VariableStore {
  public:
-  // `replicas`: this host's, `devices`: how many of this host hold mirrored copies; `staging`: of their kind.
+  // `replicas`: of this host. `devices`: the number of mirrored copies on this host. `staging`: of their kind of
+  // device.
   VariableStore(std::uint64_t seed, int devices, int replicas, const StagingSupport* staging = nullptr)
       : seed_{seed}, devices_{devices}, replicas_{replicas}, staging_{staging} {}
 
-  // Adds the variable with its first value, or finds it. Throws BuildError where an earlier declaration differs.
+  // Adds the variable with its first value, or finds it. Throws BuildError if an earlier declaration differs, and
+  // DeviceError if there is not enough memory.
   void declare(const VariableDeclaration& variable) {
     const auto found = entries_.find(variable.name);
     if (found == entries_.end()) {
@@ -112,8 +115,8 @@ class VariableStore {
   bool contains(const std::string& name) const { return entries_.contains(name); }
   const VariableDeclaration& declaration(const std::string& name) const { return entry(name).declaration; }
 
-  // `copy`: the device for mirrored variables, the replica (both counted on this host) for replica-local ones. It stays where it is as long
-  // as the store lives. Throws BuildError where there is none.
+  // `copy`: the device for mirrored variables, the replica for replica-local ones, both counted on this host. The value
+  // does not move while the store lives. Throws BuildError if there is no such variable or copy.
   VariableValue& at(const std::string& name, int copy) { return const_cast<VariableValue&>(std::as_const(*this).at(name, copy)); }
   const VariableValue& at(const std::string& name, int copy) const {
     const auto& values = entry(name).values;
@@ -122,15 +125,15 @@ class VariableStore {
                        std::to_string(values.size()) + ": count them from 0"};
     return values[static_cast<std::size_t>(copy)];
   }
-  // The same on the host: as it is now, to be written as a whole, and where it lies.
+  // The same on the host: the present value; the memory to overwrite completely; and its address.
   const AnyArray& value(const std::string& name, int copy) const { return at(name, copy).read(); }
   AnyArray& overwrite(const std::string& name, int copy) { return at(name, copy).overwrite(); }
   std::byte* data(const std::string& name, int copy) const { return at(name, copy).host_memory(); }
 
-  // How many of them there are on this host.
+  // The number of copies on this host.
   int copies(const std::string& name) const { return static_cast<int>(entry(name).values.size()); }
 
-  // Gives every copy this value. Throws BuildError where the type differs or the name is unknown.
+  // Sets every copy. Throws BuildError if the type differs or the name is unknown.
   void set(const std::string& name, const AnyArray& array) {
     auto& target = entry(name);
     if (array.type() != target.declaration.type)
@@ -138,7 +141,8 @@ class VariableStore {
     for (auto& value : target.values) std::memcpy(value.overwrite().data(), array.data(), array.size_bytes());
   }
 
-  // Lets these lie on a device with memory of its own too: those that do not yet, in one block. Throws DeviceError where it has no room.
+  // Gives these values memory on a device too: one block for all that have none there. Throws DeviceError if the device
+  // has not enough memory.
   VariableMemory& reside(std::span<VariableValue* const> values, DeviceKind kind, int index) {
     const std::lock_guard lock{mutex_};
     auto& memory = memory_of(kind, index);
@@ -173,7 +177,7 @@ class VariableStore {
     if (found == entries_.end()) throw BuildError{"there is no variable \"" + name + "\"" + meant(name)};
     return found->second;
   }
-  // ": was "fc.weight" meant?", where something is near.
+  // ": was "fc.weight" meant?", if there is a similar name.
   std::string meant(const std::string& typed) const {
     std::vector<std::string_view> names;
     for (const auto& [name, entry] : entries_) names.push_back(name);
@@ -186,7 +190,7 @@ class VariableStore {
   int replicas_;
   const StagingSupport* staging_;
   std::map<std::string, Entry> entries_;
-  std::mutex mutex_;  // of the rest: devices are planned for at the same time
+  std::mutex mutex_;  // guards memories_: devices are planned at the same time
   std::list<VariableMemory> memories_;
 };
 

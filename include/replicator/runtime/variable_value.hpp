@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value of a variable. It lies in the memory of the host, and in that of each device with memory of its own that computes with it: steps
-// change it there, and whoever asks elsewhere has it copied then.
+// VariableValue: the value of a variable, in host memory and in the memory of each device that computes with it. Steps
+// change it on a device. A reader elsewhere then triggers a copy.
 #pragma once
 
 #include <algorithm>
@@ -18,18 +18,19 @@ namespace replicator::detail {
 
 class VariableValue {
  public:
-  // `array`: the host's memory of it, and the first value.
+  // `array`: its host memory, with the first value.
   VariableValue(std::string name, AnyArray array) : name_{std::move(name)}, host_{std::move(array)} {}
   VariableValue(const VariableValue&) = delete;
   VariableValue& operator=(const VariableValue&) = delete;
 
-  // On the host, as it is now. Throws DeviceError where a device cannot give it, and where a step has failed while it changed it.
+  // The present value, on the host. Throws DeviceError if a device cannot copy it, or if a step has failed while it
+  // changed the value.
   const AnyArray& read() const {
     const std::lock_guard lock{mutex_};
     bring_to_host();
     return host_;
   }
-  // On the host, all of it to be written before anybody else asks.
+  // Host memory for a new value. **The caller must write all of it before the next read.**
   AnyArray& overwrite() {
     const std::lock_guard lock{mutex_};
     for (auto& resident : residents_) resident.current = false;
@@ -37,30 +38,30 @@ class VariableValue {
     changing_ = nullptr;
     return host_;
   }
-  // Where it lies on the host, whether it is there as it is now or not.
+  // Its address on the host, where the value may be out of date.
   std::byte* host_memory() const { return host_.data(); }
   std::size_t bytes() const { return host_.size_bytes(); }
 
-  // Lets it lie on a device too, from `at` on.
+  // Gives it memory on a device too, from `at` on.
   void reside(VariableMemory& memory, std::byte* at) {
     const std::lock_guard lock{mutex_};
     residents_.push_back({&memory, at, false});
   }
-  // Where it lies there; null where it does not.
+  // Its address on that device; null if it has none.
   std::byte* resident(const VariableMemory& memory) const {
     const std::lock_guard lock{mutex_};
     for (const auto& resident : residents_)
       if (resident.memory == &memory) return resident.at;
     return nullptr;
   }
-  // f(address) for each device.
+  // Calls f(address) for each device.
   template <class F>
   void for_each_resident(F f) const {
     const std::lock_guard lock{mutex_};
     for (const auto& resident : residents_) f(resident.at);
   }
 
-  // From here on it lies there as it is now. Throws as read() does.
+  // Brings the present value to that device. Throws as read() does.
   void bring_to(const VariableMemory& memory) {
     const std::lock_guard lock{mutex_};
     require_whole();
@@ -70,7 +71,7 @@ class VariableValue {
     resident.memory->copy(resident.at, host_.data(), host_.size_bytes());
     resident.current = true;
   }
-  // Between these two it is changed there, and nobody can have it.
+  // A step changes the value on that device between these two calls. Nothing can read it meanwhile.
   void begin_change(const VariableMemory& memory) {
     const std::lock_guard lock{mutex_};
     changing_ = &memory;
@@ -86,7 +87,7 @@ class VariableValue {
   struct Resident {
     VariableMemory* memory;
     std::byte* at;
-    bool current;  // the value is there as it is now
+    bool current;  // the device has the present value
   };
 
   Resident& on(const VariableMemory& memory) {
@@ -110,9 +111,9 @@ class VariableValue {
   std::string name_;
   mutable std::mutex mutex_;
   mutable AnyArray host_;
-  mutable bool on_host_ = true;  // the value is there as it is now
+  mutable bool on_host_ = true;  // the host has the present value
   std::vector<Resident> residents_;
-  const VariableMemory* changing_ = nullptr;  // where a step is writing it
+  const VariableMemory* changing_ = nullptr;  // the device on which a step is writing it; null: none
 };
 
 }  // namespace replicator::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who looks on while a device's program runs.
+// Watch: the interface for code that is called before and after every instruction of a device's program.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@ namespace replicator::detail {
 
 struct Program;
 
-// One per device, called by its thread. Must not allocate where steps are to be left as they are. What it throws ends the
-// step like an error of a kernel.
+// There is one per device, called by the device's thread. It must not allocate if it must leave the steps' timing as it
+// is. An exception ends the step like an error of a kernel.
 class Watch {
  public:
   Watch() = default;
@@ -18,11 +18,11 @@ class Watch {
   virtual ~Watch() = default;
 
   virtual void begin(const Program& program, std::uint64_t step) = 0;
-  // Asked next: false where it need not be told of anything more in this step.
+  // Called after begin(). If it returns false, the watch needs no further calls in this step.
   virtual bool looks() const { return true; }
   virtual void before(std::uint32_t instruction) = 0;
   virtual void after(std::uint32_t instruction) = 0;
-  // Seen between two instructions; at the latest after the wait.
+  // The end of a collective is noticed between two instructions, at the latest after the wait for it.
   virtual void finished(std::uint32_t collective) = 0;
   virtual void end() = 0;
 };

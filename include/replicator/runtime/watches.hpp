@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several watches in the place of one.
+// Watches: a list of watches that acts as one.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace replicator::detail {
 
-// Several who look on at one device, in order.
+// The watches of one device, called in order.
 class Watches final : public Watch {
  public:
   void add(std::shared_ptr<Watch> watch) { all_.push_back(std::move(watch)); }

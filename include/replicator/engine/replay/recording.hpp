@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one replica received in some steps and made of it: the content of a file that --record writes and --replay reads.
-// It is a safetensors file; step 100 of the Replicator's first step is
+// Recording: the content of a file that --record writes and --replay reads. It holds the input, collective results,
+// variables and results of one replica in some steps. The file is in safetensors format. Step 100 of the Replicator's
+// first step has these tensors:
 //
 //   step100/input0 ...         its input element                 step100/before/NAME   variables before the step
 //   step100/collective0 ...    what each collective gave it      step100/after/NAME    and after it
 //   step100/result0 ...        its results                       step100/all_results0  those of all replicas, where they are small
 //
-// that of its second one step100.1/... A variable is written only where its bits differ from what was written of it last.
+// Step 100 of its second step has the prefix step100.1/. A variable is written only if its bits have changed since it
+// was last written.
 #pragma once
 
 #include <algorithm>
@@ -33,14 +35,14 @@ inline bool same_bits(const AnyArray& a, const AnyArray& b) {
 }
 
 struct RecordedStep {
-  int ordinal = 0;           // which step of the Replicator
-  std::uint64_t number = 0;  // its steps done before
+  int ordinal = 0;           // the number of the step in its Replicator
+  std::uint64_t number = 0;  // how many steps it had done before
   std::vector<AnyArray> inputs;
   std::vector<AnyArray> collectives;
   std::vector<AnyArray> results;                // of the replica
-  std::map<std::size_t, AnyArray> all_results;  // of those of all replicas that are whole: [replicas, elements]
-  NamedArrays before, after;                    // variables that differ from what was recorded before
-  std::string error;                            // why it failed: then it has no results
+  std::map<std::size_t, AnyArray> all_results;  // results that are complete for all replicas: [replicas, elements]
+  NamedArrays before, after;                    // only variables that have changed since they were last recorded
+  std::string error;                            // the error of a failed step, which has no results
 
   // "100", "100.1"
   std::string key() const { return std::to_string(number) + (ordinal == 0 ? "" : "." + std::to_string(ordinal)); }
@@ -51,10 +53,10 @@ struct Recording {
   std::uint64_t seed = 0;
   int logical_devices = 1, threads_per_device = 1;
   KernelChoice kernel_choice;
-  std::string device_kind, instruction_set, kernel_library, program;  // where it was made
-  std::vector<RecordedStep> steps;                                    // in the order in which they were done
+  std::string device_kind, instruction_set, kernel_library, program;  // the machine and program of the recording
+  std::vector<RecordedStep> steps;                                    // in execution order
 
-  // The value of a variable before steps[step], or after it; null where it was not recorded.
+  // The value of a variable before or after steps[step]; null if it was not recorded.
   const AnyArray* before(std::size_t step, const std::string& name) const {
     if (const auto* known = find(steps[step].before, name)) return known;
     return step == 0 ? nullptr : after(step - 1, name);
@@ -82,7 +84,7 @@ inline void name_all(std::vector<io::NamedTensor>& tensors, const std::string& p
 }
 
 class RecordingReader {
-  // Far more than there are: what is larger was damaged.
+  // Far above any real number: a larger value means that the file is damaged.
   static constexpr int most_replicas = 1'000'000, most_devices = 10'000;
 
  public:
@@ -122,7 +124,7 @@ class RecordingReader {
     throw DataError{path_ + ": its \"" + key + "\" is \"" + digits + "\": it must be a whole number from " + std::to_string(lowest) + " to " + std::to_string(highest)};
   }
 
-  // "100 101 101.1": those of each step of the Replicator ascend.
+  // Parses "100 101 101.1". The numbers of each step of the Replicator must ascend.
   std::vector<RecordedStep> steps() {
     std::vector<RecordedStep> result;
     std::map<int, std::uint64_t> last;
@@ -175,7 +177,7 @@ class RecordingReader {
   io::Safetensors file_;
 };
 
-// Replaces the file as a whole. Throws DataError that names it.
+// Replaces the whole file. Throws DataError with its name.
 template <class = void>
 void save_recording(const std::string& path, const Recording& recording) {
   std::vector<io::NamedTensor> tensors;
@@ -206,7 +208,7 @@ void save_recording(const std::string& path, const Recording& recording) {
   io::write_safetensors(path, std::move(tensors), metadata);
 }
 
-// Throws DataError, naming the file, where it is missing, damaged or no recording.
+// Throws DataError with the file's name if it is missing, damaged, or not a recording.
 template <class = void>
 Recording load_recording(const std::string& path) { return detail::RecordingReader{path}.read(); }
 

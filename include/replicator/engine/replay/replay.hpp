@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the recorded steps of one replica again, alone: input, collectives and variables come from the file, all else is
-// computed as ever. Then results and variables are compared with the recorded ones, bit for bit.
+// Replay: runs the recorded steps of one replica again, alone. Input, collective results and variables come from the
+// file; the rest is computed as usual. Then results and variables are compared with the recorded ones, bit for bit.
 #pragma once
 
 #include <cstdio>
@@ -22,7 +22,7 @@
 
 namespace replicator::detail {
 
-// The recorded elements of one step of the Replicator, in the order of its steps.
+// The recorded elements of one step of the Replicator, in step order.
 class RecordedInput final : public InputSource {
  public:
   explicit RecordedInput(std::vector<const RecordedStep*> steps) : steps_{std::move(steps)} {}
@@ -40,15 +40,16 @@ class RecordedInput final : public InputSource {
 
 class Replay final : public StepListener {
  public:
-  // Throws DataError where the file is missing, damaged or no recording.
+  // Throws DataError if the file is missing, damaged, or not a recording.
   explicit Replay(const std::string& path) : path_{path}, recording_{load_recording(path)}, left_{recording_.steps.size()} {}
 
   int replica() const { return recording_.replica; }
   int replicas() const { return recording_.replicas; }
 
-  // The experiment that was recorded, on the first of these devices. Throws BuildError for devices of another kind.
+  // The recorded experiment, on the first of the requested devices. Throws BuildError if that is of another kind, or if
+  // --record was given too.
   Deployment deployment(Deployment asked) const {
-    asked.devices.resize(1);  // cpu:0 where there was none
+    asked.devices.resize(1);  // an empty list becomes cpu:0
     if (name_of(asked.devices[0].kind) != recording_.device_kind)
       throw BuildError{"--replay: " + path_ + " was recorded on a " + recording_.device_kind +
                        " device, but --devices names " + asked.devices[0].text() +
@@ -64,8 +65,8 @@ class Replay final : public StepListener {
     return asked;
   }
 
-  // For a step whose elements have components of these types; empty where none of its steps was recorded. Throws DataError where
-  // the recorded elements have others.
+  // The recorded input of a step, which is empty if none of its steps was recorded. `components`: the types of an
+  // element's components. Throws DataError if the recorded elements have other types.
   std::unique_ptr<InputSource> input(int ordinal, std::span<const DType> components) const {
     std::vector<const RecordedStep*> steps;
     for (const auto& step : recording_.steps) {
@@ -78,7 +79,7 @@ class Replay final : public StepListener {
     return std::make_unique<RecordedInput>(std::move(steps));
   }
 
-  // Throws DataError where the step's graph does not fit what was recorded.
+  // Throws DataError if the step's graph does not fit the recording.
   void before(const StepMoment& moment) override {
     current_ = find(moment);
     const auto& step = recording_.steps[current_];
@@ -94,12 +95,13 @@ class Replay final : public StepListener {
       if (value.size_bytes() > 0) std::memcpy(value.data(), recorded->data(), value.size_bytes());
     }
   }
-  // Gives the user the other replicas' small results as recorded. Throws DataError after the last step where any differed.
+  // Returns the small results of the other replicas as recorded. Throws DataError after the last step if any step
+  // differed.
   void after(const StepMoment& moment, StepResults& results) override {
     const auto& step = recording_.steps[current_];
     --left_;
     if (!step.error.empty()) {
-      say(step, "got through, with what was received until it failed when it was recorded: " + step.error);
+      say(step, "succeeds with the data that was recorded until it failed: " + step.error);
     } else {
       compare(moment, step, results);
       for (std::size_t k = 0; k < results.values.size(); ++k) add_others(step, k, results);
@@ -112,7 +114,7 @@ class Replay final : public StepListener {
   }
   void failed(const StepMoment&, const std::exception_ptr&) noexcept override {
     const auto& step = recording_.steps[current_];
-    say(step, step.error.empty() ? "fails, which did not when it was recorded" : "fails; when it was recorded: " + step.error);
+    say(step, step.error.empty() ? "fails, but did not fail when it was recorded" : "fails; when it was recorded: " + step.error);
   }
 
  private:
@@ -190,7 +192,7 @@ class Replay final : public StepListener {
     return DataError{"--replay: " + path_ + " was recorded by another program, step " + step.key() + ": " + what +
                      ". Replay it with the program, and the arguments, that recorded it"};
   }
-  // A reason for other bits, where there is one.
+  // A likely reason for different bits; empty if there is none.
   std::string origin() const {
     if (recording_.instruction_set != instruction_set())
       return "\nIt was recorded on a processor with " + recording_.instruction_set + ", this one has " +
@@ -208,8 +210,8 @@ class Replay final : public StepListener {
 
   std::string path_;
   Recording recording_;
-  std::size_t left_;         // steps to be replayed
-  std::size_t current_ = 0;  // of recording_.steps
+  std::size_t left_;         // steps still to replay
+  std::size_t current_ = 0;  // index into recording_.steps
   std::size_t differing_ = 0;
   std::string first_fault_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replica that runs alone: it is one of as many ranks as there are replicas, and the others do not exist. Its collectives
-// have buffers as ever, in the memory of its device, but move nothing: what they give is written to their outputs before the step.
+// ReplayCommunicator: the communicator of a replica that runs alone. It has as many ranks as there are replicas, but
+// the other ranks do not exist. Its collectives have buffers in the memory of the device but move nothing: the replay
+// writes their outputs before the step.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +44,7 @@ class ReplayCollective final : public collectives::Collective, public collective
 
 class ReplayCommunicator final : public collectives::Communicator {
  public:
-  // With buffers in the host's memory.
+  // With buffers in host memory.
   ReplayCommunicator(int replica, int replicas) : ReplayCommunicator{replica, replicas, support_of(DeviceKind::cpu), 0} {}
   ReplayCommunicator(int replica, int replicas, const DeviceSupport& support, int index)
       : replica_{replica}, blocks_{replicas, replicas}, support_{support}, index_{index} {}

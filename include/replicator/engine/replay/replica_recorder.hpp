@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records what one replica receives, for --replay. It looks before and after a step, never inside: the steps are those
-// that are done without it.
+// ReplicaRecorder: records the input, collective results and variables of one replica, for --replay. It works only
+// before and after a step, so recording does not change the steps.
 #pragma once
 
 #include <cstdio>
@@ -21,8 +21,8 @@ namespace replicator::detail {
 
 class ReplicaRecorder final : public StepListener {
  public:
-  // Null where the replica lives on another host. Throws BuildError for a replica that does not exist, DataError where the file
-  // cannot be written.
+  // Null if the replica is on another host. Throws BuildError for a replica that does not exist, and DataError if the
+  // file cannot be written.
   static std::shared_ptr<ReplicaRecorder> make(const RecordOptions& options, const Deployment& deployment, const Placement& placement) {
     if (options.replica >= deployment.replicas)
       throw BuildError{"--record asks for replica " + std::to_string(options.replica) + ", but there are " + std::to_string(deployment.replicas) +
@@ -76,7 +76,8 @@ class ReplicaRecorder final : public StepListener {
     saved_ = false;
     if (moment.number + 1 == options_.steps.end) save();
   }
-  // What it had received until then may tell why. Collectives that were not done have what they had before.
+  // Records what the replica had received before the failure. The outputs of unfinished collectives are those of an
+  // earlier step.
   void failed(const StepMoment& moment, const std::exception_ptr& error) noexcept override {
     if (!begun_) return;
     try {
@@ -114,7 +115,7 @@ class ReplicaRecorder final : public StepListener {
     for (std::size_t r = 0; r < values.size() && bytes > 0; ++r) std::memcpy(result.data() + r * bytes, values[r].data(), bytes);
     return result;
   }
-  // A recording that cannot be written must not end the steps that it was to explain.
+  // Never throws: a recording that cannot be written must not end the run.
   void save() noexcept {
     saved_ = true;
     try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where two arrays of one type differ first, for messages.
+// Finds the first difference between two arrays of one type, for messages.
 #pragma once
 
 #include <charconv>
@@ -13,12 +13,12 @@
 namespace replicator::detail {
 
 struct BitDifference {
-  std::int64_t first = 0;  // element, row-major
-  std::int64_t count = 0;  // of elements that differ
-  std::string a, b;        // that element: "0.25 (0x3e800000)"
+  std::int64_t first = 0;  // index of the element, row-major
+  std::int64_t count = 0;  // number of elements that differ
+  std::string a, b;        // the element in each array: "0.25 (0x3e800000)"
 };
 
-// Shortest decimal text that reads back the same, then the bits.
+// The shortest decimal text that reads back as the same value, then the bits.
 template <class T>
 std::string text_with_bits(const std::byte* element) {
   T value;
@@ -33,7 +33,7 @@ std::string text_with_bits(const std::byte* element) {
   return std::string{decimal} + " (" + bits + ")";
 }
 
-// Empty where all bits are equal. The arrays are of one type.
+// Nothing if all bits are equal. The arrays have one type.
 inline std::optional<BitDifference> first_difference(const AnyArray& a, const AnyArray& b) {
   BitDifference result;
   const auto size = size_of(a.dtype());

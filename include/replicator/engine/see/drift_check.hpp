@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mirrored variables must have the same bits on all devices of all hosts. --check-drift N looks, every N steps.
+// DriftCheck: checks that mirrored variables have the same bits on all devices of all processes, every N steps
+// (--check-drift N).
 #pragma once
 
 #include <algorithm>
@@ -19,14 +20,15 @@ namespace replicator::detail {
 
 class DriftCheck final : public StepListener {
  public:
-  // Looks after every `every`th step of each replicated step. Every process of the job makes one, with the same number.
+  // Checks after every `every`th step of each replicated step. Every process of the job makes one, with the same
+  // number.
   DriftCheck(std::uint64_t every, transport::Job& job, const Deployment& deployment, const Placement& placement) : every_{every}, job_{job} {
     for (int team = 0; team < placement.teams(); ++team)
       devices_.push_back(deployment.devices[static_cast<std::size_t>(team * placement.devices_per_team())].text());
   }
 
   void before(const StepMoment&) override {}
-  // Throws DeviceError, on every process the same, that names the first variable whose bits differ, and two devices.
+  // Throws the same DeviceError on every process, with the first variable that differs and two devices.
   void after(const StepMoment& moment, StepResults&) override {
     if ((moment.number + 1) % every_ != 0) return;
     const auto names = mirrored(moment.variables);
@@ -38,10 +40,10 @@ class DriftCheck final : public StepListener {
   void failed(const StepMoment&, const std::exception_ptr&) noexcept override {}
 
  private:
-  // What one device has.
+  // The digests of one device.
   struct Copy {
     int process = 0;
-    int team = 0;                 // of the process
+    int team = 0;                 // counted on the process
     std::vector<Digest> digests;  // by variable
   };
 
@@ -50,7 +52,7 @@ class DriftCheck final : public StepListener {
     std::erase_if(names, [&](const std::string& name) { return variables.declaration(name).kind != VariableKind::mirrored; });
     return names;
   }
-  // Those of all devices of all processes, in order.
+  // The digests of all devices of all processes, in order.
   std::vector<Copy> gather(const std::vector<std::string>& names, const VariableStore& variables) {
     std::vector<Digest> mine;
     for (int team = 0; team < static_cast<int>(devices_.size()); ++team)
@@ -75,7 +77,7 @@ class DriftCheck final : public StepListener {
     return copies;
   }
 
-  // The processes of the two send their names and values, so that all can tell.
+  // The processes of the two devices send names and values, so that all processes throw the same message.
   DeviceError drift(const StepMoment& moment, const std::string& name, const Copy& first, const Copy& other) {
     const auto [first_name, first_value] = fetch(moment.variables, name, first);
     const auto [other_name, other_value] = fetch(moment.variables, name, other);
@@ -108,7 +110,7 @@ class DriftCheck final : public StepListener {
 
   std::uint64_t every_;
   transport::Job& job_;
-  std::vector<std::string> devices_;  // the first of each team
+  std::vector<std::string> devices_;  // the first device of each team
 };
 
 }  // namespace replicator::detail

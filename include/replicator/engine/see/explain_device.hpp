@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one device does in a step, in words.
+// Describes in words the work of one device in a step.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace replicator::detail {
 
-// Its collectives, the nodes that cost most, its kernels, its copies and its memory.
+// Its collectives, the most expensive nodes, the number of its kernels, its copies, captured graphs and memory.
 inline std::string explain_device(const HostStep& step, std::size_t device, const ExplainOptions& options) {
   const auto& program = step.programs[device];
   std::string text = explain(step.resolution, program, step.traces.empty() ? nullptr : step.traces[device].get(), options);

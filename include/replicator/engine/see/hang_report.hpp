@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the devices of this process stand, for people who ask why nothing moves: on demand, and when a wait was in vain.
+// HangReport: says where the devices of this process stand. It is written on demand (a signal) and when a wait fails or
+// is late.
 #pragma once
 
 #include <algorithm>
@@ -28,13 +29,14 @@
 
 namespace replicator::detail {
 
-// One per host. Reports go to stderr, with all that the rings hold into the file of --hang-report. Any thread may ask.
+// One object per host. The report goes to stderr; a longer one, with all entries of the rings, goes to the file of
+// --hang-report. Thread-safe.
 class HangReport {
  public:
-  static constexpr std::int64_t long_time = 1'000'000'000;  // ns at one place
-  static constexpr std::size_t shown = 4;                   // collectives of each device on stderr
+  static constexpr std::int64_t long_time = 1'000'000'000;  // nanoseconds at one place
+  static constexpr std::size_t shown = 4;                   // collectives of each device that are shown on stderr
 
-  // While it lives, the report knows this compiled step.
+  // The report knows this compiled step while the listing lives.
   class Listing {
    public:
     Listing() = default;
@@ -49,7 +51,7 @@ class HangReport {
       const std::lock_guard lock{owner_->mutex_};
       owner_->compiled_.erase(number_);
     }
-    // The step's name in flight records.
+    // The step's number in flight records.
     std::uint32_t number() const { return number_; }
 
    private:
@@ -59,7 +61,8 @@ class HangReport {
     std::uint32_t number_ = 0;
   };
 
-  // All outlive this. From now on the job's end by a failure is reported, and so are signals of report_on_signal.
+  // All arguments outlive this object. From now on it reports a failure of the job, and answers the signals of
+  // report_on_signal.
   HangReport(transport::Job& job, const Placement& placement, const Deployment& deployment)
       : job_{job}, placement_{placement}, file_{deployment.see.hang_report}, devices_{names_of(deployment)}, records_(deployment.devices.size()), hook_{job.on_abort([this] { failed(); })}, signal_{detail::ReportSignal::instance(), [this] { write("a signal asks", text(shown), text(FlightRecord::capacity)); }} {}
   HangReport(const HangReport&) = delete;
@@ -69,21 +72,22 @@ class HangReport {
   }
 
   FlightRecord& record(int device) { return records_[static_cast<std::size_t>(device)]; }
-  // Both outlive the listing.
+  // `resolution` and `programs` outlive the listing.
   Listing list(int ordinal, const Resolution& resolution, std::span<const Program> programs) {
     const std::lock_guard lock{mutex_};
     compiled_.emplace(next_, Compiled{ordinal, &resolution, programs});
     return {this, next_++};
   }
 
-  // The steps are about to end because of a failure of communication: reports once, where a device has been at one place
-  // for a second or more. (Else nothing hung, and the error says it all.) It does not wait for the report to be written.
+  // Called when a communication failure is about to end the steps. Reports once, and only if a device has been at one
+  // place for at least a second. (Otherwise nothing hung, and the error says enough.) Does not wait for the report to
+  // be written.
   void failed() {
     const std::lock_guard lock{mutex_};
     if (writer_.joinable() || !stuck()) return;
     writer_ = std::thread{[this, brief = body(shown), whole = body(FlightRecord::capacity)] { write("a wait has failed", brief, whole); }};
   }
-  // A device has waited for so long that somebody should know. It goes on waiting.
+  // Prints where a device stands that has waited for long. The device continues to wait.
   void late(int device) {
     std::string text = "replicator: " + job_.describe(job_.rank()) + " still waits:\n";
     {
@@ -93,9 +97,10 @@ class HangReport {
     const std::lock_guard lock{writing_};
     std::fputs(text.c_str(), stderr);
   }
-  // The sentence of an error of communication that has ended a step, with the collective at which this process stood then: that for
-  // which its first waiting device waits, or the oldest under way beside kernels. That is a line of its own: the first is the same on
-  // all processes. As it was where there is no collective, or it is named already.
+  // Adds a line to the message of a communication error that has ended a step: the collective at which this process
+  // stood. That is the one for which its first waiting device waits. If no device waits, it is the oldest one under way
+  // beside kernels. The first line of the message is the same on all processes. Returns `what` unchanged if there is no
+  // such collective, or if `what` already names it.
   std::string with_place(const std::string& what) const {
     const std::lock_guard lock{mutex_};
     for (const auto place : {&HangReport::waiting_text, &HangReport::under_way_text})
@@ -107,7 +112,7 @@ class HangReport {
       }
     return what;
   }
-  // A line for each device, and so many of its last collectives.
+  // A line for each device, and at most so many of its last collectives.
   std::string text(std::size_t collectives) const {
     const std::lock_guard lock{mutex_};
     return body(collectives);
@@ -133,7 +138,7 @@ class HangReport {
     }
     return false;
   }
-  // Of a step that is gone: null.
+  // Null if the step is gone.
   const Compiled* find(std::uint32_t number) const {
     const auto found = compiled_.find(number);
     return found == compiled_.end() ? nullptr : &found->second;
@@ -171,7 +176,7 @@ class HangReport {
     if (!at.waits_since) return text + ": it is at " + instruction_text(*compiled->resolution, program, instruction);
     return text + ": since " + ago(at.waits_since) + " it waits for " + awaited_text(at, program, instruction);
   }
-  // A collective and what is to be said of it; empty where there is none.
+  // A collective and a text about its progress; empty if there is none.
   struct Position {
     std::string collective, progress;
   };
@@ -207,7 +212,7 @@ class HangReport {
     if (instruction.replica >= 0) text += " for replica " + std::to_string(instruction.replica);
     return text;
   }
-  // Whom a collective waits for.
+  // The rank, process and replicas for which a collective waits.
   std::string missing_text(const FlightRecord::Position& at) const {
     if (at.missing < 0) return "";
     const auto& blocks = placement_.blocks();
@@ -251,16 +256,16 @@ class HangReport {
   const Placement& placement_;
   std::string file_;
   std::vector<std::string> devices_;
-  std::deque<FlightRecord> records_;  // by device; they stay where they are
+  std::deque<FlightRecord> records_;  // by device; entries must not move
 
-  mutable std::mutex mutex_;  // of what follows; whoever has it calls nobody
+  mutable std::mutex mutex_;  // guards the next members; code that holds it calls no other object
   std::map<std::uint32_t, Compiled> compiled_;
   std::uint32_t next_ = 0;
-  std::thread writer_;  // of the one report of a failure
+  std::thread writer_;  // writes the one report of a failure
 
   std::mutex writing_;
   transport::Job::Hook hook_;
-  detail::ReportSignal::Entry signal_;  // the last: what calls back ends first
+  detail::ReportSignal::Entry signal_;  // destroyed first, so that no signal calls back later
 };
 
 }  // namespace replicator::detail

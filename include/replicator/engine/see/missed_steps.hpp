@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says at the end of a run which steps were to be recorded or timed, but never came.
+// MissedSteps: warns at the end of a run about steps that were to be recorded or timed but never ran.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace replicator::detail {
 
-// The steps that a run had. Several replicated steps count alike, each from 0: then from the first of any to the last of any.
+// The range of steps of a run. Each replicated step counts from 0; the range covers all of them, from the lowest to the
+// highest number.
 struct StepsRun {
   std::uint64_t first = 0, end = 0;  // [first, end)
 
@@ -28,8 +29,8 @@ struct StepsRun {
   }
 };
 
-// "--record asked for the steps 100 to 109, but the run had the steps 0 to 19, 20 in all: nothing was recorded"; empty where it
-// had all that `window` asks for.
+// "--record asked for the steps 100 to 109, but the run had the steps 0 to 19, 20 in all: nothing was recorded". Empty
+// if the run had all steps of `window`.
 inline std::string missed_steps(const std::string& flag, const TraceWindow& window, const StepsRun& run, const std::string& done) {
   const auto from = std::max(window.first, run.first), to = std::min(window.end, run.end);
   const auto seen = to > from ? to - from : 0;
@@ -38,12 +39,12 @@ inline std::string missed_steps(const std::string& flag, const TraceWindow& wind
   return flag + " asked for the steps " + std::to_string(window.first) + " to " + std::to_string(window.end - 1) + ", but the run " + run.text() + ": " + found;
 }
 
-// Belongs to one process of a job: all have the same steps.
+// Only one process of a job needs it: all run the same steps.
 class MissedSteps final : public StepListener {
  public:
   explicit MissedSteps(const SeeOptions& options) : options_{options} {}
   ~MissedSteps() override {
-    if (run_.none() && std::uncaught_exceptions() > 0) return;  // the error says why
+    if (run_.none() && std::uncaught_exceptions() > 0) return;  // the error explains it
     if (options_.record) say(missed_steps("--record", options_.record->steps, run_, "recorded"));
     if (asks_for_times()) say(missed_steps("--trace-steps", options_.trace_steps, run_, "timed"));
   }
@@ -54,7 +55,7 @@ class MissedSteps final : public StepListener {
   void failed(const StepMoment&, const std::exception_ptr&) noexcept override {}
 
  private:
-  // Nobody asked for each step of the window that is there by default: less will do, but not nothing.
+  // The default window was not requested, so it may be incomplete, but not empty.
   bool asks_for_times() const {
     const TraceWindow& window = options_.trace_steps;
     return options_.times() && (window != TraceWindow{} || run_.end <= window.first);

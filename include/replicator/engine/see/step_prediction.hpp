@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time that a step should have taken beside the time that it took: the simulator has the schedules of the job, the times of a
-// device's kernels as measured, and the links that were measured or told.
+// StepPrediction: compares the measured time of a step with its simulated time. The simulator gets the schedules of the
+// job's collectives, the measured times of a device's kernels, and the figures of the links.
 #pragma once
 
 #include <algorithm>
@@ -22,10 +22,11 @@
 
 namespace replicator::detail {
 
-// Of one compiled step, as a device of process 0 has it: all devices are taken to do the same. docs/simulate.md says what is modelled.
+// For one compiled step on one device of process 0: all devices are assumed to do the same. docs/simulate.md describes
+// the model.
 class StepPrediction {
  public:
-  // Keeps nothing of the program but copies.
+  // Copies the parts of the program that it needs.
   StepPrediction(const Program& program, const collectives::Topology& topology, std::shared_ptr<const DeviceTrace> trace)
       : topology_{topology}, trace_{std::move(trace)} {
     for (const auto& use : program.collectives) {
@@ -42,7 +43,8 @@ class StepPrediction {
     }
   }
 
-  // Empty where no whole step was timed, where a replica is spread over several devices, or where it would take long.
+  // Empty if no whole step was timed, if a replica is spread over several devices, or if the simulation would take
+  // long.
   std::string text() const {
     const auto steps = timed_steps();
     if (steps.empty() || spread_) return {};
@@ -73,13 +75,13 @@ class StepPrediction {
 
  private:
   using Action = collectives::SimulatedAction::Kind;
-  static constexpr std::size_t most_tasks = 2'000'000;  // some seconds of a core
+  static constexpr std::size_t most_tasks = 2'000'000;  // takes some seconds on one core
 
   struct TimedStep {
     double microseconds = 0;
-    std::vector<double> times;  // by instruction; of a start or a wait 0
+    std::vector<double> times;  // by instruction; 0 for a start or a wait
   };
-  // Spans of a step come in a row, the whole one behind its instructions.
+  // The spans of a step are consecutive; the span of the whole step comes after those of its instructions.
   std::vector<TimedStep> timed_steps() const {
     std::vector<TimedStep> steps;
     TimedStep step;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is reported about steps: their plans and drawings once they are compiled, and when the processes part, timelines, who came late, and
-// how long it should have taken.
+// StepReporter: writes plans and graphs of steps when they are compiled. At the end of the job it writes timelines,
+// reports late devices, and compares the steps' times with predictions.
 #pragma once
 
 #include <algorithm>
@@ -41,8 +41,8 @@ class StepReporter {
     }
   }
 
-  // Collective, once, before all else. Compares the clocks of the processes where that is needed. Throws DataError for
-  // files that could not be written in the end.
+  // Collective. Called once, before the other functions. Compares the clocks of the processes if a report needs them.
+  // Throws DataError if an output file cannot be written, so that this is found at the start.
   void begin() {
     if (!options_.trace.empty()) io::require_writable("--trace", options_.trace);
     if (!options_.hang_report.empty()) io::require_writable("--hang-report", options_.hang_report);
@@ -51,14 +51,14 @@ class StepReporter {
     trace_.clock = {trace_clock(), offset.offset, 0, 0, offset.uncertainty};
   }
 
-  // What connects the devices is known: in the end process 0 says how long steps should have taken. Their times are taken for
-  // that where it does not slow down the devices.
+  // Gives the topology of the devices. At the end process 0 then says how long steps should have taken. For that, steps
+  // are timed on devices where timing costs nothing.
   void predict(const collectives::Topology& topology) { topology_ = topology; }
 
-  // Their names.
+  // The names of the devices.
   const std::vector<std::string>& devices() const { return trace_.devices; }
 
-  // A step was compiled: the traces of its devices, empty where none are asked for.
+  // Called for a compiled step. Returns the traces of its devices; empty if no times are needed.
   std::vector<std::shared_ptr<DeviceTrace>> record(const Resolution& resolution, std::span<const Program> programs) {
     std::vector<std::shared_ptr<DeviceTrace>> traces;
     const bool predicts = !topology_.dimensions.empty();
@@ -68,7 +68,7 @@ class StepReporter {
     if (predicts && job_.rank() == 0) predictions_.emplace_back(programs[0], topology_, traces[0]);
     return traces;
   }
-  // Who looks on at each device; empty where nobody does.
+  // The watches of each device; empty if there are none.
   std::vector<std::unique_ptr<Watches>> watches(const Resolution& resolution, std::span<const Program> programs,
                                                 const std::vector<std::shared_ptr<DeviceTrace>>& traces) {
     const auto compiled = watched_++;
@@ -85,7 +85,7 @@ class StepReporter {
     }
     return result;
   }
-  // Collective: writes what was asked for about a compiled step. Its files are numbered from the second step on.
+  // Collective: writes the requested files about a compiled step. From the second step on, their names have a number.
   void write_files(std::span<const Graph> traced, const Resolution& resolution, const PlanView& view) {
     const auto number = described_++;
     if (!options_.plan.empty()) {
@@ -99,13 +99,14 @@ class StepReporter {
     write(numbered(options_.dot, number), dot(traced));
     write(with_infix(numbered(options_.dot, number), "resolved"), dot(resolution, view.first_replica));
   }
-  // For the inputs of so many replicas; null where nothing is recorded.
+  // For the inputs of so many replicas; null without a trace.
   std::shared_ptr<InputTrace> record_input(std::size_t replicas) {
     if (options_.trace.empty()) return nullptr;
     return trace_.inputs.emplace_back(std::make_shared<InputTrace>(replicas, options_.trace_steps));
   }
 
-  // Collective: process 0 writes what all have recorded. Where they cannot be gathered, every process writes its own.
+  // Collective: process 0 writes the records of all processes. If they cannot be gathered, every process writes its
+  // own.
   void finish() {
     tell_predictions();
     if (!needs_clock()) return;
@@ -120,20 +121,20 @@ class StepReporter {
       if (!options_.trace.empty()) write_own(error.what());
     }
   }
-  // The job has failed: this process's part is written alone.
+  // The job has failed: this process writes only its own records.
   void abandon() {
     if (!options_.trace.empty()) write_own("the job has failed");
   }
 
  private:
   bool needs_clock() const { return options_.skew || !options_.trace.empty(); }
-  // Beside the times that were measured.
+  // Prints predicted beside measured times.
   void tell_predictions() const {
     for (std::size_t number = 0; number < predictions_.size(); ++number)
       if (const auto text = predictions_[number].text(); !text.empty())
         say(predictions_.size() == 1 ? text : "replicated step " + std::to_string(number) + ": " + text);
   }
-  // Arrivals of all processes, by the clock of process 0.
+  // The arrivals of all processes at collectives, by the clock of process 0.
   void tell_skew() {
     std::vector<Arrival> mine;
     std::vector<std::pair<std::uint64_t, std::string>> names;
@@ -164,7 +165,7 @@ class StepReporter {
     trace_.clock.last_offset = offset.offset;
     trace_.clock.uncertainty = std::max(trace_.clock.uncertainty, offset.uncertainty);
   }
-  // The uncertainty of the clock travels in front of the events.
+  // The message of a process is the uncertainty of its clock, then its events.
   void write_gathered(const std::string& mine) {
     std::vector<std::byte> bytes(sizeof(std::int64_t) + mine.size());
     std::memcpy(bytes.data(), &trace_.clock.uncertainty, sizeof(std::int64_t));
@@ -186,7 +187,7 @@ class StepReporter {
       const bool alone = job_.size() == 1 || io::written_in_place(options_.trace);
       const auto path = alone ? options_.trace : options_.trace + ".process" + std::to_string(job_.rank());
       write(path, trace_file({trace_events(trace_)}, {trace_.clock.uncertainty}));
-      if (job_.size() > 1) say("the traces of the processes were not gathered (" + why + "): that of this one is in " + path);
+      if (job_.size() > 1) say("the traces of the processes were not gathered (" + why + "): the trace of this process is in " + path);
     } catch (const std::exception& error) {
       say(std::string{"the trace was not written: "} + error.what());
     }
@@ -204,18 +205,18 @@ class StepReporter {
     file.write(std::as_bytes(std::span{text}));
     file.commit();
   }
-  // It is called from destructors: there is nobody else to tell.
+  // Prints to stderr: this is called from destructors, which must not throw.
   static void say(const std::string& sentence) { std::fprintf(stderr, "replicator: %s\n", sentence.c_str()); }
 
   SeeOptions options_;
   transport::Job& job_;
   ProcessTrace trace_;
   std::vector<std::shared_ptr<ArrivalTrace>> arrivals_;
-  collectives::Topology topology_;  // no dimensions: not known
-  bool times_cost_nothing_ = true;  // nobody has to wait for a device to take them
+  collectives::Topology topology_;  // without dimensions: unknown
+  bool times_cost_nothing_ = true;  // CPU devices only: no thread waits for a GPU to time its work
   std::vector<StepPrediction> predictions_;
-  int described_ = 0;          // steps
-  std::uint32_t watched_ = 0;  // steps
+  int described_ = 0;          // number of steps
+  std::uint32_t watched_ = 0;  // number of steps
 };
 
 }  // namespace replicator::detail

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of an experiment at a step's border, and the file that holds it: docs/checkpoints.md. It is a safetensors file whose
-// tensors are the variables under their names, those of replica-local ones stacked over the replicas in a first dimension; all else is in
-// its metadata, with a SHA-256 over everything. Between processes the bytes of such a file are handed over (snapshot.hpp).
+// Checkpoint: the state of an experiment between two steps, and the file that holds it: docs/checkpoints.md. It is a
+// safetensors file. Its tensors are the variables under their names; replica-local ones are stacked over the replicas
+// in a first dimension. Everything else is in the metadata, with a SHA-256 over the whole content. Processes hand over
+// the bytes of such a file to each other (snapshot.hpp).
 #pragma once
 
 #include <algorithm>
@@ -22,27 +23,27 @@
 
 namespace replicator::detail {
 
-// A replicated step, by the number of the replicate() call that made it.
+// A replicated step. Its key is the number of the replicate() call that built it.
 struct CheckpointedStep {
-  std::uint64_t done = 0;         // steps: also the position of each replica's input
+  std::uint64_t done = 0;         // steps done, which is also the position of each replica's input
   bool finished = false;          // the input of some replica has ended
-  std::uint64_t collectives = 0;  // of one step
+  std::uint64_t collectives = 0;  // collectives of one step
 };
 
 struct CheckpointedVariable {
   VariableKind kind = VariableKind::mirrored;
-  std::set<int> steps;  // those that declare it
+  std::set<int> steps;  // the steps that declare it
 };
 
 struct Checkpoint {
-  std::map<std::string, std::string> experiment;  // replicas, seed and what else decides the bits
+  std::map<std::string, std::string> experiment;  // replicas, seed and all other settings that decide the bits
   int next_ordinal = 0;                           // replicate() calls so far
   std::map<int, CheckpointedStep> steps;          // by ordinal
   std::map<std::string, CheckpointedVariable> variables;
   std::map<std::string, AnyArray> values;       // as read from a file
-  std::map<std::string, std::string> moment{};  // more, of what is handed over: snapshot.hpp; none in a file
+  std::map<std::string, std::string> moment{};  // further facts for a handover: snapshot.hpp; empty in a file
 
-  // Of all replicated steps.
+  // The number of steps done, over all replicated steps.
   std::uint64_t total() const {
     std::uint64_t sum = 0;
     for (const auto& [ordinal, step] : steps) sum += step.done;
@@ -50,7 +51,8 @@ struct Checkpoint {
   }
 };
 
-// How a variable lies in the file. At the most dimensions that a tensor may have, the replicas lie within its first one.
+// The type of a variable in the file. A tensor that already has the most dimensions gets no new one: its first
+// dimension grows by the number of replicas.
 inline TensorType checkpointed_type(const TensorType& type, VariableKind kind, int replicas) {
   if (kind == VariableKind::mirrored) return type;
   TensorType result{type.dtype, {}};
@@ -62,7 +64,7 @@ inline TensorType checkpointed_type(const TensorType& type, VariableKind kind, i
 
 inline constexpr std::string_view checkpoint_format = "replicator checkpoint 1";
 
-// Over all metadata but the sum itself, and all tensors, in the order of names.
+// SHA-256 over all metadata except the sum itself, and over all tensors in the order of names.
 inline std::string checksum(const std::map<std::string, std::string>& metadata, std::vector<io::NamedTensor> tensors) {
   Sha256 hash;
   const auto text = [&](std::string_view value) { hash.update(std::to_string(value.size()) + " " + std::string{value}); };
@@ -89,7 +91,7 @@ T checkpoint_number(const std::string& path, std::string_view digits) {
   throw DataError{path + " is no checkpoint: \"" + std::string{digits} + "\" is no number, or one that is too large"};
 }
 
-// Takes the words of a text of the metadata off its front. `path`: of the file, in errors.
+// Reads the words of a metadata text, front to back. `path`: the file's name, for errors.
 class CheckpointWords {
  public:
   CheckpointWords(const std::string& path, std::string_view text) : path_{path}, rest_{text} {}
@@ -103,7 +105,7 @@ class CheckpointWords {
   T number() {
     return checkpoint_number<T>(path_, next());
   }
-  // All that are left.
+  // All remaining numbers.
   std::set<int> numbers() {
     std::set<int> result;
     while (!rest_.empty()) result.insert(number<int>());
@@ -140,7 +142,7 @@ class CheckpointReader {
   }
 
  private:
-  // The sum was right, so whoever wrote it is to blame.
+  // The checksum was correct, so an error here means that the writer was wrong.
   std::string text(const std::string& key) const {
     const auto found = file_.metadata.find(key);
     if (found == file_.metadata.end()) throw DataError{path_ + " is no checkpoint: its metadata lacks \"" + key + "\""};
@@ -167,7 +169,7 @@ class CheckpointReader {
   io::Safetensors file_;
 };
 
-// `tensors`: the values of its variables.
+// `tensors`: the values of the checkpoint's variables.
 inline std::map<std::string, std::string> metadata_of(const Checkpoint& checkpoint, const std::vector<io::NamedTensor>& tensors) {
   std::map<std::string, std::string> metadata{{"format", std::string{detail::checkpoint_format}}, {"next", std::to_string(checkpoint.next_ordinal)}};
   for (const auto& [key, value] : checkpoint.experiment) metadata["experiment " + key] = value;
@@ -183,25 +185,26 @@ inline std::map<std::string, std::string> metadata_of(const Checkpoint& checkpoi
   return metadata;
 }
 
-// Writes it beside, flushes it to the disk and renames it. `tensors`: the values of its variables. Throws DataError that names the file.
+// Writes a temporary file beside `path`, flushes it to the disk and renames it. `tensors`: the values of the variables.
+// Throws DataError with the file's name.
 template <class = void>
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
   const auto metadata = metadata_of(checkpoint, tensors);
   io::write_safetensors(path, std::move(tensors), metadata);
 }
-// The bytes of the same file.
+// The bytes that write_checkpoint() would write.
 template <class = void>
 std::vector<std::byte> checkpoint_bytes(const Checkpoint& checkpoint, std::vector<io::NamedTensor> tensors) {
   const auto metadata = metadata_of(checkpoint, tensors);
   return io::safetensors_bytes("a checkpoint in memory", std::move(tensors), metadata);
 }
 
-// Throws DataError, naming the file, where it is missing, damaged or no checkpoint.
+// Throws DataError with the file's name if it is missing, damaged, or not a checkpoint.
 template <class = void>
 Checkpoint read_checkpoint(const std::string& path) {
   return CheckpointReader{path, io::read_safetensors(path)}.read();
 }
-// The same of the bytes of a file; errors say `name`.
+// Reads the bytes of such a file. Errors call them `name`.
 template <class = void>
 Checkpoint read_checkpoint(const std::string& name, std::span<const std::byte> bytes) {
   return CheckpointReader{name, io::read_safetensors(name, bytes)}.read();

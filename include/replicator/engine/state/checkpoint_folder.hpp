@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a folder of checkpoints: step-0000000400.safetensors is the state after 400 steps.
+// CheckpointFolder: the folder of a run's checkpoints. step-0000000400.safetensors is the state after 400 steps.
 #pragma once
 
 #include <dirent.h>
@@ -30,8 +30,8 @@ class CheckpointFolder {
     return path_ + "/" + std::string{prefix} + std::string(digits.size() < 10 ? 10 - digits.size() : 0, '0') + digits + std::string{suffix};
   }
 
-  // Makes it where it is missing, and removes what processes left that were killed while they wrote. Throws DataError where nothing
-  // can be written there.
+  // Makes the folder if it is missing, and removes the partial files of processes that were killed while they wrote.
+  // Throws DataError if the folder is not writable.
   void prepare() const {
     for (auto slash = path_.find('/', 1);; slash = path_.find('/', slash + 1)) {
       const auto part = path_.substr(0, slash);
@@ -42,7 +42,7 @@ class CheckpointFolder {
       if (name.starts_with(prefix) && name.ends_with(".partial")) ::unlink((path_ + "/" + name).c_str());
     const io::FileReplacement writable{path_ + "/" + std::string{prefix} + "writable"};
   }
-  // Complete files, the newest first: whatever else lies there is passed over.
+  // The complete checkpoints, newest first. Other files are ignored.
   std::vector<std::string> newest_first() const {
     std::vector<std::string> result;
     for (auto& name : names())
@@ -51,7 +51,7 @@ class CheckpointFolder {
     for (auto& name : result) name = path_ + "/" + name;
     return result;
   }
-  // Removes all but so many, the oldest first.
+  // Removes the oldest checkpoints until at most `count` are left.
   void keep(int count) const {
     const auto files = newest_first();
     for (auto i = static_cast<std::size_t>(count); i < files.size(); ++i)

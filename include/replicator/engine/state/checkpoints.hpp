@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine keeps of its experiment: how far its steps are, when that is to be written, and where a run goes on that is
-// resumed. Process 0 writes one file; all processes read it.
+// Checkpoints: writes the checkpoints of a run and resumes a run from one. It keeps the progress of all steps, and
+// knows when the next checkpoint is due. Process 0 writes one file; all processes read it.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@
 
 namespace replicator::detail {
 
-// Where a step of a resumed run goes on.
+// The point from which a step of a resumed run continues.
 struct Resumption {
-  std::uint64_t done = 0;           // steps
+  std::uint64_t done = 0;           // steps done
   bool finished = false;            // the input has ended
-  std::shared_ptr<const int> life;  // kept as long as the step lives
+  std::shared_ptr<const int> life;  // the step holds it, so that Checkpoints knows whether the step is alive
 };
 
 class Checkpoints {
@@ -49,8 +49,9 @@ class Checkpoints {
                          {"program", build_digest().text()}};
   }
 
-  // Every process calls it, before the first step is made. Throws BuildError where the folder holds the checkpoints of another run, or,
-  // with --resume, of another experiment; DataError where it cannot be written or its newest file is damaged.
+  // Collective: every process calls it before the first step is built. Throws BuildError if the folder has checkpoints
+  // of another run, or, with --resume, of another experiment. Throws DataError if the folder is not writable or its
+  // newest file is damaged.
   void open() {
     if (options_.folder.empty()) return;
     std::string newest;
@@ -68,14 +69,15 @@ class Checkpoints {
     else if (options_.resume) say("there is no checkpoint in " + folder_.path() + " yet, so there is nothing to --resume: this run begins at step 0");
   }
 
-  // The number of the step that the next replicate() makes: in a resumed run checkpointed ones have those that they had.
+  // The number of the step that the next replicate() call builds. In a resumed run the checkpointed steps get their old
+  // numbers.
   int next_ordinal(bool checkpointed) const {
     if (checkpointed)
       for (const auto& [ordinal, step] : state_.steps)
         if (!lives_.contains(ordinal)) return ordinal;
     return state_.next_ordinal;
   }
-  // It is made. A step that is not checkpointed begins anew.
+  // Registers the step. A step that is not checkpointed starts from the beginning.
   Resumption begin(int ordinal, bool checkpointed) {
     state_.next_ordinal = std::max(state_.next_ordinal, ordinal + 1);
     if (!checkpointed || options_.folder.empty()) return {};
@@ -85,8 +87,8 @@ class Checkpoints {
     return {step.done, step.finished, std::move(life)};
   }
 
-  // Declares the variables of a step, with the values that they had; its replicas' graphs agree on them. Throws BuildError where the
-  // step is not that of the checkpoint.
+  // Declares the variables of a step, with their values from the checkpoint, if any. The graphs of the replicas agree
+  // on these variables. Throws BuildError if the step differs from the one in the checkpoint.
   void declare(VariableStore& store, const Resolution& resolution, int ordinal) {
     std::set<std::string> names;
     for (const auto& one : resolution.classes)
@@ -103,7 +105,7 @@ class Checkpoints {
     for (const auto& name : names) state_.variables[name].steps.insert(ordinal);
   }
 
-  // What is known at this moment of how far the experiment is; its values are those that no variable has been given yet.
+  // The progress of the experiment at this moment. Its values are those that no variable has received yet.
   struct Memory {
     Checkpoint state;
     std::string path;
@@ -120,7 +122,7 @@ class Checkpoints {
     lives_ = memory.lives;
   }
 
-  // A checkpoint is to be written before this step is done once more.
+  // True if a checkpoint must be written before this step runs again.
   bool due(int ordinal) const { return due_.contains(ordinal); }
   void done(int ordinal, std::uint64_t steps, bool finished) {
     const auto step = state_.steps.find(ordinal);
@@ -130,8 +132,8 @@ class Checkpoints {
     if (options_.every > 0 && steps % options_.every == 0) due_.insert(ordinal);
   }
 
-  // Every process calls it. Returns the file, once it is on the disk; an empty name where no folder was given. Throws DataError where it
-  // cannot be written, BuildError where a run that is resumed could not make the steps again.
+  // Collective: every process calls it. Returns the file's name once it is on the disk; empty if no folder was given.
+  // Throws DataError if the file cannot be written, and BuildError if a resumed run could not build the steps again.
   std::string save(const VariableStore& store) {
     if (options_.folder.empty()) return {};
     require_steps_that_return();
@@ -178,11 +180,11 @@ class Checkpoints {
       if (file == damaged) continue;
       try {
         read_checkpoint(file);
-        return "Nothing older is taken unasked: move it away to resume from " + file;
+        return "No older file is used unasked: to resume from one, move the damaged file away; the newest good one is " + file;
       } catch (const DataError&) {
       }
     }
-    return "There is no whole one besides";
+    return "There is no other undamaged one";
   }
 
   void restore(VariableStore& store, const VariableDeclaration& variable) {
@@ -231,7 +233,8 @@ class Checkpoints {
                       ". Resume it with the program, and the arguments, that wrote it"};
   }
 
-  // What is made again in a resumed run is made in this order.
+  // Checks that a resumed run can build the steps again. It builds them in the order of their numbers, so no destroyed
+  // step may come after one that is still alive.
   void require_steps_that_return() const {
     std::optional<int> at_work;
     for (const auto& [ordinal, step] : state_.steps) {
@@ -240,11 +243,11 @@ class Checkpoints {
       if (!life->second.expired()) at_work = ordinal;
       else if (at_work)
         throw BuildError{"a checkpoint is to be written, but step " + std::to_string(ordinal) + " is gone, while step " + std::to_string(*at_work) +
-                         ", which was made before it, is not: the run could not be resumed, for it would not be made again. Make a step that comes "
-                         "and goes, as for a validation, with replicate(input_fn, step_fn, {.checkpointed = false})"};
+                         ", which was made before it, is not: a resumed run could not make both again. Make a temporary step, such as a "
+                         "validation, with replicate(input_fn, step_fn, {.checkpointed = false})"};
     }
   }
-  // Variables that this run has not declared yet since it was resumed are passed on.
+  // Also writes the variables from the old file that the resumed run has not declared yet.
   void write(const std::string& path, const AllVariables& all) const {
     std::vector<io::NamedTensor> tensors;
     std::vector<AnyArray> stacked;
@@ -270,11 +273,11 @@ class Checkpoints {
   const Placement& placement_;
   CheckpointFolder folder_;
   int replicas_;
-  std::string path_;                               // that was read
-  std::set<int> read_;                             // steps of it
-  Checkpoint state_;                               // now; values: what of the file no variable has been given yet
-  std::map<int, std::weak_ptr<const int>> lives_;  // of the steps that were made
-  std::set<int> declared_, due_;                   // steps
+  std::string path_;                               // the file that was read
+  std::set<int> read_;                             // the steps in that file
+  Checkpoint state_;                               // the present state; its values are those from the file that no variable has received yet
+  std::map<int, std::weak_ptr<const int>> lives_;  // of the steps that were built
+  std::set<int> declared_, due_;                   // numbers of steps
 };
 
 }  // namespace replicator::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of an experiment at a moment, in memory: what a job goes back to when it has lost a process. A process that comes back to its job
-// is handed it as the bytes of a checkpoint.
+// Snapshot: the state of an experiment between two steps, in memory. A job goes back to it after it has lost a process.
+// A process that rejoins its job receives it as the bytes of a checkpoint.
 #pragma once
 
 #include <cstddef>
@@ -27,14 +27,15 @@ namespace replicator::detail {
 struct Snapshot {
   struct Variable {
     VariableDeclaration declaration;
-    AnyArray value;  // of a replica-local one: of all replicas, stacked
+    AnyArray value;  // a replica-local one has the values of all replicas, stacked
   };
 
-  std::uint64_t call = 0;  // before which it was taken
+  std::uint64_t call = 0;  // the number of the call before which it was taken
   std::map<std::string, Variable> variables;
   Checkpoints::Memory checkpoints;
 
-  // Every process calls it. Where it throws CommunicationError nothing has changed. Memory of variables is used again.
+  // Collective: every process calls it. If it throws CommunicationError, nothing has changed. Reuses the memory of
+  // earlier values.
   void take(const VariableStore& store, transport::Job& job, const Placement& placement) {
     bool replica_local = false;
     for (const auto& name : store.names()) replica_local |= store.declaration(name).kind == VariableKind::replica_local;
@@ -48,7 +49,7 @@ struct Snapshot {
         keep(name, store.declaration(name), std::vector{store.value(name, 0).bytes()}, placement.blocks().replicas());
     }
   }
-  // Declares the variables with these values.
+  // Declares the variables and sets them to these values.
   void give(VariableStore& store, const Placement& placement) const {
     for (const auto& [name, variable] : variables) {
       const auto& declaration = variable.declaration;
@@ -74,13 +75,14 @@ struct Snapshot {
   }
 };
 
-// A snapshot for a process of the same program that goes on from there.
+// A snapshot for another process of the same program, which continues from it.
 struct Handover {
   Snapshot snapshot;
-  std::map<int, Resumption> steps;  // by ordinal: how far those are that are not gone
+  std::map<int, Resumption> steps;  // by ordinal: the progress of the steps that are still alive
 };
 
-// The bytes of a checkpoint. Checkpoint::moment holds what a checkpoint file does not have: where the program is.
+// The bytes of a checkpoint. Checkpoint::moment holds the progress of the program, which a checkpoint file does not
+// have.
 inline std::vector<std::byte> pack_handover(const Snapshot& snapshot, const std::map<int, Resumption>& steps) {
   const auto& memory = snapshot.checkpoints;
   const auto& state = memory.state;
@@ -118,7 +120,7 @@ class HandoverReader {
       if (key.starts_with("rank ")) add_variable(key.substr(5), value);
     }
     from_.moment.clear();
-    memory.state = std::move(from_);  // its values are those that no variable has been given yet
+    memory.state = std::move(from_);  // its values are those that no variable has received yet
     return std::move(result_);
   }
 
@@ -167,13 +169,13 @@ class HandoverReader {
   Handover result_;
 };
 
-// Throws DataError that says `name` for what pack_handover() has not written in a job of so many replicas.
+// Throws DataError with `name` unless pack_handover() wrote these bytes in a job of so many replicas.
 inline Handover unpack_handover(const std::string& name, std::span<const std::byte> bytes, int replicas) {
   return HandoverReader{name, bytes, replicas}.read();
 }
 
-// For a process that was admitted: reads what the first of the other processes has handed over. Throws CommunicationError that names that
-// process, where the bytes are damaged or do not say how far these steps are.
+// For a process that rejoins: reads what the first of the other processes has handed over. Throws CommunicationError
+// with that process as its culprit if the bytes are damaged, or lack the progress of one of `steps`.
 inline Handover received_handover(std::span<const std::byte> bytes, const transport::Job& job, const std::set<int>& steps, int replicas) {
   const int sender = job.rank() == 0 && job.size() > 1 ? 1 : 0;
   const auto name = "what " + job.describe(sender) + " handed over to this process";

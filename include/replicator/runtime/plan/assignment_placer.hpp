@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places what a step assigns to variables: at its very end, since a step that fails changes nothing.
+// AssignmentPlacer: places a step's assignments to variables at the very end of its program, because a failed step must
+// change nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +15,13 @@
 
 namespace replicator::detail {
 
-// First all assignments are noted; begin(); the kernels that only update variables; finish().
+// Order of use: note() for all assignments; begin(); then place the kernels that only update variables; finish().
 class AssignmentPlacer {
  public:
   AssignmentPlacer(const PlanRequest& request, ProgramBuilder& builder, VariablePlacer& variables, ValueBuffers& values)
       : request_{request}, builder_{builder}, variables_{variables}, values_{values} {}
 
-  // The replica's graph assigns the value. That of a mirrored variable may not be there yet.
+  // The replica's graph assigns this value. For a mirrored variable it need not be computed yet.
   void note(int c, std::uint32_t value, std::uint32_t variable, int r) {
     if (request_.source(c).graph.variables()[variable].kind == VariableKind::mirrored) mirrored_.push_back({c, value, variable});
     else add({c, value, variable}, r);
@@ -30,14 +31,14 @@ class AssignmentPlacer {
     for (const auto& [c, value, variable] : mirrored_) f(c, value);
   }
 
-  // From here on instructions may write variables. A value that is itself a variable's memory is set aside: an update may
-  // overwrite it.
+  // From here on instructions may write variables. A value that is itself a variable's memory is copied first, because
+  // an update may overwrite it.
   void begin() {
     builder_.program().updates_begin = static_cast<std::uint32_t>(builder_.program().code.size());
     add_mirrored([this](const Noted& noted) { return values_.of(noted.c, noted.value, -1) != ValueBuffers::none; });
     for (auto& copy : copies_) set_aside(copy);
   }
-  // Everything is computed.
+  // All assigned values are computed.
   void finish() {
     add_mirrored([](const Noted&) { return true; });
     builder_.set_origin(ProgramBuilder::none, ProgramBuilder::none, -1);
@@ -61,7 +62,7 @@ class AssignmentPlacer {
     const auto from = values_.operand(noted.c, noted.value, r);
     copies_.push_back({variables_.assigned(noted.c, noted.variable, r), from, request_.value(noted.c, noted.value).bytes});
   }
-  // All classes assign the same to mirrored variables: those of the first will do.
+  // All classes assign the same values to mirrored variables, so those of the first class are enough.
   template <class Predicate>
   void add_mirrored(Predicate now) {
     const int first = request_.class_of(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instructions of a program can be captured once and replayed in every step: those that leave all to the device, on addresses that
-// stay. All others are between them: what the host does, or waits for.
+// Finds the stretches of a program that can be captured once and replayed in every step. Their instructions leave all
+// work to the device, on fixed addresses. The instructions between stretches run on the host or wait for something.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace replicator::detail {
 
-// Why an instruction cannot be captured; empty where it can.
+// The reason why an instruction cannot be captured; empty if it can.
 inline std::string_view why_not_captured(const Instruction& instruction) {
   switch (instruction.kind) {
     case Instruction::Kind::run: return instruction.executable->needs_host ? "it looks at values on the host" : "";
@@ -22,8 +22,9 @@ inline std::string_view why_not_captured(const Instruction& instruction) {
   }
 }
 
-// A stretch of its own brings the inputs: behind it those of the next step may come. In front of updates one ends too: it is told that they
-// begin. A single instruction is no stretch, for there is nothing to save.
+// The instructions that read the inputs form a stretch of their own: after it the next step's inputs may arrive. A
+// stretch also ends before the updates, because their beginning must be announced. A single instruction is no stretch:
+// capturing saves nothing.
 inline std::vector<Stretch> find_stretches(const Program& program) {
   std::vector<Stretch> found;
   const auto count = static_cast<std::uint32_t>(program.code.size());

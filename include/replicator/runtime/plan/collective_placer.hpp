@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places the collectives of a device's program: where contributions go, when partials are folded, when a collective
-// starts and who waits for it.
+// CollectivePlacer: places the collectives of a device's program. It decides where contributions go, when partial sums
+// are folded, when a collective starts, and where the program waits for it.
 #pragma once
 
 #include <cstddef>
@@ -21,20 +21,20 @@ namespace replicator::detail {
 
 class CollectivePlacer {
  public:
-  // What a replica gives to a collective.
+  // A replica's contribution to a collective.
   struct Contribution {
     const Placeholder& placeholder;
     int replica;           // counted on the device
-    std::uint32_t buffer;  // holds the value, of this many bytes
+    std::uint32_t buffer;  // holds the value, which has `bytes` bytes
     std::size_t bytes;
-    bool movable;  // nobody else looks at the value: it may live where the collective wants it
+    bool movable;  // nothing else reads the value, so it may be placed where the collective needs it
   };
 
-  // For the collectives of the replicas' device `request.device`. The request outlives this.
+  // For the collectives of the replicas' device `request.device`. The request outlives this object.
   CollectivePlacer(const PlanRequest& request, ProgramBuilder& builder)
       : request_{request}, resolution_{request.resolution}, communicator_{request.communicator}, blocks_{communicator_.blocks()}, builder_{builder} {}
 
-  // All devices of the communicator call it at the same time, since collectives allocate together.
+  // Collective: all devices of the communicator call it at the same time, because collectives allocate together.
   void prepare() {
     const auto count = resolution_.buckets.size();
     leaves_.resize(count);
@@ -57,11 +57,11 @@ class CollectivePlacer {
       program_.collectives[collective_of_[b]].bucket = b;
     }
   }
-  // One more collective, beside those of the resolution, in the host's memory; its inputs are the caller's to write, its start the caller's to
-  // append.
+  // Adds a collective beside those of the resolution, in host memory. The caller writes its inputs and appends its
+  // start.
   std::uint32_t add(collectives::CollectiveSpec spec) { return add(std::move(spec), communicator_, {}); }
 
-  // The last contribution of the device starts the collective.
+  // The device's last contribution starts the collective.
   void contribute(const Contribution& given) {
     const auto bucket = bucket_of(given.placeholder);
     if (leaves_[bucket] == 0) program_.collectives[collective_of_[bucket]].asked = static_cast<std::uint32_t>(program_.code.size());
@@ -71,9 +71,9 @@ class CollectivePlacer {
       builder_.append_collective(Instruction::Kind::start, collective_of_[bucket]);
     }
   }
-  // Of the program.
+  // The index of the collective in the program.
   std::uint32_t collective_of(const Placeholder& placeholder) const { return collective_of_[bucket_of(placeholder)]; }
-  // Where the device's replica finds its result, of this many bytes.
+  // Where the result of the device's replica is; it has `bytes` bytes.
   std::byte* output(const Placeholder& placeholder, int replica, std::size_t bytes) const {
     const auto bucket = bucket_of(placeholder);
     const auto& use = program_.collectives[collective_of_[bucket]];
@@ -98,7 +98,7 @@ class CollectivePlacer {
  private:
   std::uint32_t bucket_of(const Placeholder& placeholder) const { return resolution_.bucket_of[placeholder.ordinal]; }
   std::byte* input(std::uint32_t bucket, int index) const { return program_.collectives[collective_of_[bucket]].collective->input(index); }
-  // Of a collective in its bucket, in bytes.
+  // The offset of a collective in its bucket, in bytes.
   std::size_t offset_of(std::uint32_t ordinal) const {
     return static_cast<std::size_t>(resolution_.buckets[resolution_.bucket_of[ordinal]].offsets[resolution_.member_of[ordinal]]) *
            size_of(resolution_.collectives[ordinal].type.dtype);
@@ -117,7 +117,7 @@ class CollectivePlacer {
     note_memory(program_.collectives.back());
     return index;
   }
-  // Copies from and to the host's memory are fast where it is pinned; what lies on the device needs none.
+  // Pins host buffers, which makes their copies fast. Buffers on the device need no pinning.
   void note_memory(const CollectiveUse& use) {
     for_each_buffer(use, [&](std::byte* data, std::size_t bytes) {
       if (use.collective->on_device()) program_.device_memory.emplace_back(data, bytes);
@@ -129,7 +129,7 @@ class CollectivePlacer {
     auto& collective = *use.collective;
     const auto block = static_cast<std::size_t>(use.bytes);
     for (int i = 0; i < collective.inputs(); ++i) f(collective.input(i), block * static_cast<std::size_t>(use.schedule.input_blocks()));
-    if (collective.output() == collective.input(0)) return;  // of a rank alone
+    if (collective.output() == collective.input(0)) return;  // a rank alone
     f(collective.output(), block * static_cast<std::size_t>(use.schedule.output_blocks(communicator_.rank())));
   }
   void contribute_to(const Contribution& given, std::byte* destination) {
@@ -169,7 +169,7 @@ class CollectivePlacer {
 
   const PlanRequest& request_;
   const Resolution& resolution_;
-  collectives::Communicator& communicator_;  // in the host's memory
+  collectives::Communicator& communicator_;  // in host memory
   const collectives::ReplicaBlocks blocks_;
   ProgramBuilder& builder_;
   Program& program_ = builder_.program();

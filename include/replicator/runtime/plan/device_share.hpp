@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a lowered graph one of the devices of a replica runs.
+// DeviceShare: the part of a lowered graph that one device of a replica runs.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +21,13 @@ class DeviceShare {
     find_own(lowered, device);
   }
 
-  // What is placed on the device, and the leaves that it uses.
+  // True for the nodes placed on the device and for the leaves that it uses.
   bool runs(std::uint32_t node) const { return runs_[node]; }
-  // A uniform node that neither a replica, a collective, a result nor another device needs, and that refuses no value on a device with memory of
-  // its own: it only updates mirrored variables, and can run when nothing can fail any more.
+  // True for a uniform node that only updates mirrored variables, and so can run when nothing can fail any more. No
+  // replica, collective, result or other device needs its output. On a device with its own memory, it also refuses no
+  // value.
   bool only_updates(std::uint32_t node) const { return only_updates_[node]; }
-  // How many nodes, of any device, and results read a value.
+  // The number of nodes, of any device, and results that read a value.
   std::uint32_t uses(std::uint32_t value) const { return uses_[value]; }
 
  private:

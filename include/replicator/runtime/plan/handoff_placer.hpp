@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places what a device's program gives to the other devices of its replicas, and takes from them.
+// HandoffPlacer: places the values that a device's program gives to the other devices of its replicas, and those it
+// takes.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +11,24 @@
 
 namespace replicator::detail {
 
-// Nobody can wait in a circle. All devices go through one order: by segment; in it first what collectives gave, then
-// replica by replica, with what is uniform in the first one of its graph; in each as the nodes lie in the graph. A
-// node's inputs come before it in this order, so the device that is least far in it never waits for another one's
-// value, and collectives are started before the segment in which somebody waits for them.
+// **All devices must follow one order**, or they could wait for each other in a circle:
+// - by segment;
+// - within a segment first the results of collectives, then replica by replica;
+// - uniform nodes with the first replica of their graph;
+// - within a replica in the order of the graph.
+//
+// A node's inputs come before it in this order, so the device that is least advanced never waits for another device's
+// value. Collectives are started before the segment that waits for them.
 class HandoffPlacer {
  public:
-  // `handoffs`: null where one device has all of a replica; then nothing crosses.
+  // `handoffs`: null if one device runs all of a replica; then nothing crosses.
   HandoffPlacer(Handoffs* handoffs, int device, int devices, ProgramBuilder& builder)
       : handoffs_{handoffs}, device_{device}, devices_{devices}, builder_{builder} {
     builder.program().handoffs = handoffs;
   }
 
-  // The buffer holds the value. On the host the kernel that makes it writes straight to where the others read.
+  // The buffer holds the value. On the host the kernel that makes the value writes it directly to the place where
+  // others read it.
   void give(const Handoffs::Key& key, std::uint32_t buffer, std::size_t bytes) {
     const auto place = handoffs_->find(key);
     auto& memory = builder_.memory(buffer);
@@ -30,13 +36,13 @@ class HandoffPlacer {
     else builder_.copy(buffer, builder_.fixed_buffer(handoffs_->data(place), bytes), bytes);
     append(Instruction::Kind::give, place);
   }
-  // The buffer in which another device's value lies from here on.
+  // The buffer that holds another device's value from here on.
   std::uint32_t take(const Handoffs::Key& key, std::size_t bytes) {
     const auto place = handoffs_->find(key);
     append(Instruction::Kind::take, place);
     return builder_.fixed_buffer(handoffs_->data(place), bytes);
   }
-  // From here on all devices of the replicas have come this far.
+  // After this point all devices of the replicas have come this far.
   void meet() {
     if (!handoffs_) return;
     append(Instruction::Kind::give, Handoffs::end_of(device_));

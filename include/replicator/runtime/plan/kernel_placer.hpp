@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places the kernels of nodes in a program: one by one, or those of several nodes as one launch.
+// KernelPlacer: places the kernels of nodes in a program, one by one or several nodes as one launch.
 #pragma once
 
 #include <algorithm>
@@ -20,16 +20,17 @@ class KernelPlacer {
  public:
   KernelPlacer(const PlanRequest& request, ProgramBuilder& builder, ValueBuffers& values) : request_{request}, builder_{builder}, values_{values} {}
 
-  // What the builder is given from here on is for this node of class c's graph; once for the device where r is -1.
+  // Following instructions of the builder belong to this node of class c's graph; r = -1: once for the device.
   void set_origin(int c, const LoweredNode& node, int r) {
     builder_.set_origin(static_cast<std::uint32_t>(c), node.node, r < 0 ? -1 : request_.begin() + r);
   }
-  // Unless a uniform node of another class has computed it.
+  // Does nothing if a uniform node of another class has computed the same value.
   void place(int c, const LoweredNode& node, int r) {
     if (!node.uniform || !values_.share(c, node)) append(find_operands(c, node, r), r);
     for (const auto output : node.outputs) values_.give(c, output, r);
   }
-  // Uniform nodes that need nothing of each other, and that no other device needs: one launch, where the device can do that.
+  // For uniform nodes that do not depend on each other, and that no other device needs. Makes one launch of them if the
+  // device can do that.
   void place(std::span<const Update> nodes) {
     std::vector<Part> parts;
     for (const auto& [c, node] : nodes)
@@ -39,7 +40,7 @@ class KernelPlacer {
   }
 
  private:
-  // Buffers: inputs that the kernel can read, and what it writes.
+  // Buffers: the inputs that the kernel reads, and the outputs that it writes.
   struct Part {
     int c;
     const LoweredNode* node;
@@ -57,7 +58,7 @@ class KernelPlacer {
     for (const auto output : node.outputs) part.outputs.push_back(values_.make(c, output, r));
     return part;
   }
-  // Read by a derivative of a higher order than its maker's, a replica's value is an activation.
+  // A replica's value is an activation if a derivative of higher order than its maker's reads it.
   void note_kept(int c, std::uint32_t value, const LoweredNode& reader, std::uint32_t buffer) {
     const auto& known = request_.value(c, value);
     const bool later = request_.source(c).graph.node(known.node).marks.order < request_.node(c, reader).marks.order;
@@ -69,7 +70,7 @@ class KernelPlacer {
     run.relayout = part.node->relayout;
     append(run, *part.node->executable, {&part, 1}, r);
   }
-  // False where the device cannot do it after all.
+  // Returns false if the device cannot merge these kernels.
   bool append_merged(std::span<const Part> parts) {
     std::vector<const Executable*> executables;
     for (const auto& part : parts) executables.push_back(part.node->executable);

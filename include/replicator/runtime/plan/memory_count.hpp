@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the memory of a program under construction: by use, with the names of its owners.
+// MemoryCount: counts the memory of a program under construction, by use, with the names of the owners.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class MemoryCount {
  public:
   MemoryCount(const Resolution& resolution, const std::vector<LoweredGraph>& lowered) : resolution_{resolution}, lowered_{lowered} {}
 
-  // A replica: its class, its number among all, and which of its devices counts. Mirrored variables count once.
+  // A replica: its class, its number among all replicas, and the device to count. Mirrored variables count once.
   void add_replica(std::uint32_t graph, int replica, int device) {
     const auto& source = resolution_.classes[graph].graph;
     for (const auto& variable : source.variables()) {
@@ -37,7 +37,7 @@ class MemoryCount {
         plan_.add({2 * node.outputs[0].bytes(), MemoryUse::input, prefix(replica) + "component " + std::to_string(input->index) + " of the input, " + node.outputs[0].text() + ", of this step and the next"});
   }
 
-  // All else, of an arranged builder.
+  // Everything else, of an arranged builder.
   void count(const ProgramBuilder& builder) {
     const auto& program = builder.program();
     for (const auto& use : program.collectives) plan_.add({use.collective->bytes(), MemoryUse::collectives, use.text});
@@ -55,10 +55,10 @@ class MemoryCount {
     if (program.stage_bytes) plan_.add({program.stage_bytes, MemoryUse::input, "the places in which the inputs of the next step arrive"});
     plan_.add({program.table_bytes, MemoryUse::scratch, "the tables of merged launches"});
     plan_.add({program.constant_bytes, MemoryUse::values, "constants"});
-    plan_.add({program.refusals.bytes(), MemoryUse::scratch, "what kernels may refuse"});
+    plan_.add({program.refusals.bytes(), MemoryUse::scratch, "words for values that kernels refuse"});
     plan_.add({program.scratch_bytes, MemoryUse::scratch, "scratch of the kernel that needs most"});
   }
-  // As far as it was counted.
+  // The count so far.
   const MemoryPlan& plan() const { return plan_; }
 
  private:

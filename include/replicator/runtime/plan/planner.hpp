@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans a device's program: the order of its instructions. A device runs segment k of its replicas in ascending order, then
-// segment k + 1, of each what is placed on it; what is uniform runs once, with the first of them; what only updates variables
-// runs last, when no collective can fail any more.
+// Planner: plans a device's program, that is, the order of its instructions. Each device runs the nodes that are placed
+// on it: segment k of its replicas in ascending order, then segment k + 1. Uniform nodes run once, with the first
+// replica of their graph. Nodes that only update variables run last, when no collective can fail any more.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class Planner {
     program_.device = std::string{name_of(request.kind)} + ":" + std::to_string(request.index);
     program_.first_replica = request.replicas_before;
     for (int r = 0; r < request.replicas(); ++r) program_.replica_ids.push_back(request.begin() + r);
-    builder_.enter();  // what is made from here on is of this device
+    builder_.enter();  // makes this device current for the calls below
     program_.words = StepWords{builder_.support().staging, program_.replica_ids};
   }
 
@@ -44,7 +44,7 @@ class Planner {
     find_shares();
     count_variables();
     const bool on_host = builder_.support().runs_on_host();
-    if (!on_host) require_room();  // what variables and collectives are given they keep
+    if (!on_host) require_room();  // variables and collectives keep the memory that they get
     collectives_.prepare();
     if (!on_host) {
       variables_.make_room();
@@ -54,8 +54,8 @@ class Planner {
     give_collected(last_segment_ + 1);
     if (request_.device == 0) results_.copy_results();
     take_for_updates();
-    // Who meets the others waits for its queue: for its part of collectives in it, too, which may fail, and of which by then nothing is left to
-    // be queued.
+    // Before the devices meet, each waits for its queue. That includes its part of collectives in the queue, which may
+    // fail. So all collectives must have been queued and awaited by then.
     if (request_.device_communicator) collectives_.wait_for_all();
     builder_.look_at_refusals();
     handoffs_.meet();
@@ -81,7 +81,7 @@ class Planner {
       for (const auto& node : request_.lowered_graph(c).nodes) last_segment_ = std::max(last_segment_, node.segment);
     }
   }
-  // One after the other, so that the places in which they arrive are soon free for the next step's.
+  // Copies all inputs at the beginning, so that their places are soon free for those of the next step.
   void stage_inputs() {
     for (int r = 0; r < request_.replicas(); ++r) {
       const int c = request_.class_of(r);
@@ -107,7 +107,7 @@ class Planner {
 
   void emit_segment(std::uint32_t segment) {
     give_collected(segment);
-    std::set<int> begun;  // classes of which a replica has run
+    std::set<int> begun;  // classes with a replica that has run
     for (int r = 0; r < request_.replicas(); ++r) {
       const int c = request_.class_of(r);
       const bool first = begun.insert(c).second;
@@ -120,7 +120,7 @@ class Planner {
       }
     }
   }
-  // What the collectives of the segment before gave, to the other devices.
+  // Gives the results of the previous segment's collectives to the other devices.
   void give_collected(std::uint32_t segment) {
     for (int r = 0; r < request_.replicas(); ++r) {
       const int c = request_.class_of(r);
@@ -129,7 +129,7 @@ class Planner {
     }
   }
 
-  // f(class, node) for each node that only updates variables.
+  // Calls f(class, node) for each node that only updates variables.
   template <class F>
   void for_each_update(F f) const {
     for (const int c : classes_) {
@@ -138,7 +138,7 @@ class Planner {
         if (share(c).runs(i) && share(c).only_updates(i)) f(c, nodes[i]);
     }
   }
-  // What updates need from other devices, before they meet.
+  // Takes the values that updates need from other devices, before the devices meet.
   void take_for_updates() {
     const auto take = [this](int c, std::uint32_t value) {
       const auto device = request_.value(c, value).device;
@@ -157,7 +157,7 @@ class Planner {
     assignments_.finish();
   }
 
-  // Once for the device where r is -1.
+  // r = -1: once for the device.
   void emit(int c, const LoweredNode& node, int r) {
     kernels_.set_origin(c, node, r);
     if (node.executable) kernels_.place(c, node, r);
@@ -175,7 +175,7 @@ class Planner {
     if (input.source == Input::Source::step) return builder_.step_buffer();
     if (input.source == Input::Source::replica_id)
       return builder_.fixed_buffer(program_.words.replica_id(static_cast<std::size_t>(r)), bytes);
-    const int replica = std::max(r, 0);  // what arrived is one for all
+    const int replica = std::max(r, 0);  // an arrival is the same for all replicas
     if (!builder_.support().runs_on_host()) return staged_inputs_.at({replica, input.index});
     ProgramBuilder::Memory memory;
     memory.bytes = bytes;
@@ -196,7 +196,7 @@ class Planner {
     values_.set_collected(c, output, collectives_.collective_of(placeholder));
     values_.of(c, output, r) = builder_.fixed_buffer(data, bytes);
   }
-  // Can this replica's value live where the collective wants it? Only if nobody else looks at it.
+  // True if this replica's value may be placed where the collective needs it: nothing else may read it.
   bool movable(int c, std::uint32_t value, std::uint32_t buffer) const {
     return !request_.value(c, value).uniform && share(c).uses(value) == 1 && builder_.memory(buffer).in_arena();
   }
@@ -220,9 +220,9 @@ class Planner {
   ResultPlacer results_;
   AssignmentPlacer assignments_;
   MemoryCount memory_;
-  std::vector<int> classes_;                                              // of the device's replicas, in their order
-  std::vector<std::optional<DeviceShare>> shares_;                        // by class; empty where no replica of the device is of it
-  std::map<std::pair<int, std::uint32_t>, std::uint32_t> staged_inputs_;  // by replica of the device, and component
+  std::vector<int> classes_;                                              // of the device's replicas, in order
+  std::vector<std::optional<DeviceShare>> shares_;                        // by class; empty if the device has no replica of it
+  std::map<std::pair<int, std::uint32_t>, std::uint32_t> staged_inputs_;  // by replica of the device, and component of the input
   std::uint32_t last_segment_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program under construction: instructions on numbered buffers, whose lifetimes decide where they lie.
+// ProgramBuilder: a program under construction. Its instructions use numbered buffers, which get addresses at the end,
+// by their lifetimes.
 #pragma once
 
 #include <algorithm>
@@ -18,20 +19,20 @@ class ProgramBuilder {
  public:
   static constexpr std::uint32_t none = ~0u;
 
-  // What a buffer is.
+  // A buffer: its kind of memory and its lifetime.
   struct Memory {
     std::size_t bytes = 0;
-    std::byte* fixed = nullptr;  // null: in the arena
-    bool variable = false;       // the value of a variable at the step's start
-    bool on_device = false;      // fixed memory of a device that has its own
-    std::int32_t replica = -1;   // of an input element
+    std::byte* fixed = nullptr;  // address; null: in the arena
+    bool variable = false;       // the value of a variable at the start of the step
+    bool on_device = false;      // fixed memory of a device with its own memory
+    std::int32_t replica = -1;   // replica of an input element; -1: no input
     std::uint32_t element = 0;
-    const std::byte* constant = nullptr;    // the same in every step: a device with memory of its own is given it once, from there
-    std::uint32_t first = none, last = 0;   // instructions that touch it
-    std::uint32_t shares = none;            // in place of this buffer
-    std::uint32_t copied = none;            // where the device has a copy of this memory of the host
-    std::uint32_t graph = none, value = 0;  // of which graph class, and which of its lowered values it holds, if any
-    std::int32_t owner = -1;                // for which replica; -1: for the device
+    const std::byte* constant = nullptr;    // address of a constant; a device with its own memory gets one copy of it
+    std::uint32_t first = none, last = 0;   // first and last instruction that uses it
+    std::uint32_t shares = none;            // another buffer, in whose memory it is placed
+    std::uint32_t copied = none;            // the buffer of the device's copy of this host memory
+    std::uint32_t graph = none, value = 0;  // the graph class and lowered value that it holds, if any
+    std::int32_t owner = -1;                // the replica that owns it; -1: the device
     bool kept = false;                      // a backward pass reads it
     bool in_arena() const { return fixed == nullptr && constant == nullptr && replica < 0; }
   };
@@ -49,7 +50,7 @@ class ProgramBuilder {
     buffers_.push_back(memory);
     return static_cast<std::uint32_t>(buffers_.size() - 1);
   }
-  // Memory that is there already; asked twice, the same buffer, as large as the larger of both.
+  // A buffer for existing memory. Asking again returns the same buffer, with the larger of both sizes.
   std::uint32_t fixed_buffer(std::byte* data, std::size_t bytes) {
     const auto [found, fresh] = fixed_.try_emplace(data, 0);
     if (fresh) {
@@ -62,7 +63,7 @@ class ProgramBuilder {
     memory.bytes = std::max(memory.bytes, bytes);
     return found->second;
   }
-  // Values of the host that never change; asked twice, the same buffer.
+  // A buffer for host values that never change. Asking again returns the same buffer.
   std::uint32_t constant_buffer(const std::byte* data, std::size_t bytes) {
     if (support_.runs_on_host()) return fixed_buffer(const_cast<std::byte*>(data), bytes);
     const auto [found, fresh] = constants_.try_emplace(data, 0);
@@ -76,7 +77,7 @@ class ProgramBuilder {
     program_.constant_bytes += aligned(bytes);
     return found->second = new_buffer(memory);
   }
-  // The number of the step, on the host.
+  // A host buffer with the number of the step.
   std::uint32_t step_buffer() { return fixed_buffer(program_.words.step(), sizeof(std::uint64_t)); }
   std::uint32_t arena_buffer(std::size_t bytes) {
     Memory memory;
@@ -84,11 +85,11 @@ class ProgramBuilder {
     return new_buffer(memory);
   }
 
-  // The calling thread is for this device now.
+  // Makes this device current for the calling thread.
   void enter() const {
     if (support_.enter) support_.enter(index_);
   }
-  // What the instructions appended from here on are for.
+  // Names the node and replica of all instructions that are appended from here on.
   void set_origin(std::uint32_t graph, std::uint32_t node, std::int32_t replica) {
     graph_ = graph;
     node_ = node;
@@ -124,7 +125,7 @@ class ProgramBuilder {
     instruction.collective = collective;
     append(instruction, {});
   }
-  // Before anything of which a step that is refused must do nothing.
+  // Ends the step here if a kernel has refused a value. Place it before all work that a refused step must not do.
   void look_at_refusals() {
     if (program_.refusals.bytes() == 0) return;
     set_origin(none, none, -1);
@@ -132,8 +133,8 @@ class ProgramBuilder {
     look.kind = Instruction::Kind::look;
     append(look, {});
   }
-  // A component of a replica's element on a device with memory of its own. The place in which it arrives is soon the next step's, so the
-  // program copies it from there, once, at its beginning.
+  // An input component on a device with its own memory. The place where it arrives is soon needed for the next step, so
+  // the program copies it from there once, at its beginning.
   std::uint32_t staged_input(std::uint32_t replica, std::uint32_t element, std::size_t bytes) {
     Memory place;
     place.bytes = bytes;
@@ -146,7 +147,7 @@ class ProgramBuilder {
     program_.inputs_end = static_cast<std::uint32_t>(program_.code.size());
     return made;
   }
-  // A buffer that kernels can read. Memory of the host does not change while a step reads it, so one copy will do.
+  // A buffer that kernels can read. Host memory does not change while a step reads it, so one copy is enough.
   std::uint32_t on_device(std::uint32_t buffer) {
     if (support_.runs_on_host() || buffers_[buffer].in_arena() || buffers_[buffer].on_device || buffers_[buffer].constant) return buffer;
     if (buffers_[buffer].copied == none) {
@@ -157,8 +158,8 @@ class ProgramBuilder {
     }
     return buffers_[buffer].copied;
   }
-  // Lets the kernel that makes `buffer`, at or behind instruction `since`, write straight to `to`: if nobody reads the old
-  // value there later, and the kernel allows it.
+  // Lets the kernel that makes `buffer`, at or after instruction `since`, write directly to `to`. Returns false if the
+  // old value is read later, or if the kernel does not allow it.
   bool write_in_place(std::uint32_t buffer, std::byte* to, std::uint32_t since) {
     auto& memory = buffers_[buffer];
     if (!memory.in_arena() || memory.first == none) return false;
@@ -174,7 +175,7 @@ class ProgramBuilder {
     memory.fixed = to;
     return true;
   }
-  // Decides where every buffer lies; no more instructions afterwards.
+  // Gives every buffer its place. No instruction may be appended afterwards.
   void arrange() {
     share_in_place();
     std::vector<Lifetime> lifetimes;
@@ -188,7 +189,7 @@ class ProgramBuilder {
     layout_ = place_in_arena(lifetimes);
     program_.arena_bytes = layout_.bytes;
   }
-  // What the arena holds when it holds most: the instruction, and the buffers in the order in which they were made.
+  // The peak of the arena: the instruction, and the buffers that are alive then, in the order of their making.
   std::pair<std::uint32_t, std::vector<std::uint32_t>> peak() const {
     std::vector<std::size_t> begins(program_.code.size()), ends(program_.code.size() + 1);
     for (std::uint32_t b = 0; b < buffers_.size(); ++b) {
@@ -204,7 +205,7 @@ class ProgramBuilder {
     }
     return {at, held_at(at)};
   }
-  // Makes the memory and gives every buffer its place there. The builder is empty afterwards.
+  // Allocates the memory and writes every buffer's address. The builder is empty afterwards.
   Program finish() && {
     place();
     return std::move(program_);
@@ -220,7 +221,7 @@ class ProgramBuilder {
     return false;
   }
 
-  // An output takes the arena memory of an input that dies here.
+  // Lets an output use the arena memory of an input that is not read later.
   void share_in_place() {
     for (std::uint32_t position = 0; position < program_.code.size(); ++position) {
       const auto& run = program_.code[position];
@@ -238,7 +239,7 @@ class ProgramBuilder {
       }
     }
   }
-  // A kernel may write in place of an input only if no other input is the same memory.
+  // A kernel may overwrite an input only if no other input is the same memory.
   bool reads_twice(const Instruction& run, std::uint32_t buffer) const {
     int reads = 0;
     for (std::uint32_t i = 0; i < run.inputs; ++i) reads += owner(operands_[run.pointers + i]) == buffer;
@@ -249,7 +250,7 @@ class ProgramBuilder {
     return buffer;
   }
 
-  // Of buffers that share memory the one whose turn it is.
+  // Of buffers that share memory, returns the one that is alive.
   std::vector<std::uint32_t> held_at(std::uint32_t position) const {
     std::vector<std::uint32_t> held;
     std::vector<std::uint32_t> turn(buffers_.size(), none);
@@ -345,7 +346,7 @@ class ProgramBuilder {
   std::vector<std::uint32_t> operands_;  // buffers, parallel to Program::pointers
   std::map<std::byte*, std::uint32_t> fixed_;
   std::map<const std::byte*, std::uint32_t> constants_;
-  std::map<std::uint32_t, std::size_t> staged_;  // buffers in which inputs arrive -> where they lie behind the scratch
+  std::map<std::uint32_t, std::size_t> staged_;  // buffers in which inputs arrive -> their offsets after the scratch
   std::uint32_t graph_ = none, node_ = none;
   std::int32_t replica_ = -1;
   ArenaLayout layout_;

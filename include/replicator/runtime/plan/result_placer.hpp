@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places a step's results: into arrays of the program, from where small ones travel to all hosts.
+// ResultPlacer: places a step's results in arrays of the program. Small results then travel to all hosts.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class ResultPlacer {
   ResultPlacer(const PlanRequest& request, ProgramBuilder& builder, CollectivePlacer& collectives, ValueBuffers& values)
       : request_{request}, builder_{builder}, collectives_{collectives}, values_{values} {}
 
-  // Results are the first device's to give; uniform ones once.
+  // The first device of a replica has its results; uniform results are copied once.
   void copy_results() {
     const int first = request_.class_of(0);
     program_.results.resize(request_.lowered_graph(first).results.size());
@@ -29,8 +29,8 @@ class ResultPlacer {
     }
   }
 
-  // Each replica's small results, and what it has for the next step, go to all hosts. On one host it only makes sure
-  // that every device has come this far before one of them changes a variable: a step that fails changes nothing.
+  // Sends each replica's small results, and the word about its next element, to all hosts. On a single host it only
+  // makes the devices meet before one of them changes a variable, because a failed step must change nothing.
   void exchange() {
     builder_.set_origin(ProgramBuilder::none, ProgramBuilder::none, -1);
     lay_out_block();
@@ -89,7 +89,7 @@ class ResultPlacer {
   Program& program_ = builder_.program();
   CollectivePlacer& collectives_;
   ValueBuffers& values_;
-  std::uint32_t carried_ = ProgramBuilder::none;  // the instruction at which all results that travel are there
+  std::uint32_t carried_ = ProgramBuilder::none;  // the instruction at which all results that travel are ready
 };
 
 }  // namespace replicator::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which launches the updates of variables are done at a step's end. An optimizer computes one expression for each of its variables:
-// kernels of one family that need nothing of each other are one launch, where the kind of device can merge them.
+// Groups the updates of variables at the end of a step into launches. An optimizer computes one expression for each
+// variable. Kernels of one family that do not depend on each other become one launch, if the kind of device can merge
+// them.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +17,14 @@
 
 namespace replicator::detail {
 
-// A node, with its kernel, of the graph of class c.
+// A node of class c's graph, with its kernel.
 struct Update {
   int c = 0;
   const LoweredNode* node = nullptr;
 };
 
-// How many others, one behind the other, wait for what each of them makes. They are in the order of their graphs.
+// For each update, the length of the longest chain of other updates that depend on it. `updates` are in the order of
+// their graphs.
 inline std::vector<std::size_t> heights_of(std::span<const Update> updates) {
   std::vector<std::size_t> heights(updates.size());
   std::map<std::pair<int, std::uint32_t>, std::size_t> makers;  // by class and value
@@ -35,8 +37,8 @@ inline std::vector<std::size_t> heights_of(std::span<const Update> updates) {
   return heights;
 }
 
-// Each is done as late as it can be, so that the last one for each variable, whatever goes before it, is with those of the others. Where
-// nothing can be merged they stay as they are.
+// Each update runs as late as possible, so the last update of each variable is in one launch with those of the other
+// variables. If nothing can be merged, the order stays the same.
 inline std::vector<std::vector<Update>> launches_of(std::span<const Update> updates) {
   std::vector<std::vector<Update>> launches;
   const auto mergeable = [](const Update& update) { return !update.node->relayout && update.node->executable->family; };

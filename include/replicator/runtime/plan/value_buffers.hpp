@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which buffers of a device's program the values of its replicas' graphs lie.
+// ValueBuffers: the buffers of a device's program that hold the values of its replicas' graphs.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@
 
 namespace replicator::detail {
 
-// A value is named by the class c of the graph, its number there, and the device's replica r; of a uniform one r does not matter.
+// A value is identified by the class c of its graph, its number there, and the device's replica r, which is ignored for
+// a uniform value.
 class ValueBuffers {
  public:
   static constexpr std::uint32_t none = ProgramBuilder::none;
@@ -32,11 +33,11 @@ class ValueBuffers {
     for (int r = 0; r < request.replicas(); ++r) varying_.emplace_back(request.lowered_graph(request.class_of(r)).values.size(), none);
   }
 
-  // The buffer of a value; none until it is made, or taken.
+  // The buffer of a value; none until it has been made or taken.
   std::uint32_t& of(int c, std::uint32_t value, int r) {
     return request_.value(c, value).uniform ? uniform_[static_cast<std::size_t>(c)][value] : varying_[static_cast<std::size_t>(r)][value];
   }
-  // A new one, which a kernel is about to write.
+  // Makes a new buffer, which a kernel is about to write.
   std::uint32_t make(int c, std::uint32_t value, int r) {
     ProgramBuilder::Memory memory;
     memory.bytes = request_.value(c, value).bytes;
@@ -45,28 +46,29 @@ class ValueBuffers {
     memory.owner = r < 0 ? -1 : request_.begin() + r;
     return of(c, value, r) = builder_.new_buffer(memory);
   }
-  // The buffer of a value that an instruction is about to read: behind the collective that gives it, and taken, the first
-  // time, where another device makes it.
+  // The buffer of a value that an instruction is about to read. Waits for the collective that makes the value. Takes
+  // the value, the first time, if another device makes it.
   std::uint32_t operand(int c, std::uint32_t value, int r) {
     wait_for(c, value);
     if (of(c, value, r) == none) of(c, value, r) = take(c, value, r);
     return of(c, value, r);
   }
 
-  // The value is what this collective of the program gives.
+  // The value is the result of this collective of the program.
   void set_collected(int c, std::uint32_t value, std::uint32_t collective) { collected_[static_cast<std::size_t>(c)][value] = collective; }
-  // The value is here. Where others need it, they can have it.
+  // The value has been made. Gives it to the other devices, if they need it.
   void give(int c, std::uint32_t value, int r) {
     if (request_.value(c, value).crosses) handoffs_.give(key(c, value, r), of(c, value, r), request_.value(c, value).bytes);
   }
-  // The same for what a collective gives, once, when all replicas may need it.
+  // Gives the result of a collective to the other devices, once. It is called when all replicas may need it.
   void give_collected(int c, std::uint32_t value, int r) {
     if (!request_.value(c, value).crosses || !given_.insert(key(c, value, r)).second) return;
     wait_for(c, value);
     give(c, value, r);
   }
 
-  // True where another class has computed what this uniform node does: its outputs are then those. Else it is the one to compute it.
+  // Returns true if another class has computed the same uniform node: its outputs are used. Else this class must
+  // compute it.
   bool share(int c, const LoweredNode& node) {
     const auto digest = [&](std::uint32_t output) { return request_.value(c, output).digest; };
     if (!std::all_of(node.outputs.begin(), node.outputs.end(), [&](auto output) { return shared_.contains(digest(output)); })) {
@@ -88,7 +90,7 @@ class ValueBuffers {
     const auto collective = collected_[static_cast<std::size_t>(c)][value];
     if (collective != none) collectives_.wait_for(collective);
   }
-  // A variable may be written as soon as all devices have met: whoever needs it from elsewhere takes a copy.
+  // A variable may be written as soon as all devices have met, so a device that needs one of another device copies it.
   std::uint32_t take(int c, std::uint32_t value, int r) {
     const auto& wanted = request_.value(c, value);
     if (!wanted.variable) return handoffs_.take(key(c, value, r), wanted.bytes);
@@ -105,9 +107,9 @@ class ValueBuffers {
   VariablePlacer& variables_;
   std::vector<std::vector<std::uint32_t>> uniform_;         // buffers, by class and value
   std::vector<std::vector<std::uint32_t>> varying_;         // buffers, by replica and value
-  std::vector<std::vector<std::uint32_t>> collected_;       // collectives of the program, or none, by class and value
-  std::map<Digest, std::pair<int, std::uint32_t>> shared_;  // what uniform nodes compute: by which class, as which value
-  std::set<Handoffs::Key> given_;                           // of what collectives gave
+  std::vector<std::vector<std::uint32_t>> collected_;       // by class and value: the collective of the program, or none
+  std::map<Digest, std::pair<int, std::uint32_t>> shared_;  // results of uniform nodes: the class and value that hold them
+  std::set<Handoffs::Key> given_;                           // results of collectives that have been given
 };
 
 }  // namespace replicator::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which memory a device's program finds the variables of its replicas.
+// VariablePlacer: the memory in which a device's program finds the variables of its replicas.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@
 
 namespace replicator::detail {
 
-// Where kernels run on the host it is the host's. A device with memory of its own has those that are placed on it, for all programs that use
-// them; what others of the replica have it reads on the host.
+// If kernels run on the host, variables are in host memory. A device with its own memory holds the variables that are
+// placed on it, for all programs that use them. It reads variables of the replica's other devices on the host.
 class VariablePlacer {
  public:
   VariablePlacer(const PlanRequest& request, ProgramBuilder& builder) : request_{request}, builder_{builder} {}
 
-  // For a device with memory of its own, before all else. Throws DeviceError where it has no room.
+  // For a device with its own memory, before all other calls. Throws DeviceError if the device has not enough memory.
   void make_room() {
     std::vector<VariableValue*> own;
     for (int r = 0; r < request_.replicas(); ++r) {
@@ -32,7 +32,8 @@ class VariablePlacer {
     memory_ = &request_.variables.reside(own, request_.kind, request_.index);
     builder_.program().variables = UsedVariables{*memory_};
   }
-  // Its value at the step's start, of class c's graph; r counts for replica-local ones only.
+  // The buffer of a variable's value at the start of the step; for class c's graph. r matters only for replica-local
+  // variables.
   std::uint32_t buffer(int c, std::uint32_t variable, int r) {
     const auto used = use(c, variable, r);
     const auto buffer = builder_.fixed_buffer(used.at(), used.value->bytes());
@@ -41,7 +42,7 @@ class VariablePlacer {
     memory.on_device = used.resident != nullptr;
     return buffer;
   }
-  // Where it is assigned.
+  // The address to which the variable is assigned.
   std::byte* assigned(int c, std::uint32_t variable, int r) { return use(c, variable, r, true).at(); }
 
  private:
@@ -55,7 +56,7 @@ class VariablePlacer {
 
   const PlanRequest& request_;
   ProgramBuilder& builder_;
-  VariableMemory* memory_ = nullptr;  // null: the host's
+  VariableMemory* memory_ = nullptr;  // null: host memory
 };
 
 }  // namespace replicator::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A short measurement of what a device can do.
+// Measures the speed of a device's arithmetic and memory.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace replicator::detail {
 
-// The shortest of five, in seconds; the first one warms up.
+// The shortest of five runs, in seconds, after one warm-up run.
 template <class F>
 double shortest(F work) {
   double best = 1e9;
@@ -28,9 +28,12 @@ double shortest(F work) {
   return best;
 }
 
-// `flops`: of the best kernel for a product of float32 matrices of 512 x 512; `memory_bytes`: of a copy of 32 MiB, read and written.
-// Under the threads that the calling thread has set. False for kinds of device that do not compute on the host: then nothing is
-// measured, and `figures` stay as they are.
+// Measures under the OpenMP threads that the calling thread has set.
+// - `flops`: of the best kernel for a product of float32 matrices of 512 x 512.
+// - `memory_bytes`: of a copy of 32 MiB, counting reads and writes.
+//
+// Returns false for kinds of device that do not compute on the host. Then nothing is measured and `figures` do not
+// change.
 template <class = void>
 bool calibrate(ExecutableCache& cache, DeviceKind kind, MachineFigures& figures) {
   if (!support_of(kind).runs_on_host()) return false;

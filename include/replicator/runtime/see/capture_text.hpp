@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a program is captured and replayed as one, and why the rest is not: for explain().
+// The part of explain() about captured work: what is captured and replayed, and why the rest is not.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ inline std::string place_text(const Resolution& resolution, const Program& progr
   return text_of(resolution, program, instruction) + (node ? " at " + node->where.text() : "");
 }
 
-// Empty for kinds of devices that capture nothing.
+// Empty for kinds of device that cannot capture.
 template <class = void>
 std::string capture_text(const Resolution& resolution, const Program& program) {
   if (!program.queue.can_capture()) return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device with memory of its own needs of the host: copies in each step, and memory. For explain().
+// The part of explain() about a device with its own memory: copies from and to the host in each step, and host memory.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace replicator::detail {
 
-// Empty where the device computes on the host's memory.
+// Empty if the device computes on host memory.
 template <class = void>
 std::string copies_text(const Program& program) {
   if (!program.queue.handle()) return {};

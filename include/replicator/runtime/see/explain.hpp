@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device's program in sentences: how its collectives are done and what they cost, which nodes cost most, what is copied between layouts.
+// explain(): describes a device's program in sentences: schedules and costs of its collectives, its most expensive
+// nodes, and copies between layouts.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,8 @@
 
 namespace replicator::detail {
 
-// Arithmetic operations of a node: what the operation says (`work`); of Map and Reduce what their expressions do; else one for
-// each element made.
+// The number of arithmetic operations of a node. For Map and Reduce they are counted in the expressions. Other
+// operations state their number (`work`); else it is one for each output element.
 inline double operations_of(const Graph& graph, std::uint32_t index) {
   const auto& node = graph.node(index);
   const auto count = [](const Expression& expression) {
@@ -64,7 +65,7 @@ class Explanation {
     std::string_view kernel;
     std::uint32_t runs = 0, nodes = 0;  // nodes: of a merged launch
     double seconds = 0, bytes = 0;
-    double operations = 0, done = 0;  // arithmetic that the operations ask for, and that their kernels need
+    double operations = 0, done = 0;  // arithmetic of the operations, and what their kernels really do
   };
   using Key = std::pair<std::uint32_t, std::uint32_t>;  // class, node
 
@@ -84,7 +85,7 @@ class Explanation {
     for (std::size_t i = 0; i < times.size(); ++i) instruction_seconds_[i] = median(std::move(times[i]));
   }
 
-  // A rank receives `moved` bytes on average; the busiest one, which the prediction is of, may receive more.
+  // A rank receives `moved` bytes on average. The prediction is for the busiest rank, which may receive more.
   void add_collective(std::uint32_t index) {
     const auto& use = program_.collectives[index];
     const auto& schedule = use.schedule;
@@ -150,7 +151,7 @@ class Explanation {
     if (timed_ && cost.seconds > 0) text_ += ", " + seconds_text(cost.seconds) + roofline(cost);
     text_ += "\n";
   }
-  // The time that arithmetic or memory alone would take, whichever is longer, against the time it took.
+  // The time that arithmetic or memory alone would need, the longer of both, divided by the measured time.
   std::string roofline(const Cost& cost) const {
     const auto& machine = options_.machine;
     if (machine.flops <= 0 || machine.memory_bytes <= 0) return "";
@@ -168,14 +169,14 @@ class Explanation {
   bool timed_ = false;
 };
 
-// What calibrate() found out of a device.
+// The results of calibrate(), in words.
 inline std::string limits_text(DeviceKind kind, const MachineFigures& figures, bool measured) {
   const std::string device = "limits of a " + std::string{name_of(kind)} + " device";
   if (!measured) return device + ": not measured, only those of devices that compute on the host are; give yours in ExplainOptions::machine\n";
   return device + ", measured: " + detail::large_text(figures.flops) + "FLOP/s, " + detail::large_text(figures.memory_bytes) + "B/s\n";
 }
 
-// `trace` may be null or empty: then nothing is said of measured times.
+// `trace` may be null or empty; then the text has no measured times.
 template <class = void>
 std::string explain(const Resolution& resolution, const Program& program, const DeviceTrace* trace, const ExplainOptions& options) {
   return detail::Explanation{resolution, program, trace, options}.run();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the first kernel, or sum over replicas, that makes a NaN or an infinity, by looking at all that is written: slow.
+// FindNan: finds the first kernel or sum over replicas that makes a NaN or an infinity. It checks everything that is
+// written, which is slow.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,8 @@ class FindNan final : public Watch {
   FindNan(const Resolution& resolution, const Program& program) : resolution_{resolution}, program_{program} {}
 
   void begin(const Program&, std::uint64_t step) override { step_ = step; }
-  // Throws CheckError where a reduction over replicas is given what no kernel of this step made.
+  // Throws CheckError if a contribution to a reduction over replicas is not finite although all kernels of this step
+  // made finite values.
   void before(std::uint32_t position) override {
     const auto& instruction = program_.code[position];
     if (instruction.kind == Instruction::Kind::fold) {
@@ -30,7 +32,7 @@ class FindNan final : public Watch {
       look_at_contributions(program_.collectives[instruction.collective]);
     }
   }
-  // Throws CheckError that names replica, step, node and line.
+  // Throws CheckError with replica, step, node and line.
   void after(std::uint32_t position) override {
     const auto& instruction = program_.code[position];
     if (instruction.kind == Instruction::Kind::run && !instruction.relayout) return look_at_kernel(instruction);
@@ -60,7 +62,7 @@ class FindNan final : public Watch {
     const auto text = formula_of(node);
     return text.empty() ? "" : " by " + text;
   }
-  // A kernel may write in place of its inputs, which then tell nothing more.
+  // A kernel may overwrite its inputs, which then cannot be checked.
   std::string blame(const Instruction& instruction, const LaunchPart& part) {
     const auto& graph = resolution_.classes[part.graph].graph;
     const auto& node = graph.node(part.node);
@@ -122,7 +124,7 @@ class FindNan final : public Watch {
   }
   static std::string a(const std::string& bad) { return (bad == "infinity" ? "an " : "a ") + bad; }
   const std::byte* at(std::uint32_t pointer) const { return program_.pointers[pointer]; }
-  // "NaN", "infinity" or nothing. Padding of blocked layouts is zero.
+  // "NaN", "infinity" or nothing. The padding of blocked layouts is zero.
   std::string find(DType dtype, std::uint32_t pointer) {
     return find(dtype, at(pointer), program_.pointer_bytes[pointer]);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an instruction of a program is called where people read it: traces, plans, explanations, errors.
+// Names of instructions and nodes for traces, plans, explanations and errors.
 #pragma once
 
 #include <string>
@@ -17,13 +17,13 @@ constexpr std::string_view name_of(Instruction::Kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-// Null where the instruction is of no node.
+// Null if the instruction belongs to no node.
 inline const Node* node_of(const Resolution& resolution, const Instruction& instruction) {
   if (instruction.graph == Instruction::none) return nullptr;
   return &resolution.classes[instruction.graph].graph.node(instruction.node);
 }
 
-// The nodes that a run computes: one, or those of a merged launch.
+// The nodes that a run instruction computes: one, or all of a merged launch.
 inline std::vector<LaunchPart> parts_of(const Program& program, const Instruction& run) {
   if (run.parts == 0) return {{run.graph, run.node, 0, run.inputs}};
   const auto first = program.parts.begin() + run.first_part;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What chance does to the times of a device's kernels.
+// Measures the random variation of the times of a device's kernels.
 #pragma once
 
 #include <cmath>
@@ -10,11 +10,11 @@ namespace replicator::detail {
 
 // Deviations from step to step, relative to the mean: 0.05 is 5 %.
 struct MeasuredJitter {
-  double kernel = 0;  // of a kernel, where the slowness of its whole step is taken out: root mean square, weighted by time
-  double device = 0;  // of all kernels of a step together
+  double kernel = 0;  // of a single kernel, after its step's total time is normalised: root mean square, weighted by time
+  double device = 0;  // of the sum of all kernels of a step
 };
 
-// `times`: [step][instruction], as many instructions in each. One step has no jitter.
+// `times`: [step][instruction], with the same instructions in each step. A single step has no jitter.
 inline MeasuredJitter measure_jitter(const std::vector<std::vector<double>>& times) {
   if (times.size() < 2) return {};
   const auto steps = static_cast<double>(times.size());

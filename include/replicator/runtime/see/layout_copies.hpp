@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which copies between layouts a step makes, for explain(): each of them, those alike in one line.
+// The part of explain() about copies between layouts in a step. Similar copies share one line.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace replicator::detail {
 
 struct LayoutCopies {
   std::size_t count = 0;
-  double bytes = 0, seconds = 0;  // of reading and writing
+  double bytes = 0, seconds = 0;  // bytes read and written; time
   std::string nodes;
 
   void add(const LayoutCopies& one) {
@@ -29,10 +29,10 @@ struct LayoutCopies {
   std::string text() const { return std::to_string(count) + ": " + large_text(bytes) + "B" + (seconds > 0 ? ", " + seconds_text(seconds) : ""); }
 };
 
-// `seconds`: of each instruction in a step, zeros where none was timed. Empty where nothing is copied.
+// `seconds`: the time of each instruction in a step, zeros if not timed. Empty if nothing is copied.
 inline std::string layout_copies_text(const Resolution& resolution, const Program& program, std::span<const double> seconds) {
   detail::LayoutCopies all;
-  std::map<std::string, detail::LayoutCopies> alike;  // by what for
+  std::map<std::string, detail::LayoutCopies> alike;  // by the operation that needs the copy, and the two layouts
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const auto& instruction = program.code[i];
     if (instruction.kind != Instruction::Kind::run || !instruction.relayout) continue;

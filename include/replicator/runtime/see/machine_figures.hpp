@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device and the way between devices can do: the yardstick of explanations.
+// MachineFigures: the speed limits of a device and its links, with which explain() compares. Also ExplainOptions.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,16 @@
 namespace replicator {
 
 struct MachineFigures {
-  double flops = 0;          // operations a second of one device; 0: unknown
-  double memory_bytes = 0;   // bytes a second from and to its memory; 0: unknown
-  double wire_bytes = 10e9;  // bytes a second that arrive at one device from the others
+  double flops = 0;          // operations per second of one device; 0: unknown
+  double memory_bytes = 0;   // bytes per second from and to its memory; 0: unknown
+  double wire_bytes = 10e9;  // bytes per second that one device receives from the others
   double latency = 2e-6;     // seconds until the first byte arrives
 };
 
 struct ExplainOptions {
-  std::size_t nodes = 10;  // so many of the nodes that cost most
+  std::size_t nodes = 10;  // number of the most expensive nodes to list
   MachineFigures machine = {};
-  bool calibrate = false;  // measures flops and memory_bytes first, about 0.2 s; only of devices that compute on the host
+  bool calibrate = false;  // first measures flops and memory_bytes, in about 0.2 s; only devices that compute on the host can be measured
 };
 
 }  // namespace replicator

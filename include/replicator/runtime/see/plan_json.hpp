@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each device executes, as JSON that another program can read (a simulator, say). docs/plan.md says what is in it.
+// Writes the programs of all devices as JSON, for other programs such as a simulator. docs/plan.md describes the
+// format.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 
 namespace replicator::detail {
 
-// One process's part of a plan; the pointers outlive the call.
+// One process's part of a plan. The referenced objects outlive the call.
 struct PlanView {
   int process = 0;
   int first_replica = 0;
@@ -234,15 +235,15 @@ class PlanJson {
 
   const PlanView& view_;
   JsonWriter json_;
-  std::optional<PlanPlaces> places_;  // of the device
+  std::optional<PlanPlaces> places_;  // of the device that is being written
   std::vector<std::string> schedules_;
 };
 
-// One process's part.
+// The part of one process.
 template <class = void>
 std::string plan_part(const PlanView& view) { return detail::PlanJson{view}.run(); }
 
-// The whole, of the parts of these processes. `number`: which of the steps that the program replicates.
+// The whole plan, from the parts of all processes. `number`: the number of the replicated step in its Replicator.
 inline std::string plan_json(const std::vector<std::string>& parts, std::size_t number = 0) {
   JsonWriter json;
   json.object([&] {

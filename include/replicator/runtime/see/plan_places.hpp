@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which memory of a device a pointer of its program lies in, for readers of plans.
+// PlanPlaces: finds the memory to which a pointer of a device's program belongs, for plan_json().
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@ namespace replicator::detail {
 
 class PlanPlaces {
  public:
-  // All outlive this.
+  // All arguments outlive this object.
   PlanPlaces(const Program& program, const Resolution& resolution, const VariableStore& variables) { find(program, resolution, variables); }
 
-  // Members of an object: "memory", what tells it from others of its kind, and the "offset" in it.
+  // Adds members to an object: "memory", the members that identify it among others of its kind, and the "offset" in it.
   void describe(const std::byte* address, JsonWriter& json) const {
     auto found = places_.upper_bound(address);
     if (found == places_.begin() || address >= (--found)->first + std::max<std::size_t>(found->second.bytes, 1))
-      return json.member("memory", "other");  // not this process's to name
+      return json.member("memory", "other");  // memory that this process cannot name
     found->second.describe(json);
     json.member("offset", address - found->first);
   }

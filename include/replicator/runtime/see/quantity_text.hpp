@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times, counts and shares as people read them.
+// Formats times, counts and percentages for people.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ inline std::string seconds_text(double seconds) {
                                                                                                      : "s");
   return text;
 }
-// "12.3 G", for what is counted
+// "12.3 G", to be followed by a unit
 inline std::string large_text(double number) {
   constexpr const char* units[] = {"", "k", "M", "G", "T"};
   std::size_t unit = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of a program are called in the ranges of an attached tool: "convolution#17 at resnet.cpp:31 (replica 3)".
+// Names a program's instructions and stretches for an attached profiling tool: "convolution#17 at resnet.cpp:31
+// (replica 3)".
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace replicator::detail {
 
-// Does nothing where no tool listens to the kind of device.
+// Does nothing if no tool is attached for this kind of device.
 inline void name_ranges(Program& program, const Resolution& resolution, DeviceKind kind) {
   program.ranges.tool = tool_ranges(kind);
   if (!program.ranges.tool) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who comes late to collectives, and by how much. After IBM's report of slow learners in distributed training: one slow device
-// holds up all others in every step.
+// The straggler report: which devices start collectives late, and by how much. One slow device delays all others in
+// every step. After IBM's report of slow learners in distributed training.
 #pragma once
 
 #include <algorithm>
@@ -19,15 +19,15 @@
 
 namespace replicator::detail {
 
-// A device of a process started a collective.
+// The start of a collective by a device of a process.
 struct Arrival {
-  std::uint64_t collective = 0;  // digest of its text, with the number of the compiled step
+  std::uint64_t collective = 0;  // digest of its text and the number of the compiled step
   std::uint64_t step = 0;
   std::int64_t time = 0;  // nanoseconds
   std::uint32_t process = 0, device = 0;
 };
 
-// Of one device and compiled step: the last 512 steps. Allocates nothing in a step.
+// The arrivals of one device in one compiled step, for the last 512 steps. Allocates nothing in a step.
 class ArrivalTrace final : public Watch {
  public:
   ArrivalTrace(const Program& program, std::uint32_t compiled, std::uint32_t process, std::uint32_t device)
@@ -52,7 +52,7 @@ class ArrivalTrace final : public Watch {
   void end() override {}
 
   const TraceRing<Arrival>& arrivals() const { return arrivals_; }
-  // Of each collective, its number in arrivals and its text.
+  // For each collective, its number in arrivals and its text.
   const std::vector<std::pair<std::uint64_t, std::string>>& names() const { return names_; }
 
  private:
@@ -70,7 +70,7 @@ inline double quantile(std::vector<double>& values, double part) {
 }
 
 struct Lateness {
-  std::vector<double> microseconds;  // behind the first
+  std::vector<double> microseconds;  // after the first device
   std::size_t last = 0;
 };
 using Device = std::pair<std::uint32_t, std::uint32_t>;  // process, device
@@ -85,8 +85,8 @@ inline std::string lateness_text(const Device& device, Lateness late) {
   return text;
 }
 
-// How late each device was for each collective, behind the first device that started it; then over all collectives. Times
-// must be those of one clock. Collectives that one device alone takes part in are left out.
+// The lateness of each device for each collective, counted from the first device that started it; then over all
+// collectives. **All times must be of one clock.** Collectives of a single device are left out.
 template <class = void>
 std::string arrival_summary(const std::vector<Arrival>& arrivals, const std::vector<std::pair<std::uint64_t, std::string>>& names) {
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<Arrival>> meetings;  // collective, step

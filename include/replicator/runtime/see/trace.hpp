@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a device's instructions and collectives ran: recorded into memory that is there before the first step.
+// DeviceTrace: records when a device's instructions and collectives ran. Its memory is allocated before the first step.
 #pragma once
 
 #include <algorithm>
@@ -17,21 +17,21 @@ namespace replicator::detail {
 
 class DeviceTrace final : public Watch {
  public:
-  // An instruction, or a whole step.
+  // The time of an instruction, or of a whole step.
   struct Span {
     static constexpr std::uint32_t whole_step = ~0u;
     std::int64_t begin = 0, end = 0;
     std::uint64_t step = 0;
     std::uint32_t instruction = whole_step;
   };
-  // `asked`: the device's first contribution was there; for the exchange of results, all of them. `waited`: the first wait
-  // began. `finished` is seen between two instructions.
+  // `asked`: the device's first contribution was ready; for the exchange of results: all contributions were. `waited`:
+  // the first wait began. `finished` is noticed only between two instructions.
   struct Communication {
     std::int64_t asked = 0, started = 0, waited = 0, finished = 0;
     std::uint64_t step = 0;
     std::uint32_t collective = 0;
   };
-  // What is told of an instruction.
+  // The description of an instruction.
   struct Label {
     std::string name, formula, where;
     Instruction::Kind kind = Instruction::Kind::run;
@@ -43,7 +43,7 @@ class DeviceTrace final : public Watch {
     int members = 1;
   };
 
-  // Keeps nothing of the program but names. A step that is recorded allocates nothing.
+  // Copies only names from the program. A recorded step allocates nothing.
   DeviceTrace(const Resolution& resolution, const Program& program, TraceWindow window)
       : window_{window},
         spans_(window.steps() * (program.code.size() + 1)),
@@ -114,11 +114,11 @@ class DeviceTrace final : public Watch {
   TraceWindow window_;
   std::vector<Label> labels_;
   std::vector<CollectiveLabel> collectives_;
-  std::vector<std::uint32_t> waits_for_, starts_;  // collective by instruction, or none
-  std::vector<std::uint32_t> order_, asked_at_;    // collectives as they are asked for, and at which instruction
+  std::vector<std::uint32_t> waits_for_, starts_;  // by instruction: the collective, or none
+  std::vector<std::uint32_t> order_, asked_at_;    // collectives in the order in which they are asked for, and the instruction of that
   TraceRing<Span> spans_;
   TraceRing<Communication> communications_;
-  std::vector<Communication> now_;  // of the step under way, by collective
+  std::vector<Communication> now_;  // by collective, in the present step
   std::size_t next_asked_ = 0;
   std::int64_t step_began_ = 0, began_ = 0;
   std::uint64_t step_ = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces as events of the Trace Event Format, which chrome://tracing and ui.perfetto.dev open.
-// Source: Chrome's "Trace Event Format" (X: a span on a thread; b, e: a span that may overlap others; M: names).
+// Writes traces in the Trace Event Format, which chrome://tracing and ui.perfetto.dev can open. Source: Chrome's "Trace
+// Event Format" (X: a span on a thread; b, e: a span that may overlap others; M: names).
 //
-//   pid = process, tid = device (counted on the process); the input of all its replicas is one more thread behind them.
+//   pid = process, tid = device (counted on the process); the last thread is the input of all replicas.
 //   A collective is an asynchronous span from its start to its end, beside the kernels that run meanwhile.
 #pragma once
 
@@ -17,7 +17,8 @@
 
 namespace replicator::detail {
 
-// Maps a time of this process to the common clock: linear between two measurements, since clocks drift.
+// Maps a time of this process to the common clock. It interpolates linearly between two measurements, because clocks
+// drift.
 struct TraceClock {
   std::int64_t first_time = 0, first_offset = 0;
   std::int64_t last_time = 0, last_offset = 0;
@@ -30,7 +31,7 @@ struct TraceClock {
   }
 };
 
-// What one process has recorded: a row of traces for each replicated step that was compiled.
+// The records of one process, with traces for each compiled step.
 struct ProcessTrace {
   int process = 0;
   std::string name;                                              // "process 2 (pid 4711 on host-a)"
@@ -69,7 +70,7 @@ class TraceText {
       json_.key("args").object([&] { json_.member("name", text); });
     });
   }
-  // Microseconds with the nanoseconds behind the point.
+  // Microseconds, with the nanoseconds after the point.
   std::string microseconds(std::int64_t nanoseconds) const {
     char text[40];
     std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(nanoseconds / 1000), static_cast<int>(nanoseconds % 1000));
@@ -88,7 +89,7 @@ class TraceText {
     const auto& device = *trace_.steps[s][d];
     device.spans().for_each([&](const DeviceTrace::Span& span) { add_span(device, s, d, span); });
     device.communications().for_each([&](const DeviceTrace::Communication& each) {
-      // One id per device, collective and step; ids of different processes are kept apart by the pid.
+      // One id per device, collective and step. The pid separates the ids of different processes.
       const auto id = std::to_string(s) + "." + std::to_string(d) + "." + std::to_string(each.collective) + "." + std::to_string(each.step);
       add_communication(device.collective(each.collective), d, each, id);
     });
@@ -154,11 +155,11 @@ class TraceText {
   JsonWriter json_;
 };
 
-// The events of one process, to be put between those of others: see trace_file.
+// The events of one process, for trace_file().
 template <class = void>
 std::string trace_events(const ProcessTrace& trace) { return detail::TraceText{trace}.run(); }
 
-// The text of a file of the events of several processes, each with the uncertainty of its clock in nanoseconds.
+// The text of a trace file: the events of several processes, and the uncertainty of each clock in nanoseconds.
 inline std::string trace_file(const std::vector<std::string>& events, const std::vector<std::int64_t>& uncertainties) {
   JsonWriter json;
   json.object([&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for times that are taken during steps, made beforehand.
+// The clock, rings and windows of traces. Memory for the records is allocated before the steps.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace replicator::detail {
 
-// Nanoseconds of the clock by which steps are timed.
+// Nanoseconds of the clock with which steps are timed.
 inline std::int64_t trace_clock() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The last records: where there is no room, the oldest one goes.
+// A ring of the latest records. A full ring drops its oldest record.
 template <class T>
 class TraceRing {
  public:
@@ -33,7 +33,7 @@ class TraceRing {
   std::size_t count_ = 0;
 };
 
-// Room for more steps of a large network would take gigabytes.
+// A higher limit would take gigabytes for a large network.
 inline constexpr std::size_t most_timed_steps = 1000;
 
 // The steps [first, end) of each replicated step.
@@ -45,7 +45,8 @@ struct TraceWindow {
   friend bool operator==(const TraceWindow&, const TraceWindow&) = default;
 };
 
-// When the elements of this process's replicas were read, in the calling thread; `step` is the one that uses the element.
+// When the elements of this process's replicas were read, in the calling thread. `step` is the step that uses the
+// element.
 class InputTrace {
  public:
   struct Span {
