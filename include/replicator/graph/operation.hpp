@@ -44,7 +44,7 @@ enum class OfWidened : std::uint8_t {
   rounds,    // where what it gives is rounded to bfloat16: op(x), which is computed in float32 and rounded once. Other inputs may be of either type
 };
 
-// What an operation must have. The comment at the top of this file lists what it may have.
+// The required members of an operation.
 template <class Op>
 concept Operation = requires(const Op& op, std::span<const TensorType> inputs, detail::AttributePrinter& v) {
   { Op::name } -> std::convertible_to<std::string_view>;
