@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operations. Shapes broadcast as in NumPy. Where they cannot, BuildError is thrown with the user's line.
 //
-// Integer arithmetic wraps around. uint8 and bool are computed in int32; at the end they are cut to 8 bits, or to "not zero".
+// Integer arithmetic wraps around. uint8 and bool are computed in int32. At the end uint8 is cut to 8 bits, and bool to "not zero".
 // Integer division truncates towards zero. x / 0 is 0, and the lowest int32 or int64 divided by -1 is itself: nothing stops a
 // step. Floating arithmetic follows IEEE 754: a NaN operand gives a NaN unless said otherwise. bfloat16 is computed in float32
 // and rounded once.
@@ -53,8 +53,8 @@ Tensor<T> unary(detail::ScalarOp op, Tensor<T> x, Location where) {
 
 }  // namespace detail
 
-// y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons, && ||
-// !, numbers, and abs sign sqrt exp log tanh sin cos floor relu min max pow fma select (without std::). It is differentiable to
+// y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
+// && || !, numbers, and abs sign sqrt exp log tanh sin cos floor relu min max pow fma select (without std::). It is differentiable to
 // any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16
 // in float32).
 //   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
@@ -76,7 +76,7 @@ struct map : Tensor<T> {
 template <class F, Element T, class... More>
 map(F, Tensor<T>, More...) -> map<F, T, Tensor<typename More::element_type>...>;
 
-// x|. The lowest integer gives itself. The derivative at 0 is 0.
+// |x|. The lowest integer gives itself. The derivative at 0 is 0.
 template <Element T>
 Tensor<T> abs(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(detail::ScalarOp::absolute, x, where);
