@@ -32,7 +32,7 @@ class CopyExecutable final : public Executable {
     clear_ = !is_dense(to, shape);
     auto loops = detail::copy_loops(shape, from, to);
     if (!loops) {
-      // The blocks of the two layouts do not divide each other: copy through the plain layout, in scratch memory.
+      // The blocks of the two layouts do not divide each other, so the copy goes through the plain layout in scratch memory.
       first_ = std::make_unique<CopyExecutable>(shape, dtype, from, Layout{}, threads, level);
       second_ = std::make_unique<CopyExecutable>(shape, dtype, Layout{}, to, threads, level);
       scratch_bytes = static_cast<std::size_t>(shape.elements()) * element_;
@@ -63,11 +63,11 @@ class CopyExecutable final : public Executable {
   }
 
  private:
-  // Makes at least two loops. The loop that is contiguous in the source comes next to the innermost one.
+  // Makes at least two loops. Puts the loop that is contiguous in the source next to the innermost one.
   void order_loops() {
     while (loops_.size() < 2) loops_.insert(loops_.begin(), detail::CopyLoop{});
     const auto contiguous = std::find_if(loops_.begin(), loops_.end() - 1, [](const auto& l) { return l.from == 1 && l.extent > 1; });
-    // The digits of an axis that is cut stay in order, because the outer ones decide where it ends.
+    // The digits of an axis that is cut stay in order, because the outer digits decide where the axis ends.
     if (contiguous < loops_.end() - 1 && !contiguous->cut) std::rotate(contiguous, contiguous + 1, loops_.end() - 1);
   }
 

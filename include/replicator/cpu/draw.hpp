@@ -88,8 +88,7 @@ void draw(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::ui
 
 }  // namespace detail
 
-// Fills `values` with uniform numbers between `low` and `high`. Word i of PhiloxStream{seed, stream, substream} decides element
-// i.
+// Fills `values` with uniform numbers between `low` and `high`. Word i of PhiloxStream{seed, stream, substream} decides element i.
 template <class T>
 void draw_uniform(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double low, double high) {
   detail::draw<false>(values, seed, stream, substream, low, high);

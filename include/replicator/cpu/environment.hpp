@@ -16,11 +16,9 @@
 
 namespace replicator::detail::cpu {
 
-// While it lives, the calling thread has these settings:
-// - It rounds to nearest.
-// - Denormals are exact: flush-to-zero and denormals-are-zero are off, even if a loaded -ffast-math library has set them.
-// - Floating-point traps are masked.
-// - OpenMP opens teams of `threads` threads.
+// Sets the environment of the calling thread while it lives. The thread rounds to nearest, masks floating-point traps, and opens
+// OpenMP teams of `threads` threads. Denormals are exact: flush-to-zero and denormals-are-zero are off, even if a loaded
+// -ffast-math library has set them.
 //
 // The destructor restores the settings from before. Destroy it on the thread that made it, in reverse order.
 class KernelEnvironment {
@@ -48,8 +46,8 @@ class KernelEnvironment {
 
 namespace detail {
 
-// The operands are volatile, so that the compiler cannot know their values. product_minus_fma is compiled for FMA, as kernels
-// are: if it were contracted, the low part of the product would appear.
+// The operands are volatile, so that the compiler cannot know their values. The first function is compiled for FMA, as kernels
+// are. If it were contracted, the low part of the product would appear.
 using Unknown = const volatile double&;
 [[gnu::noinline, gnu::target("avx2,fma")]] inline double product_minus_fma(Unknown a, Unknown b, Unknown c) { return a * b - c; }
 [[gnu::noinline]] inline double product_minus(Unknown a, Unknown b, Unknown c) { return a * b - c; }

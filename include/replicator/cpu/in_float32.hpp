@@ -87,7 +87,7 @@ class InFloat32 final : public Executable {
 
 }  // namespace detail
 
-// Makes a bfloat16 kernel of the float32 kernel that `make` gives for the request. Returns null where `make` does. Throws
+// Makes a bfloat16 kernel from the float32 kernel that `make` gives for the request. Returns null where `make` does. Throws
 // BuildError for more than 4 inputs or outputs.
 inline std::unique_ptr<Executable> in_float32(const KernelRequest& request, std::unique_ptr<Executable> (*make)(const KernelRequest&)) {
   const auto widened = [](std::span<const TensorType> types) {

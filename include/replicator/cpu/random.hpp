@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of Random on the CPU. It makes numbers in tiles of 16 Philox blocks, and cuts the last tile. ops/random.hpp defines
-// the bits.
+// The kernel of Random on the CPU. It makes numbers in tiles of 16 Philox blocks, and cuts the last tile. ops/random.hpp defines the bits.
 #pragma once
 
 #include <algorithm>

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of Reduce on the CPU. It computes all outputs of the expression in one pass over the inputs.
 //
-// The order of combination depends on the shape, the axes and the layout only, never on the number of threads:
-// - The domain is a nest of loops in storage order, each reduced or kept (reduction_nest.hpp).
-// - The innermost reduced loop is cut into blocks of 4,096 turns. Turn t of a block goes to lane t mod P.
-// - A balanced tree folds the lanes.
-// - A binary counter's tree combines the blocks, and the turns of each outer reduced loop (reduction_plan.hpp).
+// The order of combination depends on the shape, the axes and the layout only, never on the number of threads. The domain is a
+// nest of loops in storage order, each reduced or kept (reduction_nest.hpp). The innermost reduced loop is cut into blocks of
+// 4,096 turns. Turn t of a block goes to lane t mod P, and a balanced tree folds the lanes. A binary counter's tree combines the
+// blocks, and the turns of each outer reduced loop (reduction_plan.hpp).
 #pragma once
 
 #include <algorithm>
@@ -115,7 +114,7 @@ class ReduceExecutable final : public Executable {
     }
   }
 
-  // The sum of no elements is zero. No minimum or maximum of no elements is ever asked for.
+  // The sum of no elements is zero. A minimum or maximum of no elements is refused when the graph is built.
   void clear(const Launch& launch) const {
     for (std::size_t o = 0; o < stored_.size(); ++o)
       if (kept() > 0) std::memset(launch.outputs[o], 0, static_cast<std::size_t>(kept()) * size_of(stored_[o]));

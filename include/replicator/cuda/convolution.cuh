@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reference kernels of convolution on GPUs: plain loops, one thread per element of the result. They run what
-// cudnn_convolution.cuh does not take. They add terms in the order of cpu/convolution.hpp with its roundings, so they give its
-// bits.
+// cudnn_convolution.cuh does not take. They add terms in the order of cpu/convolution.hpp with its roundings, so they give its bits.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers NVIDIA's GPUs as a kind of device: cuda:i is GPU i of the machine. A program that includes this also starts without a
-// driver.
+// Registers NVIDIA's GPUs as a kind of device: cuda:i is GPU i of the machine. A program that includes this also starts without a driver.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -93,8 +92,7 @@ inline bool on_device(const std::byte* pointer) {
   return attributes.type == cudaMemoryTypeDevice;
 }
 
-// Copies of pageable host memory block the caller while they are staged. That is correct but slow; StagingSupport has pinned
-// memory.
+// Copies of pageable host memory block the caller while they are staged. That is correct but slow; StagingSupport has pinned memory.
 inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) {
   const bool to_device = on_device(to), from_device = on_device(from);
   if (!to_device && !from_device) {  // an earlier copy to the host may still be under way

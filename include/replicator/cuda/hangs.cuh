@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A flag that is set when a GPU of this process hangs. From then on nothing may call what would wait for the GPU. Most calls that
-// release something wait.
+// A flag that is set when a GPU of this process hangs. From then on no call may be made that waits for the GPU. Most calls that
+// release something do wait for it.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of pooling on GPUs, one thread per element of the result. They run without cuDNN, for gradients of maxima, and for what
-// cudnn_pooling.cuh does not take. They walk windows in the order of cpu/loops/pooling_loops.hpp, so they give its bits.
+// Kernels of pooling on GPUs, one thread per element of the result. They run where a program has no cuDNN, for gradients of
+// maxima, and for what cudnn_pooling.cuh does not take. They walk windows in the order of cpu/loops/pooling_loops.hpp, so they give its bits.
 #pragma once
 
 #include <cstddef>
@@ -75,8 +75,7 @@ struct PoolingPlace {
   std::int64_t row, column;
 };
 
-// Each computes one element of its result. The result has the shape of x (over_x) or of y. a_is_x and b_is_x say it of the
-// inputs.
+// Each computes one element of its result. The result has the shape of x (over_x) or of y. a_is_x and b_is_x say it of the inputs.
 struct MaxPoolKernel {
   static constexpr bool over_x = false, a_is_x = true, b_is_x = true;
   template <class A, class B>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of up-sampling and its transpose on GPUs, one thread per element of the result. An element is a sum over taps, row
-// taps times column taps. It adds in the order of cpu/upsample.hpp, so it gives its bits. Taps are computed where they are
-// needed.
+// taps times column taps. It adds in the order of cpu/upsample.hpp, so it gives its bits. Taps are computed where they are needed.
 #pragma once
 
 #include <cstdint>

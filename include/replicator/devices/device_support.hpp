@@ -31,8 +31,7 @@ struct CaptureSupport {
 
 // For kinds with queues: host memory that is made for copies, and events by which queues wait for each other.
 struct StagingSupport {
-  // Memory for copies that block nobody, at least 64-byte aligned. Null where there is none: copies of plain memory are correct
-  // too.
+  // Memory for copies that block nobody, at least 64-byte aligned. Null where there is none: copies of plain memory are correct too.
   std::byte* (*allocate)(std::size_t bytes) = nullptr;
   void (*release)(std::byte* memory, std::size_t bytes) noexcept = nullptr;
   // Makes the memory of others such memory, until it is unpinned. False where that is impossible.
@@ -40,10 +39,10 @@ struct StagingSupport {
   void (*unpin)(std::byte* memory) noexcept = nullptr;
   void* (*make_event)(int index) = nullptr;
   void (*destroy_event)(int index, void* event) noexcept = nullptr;
-  // From now on the event means that all work is done which the queue has been given so far. Before the first record it has
-  // happened.
+  // The event now stands for all work that the queue has been given so far, and happens when it is done. Before the first record
+  // an event counts as happened.
   void (*record)(void* queue, void* event) = nullptr;
-  // Work that the queue is given from now on waits for the event, as it was recorded last.
+  // Work that the queue is given from now on starts after the event, as it was recorded last.
   void (*wait)(void* queue, void* event) = nullptr;
   // The host waits for the event.
   void (*await)(void* event) = nullptr;
@@ -54,7 +53,7 @@ struct StagingSupport {
 // An ability of some kinds of devices: collectives between them, with values that never leave the devices' memory.
 struct PeerSupport {
   // From now on, queues of device `index` may read the memory of `peer`, another device of the kind. Returns why they cannot, or
-  // empty.
+  // an empty text where they can.
   std::string (*reach)(int index, int peer) = nullptr;
   // Turns the root of the reduction tree into the result, in place: divides a mean by `members`. Gives the host's bits.
   void (*finish)(void* queue, DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int members) = nullptr;
@@ -78,8 +77,8 @@ struct DeviceSupport {
   // Copies between host and device in either direction, within one of them, or from a device that is reached (PeerSupport). The
   // host's side must not change until `synchronise`.
   void (*copy)(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) = nullptr;
-  // into = combine(left, right): one node of the reduction tree, in the device's memory, with the host's bits. `into` may be one
-  // of the two. They may also lie on devices that are reached.
+  // into = combine(left, right): one node of the reduction tree, in the device's memory, with the host's bits. `into` may be the
+  // memory of `left` or `right`. These two may also lie on devices that are reached.
   void (*fold)(void* queue, DType dtype, Reduction reduction, std::byte* into, const std::byte* left, const std::byte* right,
                std::int64_t elements) = nullptr;
   // Returns when all queued work is done.

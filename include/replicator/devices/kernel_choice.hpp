@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run allows libraries of kernels (oneDNN, cuDNN, cuBLAS) to do for speed. By default they add rounded products in a fixed
-// order.
+// What a run allows libraries of kernels (oneDNN, cuDNN, cuBLAS) to do for speed. By default they add rounded products in a fixed order.
 #pragma once
 
 #include <string>
@@ -11,7 +10,7 @@
 namespace replicator {
 
 // Each option changes bits, so all processes of a job must allow the same. `winograd` is for CPUs. `fuse_convolutions` changes
-// graphs, whatever device runs them. The others are for GPUs.
+// graphs, so it holds for all kinds of devices. The others are for GPUs.
 struct KernelChoice {
   bool winograd = false;          // convolutions of float32 with windows of 3x3 may add transformed factors, where that is faster
   bool tf32 = false;              // products and convolutions of float32 may cut the fractions of factors to 10 bits

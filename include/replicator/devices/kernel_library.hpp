@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Describes the library that a kind of device runs kernels of, beside our own. Headers that use a library store the description
-// in a slot.
+// Describes the library that a kind of device runs kernels of, beside our own. Headers that use a library store the description in a slot.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory directly from the system. It is zero-filled, mapped until it is released, and in huge pages where the system grants
-// them.
+// Memory directly from the system. It is zero-filled, mapped until it is released, and in huge pages where the system grants them.
 #pragma once
 
 #include <sys/mman.h>

@@ -9,7 +9,7 @@
 namespace replicator::detail {
 
 // The cores that the calling thread may run on. Threads that it starts inherit them. Launchers and containers often leave a
-// process fewer cores than the machine has. A container's share of time (cgroups) is not looked up.
+// process fewer cores than the machine has. The share of time that a container is given (cgroups) is not looked up.
 inline cpu_set_t usable_core_set() {
   cpu_set_t set;
   // The call fails where the machine has more than the 1,024 cores that fit into a set. Then all cores of the set count.

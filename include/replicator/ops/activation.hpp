@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations beyond relu and tanh. None overflows on the way, except for the derivative of gelu beyond 1e19 in float32. Smooth
-// functions have their derivative at 0, too. For that, sigmoid and softplus are operations of their own: abs(x) keeps exp small
-// in their formulas, but has no derivative at 0.
+// activations have their derivative at 0, too. That is why sigmoid and softplus are operations of their own: their formulas keep
+// exp small by abs(x), which has no derivative at 0.
 #pragma once
 
 #include <cstdint>
@@ -98,8 +98,8 @@ Tensor<T> silu(Tensor<T> x, std::source_location where = std::source_location::c
   return Tensor<T>{apply(detail::ScalarOp::multiply, {x.any(), compute(x.graph(), Sigmoid{}, {x}, where)}, where)};
 }
 
-// x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): the authors' approximation of x Phi(x), and PyTorch's approximate="tanh". It
-// is within 5e-4 of x Phi(x). Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
+// x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): the authors' approximation of x Phi(x), and PyTorch's approximate="tanh".
+// It is within 5e-4 of x Phi(x). Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
 template <FloatingElement T>
 Tensor<T> gelu(Tensor<T> x, std::source_location where = std::source_location::current()) {
   constexpr double root = 0.797884560802865355880;  // sqrt(2 / pi)
@@ -108,8 +108,7 @@ Tensor<T> gelu(Tensor<T> x, std::source_location where = std::source_location::c
       x)};
 }
 
-// x > 0 ? x : slope x. Source: Maas, Hannun, Ng, "Rectifier nonlinearities improve neural network acoustic models",
-// 2013.
+// x > 0 ? x : slope x. Source: Maas, Hannun, Ng, "Rectifier nonlinearities improve neural network acoustic models", 2013.
 template <FloatingElement T>
 Tensor<T> leaky_relu(Tensor<T> x, double slope = 0.01, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::map_at(

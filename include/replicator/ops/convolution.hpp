@@ -167,8 +167,8 @@ inline std::vector<AnyTensor> ConvolutionBackwardWeights::gradient(const Gradien
   return result;
 }
 
-// x [N, C, H, W], w [O, C / groups, KH, KW] -> [N, O, OH, OW], OH = (H + padding - dilation (KH - 1) - 1) / stride + 1. By
-// default there is no padding, stride 1, dilation 1 and one group. Throws BuildError where the extents do not fit.
+// x [N, C, H, W], w [O, C / groups, KH, KW] -> [N, O, OH, OW], OH = (H + padding - dilation (KH - 1) - 1) / stride + 1.
+// By default there is no padding, stride 1, dilation 1 and one group. Throws BuildError where the extents do not fit.
 template <Element T>
 Tensor<T> convolution(Tensor<T> x, Tensor<T> w, ConvolutionOptions options = {},
                       std::source_location where = std::source_location::current()) {

@@ -66,9 +66,10 @@ inline AnyTensor convolution_transpose_node(AnyTensor x, AnyTensor w, const Conv
 
 }  // namespace detail
 
-// x [N, C, H, W], w [C, O / groups, KH, KW] -> [N, O, OH, OW], OH = (H - 1) stride - padding + dilation (KH - 1) + output_padding
-// + 1: PyTorch's conv_transpose2d. By default there is no padding, stride 1, dilation 1 and one group. Throws BuildError where
-// the extents do not fit. Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
+// x [N, C, H, W], w [C, O / groups, KH, KW] -> [N, O, OH, OW],
+// OH = (H - 1) stride - padding + dilation (KH - 1) + output_padding + 1: PyTorch's conv_transpose2d.
+// By default there is no padding, stride 1, dilation 1 and one group. Throws BuildError where the extents do not fit.
+// Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
 template <Element T>
 Tensor<T> convolution_transpose(Tensor<T> x, Tensor<T> w, ConvolutionTransposeOptions options = {},
                                 std::source_location where = std::source_location::current()) {

@@ -55,8 +55,7 @@ Tensor<T> unary(detail::ScalarOp op, Tensor<T> x, Location where) {
 
 // y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
 // && || !, numbers, and abs sign sqrt exp log tanh sin cos floor relu min max pow fma select (without std::). It is differentiable to
-// any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16
-// in float32).
+// any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
 //   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
 template <class F, Element T, class... More>
 struct map : Tensor<T> {
@@ -152,8 +151,7 @@ Tensor<T> pow(Tensor<T> a, double exponent, std::source_location where = std::so
   return Tensor<T>{apply(detail::ScalarOp::power, a.any(), exponent, where)};
 }
 
-// condition ? yes : no, element by element; all three broadcast. `yes` or `no` may be a number. Each receives the gradient where
-// it was taken.
+// condition ? yes : no, element by element; all three broadcast. `yes` or `no` may be a number. Each receives the gradient where it was taken.
 template <Element T>
 Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, Tensor<T> no, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::map_at(

@@ -126,9 +126,9 @@ Tensor<T> gather(Tensor<T> x, Tensor<I> indices, std::int64_t axis = 0,
   return Tensor<T>{compute(x.graph(), Gather{from_front}, {x, indices}, where)};
 }
 
-// x [A.., I.., B..], indices [I..] -> [A.., extent, B..]: zeros, plus the slices of x at the indices along `axis` of the result
-// (-1: the last). They are added in the order of the indices. Takes floating types, int32 and int64. Throws BuildError for uint8
-// and bool, and as gather does.
+// x [A.., I.., B..], indices [I..] -> [A.., extent, B..]: zeros, plus the slices of x at the indices along an axis of the result
+// (-1: the last), added in the order of the indices. Takes floating types, int32 and int64. Throws BuildError for uint8 and bool,
+// and as gather does.
 template <Element T, IndexElement I>
 Tensor<T> scatter_add(Tensor<T> x, Tensor<I> indices, std::int64_t extent, std::int64_t axis = 0,
                       std::source_location where = std::source_location::current()) {

@@ -180,8 +180,7 @@ struct MatmulOptions {
 };
 
 // op(a) op(b): [.., M, K] [.., K, N] -> [.., M, N]. The leading axes broadcast as in NumPy. The options transpose the last two
-// axes of an operand. Sums of int32 and int64 wrap around. Throws BuildError where the extents do not fit, and for uint8 and
-// bool.
+// axes of an operand. Sums of int32 and int64 wrap around. Throws BuildError where the extents do not fit, and for uint8 and bool.
 template <Element T>
 Tensor<T> matmul(Tensor<T> a, Tensor<T> b, MatmulOptions options,
                  std::source_location where = std::source_location::current()) {

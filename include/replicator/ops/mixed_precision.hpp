@@ -19,12 +19,14 @@ namespace replicator {
 // products, which would round them anyway. This halves the bytes that are kept and moved between layers.
 //
 // Nothing else changes: variables, optimizers and their state, biases, normalisation and its statistics, losses, and tensors of
-// other types. Write a loss of your own that uses relu after the end of this object's life, or use relu inside rp::map.
+// other types. A loss of your own that uses relu belongs after the end of this object's life, or inside rp::map.
+//
 //   const auto mixed = rp::mixed_precision(replica);
 //   const auto logits = rp::models::resnet50(replica, images);
+//
 // DType::float32 excludes a part again. Throws BuildError for any other type. Where the processor has no bfloat16, the values
-// differ only by the order of additions, and nothing becomes faster. Source: Micikevicius et al., "Mixed precision training",
-// 2018; Kalamkar et al., "A study of BFLOAT16 for deep learning training", 2019.
+// differ only by the order of additions, and nothing becomes faster.
+// Source: Micikevicius et al., "Mixed precision training", 2018; Kalamkar et al., "A study of BFLOAT16 for deep learning training", 2019.
 inline detail::ScopedValue<DType> mixed_precision(Graph& graph, DType products = DType::bfloat16,
                                                   std::source_location where = std::source_location::current()) {
   if (products != DType::bfloat16 && products != DType::float32)

@@ -113,7 +113,8 @@ inline void require_epsilon(double epsilon, std::source_location where) {
 }  // namespace detail
 
 // (x - mean) gamma / sqrt(variance + epsilon) + beta. The four broadcast against x. Throws BuildError for an epsilon that is
-// negative or not finite. Source: Ioffe and Szegedy, "Batch normalization", 2015.
+// negative or not finite.
+// Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template <FloatingElement T>
 Tensor<T> normalise(Tensor<T> x, const MeanAndVariance<T>& by, Tensor<T> gamma, Tensor<T> beta, double epsilon = 1e-5,
                     std::source_location where = std::source_location::current()) {

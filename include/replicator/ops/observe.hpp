@@ -101,8 +101,7 @@ struct PrintOptions {
   std::function<void(const std::string& line)> sink = {};  // takes whole lines, from several threads; without one they go to stderr
 };
 
-// Prints lines like 'replica 3, step 7: "loss" at train.cpp:31: float32[4, 2] = 0.5 1 2 ...'. Throws BuildError where `every` is
-// 0.
+// Prints lines like 'replica 3, step 7: "loss" at train.cpp:31: float32[4, 2] = 0.5 1 2 ...'. Throws BuildError where `every` is 0.
 template <Element T>
 Tensor<T> print(Tensor<T> x, std::string name, PrintOptions options = {}, std::source_location where = std::source_location::current()) {
   const auto what = detail::named("print", name, where);
@@ -118,8 +117,7 @@ Tensor<T> print(Tensor<T> x, std::string name, PrintOptions options = {}, std::s
       where)};
 }
 
-// Ends the step where an element is false, with a CheckError that names replica, step, line and sentence. No variable has changed
-// then.
+// Ends the step where an element is false, with a CheckError that names replica, step, line and sentence. No variable has changed then.
 inline Tensor<bool> check(Tensor<bool> condition, std::string sentence, std::source_location where = std::source_location::current()) {
   const auto what = detail::named("check", "", where);
   return Tensor<bool>{detail::observe(

@@ -4,8 +4,8 @@
 //   block b of a node = Philox(key = seed, counter = (b, step, replica, trace index ^ mix(high word of the step)))
 //
 // The trace index is the node's place in its replica's trace. A block of four words makes four float32 or two float64. Element i
-// of the tensor, counted in row-major order, is value i % 4 of block i / 4 (float64: i % 2 of i / 2). It does not matter where
-// the element lies, or which device computes it.
+// of the tensor, counted in row-major order, is value i % 4 of block i / 4. (For float64 it is value i % 2 of block i / 2.) It
+// does not matter where the element lies, or which device computes it.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +71,7 @@ inline AnyTensor scale_and_shift(AnyTensor x, double scale, double shift, DType 
 }
 }  // namespace detail
 
-// Uniform in [low, high), new in every step and on every replica. Rounding may give `high` itself where `low` is not 0, and for
-// bfloat16.
+// Uniform in [low, high), new in every step and on every replica. Rounding may give `high` itself where `low` is not 0, and for bfloat16.
 template <FloatingElement T = float>
 Tensor<T> uniform(Graph& graph, const Shape& shape, T low = 0, T high = 1,
                   std::source_location where = std::source_location::current()) {

@@ -65,8 +65,8 @@ inline std::int64_t reduced_elements(const Shape& shape, std::span<const std::in
 }  // namespace detail
 
 // The sum over the axes (all by default), which disappear unless they are kept. The sum of no elements is 0. bfloat16 is added in
-// float32 and rounded once. int32 and int64 wrap around, and uint8 is cut to 8 bits. bool gives whether any element is true: cast
-// first to count. Like all reductions it throws BuildError for an axis that does not exist or is named twice.
+// float32 and rounded once. Sums of int32 and int64 wrap around, and those of uint8 are cut to 8 bits. A sum of bool says whether
+// any element is true: cast first to count. Like all reductions it throws BuildError for an axis that does not exist or is named twice.
 template <Element T>
 Tensor<T> sum(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::reduce(ReduceKind::sum, x, axes, "sum", where)};

@@ -43,9 +43,9 @@ struct GumbelSoftmaxOptions {
   std::int64_t axis = -1;
 };
 
-// softmax((logits + Gumbel noise) / temperature): a sample with a gradient for the logits. Same shape. Throws BuildError for an
-// axis that does not exist, or a temperature that is not positive. Source: Jang, Gu, Poole, "Categorical reparameterization with
-// Gumbel-softmax", 2017; Maddison, Mnih, Teh, 2017.
+// softmax((logits + Gumbel noise) / temperature): a sample with a gradient for the logits. Same shape.
+// Throws BuildError for an axis that does not exist, or a temperature that is not positive.
+// Source: Jang, Gu, Poole, "Categorical reparameterization with Gumbel-softmax", 2017; Maddison, Mnih, Teh, 2017.
 template <FloatingElement T>
 Tensor<T> gumbel_softmax(Tensor<T> logits, const GumbelSoftmaxOptions& options = {},
                          std::source_location where = std::source_location::current()) {

@@ -79,8 +79,8 @@ struct Ranked {
 };
 
 // x [A.., n, B..] -> two of [A.., k, B..]: the k largest along an axis (-1: the last) in descending order, and their places. Of
-// equal elements the lower place comes first. NaN is larger than every number. Gradients flow through the values. Throws
-// BuildError unless 1 <= k <= n.
+// equal elements the lower place comes first. NaN is larger than every number. Gradients flow through the values.
+// Throws BuildError unless 1 <= k <= n.
 //   const auto [values, indices] = rp::top_k(logits, 5);
 template <Element T>
 Ranked<T> top_k(Tensor<T> x, std::int64_t k, std::int64_t axis = -1,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in on the host for the part of cuBLASLt that is called. It computes products of column-major matrices by their
-// definition.
+// A stand-in on the host for the part of cuBLASLt that is called. It computes products of column-major matrices by their definition.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -27,8 +27,7 @@ inline unsigned __float_as_uint(float value) { return __builtin_bit_cast(unsigne
 inline double __longlong_as_double(long long bits) { return __builtin_bit_cast(double, bits); }
 inline long long __double_as_longlong(double value) { return __builtin_bit_cast(long long, value); }
 
-// For whole warps, in blocks of one size. Two buffers take turns: the next call may write while other threads still read values
-// of this one.
+// For whole warps, in blocks of one size. Two buffers take turns: the next call may write while other threads still read values of this one.
 template <class T>
 T __shfl_down_sync(unsigned, T value, unsigned distance) {
   static T both[2][1024];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests fused convolutions by cuDNN's graph interface, on the host. A stand-in computes graphs by definition and refuses what
-// cuDNN would refuse. Examples are descriptors that are used before they are finalised, or that are given attributes of another
-// type.
+// cuDNN would refuse. Examples are descriptors that are used before they are finalised, or that are given attributes of another type.
 #include "../device_run.hpp"
 
 #include <array>

@@ -17,16 +17,14 @@ using namespace replicator;
 using namespace replicator::detail;
 using nlohmann::json;
 
-// Counts of the elementwise nodes that are computed once for all replicas. These are the optimizer's, and the counters of batch
-// norm.
+// Counts of the elementwise nodes that are computed once for all replicas. These are the optimizer's, and the counters of batch norm.
 struct Updates {
   std::size_t nodes = 0, launches = 0, largest = 0;
   std::size_t copied = 0;  // variables that are not updated in their own memory
   std::set<std::string> expressions;
 };
 
-// Running means and variances do not count. They must be copied: the forward pass makes them, and a step that fails changes
-// nothing.
+// Running means and variances do not count. They must be copied: the forward pass makes them, and a step that fails changes nothing.
 bool is_copied(const json& instruction) {
   if (instruction["do"] != "copy" || instruction["outputs"][0]["memory"] != "variable") return false;
   return instruction["outputs"][0]["variable"].get<std::string>().find(".running_") == std::string::npos;

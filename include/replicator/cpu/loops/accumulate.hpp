@@ -49,7 +49,7 @@ template <ReduceKind kind, class T>
   T* lanes = static_cast<T*>(to);
   const T* x = static_cast<const T*>(from);
   constexpr std::int64_t usual = 64;
-  if (width == usual)  // four rows at a time: the lanes pass memory less often, and the order is the same
+  if (width == usual)  // four rows at a time: the lanes pass through memory less often, and the order is the same
     for (; count >= 4; count -= 4, x += 4 * usual) {
 #pragma GCC ivdep
       for (std::int64_t j = 0; j < usual; ++j)

@@ -52,7 +52,7 @@ struct AxisDigits {
   }
 };
 
-// Appends the loops of an axis. Returns false where the digits of the two layouts do not divide each other.
+// Appends the loops of an axis. Returns false where the digits of the two layouts do not fit each other.
 inline bool add_axis(std::vector<CopyLoop>& loops, std::size_t axis, std::int64_t extent, const AxisDigits& from, const AxisDigits& to) {
   std::vector<std::int64_t> weights = from.weight;
   for (const auto weight : to.weight)

@@ -23,8 +23,7 @@ class CopyRun {
   // The run is contiguous on the side `near`, in words of `word` bytes. Strides of loops are in bytes.
   CopyRun(Stride near, Stride far, std::int64_t word) : near_{near}, far_{far}, word_{word} {}
 
-  // Takes the loop that begins or continues the run out of `loops`. Returns false where there is none, or the table would be too
-  // long.
+  // Takes the loop that begins or continues the run out of `loops`. Returns false where there is none, or the table would be too long.
   bool take_from(std::vector<CopyLoop>& loops) {
     if (words_ > longest_period || period_of(words_) > longest_period || (!taken_.empty() && taken_.back().cut)) return false;
     const auto next = std::find_if(loops.begin(), loops.end(), [&](const auto& loop) { return loop.*near_ == word_ * words_ && (!loop.cut || loop.ends); });

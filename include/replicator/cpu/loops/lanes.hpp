@@ -44,8 +44,8 @@ static_assert(sizeof(FloatLanes) == tile_group * sizeof(float) && sizeof(HalfLan
 struct RoundedByInstruction {
   std::uint16_t bits;
 };
-// The same bits. The instruction takes subnormal numbers for zeros, so groups that have some are rounded without it; they are
-// rare. Both instructions are assembly: the callers are compiled for AVX-512F alone, and no compiler inlines an intrinsic of
+// The same bits. The instruction takes subnormal numbers for zeros. So groups that have some, which are rare, are rounded without
+// it. Both instructions are assembly: the callers are compiled for AVX-512F alone, and no compiler inlines an intrinsic of
 // AVX-512DQ or AVX-512BF16 there.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void store_lanes(std::byte* to, FloatLanes lanes, RoundedByInstruction) {
   std::uint32_t subnormal;

@@ -92,8 +92,7 @@ class BroadcastOperand {
     TileOperand operand;
   };
 
-  // Presents elements [position, position + count) of the domain, in whole groups. They are in `buffer`, or where they lie in the
-  // operand.
+  // Presents elements [position, position + count) of the domain, in whole groups. They are in `buffer`, or where they lie in the operand.
   TileOperand present(const std::byte* operand, std::byte* buffer, std::int64_t position, std::int64_t count, State& state) const {
     if (position >= state.begin && position + count <= state.end) return state.operand;
     const auto group = static_cast<std::int64_t>(tile_group * element_);

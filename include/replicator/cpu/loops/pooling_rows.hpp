@@ -38,8 +38,7 @@ struct ImageRows {
   std::size_t ring_bytes() const { return converted() ? (bytes(slots, compute) + 63) / 64 * 64 : 0; }
   // Offset of a row from slot 0, in bytes.
   std::size_t offset(std::int64_t index) const { return bytes(index % slots, compute); }
-  // Offset that a loop expects for rows from `begin` on. For y that is the row; for x it is slot 0, and the loop is told of all
-  // slots.
+  // Offset of the rows from `begin` on, as a loop wants it. For y that is the row. For x it is slot 0, because a loop gets all slots.
   std::size_t wanted(std::int64_t begin) const { return of_x ? 0 : offset(begin); }
 };
 

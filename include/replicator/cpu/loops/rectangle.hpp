@@ -34,8 +34,8 @@ using Words8 = std::uint32_t __attribute__((vector_size(32)));
 using Words16 = std::uint32_t __attribute__((vector_size(64)));
 
 // One step of a transposition, in two rows that are `distance` apart (a power of two). It exchanges the upper right of each
-// square of 2 x `distance` words with its lower left. The result says which word of both rows comes to lie at i of the upper or
-// the lower row.
+// square of 2 x `distance` words with its lower left. The result is the index, in both rows, of the word that comes to lie at i
+// of the upper or the lower row.
 template <int lanes, int distance, bool lower>
 struct ExchangedWord {
   constexpr int operator()(int i) const { return lower ? (i & distance ? lanes + i : i + distance) : (i & distance ? lanes + i - distance : i); }

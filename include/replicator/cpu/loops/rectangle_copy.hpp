@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A copy between two layouts in rectangles that pass through registers. It is for layouts that are contiguous along different
-// axes, for short rows, and for pairs of bfloat16. Weights of convolutions go into blocks this way, and their gradients out of
-// blocks.
+// axes, for short rows, and for pairs of bfloat16. Weights of convolutions go into blocks this way, and their gradients out of blocks.
 #pragma once
 
 #include <algorithm>

@@ -22,7 +22,7 @@ namespace replicator::detail::cpu {
 // Number of elements in a group. The counts given to loops are multiples of it.
 inline constexpr std::int64_t tile_group = 16;
 
-// The instructions that loops may use. Hosts must have equal levels to get equal bits.
+// The instructions that loops may use. Hosts get equal bits only at equal levels.
 enum class InstructionLevel : std::uint8_t {
   baseline,
   avx2,

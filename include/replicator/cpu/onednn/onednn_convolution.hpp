@@ -62,12 +62,14 @@ inline PrimitiveDescription describe_backward_weights(const ConvolutionShapes& s
 }
 
 // Whether to use Winograd's algorithm F(4x4, 3x3) (Lavin and Gray, arXiv:1509.09308). It transforms tiles of images and weights,
-// and needs a quarter of the products.
-// - Error: the transforms' rounding leaves 1e-6 of the results' root mean square, several times the error of a sum of products.
-// - Time with one thread and two: a third to three quarters where there are enough tiles and channels. It takes several times as
-//   long where few tiles share the transforms of many weights.
-// - The choice decides bits, so it depends on shapes alone.
-// - Never where rows are padded more on one side: there oneDNN 2.6.3 computes wrong gradients of images.
+// and needs a quarter of the products. The transforms' rounding leaves an error of 1e-6 of the results' root mean square. That is
+// several times the error of a sum of products.
+//
+// Measured with one thread and two, it takes a third to three quarters of the time where there are enough tiles and channels. It
+// takes several times as long where few tiles share the transforms of many weights.
+//
+// The choice decides bits, so it depends on shapes alone. Winograd's algorithm is never used where rows are padded more on one
+// side, because oneDNN 2.6.3 computes wrong gradients of images there.
 inline bool winograd_pays(const ConvolutionShapes& s) {
   constexpr std::int64_t tile = 4, least_tiles = 64, least_channels = 32;
   const auto& o = s.options;

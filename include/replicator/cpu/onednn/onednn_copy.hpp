@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of LayoutCopy by oneDNN, which generates code for each pair of layouts. They are for copies into blocked layouts.
-// copy.hpp is faster where it moves rectangles by AVX-512, and then it is taken.
+// copy.hpp is faster where it moves rectangles by AVX-512, and then it is taken. All of them only move bits.
 //
-// Time relative to oneDNN for the weights of ResNet-50 and the blocks of convolutions (one thread, each weight cold):
-// - Rectangles into blocks: 0.35 to 0.45 in bfloat16, 0.6 to 0.9 in float32.
-// - Rectangles out of blocks: 0.2.
-// - Plain loops into blocks: 2 to 8.
+// Times relative to oneDNN, for the weights of ResNet-50 and the blocks of convolutions (one thread, each weight cold):
 //
-// All of them only move bits.
+//   copy of                bfloat16        float32
+//   rectangles into blocks   0.35 to 0.45    0.6 to 0.9
+//   rectangles out of blocks 0.2             0.2
+//   plain loops into blocks  2 to 8          2 to 8
 #pragma once
 
 #include <memory>
@@ -38,10 +38,9 @@ class ReorderExecutable final : public Executable {
   Primitive primitive_;
 };
 
-// Makes the copy, or returns null in these cases:
-// - copy.hpp is faster at this level.
-// - The tensor has no elements, or oneDNN has no name for a layout.
-// - The type is not float32 or bfloat16. oneDNN loses bits of large int32 on the way between unusual layouts.
+// Makes the copy. Returns null where copy.hpp is faster at this level, for tensors without elements, and for layouts that oneDNN
+// has no name for. Types other than float32 and bfloat16 also give null: oneDNN loses bits of large int32 on the way between
+// unusual layouts.
 inline std::unique_ptr<Executable> make_reorder_at(InstructionLevel level, const KernelRequest& request) {
   const auto& type = request.inputs[0];
   const Layout &from = request.offered[0], &to = request.operation.get<LayoutCopy>()->to;

@@ -53,8 +53,8 @@ class ExpressionCompiler {
     return compiler;
   }
 
-  // Null where the interpreter must be used: there is no GPU, or the source cannot be compiled. Then stderr gets the reason,
-  // once.
+  // Null where the interpreter must be used: there is no GPU, or the source cannot be compiled. In the second case stderr gets
+  // the reason, once.
   const CompiledKernels* compile(const std::string& source) {
     const std::lock_guard lock{mutex_};
     const std::string architecture = architecture_of_current();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the CUDA C++ source of kernels that evaluate one expression, for NVRTC. The source is a pure function of the expression
-// and its operands, without their extents. So operands of the same kind have the same source. The arithmetic calls the functions
-// of rtc/ in the expression's order. The interpreter calls the same functions, so both give the same bits.
+// and of how its operands lie. The operands' extents are not in it, so operands that lie alike have the same source. (It only
+// depends on whether the domain has 2^31 elements or more.)
+//
+// The arithmetic calls the functions of rtc/ in the expression's order. The interpreter calls the same functions, so both give the same bits.
 #pragma once
 
 #include <algorithm>
@@ -223,8 +225,7 @@ inline std::string kernel_source(const std::string& name, const std::string& thr
 
 }  // namespace detail
 
-// Source of the kernel compiled_map(Program). Empty where the expression is too large, or has operations that its compute type
-// lacks.
+// Source of the kernel compiled_map(Program). Empty where the expression is too large, or has operations that its compute type lacks.
 inline std::optional<ExpressionSource> map_source(const Expression& expression, const Operands& operands, std::span<const DType> outputs) {
   auto source = detail::program_source(expression, operands, outputs);
   if (!source) return std::nullopt;

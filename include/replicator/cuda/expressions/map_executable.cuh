@@ -26,15 +26,14 @@ class MapExecutable : public Executable {
   }
 
   std::int64_t elements() const { return elements_; }
-  // The kernel's argument: the expression's operands, with the addresses of a launch. Its size is equal in a family, and a
-  // multiple of 8.
+  // The kernel's argument: the expression's operands, with the addresses of a launch. Its size is equal in a family, and a multiple of 8.
   virtual std::size_t program_bytes() const = 0;
   virtual void write_program(std::byte* to, const std::byte* const* inputs, std::byte* const* outputs) const = 0;
 
  private:
   // A thread reads all that its elements need before it writes them, so an input of the domain's shape may be overwritten. The
   // formulas of optimizers are (variable, gradient, .., slots..) -> (variable, slots..). So the first output prefers the first
-  // input. The other outputs prefer the input that is as far from the last.
+  // input. Every other output prefers the input at the same distance from the last one.
   int find_in_place(std::size_t o, const KernelRequest& request, const Shape& domain) const {
     const auto may_share = [&](std::size_t i) {
       return i < request.inputs.size() && request.inputs[i].dtype == request.outputs[o].dtype && request.inputs[i].shape == domain &&

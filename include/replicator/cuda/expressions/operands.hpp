@@ -47,7 +47,7 @@ inline OperandKind kind_of(const std::vector<std::int64_t>& strides, const std::
 }  // namespace detail
 
 // Describes inputs that are broadcast to the domain. The domain's elements are numbered along `axes`, the last one fastest. The
-// inputs lie in `layouts`, which have no blocks. Neighbouring axes that are one axis in all inputs are merged.
+// inputs lie in `layouts`, which have no blocks. Neighbouring axes are merged where they are one axis in all inputs.
 inline Operands place_operands(std::span<const TensorType> inputs, std::span<const Layout> layouts, const Shape& domain,
                                std::span<const std::size_t> axes) {
   Operands result{domain.elements(), {}, {}};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference kernel of Reduce on GPUs, with an interpreter of its expression. rtc/reduction.cuh defines the order of
-// combination.
+// The reference kernel of Reduce on GPUs, with an interpreter of its expression. rtc/reduction.cuh defines the order of combination.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +59,7 @@ class ReduceExecutable : public Executable {
  protected:
   virtual void launch_kernels(const Launch& launch) const = 0;  // only called where there is something to reduce
 
-  // Unless the way is `few`, the first kernel leaves the results of blocks in the scratch memory. The tree then writes the
-  // outputs.
+  // Unless the way is `few`, the first kernel leaves the results of blocks in the scratch memory. The tree then writes the outputs.
   ReduceWay way() const { return way_; }
   const ReduceExtents& extents() const { return extents_; }
   // Blocks and threads of the first kernel, and blocks of the tree's kernel.

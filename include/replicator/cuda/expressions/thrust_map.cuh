@@ -34,8 +34,7 @@ namespace replicator::detail::cuda {
 [[gnu::noinline]] inline __device__ float apply_any(ScalarOp op, float a, float b, float c) { return apply(op, a, b, c); }
 
 // A built-in operation on the elements of one or two inputs, and on constants. The operation is a value and not a type, because
-// nvcc takes a second for each thrust::transform with another type. The quick operations are few, so that nvcc makes a loop for
-// each.
+// nvcc takes a second for each thrust::transform with another type. The quick operations are few, so that nvcc makes a loop for each.
 struct BuiltIn {
   enum class Operand : std::uint8_t {
     first,

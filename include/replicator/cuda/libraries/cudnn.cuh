@@ -29,7 +29,7 @@ inline void require(cudnnStatus_t status, const char* call) {
   throw DeviceError{std::string{"cuDNN: "} + call + " gave " + cudnnGetErrorString(status) + (details[0] ? std::string{": "} + details : "")};
 }
 
-// Whether cuDNN does not support the call. cuDNN 9 also calls parameters bad that it does not support together.
+// Whether cuDNN does not support what was asked for. cuDNN 9 also reports bad parameters where it does not support a combination.
 inline bool declines(cudnnStatus_t status) {
   const auto category = CUDNN_STATUS_CATEGORY(status);
   return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;

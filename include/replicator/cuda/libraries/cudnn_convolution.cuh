@@ -3,8 +3,8 @@
 // are row-major where cuDNN cannot do that, or KernelChoice asks for it. Sums are in float32. float32 is shortened to TF32 only
 // where KernelChoice allows it.
 //
-// The algorithm must add the products themselves, always in the same order. Of these it is the one that cuDNN expects to be
-// fastest on the calling thread's GPU. A process makes its kernels for the first of its GPUs, so all GPUs must be of one kind.
+// The algorithm must add the products themselves, always in the same order. Of such algorithms it is the one that cuDNN expects
+// to be fastest on the calling thread's GPU. All GPUs of a process must be of one kind, because it makes its kernels for the first of them.
 #pragma once
 
 #include <algorithm>
@@ -119,7 +119,8 @@ inline cudnnMathType_t arithmetic_of(DType dtype, const KernelChoice& choice) {
   return choice.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
-// Also sets the problem's arithmetic to the algorithm's. Empty where no algorithm that may be taken has a small enough workspace.
+// Chooses an algorithm, and sets the problem's arithmetic to the algorithm's. Empty where no algorithm that may be taken has a
+// small enough workspace.
 template <class Call>
 std::optional<typename Call::Performance> choose_algorithm(ConvolutionProblem& problem, cudnnMathType_t arithmetic, const KernelChoice& choice) {
   std::array<typename Call::Performance, most_algorithms> ranked{};

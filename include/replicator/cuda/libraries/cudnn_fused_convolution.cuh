@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of FusedConvolution on GPUs by cuDNN's graph interface, with channels last. The operations that are fused with the
-// convolution run while its operands are loaded, and while its results are in registers. cuDNN decides which graphs have an
+// convolution run while its operands are loaded, and while its results are in registers. It is up to cuDNN which graphs have an
 // engine, and above all a deterministic one. All other graphs run by the kernels of their parts.
 #pragma once
 
@@ -96,7 +96,7 @@ class FusedExecutable final : public Executable {
     in_place.assign(problem_.outputs.size(), -1);
     scratch_bytes = plan().workspace();
   }
-  // Throws DeviceError on a GPU for which cuDNN has no such plan, or one that needs more scratch memory.
+  // Throws DeviceError on a GPU for which cuDNN has no such plan, or only one that needs more scratch memory.
   void run(const Launch& launch) const override {
     const auto& by = plan();
     if (by.workspace() > scratch_bytes)

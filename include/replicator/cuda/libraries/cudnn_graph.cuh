@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuDNN's graph interface: operations on tensors, which an engine computes in as few kernels as it can. Everything is a
-// descriptor. It is given attributes, then finalised, and from then on only read. Names are those of NVIDIA's cuDNN backend
-// reference.
+// descriptor. It is given attributes, then finalised, and from then on only read. Names are those of NVIDIA's cuDNN backend reference.
 #pragma once
 
 #include <algorithm>

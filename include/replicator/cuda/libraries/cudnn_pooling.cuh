@@ -2,9 +2,9 @@
 // Kernels of pooling on GPUs by cuDNN's plain calls: maxima, averages, and the gradient of averages. They take float32, float64
 // and bfloat16, and images in the layout in which they are offered.
 //
-// The gradient of maxima (MaxPoolSpread) and its transpose have kernels of our own in pooling.cuh. cuDNN does not say which of
-// equal elements gets a gradient, and behind a ReLU many windows hold only zeros. So GPUs would differ from CPUs by more than
-// rounding. cuDNN also asks for the maxima, which that operation is not given.
+// The gradient of maxima (MaxPoolSpread) and its transpose have kernels of our own in pooling.cuh. One reason is that cuDNN does
+// not say which of equal elements gets a gradient. Behind a ReLU many windows hold only zeros, so GPUs would differ from CPUs by
+// more than rounding. The other reason is that cuDNN asks for the maxima, which that operation is not given.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ class PoolingProblem {
             "cudnnSetPooling2dDescriptor");
   }
 
-  // Whether cuDNN takes the pooling. It pads both sides alike. For large windows it was seen to give wrong maxima where there are
-  // more than 2^23 of them (cuDNN 9.2, issue 508 of FluxML's NNlib.jl).
+  // Whether cuDNN takes the pooling. It pads both sides alike. Windows must be small: of large windows it was seen to give wrong
+  // maxima where there are more than 2^23 of them (cuDNN 9.2, issue 508 of FluxML's NNlib.jl).
   static bool takes(const PoolingOptions& o, const Shape& of_x, const Shape& of_y, DType dtype) {
     constexpr std::int64_t most = 16;
     return is_floating(dtype) && o.window[0] <= most && o.window[1] <= most && o.padding.low == o.padding.high && are_counted({o.stride}) &&

@@ -67,8 +67,7 @@ inline std::string refused_nvrtc(int built_with) {
 }
 
 // Says why expressions are interpreted in a program that was built with this CUDART_VERSION. Empty where NVRTC may compile them.
-// `chosen` is the variable REPLICATOR_CUDA_EXPRESSIONS, or null where it is not set. Throws BuildError unless it is "compiled" or
-// "interpreted".
+// `chosen` is the variable REPLICATOR_CUDA_EXPRESSIONS, or null where it is not set. Throws BuildError unless it is "compiled" or "interpreted".
 inline std::string reason_to_interpret(const char* chosen, int built_with) {
   const std::string_view text = chosen ? chosen : "compiled";
   if (text == "interpreted") return "REPLICATOR_CUDA_EXPRESSIONS=interpreted";

@@ -7,7 +7,7 @@
 
 namespace replicator::detail::cuda {
 
-// Computes the elements first, first + stride, ... before `end`. There is at least one. Program::at_once elements are read before
+// Computes the elements first, first + stride, ... before `end`, which is at least 1. Program::at_once elements are read before
 // the first of them is written, so that as many loads are in flight. The reads are not guarded, so that they need no branches.
 // Beyond the end the last element is read again, and not written.
 template <class T, class Program>

@@ -3,8 +3,7 @@
 //
 // The order of combination depends on shape, axes and layout only. The reduced elements of an output are cut into blocks of
 // 4,096, in the order in which they lie in memory. A fixed number of threads takes a block's elements in turns. One tree combines
-// the results of these threads, and a binary counter's tree combines the blocks. One thread alone combines up to 32 elements in
-// order.
+// the results of these threads, and a binary counter's tree combines the blocks. One thread alone combines up to 32 elements in order.
 #pragma once
 
 #include <replicator/cuda/rtc/reduce_extents.hpp>
@@ -12,9 +11,9 @@
 
 namespace replicator::detail::cuda {
 
-// Combines the values of all threads of a block. All threads of the block must call it. Thread 0 gets the result; the others get
-// some part of it. The order is that of CUB's BlockReduce. A tree combines the lanes of a warp, neighbours first, and then the
-// warps follow one after the other. CUB's headers are not available where NVRTC compiles this.
+// Combines the values of all threads of a block, which must all call it. Thread 0 gets the result; the others get some part of
+// it. The order is that of CUB's BlockReduce: a tree combines the lanes of a warp, neighbours first, and then the warps follow
+// one after the other. CUB itself cannot be used, because its headers are not there where NVRTC compiles this.
 template <class T, class Combine>
 __device__ T reduce_block(T value, Combine combine) {
   constexpr int lanes = 32, warps = block_threads / lanes;

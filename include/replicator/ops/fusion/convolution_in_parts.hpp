@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of FusedConvolution for any kind of device. It runs the device's kernels of Map, Convolution and Reduce one after
-// the other.
+// The kernel of FusedConvolution for any kind of device. It runs the device's kernels of Map, Convolution and Reduce one after the other.
 #pragma once
 
 #include <algorithm>

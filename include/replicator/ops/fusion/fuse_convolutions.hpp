@@ -13,8 +13,8 @@
 
 namespace replicator::detail::passes {
 
-// For condensed graphs. Arithmetic that could be one convolution's epilogue or the next one's prologue becomes the epilogue. The
-// next convolution then has no prologue.
+// For graphs that went through condense(). Arithmetic that could be one convolution's epilogue or the next one's prologue becomes
+// the epilogue. The next convolution then has no prologue.
 inline Graph fuse_convolutions(Graph graph, const ConvolutionFusions& wanted) {
   if (wanted.statistics) graph = fuse(remove_dead_code(fuse_statistics(graph)));
   if (wanted.epilogue) graph = fuse_epilogues(graph);

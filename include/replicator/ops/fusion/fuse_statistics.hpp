@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pass that makes sums over a convolution's result outputs of the convolution. Both statistics of a batch norm are such sums.
 // The variance is the sum of (y - m)^2. It is computed as (sum of y^2) - m (2 (sum of y) - n m). Apart from rounding, this is the
-// same for any m. It cancels where the mean is large beside the deviation. So the pass changes bits, and only runs where it is
-// asked for.
+// same for any m, but digits cancel where the mean is large beside the deviation. So the pass changes bits, and only runs where
+// it is asked for.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution together with operations around it in a network. GPUs compute these while the operands are on their way. The
 // prologue is arithmetic on the input: a batch norm's scale and bias, ReLU. The epilogue is arithmetic on the result: the same,
-// and a residual sum. The statistics are the sums over the result that a batch norm needs. No user writes this operation.
-// ops/fusion/fuse_convolutions.hpp makes it, after the derivatives.
+// and a residual sum. The statistics are the sums over the result that a batch norm needs.
+//
+// No user writes this operation. ops/fusion/fuse_convolutions.hpp makes it, after the derivatives.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +20,10 @@
 namespace replicator::detail {
 
 // Inputs: first the inputs of the prologue, which computes x, or else x itself. Then w. Then the inputs of the epilogue, without
-// its first one, the convolution's result. Outputs: the epilogue's result or else y itself, in the type of w. With statistics
-// also the sum and the sum of squares of y for each channel, as float32 [O]. The kernel chooses whether x and y are rounded to
-// bfloat16 before they are used.
+// its first one, the convolution's result.
+//
+// Outputs: the epilogue's result or else y itself, in the type of w. With statistics also the sum and the sum of squares of y for
+// each channel, as float32 [O]. The kernel chooses whether x and y are rounded to bfloat16 before they are used.
 struct FusedConvolution {
   static constexpr std::string_view name = "fused_convolution";
   static constexpr std::size_t most_inputs = 16;  // of the prologue or epilogue

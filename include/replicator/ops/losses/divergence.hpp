@@ -26,8 +26,8 @@ inline AnyTensor divergence(std::string_view what, AnyTensor log_p, AnyTensor lo
 }  // namespace detail
 
 // KL(p || q) = sum p (log p - log q) along an axis (the last by default), from logarithms of probabilities. The axis disappears.
-// (PyTorch's kl_div takes the two the other way round.) Throws BuildError unless the shapes are equal. Source: Kullback and
-// Leibler, "On information and sufficiency", 1951.
+// (PyTorch's kl_div takes the two the other way round.) Throws BuildError unless the shapes are equal.
+// Source: Kullback and Leibler, "On information and sufficiency", 1951.
 template <FloatingElement T>
 Tensor<T> kl_divergence(Tensor<T> log_p, Tensor<T> log_q, std::int64_t axis = -1,
                         std::source_location where = std::source_location::current()) {

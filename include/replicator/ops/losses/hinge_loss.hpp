@@ -26,8 +26,9 @@ Tensor<T> hinge(Tensor<T> scores, Tensor<T> signs, const HingeOptions& options =
 }
 
 // For each example: the sum over the other classes c of max(0, margin + score_c - score_label). scores [N, C], labels [N] in [0,
-// C) -> [N]. A label outside of [0, C) gives NaN. (PyTorch's multi_margin_loss divides by C.) Throws BuildError where the shapes
-// do not fit. Source: Weston and Watkins, "Support vector machines for multi-class pattern recognition", 1999.
+// C) -> [N]. A label outside of [0, C) gives NaN. (PyTorch's multi_margin_loss divides by C.)
+// Throws BuildError where the shapes do not fit.
+// Source: Weston and Watkins, "Support vector machines for multi-class pattern recognition", 1999.
 template <FloatingElement T, LabelElement L>
 Tensor<T> multiclass_hinge(Tensor<T> scores, Tensor<L> labels, const HingeOptions& options = {},
                            std::source_location where = std::source_location::current()) {
@@ -51,8 +52,8 @@ Tensor<T> multiclass_hinge(Tensor<T> scores, Tensor<L> labels, const HingeOption
   return Tensor<T>{detail::reduce(ReduceKind::sum, excess, {1}, "multiclass_hinge", where)};
 }
 
-// The loss of a discriminator, from its scores: mean(max(0, 1 - real)) + mean(max(0, 1 + fake)), a scalar. Source: Lim and Ye,
-// "Geometric GAN", 2017; Miyato, Kataoka, Koyama, Yoshida, "Spectral normalization for GANs", 2018.
+// The loss of a discriminator, from its scores: mean(max(0, 1 - real)) + mean(max(0, 1 + fake)), a scalar.
+// Source: Lim and Ye, "Geometric GAN", 2017; Miyato, Kataoka, Koyama, Yoshida, "Spectral normalization for GANs", 2018.
 template <FloatingElement T>
 Tensor<T> hinge_discriminator_loss(Tensor<T> real, Tensor<T> fake,
                                    std::source_location where = std::source_location::current()) {

@@ -34,8 +34,7 @@ AnyTensor class_numbers(Graph& graph, std::int64_t classes, Location where) {
   return constant_node(graph, std::move(numbers).any(), where);
 }
 
-// x minus its maximum along the axis, so that exp cannot overflow. The maximum cancels in every use, so no gradient goes through
-// it.
+// x minus its maximum along the axis, so that exp cannot overflow. The maximum cancels in every use, so no gradient goes through it.
 inline AnyTensor below_maximum(AnyTensor x, std::int64_t axis, std::string_view what, Location where) {
   const AnyTensor maximum = reduce(ReduceKind::max, x, Axes{axis}.kept(), what, where);
   const AnyTensor fixed = compute(x.graph(), StopGradient{}, {maximum}, where);
@@ -118,8 +117,8 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
       total, target, labels)};
 }
 
-// The part of the examples that have their largest logit (the first of equal ones) at the label: [.., C], [..] -> scalar in [0,
-// 1]. Throws BuildError where the shapes do not fit.
+// The part of the examples that have their largest logit (the first of equal ones) at the label.
+// [.., C], [..] -> scalar in [0, 1]. Throws BuildError where the shapes do not fit.
 template <FloatingElement T, LabelElement L>
 Tensor<T> accuracy(Tensor<T> logits, Tensor<L> labels, std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(accuracy(cast<float>(logits, where), labels, where), where);

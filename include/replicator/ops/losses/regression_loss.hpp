@@ -26,7 +26,8 @@ struct HuberOptions {
 
 // For each element, with d = a - b: d^2 / 2 where |d| <= delta, and delta (|d| - delta / 2) beyond. Same shape. PyTorch's
 // smooth_l1_loss with beta = delta is this divided by delta; for delta = 1 they are equal. Throws BuildError unless the shapes
-// are equal and delta > 0. Source: Huber, "Robust estimation of a location parameter", 1964.
+// are equal and delta > 0.
+// Source: Huber, "Robust estimation of a location parameter", 1964.
 template <FloatingElement T>
 Tensor<T> huber(Tensor<T> a, Tensor<T> b, const HuberOptions& options = {},
                 std::source_location where = std::source_location::current()) {

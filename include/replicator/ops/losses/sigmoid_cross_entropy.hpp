@@ -12,8 +12,8 @@
 
 namespace replicator {
 
-// Inputs x, t: max(x, 0) - x t + log(1 + exp(-|x|)). This formula neither overflows nor cancels, but its first and last terms
-// have a kink at 0. The derivative, sigmoid(x) - t, has none. So this is an operation of its own.
+// Inputs x, t: max(x, 0) - x t + log(1 + exp(-|x|)). It is an operation of its own for the sake of its derivative, sigmoid(x) -
+// t. The formula neither overflows nor cancels, but its first and last terms have a kink at 0. The derivative has none.
 struct SigmoidCrossEntropy {
   static constexpr std::string_view name = "sigmoid_cross_entropy";
 

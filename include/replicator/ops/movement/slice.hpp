@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// slice takes a part of a tensor, and pad makes a tensor a part of a larger one; each is the gradient of the other. Also split.
-// Any dtype.
+// slice takes a part of a tensor, and pad makes a tensor a part of a larger one. Each is the gradient of the other. split makes
+// equal parts. Any dtype.
 #pragma once
 
 #include <array>

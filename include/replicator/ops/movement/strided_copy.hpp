@@ -15,8 +15,7 @@
 
 namespace replicator::detail {
 
-// A box of elements that is read and written with strides (in elements). It begins at `from` of the source and `to` of the
-// destination.
+// A box of elements that is read and written with strides (in elements). It begins at `from` of the source and `to` of the destination.
 struct StridedCopy {
   Shape box;
   std::array<std::int64_t, Shape::max_rank> source{}, destination{};
