@@ -4,10 +4,10 @@
 //
 // Times relative to oneDNN, for the weights of ResNet-50 and the blocks of convolutions (one thread, each weight cold):
 //
-//   copy of                bfloat16        float32
-//   rectangles into blocks   0.35 to 0.45    0.6 to 0.9
-//   rectangles out of blocks 0.2             0.2
-//   plain loops into blocks  2 to 8          2 to 8
+//   copies of                 bfloat16        float32
+//   rectangles into blocks    0.35 to 0.45    0.6 to 0.9
+//   rectangles out of blocks  0.2             0.2
+//   plain loops into blocks   2 to 8          2 to 8
 #pragma once
 
 #include <memory>
