@@ -28,7 +28,7 @@ class InFloat32 final : public Executable {
   // `inner` is the kernel of the same operation with float32 in place of bfloat16.
   InFloat32(const KernelRequest& request, std::unique_ptr<Executable> inner) : inner_{std::move(inner)}, threads_{request.threads} {
     if (request.inputs.size() > most || request.outputs.size() > most)
-      throw BuildError{"an operation with more than " + std::to_string(most) + " tensors was to run on bfloat16: cast it to float32"};
+      throw BuildError{"an operation with more than " + std::to_string(most) + " inputs or outputs cannot run on bfloat16: cast them to float32"};
     input_layouts = inner_->input_layouts;
     output_layouts = inner_->output_layouts;
     in_place.assign(request.outputs.size(), -1);

@@ -32,7 +32,7 @@ struct ArgMax {
     const std::int64_t extent = x[static_cast<std::size_t>(axis)];
     if (extent < 1 || extent > std::numeric_limits<std::int32_t>::max())
       throw BuildError{"axis " + std::to_string(axis) + " of " + inputs[0].text() +
-                       " has no maximum with an int32 place"};
+                       " has no maximum with an int32 place: its extent must be at least 1 and fit an int32"};
     Shape shape;
     for (std::size_t i = 0; i < x.rank(); ++i)
       if (static_cast<std::int64_t>(i) != axis) shape.push_back(x[i]);

@@ -105,7 +105,7 @@ struct PrintOptions {
 template <Element T>
 Tensor<T> print(Tensor<T> x, std::string name, PrintOptions options = {}, std::source_location where = std::source_location::current()) {
   const auto what = detail::named("print", name, where);
-  if (options.every == 0) throw BuildError{what + ": every 0 steps cannot be: 1 prints in each"};
+  if (options.every == 0) throw BuildError{what + ": every is 0: it must be at least 1, which prints in each step"};
   return Tensor<T>{detail::observe(
       x, what + " every " + std::to_string(options.every),
       [options, title = "\"" + name + "\" at " + Location{where}.text()](const Observation& seen) {

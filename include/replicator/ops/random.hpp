@@ -46,7 +46,7 @@ struct Random {
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType>) const {
     if (type.dtype != DType::float32 && type.dtype != DType::float64)
-      throw BuildError{"asked for random " + type.text() + ": only float32 and float64 can be"};
+      throw BuildError{"asked for random " + type.text() + ": only float32 and float64 can be drawn"};
     if (type.shape.elements() >= std::int64_t{1} << 33)
       throw BuildError{"asked for random " + type.text() + ": a node can make 2^33 random numbers at most"};
     return {type};

@@ -147,7 +147,7 @@ TEST_CASE("a GPU on which cuDNN needs more scratch than was planned, or has no e
   on_host::engines.ranked[1].workspace = 513;
   on_host::current_device = 1;
   CHECK_THROWS_WITH(planned->run(Launch{}),
-                    "cuDNN asks for 513 bytes of scratch on this GPU, but for 512 on that for which the step was planned first: "
+                    "cuDNN needs 513 bytes of scratch on this GPU, but 512 on the GPU that the step was planned for: "
                     "all GPUs of a job must be of one kind");
   on_host::engines.ranked.clear();
   on_host::current_device = 2;

@@ -100,8 +100,8 @@ class FusedExecutable final : public Executable {
   void run(const Launch& launch) const override {
     const auto& by = plan();
     if (by.workspace() > scratch_bytes)
-      throw DeviceError{"cuDNN asks for " + std::to_string(by.workspace()) + " bytes of scratch on this GPU, but for " + std::to_string(scratch_bytes) +
-                        " on that for which the step was planned first: all GPUs of a job must be of one kind"};
+      throw DeviceError{"cuDNN needs " + std::to_string(by.workspace()) + " bytes of scratch on this GPU, but " + std::to_string(scratch_bytes) +
+                        " on the GPU that the step was planned for: all GPUs of a job must be of one kind"};
     const cudnnHandle_t on = handle();
     require(cudnnSetStream(on, stream_of(launch.stream)), "cudnnSetStream");
     std::vector<const std::byte*> data(launch.inputs, launch.inputs + problem_.inputs.size());

@@ -120,7 +120,7 @@ Tensor<T> slice_axis(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::op
     const std::int64_t first = from_front(begin), last = from_front(asked_end);
     if (first < 0 || last < first || last > extent)
       throw BuildError{"asked for elements " + std::to_string(begin) + " to " + std::to_string(asked_end) + " of axis " + std::to_string(axis) +
-                       " of " + x.any().type().text() + ": the first must be there, and the end not lie before it or beyond " +
+                       " of " + x.any().type().text() + ": the first must exist, and the end must not lie before it or beyond " +
                        std::to_string(extent)};
     Slice slice{AxisValues(shape.rank(), 0), AxisValues(shape.begin(), shape.end()), AxisValues(shape.rank(), 1)};
     slice.begin[at] = first;
