@@ -31,10 +31,10 @@ struct CaptureSupport {
 
 // For kinds with queues: host memory that is made for copies, and events by which queues wait for each other.
 struct StagingSupport {
-  // Memory for copies that block nobody, at least 64-byte aligned. Null where there is none: copies of plain memory are correct too.
+  // Allocates memory for copies that block nobody, at least 64-byte aligned. Null where there is none: copies of plain memory work too.
   std::byte* (*allocate)(std::size_t bytes) = nullptr;
   void (*release)(std::byte* memory, std::size_t bytes) noexcept = nullptr;
-  // Makes the memory of others such memory, until it is unpinned. False where that is impossible.
+  // Makes memory that others allocated fit for such copies, until it is unpinned. False where that is impossible.
   bool (*pin)(std::byte* memory, std::size_t bytes) = nullptr;
   void (*unpin)(std::byte* memory) noexcept = nullptr;
   void* (*make_event)(int index) = nullptr;

@@ -96,7 +96,7 @@ std::string values_text(const Observation& seen, std::int64_t most) {
 }  // namespace detail
 
 struct PrintOptions {
-  std::uint64_t every = 1;                                 // prints in steps that are a multiple of it
+  std::uint64_t every = 1;                                 // prints in steps that are multiples of it
   std::int64_t values = 8;                                 // at most this many values, from the first on
   std::function<void(const std::string& line)> sink = {};  // takes whole lines, from several threads; without one they go to stderr
 };

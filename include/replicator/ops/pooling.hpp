@@ -167,8 +167,8 @@ inline std::vector<AnyTensor> AveragePool::gradient(const GradientContext& at) c
   return {compute(at.graph, AveragePoolTranspose{options, at.inputs[0].shape()}, {at.upstream[0]}, at.where)};
 }
 
-// x [N, C, H, W] -> [N, C, OH, OW], OH = (H + padding - window) / stride + 1: the maximum of each window, without padding. It
-// also takes bool, uint8 and int32, through a floating type that holds all their values.
+// x [N, C, H, W] -> [N, C, OH, OW], OH = (H + padding - window) / stride + 1: the maximum of each window.
+// Padding does not count. Also takes bool, uint8 and int32, through a floating type that holds all their values.
 template <Element T>
 Tensor<T> max_pool(Tensor<T> x, PoolingOptions options, std::source_location where = std::source_location::current()) {
   static_assert(!std::is_same_v<T, std::int64_t>,

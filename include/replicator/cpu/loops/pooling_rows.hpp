@@ -42,7 +42,7 @@ struct ImageRows {
   std::size_t wanted(std::int64_t begin) const { return of_x ? 0 : offset(begin); }
 };
 
-// Reads a plane. Spans of rows never go back.
+// Reads a plane. Ask for spans of rows in ascending order.
 class RowReader {
  public:
   RowReader(const ImageRows& how, const std::byte* plane, std::byte* scratch) : how_{how}, plane_{plane}, ring_{scratch + how.ring} {}
@@ -63,7 +63,7 @@ class RowReader {
   std::int64_t next_ = 0;
 };
 
-// Writes a plane. Spans of rows never go back.
+// Writes a plane. Ask for spans of rows in ascending order.
 class RowWriter {
  public:
   RowWriter(const ImageRows& how, std::byte* plane, std::byte* scratch)

@@ -25,8 +25,8 @@ Tensor<T> hinge(Tensor<T> scores, Tensor<T> signs, const HingeOptions& options =
       signs)};
 }
 
-// For each example: the sum over the other classes c of max(0, margin + score_c - score_label). scores [N, C], labels [N] in [0,
-// C) -> [N]. A label outside of [0, C) gives NaN. (PyTorch's multi_margin_loss divides by C.)
+// For each example: the sum over the other classes c of max(0, margin + score_c - score_label).
+// scores [N, C], labels [N] in [0, C) -> [N]. A label outside of [0, C) gives NaN. (PyTorch's multi_margin_loss divides by C.)
 // Throws BuildError where the shapes do not fit.
 // Source: Weston and Watkins, "Support vector machines for multi-class pattern recognition", 1999.
 template <FloatingElement T, LabelElement L>
