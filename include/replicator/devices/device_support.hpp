@@ -19,8 +19,8 @@ namespace replicator::detail {
 struct CaptureSupport {
   // From here on, work that the queue is given is kept and not done. Waiting for the queue is an error meanwhile.
   void (*begin)(void* queue) = nullptr;
-  // Ends the capture and returns the work, ready to be replayed. Throws where something could not be captured. The queue is then
-  // as it was before `begin`.
+  // Ends the capture and returns the work, ready to be replayed. Throws where something could not be captured. In both cases the
+  // queue is afterwards as it was before `begin`.
   void* (*end)(void* queue) = nullptr;
   // Also ends the capture, but forgets the work.
   void (*abandon)(void* queue) noexcept = nullptr;

@@ -2,8 +2,7 @@
 // gather takes slices of a tensor at indices along an axis. scatter_add is its transpose: it adds up slices at indices.
 //
 //   gather:       x [A.., n, B..], indices [I..]        -> y [A.., I.., B..],  y[a, i, b] = x[a, indices[i], b]
-//   scatter_add:  x [A.., I.., B..], indices [I..], n   -> y [A.., n, B..],    y[a, j, b] = sum of x[a, i, b],
-//   indices[i] = j
+//   scatter_add:  x [A.., I.., B..], indices [I..], n   -> y [A.., n, B..],    y[a, j, b] = sum of x[a, i, b] where indices[i] = j
 //
 // Both are linear in x and each other's transpose, so gradients of any order need no other operation. Indices are int32 or int64
 // and count from 0. They are checked when the step runs: an index outside of [0, n) throws DataError, which names the index, its

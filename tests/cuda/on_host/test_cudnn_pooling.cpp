@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests pooling by cuDNN's plain calls, on the host. A stand-in computes poolings by definition. The tests check what cuDNN is
-// asked for, in which layouts, and what it is not asked for. Results may differ from the CPU's only by rounding.
+// Tests pooling by cuDNN's plain calls, on the host. A stand-in computes poolings by definition. The tests check the calls
+// and layouts that cuDNN gets, and the cases that it must not get. Results may differ from the CPU's only by rounding.
 #include "../device_run.hpp"
 
 #include <limits>

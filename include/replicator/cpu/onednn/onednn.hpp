@@ -106,8 +106,8 @@ inline const bool library_registered = [] {
   return true;
 }();
 
-// Sets the number of OpenMP threads while it lives. Create a primitive under the number of threads with which it will run: oneDNN
-// fixes the split of the work, and so the order of additions, when a primitive is *created*.
+// Sets the number of OpenMP threads while it lives. oneDNN fixes the split of the work, and so the order of additions, when a
+// primitive is *created*. So create it under the number of threads with which it will run.
 class OpenMpThreads {
  public:
   explicit OpenMpThreads(int threads) : before_{omp_get_max_threads()} { omp_set_num_threads(threads); }
