@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Map that Adam leaves for each variable, in one loop: loops over tiles (map.hpp) pass it eight times, which takes three times as long. The
-// same operations, each rounded, so the same bits.
+// The kernel of Adam's update on the CPU. It evaluates the Map that Adam leaves for each variable in one loop. The loops over
+// tiles (map.hpp) make eight passes and take three times as long. Both do the same operations with the same roundings, so the
+// bits are equal.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +37,7 @@ struct AdamTensors {
   }
 };
 
-// n is a multiple of 16. New values may lie where the old ones do.
+// n is a multiple of 16. The new values may lie where the old ones do.
 template <TileLoop square_root, bool decays>
 [[gnu::always_inline]] inline void adam_loop(const AdamTensors& t, const AdamConstants<float>& constants, std::int64_t n) {
   const AdamConstants<float> c = constants;
@@ -75,7 +76,7 @@ AdamLoop adam_loop_of(InstructionLevel level) {
                                            : &adam_baseline<decays>;
 }
 
-// A group that is not whole, padded with zeros.
+// Runs the last, incomplete group of elements, padded with zeros.
 inline void adam_tail(AdamLoop loop, const AdamTensors& t, const AdamConstants<float>& c, std::int64_t count) {
   constexpr std::size_t group = tile_group;
   alignas(64) float p[group] = {}, gradient[group] = {}, first[group] = {}, second[group] = {};
@@ -123,7 +124,7 @@ class AdamMapExecutable final : public Executable {
   int threads_;
 };
 
-// Declines what is not Adam's formula of float32 tensors of one shape and three scalars.
+// Returns null unless the Map is Adam's formula on float32, with tensors of one shape and three scalars.
 inline std::unique_ptr<Executable> make_adam_map(const KernelRequest& request) {
   const Map& map = *request.operation.get<Map>();
   const auto formula = AdamFormula::of(map);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution as plain loops over row-major memory: the reference, and what float64 and int32 run on.
+// Reference kernels of convolution on the CPU: plain loops over row-major memory. float64 and int32 always run here.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace replicator::detail::cpu {
 
 namespace detail {
 
-// Positions of the window along an axis at which tap k reads inside the image: [first, last).
+// The positions [first, last) of the window along an axis at which a tap reads inside the image.
 struct TapRange {
   std::int64_t first = 0, last = 0;
 };
@@ -25,8 +25,8 @@ inline TapRange tap_range(std::int64_t extent, std::int64_t positions, std::int6
   return {std::min(first, positions), std::max(std::min(last, positions), std::min(first, positions))};
 }
 
-// Calls row(x, w, y, count, stride) for every (image, output channel, input channel, tap, output row): element i of the
-// row pairs x[i * stride] and y[i] through the one weight w.
+// Calls row(x, w, y, count, stride) for every (image, output channel, input channel, tap, output row). x, w and y are offsets
+// into the three tensors. Element i of the row pairs x[i * stride] and y[i] through the one weight w.
 template <class F>
 void for_each_row(const ConvolutionShapes& s, F&& row) {
   const auto& o = s.options;

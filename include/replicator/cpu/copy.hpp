@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reorders a tensor from one layout to another; padding is written as zero.
+// The kernel of LayoutCopy on the CPU: copies a tensor from one layout to another. Padding is written as zero.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class CopyExecutable final : public Executable {
     clear_ = !is_dense(to, shape);
     auto loops = detail::copy_loops(shape, from, to);
     if (!loops) {
-      // Blocks that do not divide each other: by way of the plain layout.
+      // The blocks of the two layouts do not divide each other, so the copy goes through the plain layout in scratch memory.
       first_ = std::make_unique<CopyExecutable>(shape, dtype, from, Layout{}, threads, level);
       second_ = std::make_unique<CopyExecutable>(shape, dtype, Layout{}, to, threads, level);
       scratch_bytes = static_cast<std::size_t>(shape.elements()) * element_;
@@ -63,11 +63,11 @@ class CopyExecutable final : public Executable {
   }
 
  private:
-  // Two loops at least, and that which is contiguous in the source next to the innermost.
+  // Makes at least two loops. Puts the loop that is contiguous in the source next to the innermost one.
   void order_loops() {
     while (loops_.size() < 2) loops_.insert(loops_.begin(), detail::CopyLoop{});
     const auto contiguous = std::find_if(loops_.begin(), loops_.end() - 1, [](const auto& l) { return l.from == 1 && l.extent > 1; });
-    // The digits of an axis that is cut stay in order, for its end is found from the outer ones.
+    // The digits of an axis that is cut stay in order, because the outer digits decide where the axis ends.
     if (contiguous < loops_.end() - 1 && !contiguous->cut) std::rotate(contiguous, contiguous + 1, loops_.end() - 1);
   }
 
@@ -95,7 +95,7 @@ class CopyExecutable final : public Executable {
     for (std::int64_t i = 0; i < n; ++i, at[loop.axis] += loop.step) copy_inside(depth + 1, from + i * loop.from, to + i * loop.to, at);
   }
 
-  // The two innermost loops, `rows` turns of the outer one; 16 by 16, so that both sides keep their cache lines.
+  // Runs the two innermost loops for `rows` turns of the outer one. Tiles of 16 by 16 reuse the cache lines of both sides.
   template <class T>
   void copy_tile(const T* from, T* to, std::int64_t rows, detail::CopyPosition at) const {
     constexpr std::int64_t side = 16;
@@ -130,17 +130,17 @@ class CopyExecutable final : public Executable {
   std::size_t bytes_ = 0;  // of the result
   bool clear_ = false;
   std::optional<detail::RectangleCopy> rectangles_;
-  std::vector<detail::CopyLoop> loops_;  // otherwise
+  std::vector<detail::CopyLoop> loops_;  // where there are no rectangles
   std::unique_ptr<CopyExecutable> first_, second_;
 };
 
-// Whether such a copy passes registers in rectangles.
+// Whether such a copy moves rectangles through registers (RectangleCopy).
 inline bool copies_rectangles(const Shape& shape, DType dtype, const Layout& from, const Layout& to) {
   const auto loops = detail::copy_loops(shape, from, to);
   return loops && detail::RectangleCopy::of(*loops, shape, size_of(dtype), instruction_level());
 }
 
-// A copy of `shape` elements from one layout to another; any two layouts, for equal ones too.
+// Makes a copy of a tensor of this shape between any two layouts, which may be equal.
 inline std::unique_ptr<Executable> make_copy(const Shape& shape, DType dtype, const Layout& from, const Layout& to, int threads = 1,
                                              InstructionLevel level = instruction_level()) {
   return std::make_unique<CopyExecutable>(shape, dtype, from, to, threads, level);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cumulative_sum of row-major memory. Threads share the lines along the axis, each of which is added up in order: the
-// bits do not depend on how many threads there are.
+// The kernel of cumulative_sum on the CPU, on row-major memory. Threads share the lines along the axis. Each line is added up in
+// order, so the bits do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class CumulativeSumLoops final : public Executable {
   }
 
  private:
-  // `count` neighbouring lines.
+  // Adds up `count` neighbouring lines.
   void add_up(const T* x, T* y, std::int64_t count) const {
     const std::int64_t last = (shape_.extent - 1) * shape_.inner, step = op_.reverse ? -shape_.inner : shape_.inner;
     if (op_.reverse) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU as a kind of device. cpu:i is a logical device: any index is there.
+// Registers the CPU as a kind of device. cpu:i is a logical device, so every index is valid.
 #pragma once
 
 #include <unistd.h>
@@ -22,7 +22,7 @@ inline std::byte* allocate(int, std::size_t bytes) {
     throw DeviceError{"cannot map " + std::to_string(bytes) + " bytes for the step's buffers: use smaller batches or fewer replicas per host"};
   return pages.release();
 }
-// The machine's; what a container may use of it is not looked up.
+// The machine's memory in bytes. A container's limit is not looked up.
 inline std::size_t memory(int) {
   const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
   return pages > 0 && size > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(size) : 0;

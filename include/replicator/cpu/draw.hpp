@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of a PhiloxStream in double precision, in tiles: first values of variables. Every element takes the same
-// instructions wherever it lies, and no function of the C library: the same bits on every machine.
+// Fills arrays with uniform or normal numbers of a PhiloxStream, for the initial values of variables. It computes in double
+// precision, in tiles. Every element takes the same instructions wherever it lies, and calls no function of the C library. So the
+// bits are the same on every machine.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +19,10 @@ namespace replicator::detail::cpu {
 
 namespace detail {
 
-// [lane][value of the lane's block]: 4 uniform or 2 normal ones.
+// Values of a tile by [lane][value of the lane's block]. A block has 4 uniform or 2 normal values.
 using DrawnTile = std::array<double, philox_lanes * 4>;
 
-// Exactly the word, by way of what vectors can convert.
+// Converts the word exactly, through a conversion that vectors have.
 [[gnu::always_inline]] inline double number_of(std::uint32_t word) {
   return static_cast<double>(static_cast<std::int32_t>(word ^ 0x80000000u)) + 0x1p31;
 }
@@ -87,13 +88,13 @@ void draw(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::ui
 
 }  // namespace detail
 
-// Word i of PhiloxStream{seed, stream, substream} decides element i, between `low` and `high`.
+// Fills `values` with uniform numbers between `low` and `high`. Word i of PhiloxStream{seed, stream, substream} decides element i.
 template <class T>
 void draw_uniform(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double low, double high) {
   detail::draw<false>(values, seed, stream, substream, low, high);
 }
 
-// Words 2i and 2i + 1 of the stream decide element i.
+// Fills `values` with normal numbers. Words 2i and 2i + 1 of the stream decide element i.
 template <class T>
 void draw_normal(std::span<T> values, std::uint64_t seed, std::uint64_t stream, std::uint32_t substream, double mean, double deviation) {
   detail::draw<true>(values, seed, stream, substream, mean, deviation);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread must set before it runs kernels, and the proof that the program was compiled for equal bits.
+// The floating-point and OpenMP settings of threads that run kernels, and a self-test of how the program was compiled.
 #pragma once
 
 #include <omp.h>
@@ -16,14 +16,16 @@
 
 namespace replicator::detail::cpu {
 
-// While it lives, the calling thread rounds to nearest, keeps denormals exact (flush-to-zero and denormals-are-zero are
-// off, whatever a loaded -ffast-math library has set), masks floating-point traps, and opens OpenMP teams of `threads`.
-// What was set before comes back at the end. Destroy it on the thread that made it, in reverse order.
+// Sets the environment of the calling thread while it lives. The thread rounds to nearest, masks floating-point traps, and opens
+// OpenMP teams of `threads` threads. Denormals are exact: flush-to-zero and denormals-are-zero are off, even if a loaded
+// -ffast-math library has set them.
+//
+// The destructor restores the settings from before. Destroy it on the thread that made it, in reverse order.
 class KernelEnvironment {
  public:
   explicit KernelEnvironment(int threads)
       : saved_control_{__builtin_ia32_stmxcsr()}, saved_threads_{omp_get_max_threads()}, saved_dynamic_{omp_get_dynamic()} {
-    constexpr unsigned all_traps_masked = 0x1F80;  // the other fields zero: nearest, no flushing
+    constexpr unsigned all_traps_masked = 0x1F80;  // all other fields are zero: round to nearest, no flushing
     __builtin_ia32_ldmxcsr(all_traps_masked);
     omp_set_dynamic(0);
     omp_set_num_threads(threads);
@@ -44,8 +46,8 @@ class KernelEnvironment {
 
 namespace detail {
 
-// Their operands are volatile: no compiler may know the values. As kernels are written, at a level that has FMA: contracted,
-// the low part of the product would appear.
+// The operands are volatile, so that the compiler cannot know their values. The first function is compiled for FMA, as kernels
+// are. If it were contracted, the low part of the product would appear.
 using Unknown = const volatile double&;
 [[gnu::noinline, gnu::target("avx2,fma")]] inline double product_minus_fma(Unknown a, Unknown b, Unknown c) { return a * b - c; }
 [[gnu::noinline]] inline double product_minus(Unknown a, Unknown b, Unknown c) { return a * b - c; }
@@ -61,20 +63,19 @@ using Unknown = const volatile double&;
 
 }  // namespace detail
 
-// Checks at run time, in the calling thread, that arithmetic was compiled and is done as the promises need.
-// Throws BuildError.
+// Checks, in the calling thread, that arithmetic was compiled and runs as equal bits need it. Throws BuildError.
 inline void self_test() {
   const auto require = [](bool holds, const char* what, const char* mend) {
     if (!holds) throw BuildError{std::string{"this program cannot promise equal bits: "} + what + ": " + mend};
   };
-  const volatile double a = 1.0 + 0x1p-30, rounded = 1.0 + 0x1p-29;  // a * a is the latter + 2^-60
+  const volatile double a = 1.0 + 0x1p-30, rounded = 1.0 + 0x1p-29;  // a * a is `rounded` + 2^-60
   const volatile double one = 1.0, tiny = 0x1p-60, smallest = 0x1p-1022, not_a_number = __builtin_nan("");
   const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   require(detail::product_minus(a, a, rounded) == 0 && (!fma || detail::product_minus_fma(a, a, rounded) == 0),
           "a * b - c was contracted to one rounding", "compile every file with -ffp-contract=off (the CMake target sets it)");
   require(detail::reassociated(one, tiny) == 0 && !detail::is_number(not_a_number),
           "additions were reassociated or NaN was assumed away", "compile without -ffast-math, -Ofast and -funsafe-math-optimizations");
-  // By its bits: where denormals are zero, a comparison finds nothing wrong.
+  // Compares the bits: where denormals are zero, a comparison of the values finds nothing wrong.
   require(std::bit_cast<std::uint64_t>(detail::half(smallest)) == std::uint64_t{1} << 51, "denormals are flushed to zero",
           "run kernels under a KernelEnvironment, and load no library built with -ffast-math");
 }

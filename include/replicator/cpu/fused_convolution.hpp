@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution and what is fused with it, by the kernels of each.
+// The kernel of FusedConvolution on the CPU. It runs the convolution and each operation fused with it by its own kernel.
 #pragma once
 
 #include <replicator/cpu/convolution.hpp>

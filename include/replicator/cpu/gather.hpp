@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather and scatter_add of row-major memory. Threads share the elements of the result, so its bits do not depend on
-// how many there are.
+// The kernels of gather and scatter_add on the CPU, on row-major memory. Threads share the elements of the result, so the bits do
+// not depend on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace replicator::detail::cpu {
 
 namespace detail {
 
-// The indices of a node and the axis that they point into.
+// The indices of a node, and the axis that they point into.
 class IndexList {
  public:
   IndexList(const TensorType& indices, const TensorType& whole, std::int64_t axis)
@@ -44,7 +44,7 @@ class IndexList {
   std::int64_t axis_, count_;
 };
 
-// What both loops know: `around` is the axis in x of gather, in the result of scatter_add.
+// What both kernels know. `around` is the axis in x for gather, and in the result for scatter_add.
 struct IndexedAxis {
   IndexList indices;
   AroundAxis around;
@@ -63,7 +63,7 @@ class IndexedLoops : public Executable {
   IndexedAxis axis_;
 };
 
-// Moves words of the elements' size.
+// Copies elements as words of their size.
 template <class Word>
 class GatherLoops final : public IndexedLoops {
  public:
@@ -85,7 +85,7 @@ class GatherLoops final : public IndexedLoops {
   }
 };
 
-// A thread has some of the result's rows; it walks through all indices and adds those that point to them.
+// Each thread owns some rows of the result. It walks through all indices and adds the slices that belong to its rows.
 template <class T>
 class ScatterAddLoops final : public IndexedLoops {
  public:
@@ -102,7 +102,7 @@ class ScatterAddLoops final : public IndexedLoops {
   }
 
  private:
-  // What lies at o of the axes in front, for the rows [begin, end) of the result.
+  // Adds the slices at position o of the leading axes to the rows [begin, end) of the result.
   void add(std::int64_t o, std::int64_t begin, std::int64_t end, const std::byte* indices, const T* x, T* y) const {
     const std::int64_t extent = axis_.around.extent, inner = axis_.around.inner, count = axis_.indices.count();
     for (std::int64_t i = 0; i < count; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images [N, C, H, W] whose channels may lie in blocks: memory is seen as planes of H x W pixels of `pixel` channels
-// each, which is row-major (1), nChw8c, nChw16c (8, 16) and NHWC (C).
+// The layouts of images [N, C, H, W] that pooling and up-sampling take on the CPU. Memory is seen as planes of H x W pixels, and
+// a pixel has `pixel` channels. That is 1 for row-major, 8 for nChw8c, 16 for nChw16c, and C for NHWC.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace replicator::detail::cpu::detail {
 
-// The layout that an image of this shape has when its channels lie in blocks of `pixel`.
+// The layout of an image of this shape with its channels in blocks of `pixel`.
 inline Layout channel_blocks(const Shape& shape, std::int64_t pixel) {
   if (pixel == 1) return {};
   const std::int64_t blocks = (shape[1] + pixel - 1) / pixel;
@@ -24,7 +24,7 @@ inline Layout channel_blocks(const Shape& shape, std::int64_t pixel) {
   return layout;
 }
 
-// How an image lies, if it is one of these; row-major otherwise.
+// Which of these layouts an image has. Row-major stands for any other layout.
 struct ImageLayout {
   std::int64_t block = 1;  // 0: channels last
   std::int64_t planes(const Shape& s) const { return block == 0 ? s[0] : s[0] * ((s[1] + block - 1) / block); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of bfloat16 made of kernels of float32: the inputs are widened, the result is rounded, once.
+// Runs an operation on bfloat16 by its float32 kernel: widens the inputs, and rounds each result once.
 #pragma once
 
 #include <algorithm>
@@ -25,10 +25,10 @@ namespace detail {
 
 class InFloat32 final : public Executable {
  public:
-  // `inner`: the kernel of the same operation, all bfloat16 replaced by float32.
+  // `inner` is the kernel of the same operation with float32 in place of bfloat16.
   InFloat32(const KernelRequest& request, std::unique_ptr<Executable> inner) : inner_{std::move(inner)}, threads_{request.threads} {
     if (request.inputs.size() > most || request.outputs.size() > most)
-      throw BuildError{"an operation with more than " + std::to_string(most) + " tensors was to run on bfloat16: cast it to float32"};
+      throw BuildError{"an operation with more than " + std::to_string(most) + " inputs or outputs cannot run on bfloat16: cast them to float32"};
     input_layouts = inner_->input_layouts;
     output_layouts = inner_->output_layouts;
     in_place.assign(request.outputs.size(), -1);
@@ -61,7 +61,7 @@ class InFloat32 final : public Executable {
   };
 
   static std::size_t rounded_up(std::size_t bytes) { return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment; }
-  // Padding is converted too: it is zero and stays so.
+  // Padding is converted too. It is zero and stays zero.
   Place place(const TensorType& type, const Layout& layout) {
     if (type.dtype != DType::bfloat16) return {};
     const Place result{true, scratch_bytes, storage_elements(layout, type.shape)};
@@ -87,7 +87,8 @@ class InFloat32 final : public Executable {
 
 }  // namespace detail
 
-// What `make` gives for the request with float32 in place of bfloat16, made to run on bfloat16; null where it gives null.
+// Makes a bfloat16 kernel from the float32 kernel that `make` gives for the request. Returns null where `make` does. Throws
+// BuildError for more than 4 inputs or outputs.
 inline std::unique_ptr<Executable> in_float32(const KernelRequest& request, std::unique_ptr<Executable> (*make)(const KernelRequest&)) {
   const auto widened = [](std::span<const TensorType> types) {
     std::vector<TensorType> result{types.begin(), types.end()};

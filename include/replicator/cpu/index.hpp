@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// argmax of row-major memory.
+// The kernel of argmax on the CPU, on row-major memory.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All kernels of the CPU that need no library.
+// Includes all CPU kernels that need no library.
 #pragma once
 
 #include <replicator/cpu/adam_map.hpp>

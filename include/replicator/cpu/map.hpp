@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of Map on the CPU: any scalar expression over broadcast inputs, in one pass over memory.
+// The kernel of Map on the CPU. It evaluates any scalar expression over broadcast inputs in one pass over memory.
 #pragma once
 
 #include <memory>
@@ -39,8 +39,8 @@ class MapExecutable final : public Executable {
     for (std::size_t o = 0; o < request.outputs.size(); ++o) in_place.push_back(find_in_place(o, request, map.domain));
   }
 
-  // The formulas of optimizers are (variable, gradient, .., slots..) -> (variable, slots..): so the first output prefers the first input that it
-  // may share, the others prefer the last one.
+  // The formulas of optimizers are (variable, gradient, .., slots..) -> (variable, slots..). So the first output prefers the
+  // first input that it may share, and the others prefer the last one.
   int find_in_place(std::size_t o, const KernelRequest& request, const Shape& domain) const {
     int found = -1;
     for (std::size_t i = 0; i < request.inputs.size() && (found < 0 || o > 0); ++i) {

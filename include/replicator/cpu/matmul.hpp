@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices as plain loops: the reference, and what float64, int32 and int64 run on.
+// Reference kernels of matmul on the CPU: plain loops. float64, int32 and int64 always run here.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace replicator::detail::cpu {
 
 namespace detail {
 
-// Strides of op(a) and op(b), which may be transposed: rows and columns of one matrix.
+// Distance between rows and between columns of one matrix, which may be transposed.
 struct MatrixStrides {
   std::int64_t row = 0, column = 0;
 };
@@ -24,8 +24,8 @@ inline MatrixStrides matrix_strides(std::int64_t rows, std::int64_t columns, boo
   return transposed ? MatrixStrides{1, rows} : MatrixStrides{columns, 1};
 }
 
-// y += a b for one matrix. Each element adds its terms in ascending order. Where the rows of b are contiguous the
-// columns run innermost, so that the loop vectorises; blocks of the depth keep the rows of b in the cache.
+// y = a b for one matrix. Each element adds its terms in ascending order. The columns run innermost, so that the loop vectorises
+// where the rows of b are contiguous. Blocks of the depth keep the rows of b in the cache.
 template <class T>
 void multiply(const MatmulExtents& e, const T* a, MatrixStrides as, const T* b, MatrixStrides bs, T* y) {
   constexpr std::int64_t block = 64;
@@ -91,7 +91,7 @@ inline std::unique_ptr<Executable> make_matmul_loops(const KernelRequest& reques
       return std::make_unique<MatmulLoops<float>>(extents, op, batch, request.threads);
     case DType::float64:
       return std::make_unique<MatmulLoops<double>>(extents, op, batch, request.threads);
-    case DType::int32:  // unsigned: sums that are too large wrap
+    case DType::int32:  // unsigned: too large sums wrap around
       return std::make_unique<MatmulLoops<std::uint32_t>>(extents, op, batch, request.threads);
     case DType::int64:
       return std::make_unique<MatmulLoops<std::uint64_t>>(extents, op, batch, request.threads);

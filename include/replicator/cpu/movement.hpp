@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transpose, slice, pad and concat of row-major memory: each is a copy between two strided boxes.
+// The kernels of transpose, slice, pad and concat on the CPU, on row-major memory. Each is a copy between two strided boxes.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ void copy_box(const StridedCopy& c, std::size_t axis, const Word* in, Word* out)
   }
 }
 
-// One copy per input, after filling the output with a value where the copies leave gaps.
+// Makes one copy per input. First fills the output with `value` where the copies leave gaps.
 template <class Word>
 class StridedCopies final : public Executable {
  public:
@@ -61,7 +61,7 @@ class StridedCopies final : public Executable {
   Word value_;
 };
 
-// Elements are moved as words of their size; `value` is what fills the gaps, in the dtype.
+// Makes the kernel that runs the copies. With `fills`, it fills the gaps with `value`, converted to the dtype.
 inline std::unique_ptr<Executable> make_copies(std::vector<StridedCopy> copies, const TensorType& output,
                                                bool fills = false, Number value = 0) {
   return visit_dtype(output.dtype, [&]<class T>() -> std::unique_ptr<Executable> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows values to functions of the host, on every kind of device.
+// The kernel of Observe on every kind of device: it shows values to functions on the host.
 #pragma once
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling on images as they lie (cpu/image_layout.hpp), a row of windows at a time.
+// The kernels of pooling on the CPU. They take images in the layouts of cpu/image_layout.hpp, one row of windows at a time.
 #pragma once
 
 #include <algorithm>
@@ -71,7 +71,7 @@ class PoolingLoops final : public Executable {
   std::size_t scratch_of_thread_ = 0;
 };
 
-// All images are taken and given in the layout in which input 0 is offered; the larger ones are `x`, the pooled ones `y`.
+// All images have the layout in which input 0 is offered. `x` is the larger image and `y` the pooled one.
 template <class Op, class Loop>
 std::unique_ptr<Executable> make_pooling(const KernelRequest& request) {
   const DType dtype = request.outputs[0].dtype, compute = compute_type(dtype);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers in tiles of 16 Philox blocks; the last tile is made whole and cut. ops/random.hpp says which bits.
+// The kernel of Random on the CPU. It makes numbers in tiles of 16 Philox blocks, and cuts the last tile. ops/random.hpp defines the bits.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@ namespace replicator::detail::cpu {
 
 namespace detail {
 
-// How many values of T a block makes.
+// Number of values of T that a block makes.
 template <class T>
 inline constexpr std::size_t values_per_block = 16 / sizeof(T);
 template <class T>
 inline constexpr std::size_t random_tile = philox_lanes* values_per_block<T>;
 
-// Whole numbers in [0, 2^24) or [0, 2^53), value k of each block, and what brings them to [0, 1).
+// random_integer: value k of block j as a whole number in [0, 2^24) or [0, 2^53). random_unit brings it to [0, 1).
 template <class T>
 inline constexpr T random_unit = sizeof(T) == 4 ? T(0x1p-24) : T(0x1p-53);
 template <class T>
@@ -44,7 +44,8 @@ template <class T>
       out[j * values_per_block<T> + k] = random_integer<T>(words, k, j) * random_unit<T>;
 }
 
-// Values 2p and 2p + 1 of a block come from its integers 2p (the radius; moved to (0, 1]) and 2p + 1 (the angle).
+// Values 2p and 2p + 1 of a block come from its integers 2p and 2p + 1. The first is the radius, moved to (0, 1]. The second is
+// the angle.
 // Source: Box and Muller, "A note on the generation of random normal deviates", 1958.
 template <class T>
 [[gnu::always_inline]] inline void normal_tile(const PhiloxWords& words, T* out) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of Reduce on the CPU: all outputs of the expression in one pass over the inputs.
+// The kernel of Reduce on the CPU. It computes all outputs of the expression in one pass over the inputs.
 //
-// The order in which an output's elements are combined depends on the shape, the axes and the layout only, never on the
-// number of threads: the domain is a nest of loops in storage order, reduced or kept (reduction_nest.hpp). The innermost
-// reduced loop is cut into blocks of 4,096 turns; turn t of a block goes to lane t mod P, the lanes are folded by a balanced
-// tree, and the results of blocks, and of the turns of each outer reduced loop, by a binary tree (the binary counter's:
-// reduction_plan.hpp).
+// The order of combination depends on the shape, the axes and the layout only, never on the number of threads. The domain is a
+// nest of loops in storage order, each reduced or kept (reduction_nest.hpp). The innermost reduced loop is cut into blocks of
+// 4,096 turns. Turn t of a block goes to lane t mod P, and a balanced tree folds the lanes. A binary counter's tree combines the
+// blocks, and the turns of each outer reduced loop (reduction_plan.hpp).
 #pragma once
 
 #include <algorithm>
@@ -67,7 +66,7 @@ class ReduceExecutable final : public Executable {
     return widest;
   }
 
-  // Where the kept elements, which are found in storage order, lie in a plain output.
+  // Finds where the kept elements lie in a plain output. They are computed in storage order.
   void find_order(const Reduce& reduce) {
     std::int64_t stride = 1;
     std::array<std::int64_t, Shape::max_rank> strides{};
@@ -115,7 +114,7 @@ class ReduceExecutable final : public Executable {
     }
   }
 
-  // The sum of nothing; a minimum of nothing is not asked for.
+  // The sum of no elements is zero. A minimum or maximum of no elements is refused when the graph is built.
   void clear(const Launch& launch) const {
     for (std::size_t o = 0; o < stored_.size(); ++o)
       if (kept() > 0) std::memset(launch.outputs[o], 0, static_cast<std::size_t>(kept()) * size_of(stored_[o]));

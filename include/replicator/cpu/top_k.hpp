@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// top_k of row-major memory. The order is total, so the result depends neither on the algorithm nor on the number of
-// threads, which share the lines along the axis.
+// The kernel of top_k on the CPU, on row-major memory. Threads share the lines along the axis. The order is total, so the result
+// depends on neither the algorithm nor the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace replicator::detail::cpu {
 
 namespace detail {
 
-// Does the element at i come before the one at j? NaN first, then descending, then by place.
+// Whether the element at i ranks before the one at j: NaN first, then descending values, then ascending places.
 template <class T>
 struct RankedBefore {
   const T* x;

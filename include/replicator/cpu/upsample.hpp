@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Up-sampling and its transpose are one loop: each pixel of the result is a sum over taps, row taps times column taps.
-// The taps of the transpose are those of up-sampling, sorted by the other end. Images are taken and given as they lie
-// (cpu/image_layout.hpp). Threads share the rows of the result, so its bits do not depend on how many there are.
+// The kernels of up-sampling and its transpose on the CPU. Both are one loop over images in the layouts of cpu/image_layout.hpp.
+// Each pixel of the result is a sum over taps, row taps times column taps. The transpose has the same taps, sorted by the other
+// end. Threads share the rows of the result, so the bits do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace replicator::detail::cpu {
 
 namespace detail {
 
-// Along one axis: out[i] = sum of weight * in[at] over the taps begin[i] to begin[i + 1].
+// The taps along one axis: out[i] = sum of weight * in[at] over the taps from begin[i] to before begin[i + 1].
 struct AxisTaps {
   struct Tap {
     std::int64_t at;
@@ -54,7 +54,7 @@ inline AxisTaps upsampling_taps(std::int64_t extent, std::int64_t factor, Interp
   return result;
 }
 
-// in[at] for out[i]: the taps seen from `extent` inputs, each with its outputs in ascending order.
+// The taps of the transpose: for each of `extent` inputs, its outputs in ascending order.
 inline AxisTaps transposed(const AxisTaps& taps, std::int64_t extent) {
   std::vector<std::vector<AxisTaps::Tap>> by_input(static_cast<std::size_t>(extent));
   for (std::int64_t i = 0; i < taps.extent(); ++i)
@@ -78,7 +78,7 @@ struct TapView {
   Extents2d in{};
 };
 
-// Row r of the plane, pixels of `lanes` channels at a time.
+// Computes row r of the plane, `lanes` channels of a pixel at a time.
 template <std::int64_t lanes, class T>
 [[gnu::always_inline]] inline void tap_row(const TapView& v, std::int64_t r, const T* plane, T* out) {
   const auto* const row_begin = v.rows->taps.data() + v.rows->begin[static_cast<std::size_t>(r)];
@@ -89,7 +89,7 @@ template <std::int64_t lanes, class T>
     const auto* const column_end = v.columns->taps.data() + v.columns->begin[static_cast<std::size_t>(c) + 1];
     for (std::int64_t lane = 0; lane < v.pixel; lane += lanes) {
       T sum[lanes];
-      for (std::int64_t j = 0; j < lanes; ++j) sum[j] = -T{};  // leaves every number as it is
+      for (std::int64_t j = 0; j < lanes; ++j) sum[j] = -T{};  // minus zero leaves every number as it is
       for (const auto* row = row_begin; row < row_end; ++row) {
         const T* const from = plane + row->at * v.in[1] * v.pixel + lane;
         T part[lanes];
@@ -151,7 +151,7 @@ class TapLoops final : public Executable {
   int threads_;
 };
 
-// `small` is the image before up-sampling, whichever way this goes.
+// `small` is the smaller image: the input of up-sampling, or the result of its transpose.
 template <bool transpose>
 std::unique_ptr<Executable> make_taps(const UpsampleOptions& options, const Shape& small, const KernelRequest& request) {
   const Shape& x = request.inputs[0].shape;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work of a stream captured as a CUDA graph. Source: CUDA C++ Programming Guide, "CUDA Graphs", stream capture.
+// Captures a stream's work as a CUDA graph and replays it. Source: CUDA C++ Programming Guide, "CUDA Graphs", stream capture.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@ namespace replicator::detail::cuda {
 
 namespace detail {
 
-// Other threads may meanwhile allocate memory for devices of their own.
+// The capture is of this thread only: other threads may meanwhile allocate memory for devices of their own.
 inline void begin_capture(void* queue) { REPLICATOR_CUDA_CHECK(cudaStreamBeginCapture(stream_of(queue), cudaStreamCaptureModeThreadLocal)); }
 
 inline void* end_capture(void* queue) {
@@ -30,7 +30,7 @@ inline void abandon_capture(void* queue) noexcept {
   cudaGraph_t graph = nullptr;
   (void)cudaStreamEndCapture(stream_of(queue), &graph);
   if (graph) (void)cudaGraphDestroy(graph);
-  (void)cudaGetLastError();  // the cause has been told
+  (void)cudaGetLastError();  // the cause has been reported
 }
 
 inline void replay(void* queue, void* captured) { REPLICATOR_CUDA_CHECK(cudaGraphLaunch(static_cast<cudaGraphExec_t>(captured), stream_of(queue))); }

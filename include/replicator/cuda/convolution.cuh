@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution on GPUs as plain loops, an element of the result for each thread: the reference, and what the library of
-// cudnn_convolution.cuh does not take. Terms are added in the order of cpu/convolution.hpp with its roundings: its bits.
+// Reference kernels of convolution on GPUs: plain loops, one thread per element of the result. They run what
+// cudnn_convolution.cuh does not take. They add terms in the order of cpu/convolution.hpp with its roundings, so they give its bits.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +35,11 @@ inline ConvolutionExtents convolution_extents(const ConvolutionShapes& s) {
   return e;
 }
 
-// The row (or column) of x that tap k reads for row `at` of y; may lie outside.
+// The row (or column) of x that tap k reads for row `at` of y. It may lie outside.
 __device__ inline std::int64_t tapped(const ConvolutionExtents& e, int axis, std::int64_t at, std::int64_t k) {
   return at * e.stride[axis] + k * e.dilation[axis] - e.padding[axis];
 }
-// The row of y that reads row `at` of x by tap k; -1 where none does.
+// The row (or column) of y that reads row `at` of x by tap k, or -1 if none does.
 __device__ inline std::int64_t tapping(const ConvolutionExtents& e, int axis, std::int64_t at, std::int64_t k) {
   const std::int64_t reach = at - k * e.dilation[axis] + e.padding[axis];
   if (reach < 0 || reach % e.stride[axis] != 0) return -1;
@@ -47,7 +47,7 @@ __device__ inline std::int64_t tapping(const ConvolutionExtents& e, int axis, st
 }
 __device__ inline bool inside(std::int64_t at, std::int64_t extent) { return at >= 0 && at < extent; }
 
-// Each gives element `i`, in row-major order, of its result.
+// Each of these computes element `i` of its result, in row-major order.
 struct ConvolutionForward {
   template <class Stored>
   __device__ static compute_of<Stored> element(const ConvolutionExtents& e, std::int64_t i, const Stored* x, const Stored* w) {
@@ -86,7 +86,7 @@ struct ConvolutionToData {
   }
 };
 
-// Sums of rows first, as the CPU does.
+// Sums rows first, as the CPU does.
 struct ConvolutionToWeights {
   template <class Stored>
   __device__ static compute_of<Stored> element(const ConvolutionExtents& e, std::int64_t i, const Stored* x, const Stored* dy) {

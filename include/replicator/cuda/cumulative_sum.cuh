@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cumulative sums on GPUs, a line along the axis for each thread: the CPU's order, so its bits. A scan by many
-// threads (CUB's) groups the terms otherwise, and rounds otherwise.
+// The kernel of cumulative_sum on GPUs: one thread per line along the axis. It adds in the CPU's order, so it gives the CPU's
+// bits. A scan by many threads, such as CUB's, groups the terms differently and so rounds differently.
 #pragma once
 
 #include <cstdint>

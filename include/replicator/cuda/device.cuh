@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA GPUs as a kind of device: cuda:i is GPU i of the machine. A program that holds this starts without a driver.
+// Registers NVIDIA's GPUs as a kind of device: cuda:i is GPU i of the machine. A program that includes this also starts without a driver.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,7 @@
 
 namespace replicator::detail::cuda {
 
-// Why no GPU can be used; empty where `count` can.
+// Says why no GPU can be used. Empty where `count` GPUs can.
 inline std::string missing_driver(int& count) {
   count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -47,7 +47,7 @@ inline void require(int index) {
                       (count > 1 ? " to cuda:" + std::to_string(count - 1) : "")};
 }
 
-// Of the calling thread.
+// Makes the GPU current in the calling thread.
 inline void enter(int index) { REPLICATOR_CUDA_CHECK(cudaSetDevice(index)); }
 
 inline std::byte* allocate(int index, std::size_t bytes) {
@@ -60,7 +60,7 @@ inline std::byte* allocate(int index, std::size_t bytes) {
   }
   return static_cast<std::byte*>(memory);
 }
-// Errors while giving back have been told by the call that caused them.
+// Ignores errors: the call that caused them has reported them.
 inline void release(int index, std::byte* memory, std::size_t) noexcept {
   if (a_gpu_hangs) return;
   (void)cudaSetDevice(index);
@@ -92,10 +92,10 @@ inline bool on_device(const std::byte* pointer) {
   return attributes.type == cudaMemoryTypeDevice;
 }
 
-// Copies of pageable memory of the host (StagingSupport has other) block the caller while they are staged; that is correct, if not fast.
+// Copies of pageable host memory block the caller while they are staged. That is correct but slow; StagingSupport has pinned memory.
 inline void copy(void* queue, std::byte* to, const std::byte* from, std::size_t bytes) {
   const bool to_device = on_device(to), from_device = on_device(from);
-  if (!to_device && !from_device) {  // what is copied may still be on its way to the host
+  if (!to_device && !from_device) {  // an earlier copy to the host may still be under way
     synchronise(queue);
     std::memcpy(to, from, bytes);
     return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node of the reduction tree over replicas, with the bits of collectives/reduction.hpp.
+// Combines two operands of the reduction tree over replicas, with the bits of collectives/reduction.hpp.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace replicator::detail::cuda {
 
-// A NaN wins; of equal values (the two zeros) the right one.
+// A NaN wins. Of equal values, such as the two zeros, the right one is taken.
 template <class T>
 __device__ T combine(Reduction reduction, T left, T right) {
   if (reduction == Reduction::min) return left < right || left != left ? left : right;
@@ -26,7 +26,7 @@ __global__ void fold_elements(Reduction reduction, T* into, const T* left, const
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) into[i] = combine(reduction, left[i], right[i]);
 }
 
-// The same of bfloat16: combined as floats, and rounded.
+// The same for bfloat16, which is combined as floats and then rounded.
 template <class Word>
 __global__ void fold_bfloat16(Reduction reduction, Word* into, const Word* left, const Word* right, std::int64_t elements) {
   for (std::int64_t i = first_element(); i < elements; i += element_stride())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution and what is fused with it, by the kernels of each.
+// The reference kernel of FusedConvolution on GPUs. It runs the convolution and each operation fused with it by its own kernel.
 #pragma once
 
 #include <replicator/cuda/convolution.cuh>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather on GPUs, an element of the result for each thread.
+// The kernel of gather on GPUs: one thread per element of the result.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// That a GPU of this process hangs: no call that would wait for it may be made any more, and most of those that give something back do.
+// A flag that is set when a GPU of this process hangs. From then on no call may be made that waits for the GPU. Most calls that
+// release something do wait for it.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images [N, C, H, W] as kernels take them: planes of rows and columns of pixels, which are single elements where images are
-// row-major, and all channels where those lie last.
+// The layouts of images [N, C, H, W] that kernels of GPUs take: planes of rows and columns of pixels. A pixel is a single element
+// where images are row-major, and all channels where channels are last.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ImageLayout {
   Layout of(const Shape& shape) const { return channels_last ? simplest(replicator::channels_last(shape), shape) : Layout{}; }
 };
 
-// How an image lies that is offered; row-major is demanded where it is neither.
+// The layout of an image that is offered. Row-major is demanded in place of any other layout.
 inline ImageLayout image_layout(const Layout& offered, const Shape& shape) {
   return {!offered.plain && offered == channels_last(shape)};
 }

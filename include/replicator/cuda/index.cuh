@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// argmax on GPUs: the first of each line.
+// The kernel of argmax on GPUs: the place of the first element of each line, in the order of largest.cuh.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of GPUs do with indices into an axis: one that lies outside is noted for the host, which ends the step, and until then read as 0.
+// Base class of kernels on GPUs that take indices into an axis. An index that lies outside is noted for the host, which ends the
+// step. Until then it is read as 0.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 
 namespace replicator::detail::cuda {
 
-// Of an axis of this extent; where that is 0 none can be used.
+// Indices into an axis of this extent. Where the extent is 0, none can be used.
 struct Indices {
   DType dtype = DType::int32;
   const std::byte* data = nullptr;
@@ -25,19 +26,20 @@ struct Indices {
   __device__ std::int64_t operator[](std::int64_t i) const { return outside(i) ? 0 : stored(i); }
 };
 
-// *number becomes the number of the first index outside, where there is one before it.
+// Sets *number to the number of the first index that lies outside, unless it is smaller already.
 template <class Number>
 __global__ void find_outside(Indices indices, Number* number) {
   for (std::int64_t i = first_element(); i < indices.count; i += element_stride())
     if (indices.outside(i)) atomicMin(number, static_cast<Number>(i));
 }
-// Behind it.
+// Runs after find_outside, and notes the value of the index.
 template <class Refused>
 __global__ void note_value(Indices indices, Refused* refused) {
   if (first_element() == 0 && refused->number != Refused::none) refused->value = indices.stored(static_cast<std::int64_t>(refused->number));
 }
 
-// `whole` has the axis that they point into: x of gather, the result of scatter_add. `count` indices stand in its place in the other tensor.
+// `whole` has the axis that the indices point into: x for gather, the result for scatter_add. In the other tensor, `count`
+// indices replace this axis.
 class IndexedExecutable : public Executable {
  public:
   IndexedExecutable(const TensorType& indices, const TensorType& whole, std::int64_t axis)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that NVIDIA's GPUs bring to a program.
+// Includes all kernels for NVIDIA's GPUs, and those by the libraries that the build has.
 #pragma once
 
 #include <replicator/cuda/convolution.cuh>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The largest elements of lines along an axis on GPUs, one after the other: argmax, and top_k of a few. Their order is total, so the result
-// does not depend on who compares what first.
+// Finds the largest elements of lines along an axis on GPUs, one after the other, for argmax and for top_k with a small k. The
+// order is total, so the result does not depend on the order of comparisons.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,14 +17,14 @@
 
 namespace replicator::detail::cuda {
 
-// An element and its place in the line; the place of none is -1.
+// An element and its place in the line. Place -1 means that there is no element.
 template <class T>
 struct Placed {
   T value;
   std::int32_t place;
 };
 
-// NaN first, then descending, then by place; behind all of them none.
+// NaN first, then descending values, then ascending places. No element comes last.
 template <class T>
 __device__ bool ranked_before(const Placed<T>& a, const Placed<T>& b) {
   if (a.place < 0 || b.place < 0) return a.place >= 0;
@@ -41,7 +41,7 @@ struct First {
   }
 };
 
-// Who walks along a line: one thread,
+// One thread walks along a line.
 struct OneThread {
   static constexpr int threads = block_threads, lines = block_threads;  // of a block
   static constexpr int walkers = 1;
@@ -53,7 +53,7 @@ struct OneThread {
     return own;
   }
 };
-// or a block of threads.
+// A block of threads walks along a line.
 template <int block>
 struct OneBlock {
   static constexpr int threads = block, lines = 1;
@@ -70,12 +70,12 @@ struct OneBlock {
     if (threadIdx.x == 0) first = own;
     __syncthreads();
     own = first;
-    __syncthreads();  // both are used again
+    __syncthreads();  // storage and first are used again
     return own;
   }
 };
 
-// Each round takes the first of those behind the one that was taken before. Values are left out where there is no place for them.
+// Each round takes the first element after the one that was taken before. `values` may be null.
 template <class T, class Walk>
 __global__ void find_largest(AroundAxis around, DType dtype, std::int64_t rounds, const std::byte* x, std::byte* values, std::int32_t* places) {
   for (std::int64_t line = Walk::first_line(); line < around.outer * around.inner; line += Walk::line_stride()) {
@@ -96,7 +96,8 @@ __global__ void find_largest(AroundAxis around, DType dtype, std::int64_t rounds
   }
 }
 
-// Short lines are a thread's, and such as lie side by side where they are enough to fill a GPU: neighbouring threads then read neighbours.
+// One thread walks along a short line. It also walks along lines that lie side by side, where they are enough to fill a GPU:
+// neighbouring threads then read neighbours.
 template <class F>
 void visit_walk(const AroundAxis& around, F&& f) {
   if (around.extent <= 32 || (around.inner >= 32 && around.outer * around.inner >= 1 << 14)) return f.template operator()<OneThread>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of launches in which threads take elements in turn.
+// Sizes of launches in which threads take elements in turns.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,8 @@
 
 namespace replicator::detail::cuda {
 
-// Blocks for `units`, of which a block takes `per_block` at a time: enough to fill any GPU, the rest by turns.
+// Number of blocks for `units`, of which a block takes `per_block` at a time. At most 65,536, which fills any GPU; blocks take
+// the rest in turns.
 inline unsigned blocks_for(std::int64_t units, std::int64_t per_block) {
   return static_cast<unsigned>(std::min<std::int64_t>((units + per_block - 1) / per_block, 1 << 16));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices on GPUs by tiles in shared memory: the reference. Each element adds its terms in ascending
-// order with one rounding per term, whatever the tiles; bfloat16 in float, rounded at the end.
+// The reference kernel of matmul on GPUs, by tiles in shared memory. Each element adds its terms in ascending order with one
+// rounding per term, whatever the tiles. bfloat16 is computed in float and rounded at the end.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace replicator::detail::cuda {
 
-// Strides of op(a) or op(b), which may be transposed, in elements.
+// Strides of op(a) or op(b) in elements. The matrix may be transposed.
 struct MatrixStrides {
   std::int64_t row, column;
 };
@@ -26,12 +26,12 @@ inline constexpr int matmul_side = 16;   // threads per side; each has 4 x 4 ele
 
 __host__ __device__ inline std::int64_t matmul_tiles(std::int64_t extent) { return (extent + matmul_tile - 1) / matmul_tile; }
 
-// Brings rows x columns elements of a matrix, beginning at (row, column), to shared memory; zero beyond its border.
+// Copies rows x columns elements of a matrix to shared memory, from (row, column) on. Elements beyond its border are zero.
 template <int rows, int columns, class T, class Stored>
 __device__ void bring_tile(T (&tile)[rows][columns + 1], const Stored* matrix, MatrixStrides strides, std::int64_t row, std::int64_t column,
                            std::int64_t end_row, std::int64_t end_column) {
   for (int i = threadIdx.x; i < rows * columns; i += matmul_side * matmul_side) {
-    // Neighbouring threads take neighbours in memory.
+    // Neighbouring threads read neighbours in memory.
     const int r = strides.column == 1 ? i / columns : i % rows;
     const int c = strides.column == 1 ? i % columns : i / rows;
     const bool inside = row + r < end_row && column + c < end_column;
@@ -39,7 +39,7 @@ __device__ void bring_tile(T (&tile)[rows][columns + 1], const Stored* matrix, M
   }
 }
 
-// Which matrices of a and b make matrix n of y: MatmulBatch::of on the device.
+// The matrices of a and b that make matrix n of y: MatmulBatch::of on the device.
 __device__ inline MatmulBatch::Pair matrices_of(const MatmulBatch& batch, std::int64_t n) {
   MatmulBatch::Pair result{0, 0};
   for (std::size_t axis = batch.rank; axis-- > 0; n /= batch.extents[axis]) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transpose, slice, pad, concat and changes of layout on GPUs: copies between strided boxes, an element for each thread.
+// The kernels of transpose, slice, pad, concat and layout copies on GPUs: copies between strided boxes, one thread per element.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,7 @@ __global__ void fill_words(Word* out, Word value, std::int64_t elements) {
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) out[i] = value;
 }
 
-// One copy per input, after filling the output with a value where the copies leave gaps.
+// Makes one copy per input. First fills the output with `value` where the copies leave gaps.
 template <class Word>
 class StridedCopies final : public Executable {
  public:
@@ -108,7 +108,7 @@ inline std::unique_ptr<Executable> make_pad(const KernelRequest& request) {
   });
 }
 
-// Between layouts without blocks and padding, the only ones that kernels of this kind of device ask for.
+// Takes layouts without blocks and padding. Kernels of this kind of device ask for no others.
 inline std::unique_ptr<Executable> make_layout_copy(const KernelRequest& request) {
   const TensorType& type = request.inputs[0];
   const Layout &from = request.offered[0], &to = request.operation.get<LayoutCopy>()->to;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs of one machine that read each other's memory, so that collectives between them need no host.
+// Lets GPUs of one machine read each other's memory, so that collectives between them need no host.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,8 @@ namespace replicator::detail::cuda {
 
 namespace detail {
 
-// Loads in kernels and copies both go straight to the peer's memory, over NVLink or PCIe.
+// Gives a GPU access to its peer's memory, or says why it cannot. Loads in kernels and copies then go straight to the peer's
+// memory, over NVLink or PCIe.
 inline std::string reach(int index, int peer) {
   const std::string refused = "cuda:" + std::to_string(index) + " cannot read the memory of cuda:" + std::to_string(peer);
   int possible = 0;
@@ -39,13 +40,13 @@ template <class T>
 __global__ void divide_elements(T* values, T divisor, std::int64_t elements) {
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) values[i] = values[i] / divisor;
 }
-// The same of bfloat16: divided as floats, and rounded.
+// The same for bfloat16, which is divided as floats and then rounded.
 template <class Word>
 __global__ void divide_bfloat16(Word* values, float divisor, std::int64_t elements) {
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) values[i] = to_bfloat16(from_bfloat16(values[i]) / divisor);
 }
 
-// A mean is divided by `members`; all else stays. Of the types that have means.
+// Divides a mean by `members`. Other reductions are complete already. For types that have means.
 inline void finish(void* queue, DType dtype, Reduction reduction, std::byte* values, std::int64_t elements, int members) {
   if (reduction != Reduction::mean || members == 1 || elements == 0) return;
   const unsigned blocks = blocks_for(elements, block_threads);

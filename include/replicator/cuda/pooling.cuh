@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling on GPUs, an element of the result for each thread: without cuDNN, of gradients of maxima, and of what cudnn_pooling.cuh does not take.
-// Windows are walked in the order of cpu/loops/pooling_loops.hpp: its bits.
+// Kernels of pooling on GPUs, one thread per element of the result. They run where a program has no cuDNN, for gradients of
+// maxima, and for what cudnn_pooling.cuh does not take. They walk windows in the order of cpu/loops/pooling_loops.hpp, so they give its bits.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace replicator::detail::cuda {
 
-// Images as planes of rows and columns: x[0] by x[1] pixels, of `pixel` elements each, are pooled to y[0] by y[1].
+// Images as planes of x[0] by x[1] pixels, which are pooled to y[0] by y[1] pixels. A pixel has `pixel` elements.
 struct PoolingExtents {
   std::int64_t x[2], y[2], window[2], stride[2], padding[2], pixel;
   bool count_include_pad;
@@ -37,7 +37,7 @@ __device__ inline PoolingWindow window_at(const PoolingExtents& e, std::int64_t 
   return w;
 }
 
-// The positions along an axis of the windows that hold row (or column) `at`: [first, end).
+// The positions [first, end) along an axis of the windows that hold row (or column) `at`.
 struct PoolingSpan {
   std::int64_t first, end;
 };
@@ -47,7 +47,7 @@ __device__ inline PoolingSpan windows_with(const PoolingExtents& e, int axis, st
   return {first <= 0 ? 0 : (first + stride - 1) / stride, end < e.y[axis] ? end : e.y[axis]};
 }
 
-// The pixel of its plane in which the maximum of a window lies: the first of equal ones, the last of several NaN.
+// The pixel of its plane in which a window has its maximum: the first of equal ones, the last of several NaN.
 template <class Stored>
 __device__ std::int64_t place_of_maximum(const PoolingExtents& e, const PoolingWindow& w, const Stored* plane) {
   std::int64_t best = w.begin[0] * e.x[1] + w.begin[1];
@@ -67,15 +67,15 @@ __device__ T divisor(const PoolingExtents& e, const PoolingWindow& w) {
   return static_cast<T>(e.count_include_pad ? e.window[0] * e.window[1] : (w.end[0] - w.begin[0]) * (w.end[1] - w.begin[1]));
 }
 
-// Where an element of the result lies.
+// The inputs and the position of one element of the result.
 template <class A, class B>
 struct PoolingPlace {
-  const A* a;  // the planes of the inputs, which begin there, with its channel
+  const A* a;  // planes of the inputs, from this element's channel on
   const B* b;
   std::int64_t row, column;
 };
 
-// Each gives one element of its result, which has the shape of x (over_x) or of y, as the inputs do.
+// Each computes one element of its result. The result has the shape of x (over_x) or of y. a_is_x and b_is_x say it of the inputs.
 struct MaxPoolKernel {
   static constexpr bool over_x = false, a_is_x = true, b_is_x = true;
   template <class A, class B>
@@ -128,7 +128,7 @@ struct AveragePoolTransposeKernel {
   }
 };
 
-// Of inputs that are stored as A and B.
+// For inputs that are stored as A and B.
 template <class Loop, class A, class B>
 __global__ void pool(const __grid_constant__ PoolingExtents e, std::int64_t elements, const A* a, const B* b, A* out) {
   const std::int64_t* own = Loop::over_x ? e.x : e.y;
@@ -162,7 +162,7 @@ class PoolingExecutable final : public Executable {
   std::int64_t elements_;
 };
 
-// Inputs and result are images, in the layout in which input 0 is offered; the larger ones are `x`, the pooled ones `y`.
+// All images have the layout in which input 0 is offered. `x` is the larger image and `y` the pooled one.
 template <class Op, class Loop>
 std::unique_ptr<Executable> make_pooling(const KernelRequest& request) {
   const auto& options = request.operation.get<Op>()->options;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers on GPUs, a Philox block for each thread: the words that ops/random.hpp says. Uniform numbers have the
-// CPU's bits; normal ones differ by the last place, as the device's log, cos and sin do.
+// The kernel of Random on GPUs: one thread per Philox block. ops/random.hpp defines the words. Uniform numbers have the CPU's
+// bits. Normal numbers differ in the last place, because the device's log, cos and sin do.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace replicator::detail::cuda {
 
-// Four words; and what all blocks have in common: of a launch, and of a step.
+// A block of four words, and the values that all blocks of a launch or of a step share.
 struct PhiloxBlock {
   std::uint32_t word[4];
 };
@@ -28,7 +28,7 @@ __device__ inline PhiloxStep philox_step(const PhiloxLaunch& of, std::uint64_t s
   return {static_cast<std::uint32_t>(step), of.trace ^ (static_cast<std::uint32_t>(step >> 32) * 0x9E3779B9u)};
 }
 
-// core/philox.hpp, which device code cannot call.
+// The generator of core/philox.hpp, which device code cannot call.
 __device__ inline PhiloxBlock philox_block(const PhiloxLaunch& of, const PhiloxStep& step, std::uint32_t block) {
   PhiloxBlock c{{block, step.low, of.replica, step.trace}};
   std::uint32_t key[2] = {of.key[0], of.key[1]};
@@ -43,7 +43,7 @@ __device__ inline PhiloxBlock philox_block(const PhiloxLaunch& of, const PhiloxS
   return c;
 }
 
-// Whole number k of a block in [0, 2^24) or [0, 2^53), and what brings it to [0, 1): both products are exact.
+// Whole number k of a block in [0, 2^24) or [0, 2^53). random_unit brings it to [0, 1); the product is exact.
 template <class T>
 __device__ T random_integer(const PhiloxBlock& block, int k) {
   if constexpr (sizeof(T) == 4) return static_cast<T>(block.word[k] >> 8);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// scatter_add on GPUs. The indices are sorted, each in one word with its place behind it; equal ones are then neighbours, in the order in which
-// the CPU adds what they point to, and each element of the result is one sum in that order: the CPU's bits, whoever computes it.
+// The kernel of scatter_add on GPUs. It sorts the indices, each in one word with its place behind it. Equal indices are then
+// neighbours, in the order in which the CPU adds. Each element of the result is one sum in that order, so it has the CPU's bits,
+// whichever thread computes it.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +30,10 @@ __global__ void place_indices(PlacedIndices placed, Indices indices, Word* words
   for (std::int64_t i = first_element(); i < placed.count; i += element_stride()) words[i] = placed.word(indices[i], i);
 }
 
-// A thread for each element of x, in the order of the sorted words; the first of those that are added up does it.
+// One thread per element of x, in the order of the sorted words. The first thread of a run of equal indices adds up the run.
 template <class Stored>
 __global__ void add_runs(AroundAxis around, PlacedIndices placed, const std::uint64_t* sorted, const Stored* x, Stored* y) {
-  constexpr int together = 8;  // terms on their way from memory at the same time
+  constexpr int together = 8;  // terms that are loaded at the same time
   const std::int64_t count = placed.count, elements = around.outer * count * around.inner;
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) {
     const std::int64_t inner = i % around.inner, first = i / around.inner % count, outer = i / around.inner / count;
@@ -87,7 +88,7 @@ class ScatterAddExecutable final : public IndexedExecutable {
   WordSort sort_;
 };
 
-// Null where an index and its place do not fit a word, as no memory of a GPU holds so many.
+// Null where an index and its place do not fit into a word. No GPU's memory holds so many.
 inline std::unique_ptr<Executable> make_scatter_add(const KernelRequest& request) {
   const auto axis = request.operation.get<ScatterAdd>()->axis;
   const auto& y = request.outputs[0];

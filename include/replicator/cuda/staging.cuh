@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned memory of the host, by which copies go on beside kernels, and events between streams.
+// Pinned host memory, with which copies run beside kernels, and events between streams.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// top_k on GPUs. A few are found one after the other; for more, all elements are sorted, each in one word with its line in front of its rank and
-// its place behind it.
+// The kernel of top_k on GPUs. For a small k, the elements are found one after the other. For a larger k all elements are sorted.
+// Each is one word: its line, then its rank, then its place.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@
 
 namespace replicator::detail::cuda {
 
-// What comes before has the lower rank: as in largest.cuh, but that the place decides between equal ones.
+// The element that comes first has the lower rank. The order is that of largest.cuh, but equal values have equal ranks: the place
+// decides between them.
 inline __device__ std::uint32_t rank_of(float x) {
   if (x != x) return 0;
   const std::uint32_t bits = x == 0 ? 0 : __float_as_uint(x);
@@ -29,7 +30,7 @@ inline __device__ std::uint64_t rank_of(double x) {
 inline __device__ std::uint32_t rank_of(std::int32_t x) { return ~(static_cast<std::uint32_t>(x) ^ 0x80000000); }
 inline __device__ std::uint64_t rank_of(std::int64_t x) { return ~(static_cast<std::uint64_t>(x) ^ 0x8000000000000000); }
 
-// An element in one word: its line, 32 bits of its rank, its place in the line.
+// An element in one word: its line, 32 bits of its rank, and its place in the line.
 struct RankedWords {
   static constexpr int rank_bits = 32;
   int place_bits = 0, line_bits = 0;
@@ -44,7 +45,8 @@ struct RankedWords {
   __device__ std::int64_t place(std::uint64_t word) const { return static_cast<std::int64_t>(word & ((std::uint64_t{1} << place_bits) - 1)); }
 };
 
-// With the bits from `low` on of ranks. At first elements come as their lines do, then as the words say that were sorted by the bits below.
+// Writes words with the bits of ranks from `low` on. At first elements come line by line. Later they come in the order of the
+// words, which the bits below have sorted.
 template <class T, class Word>
 __global__ void rank_elements(AroundAxis around, RankedWords ranked, DType dtype, const std::byte* x, int low, Word* words) {
   for (std::int64_t i = first_element(); i < around.outer * around.inner * around.extent; i += element_stride()) {
@@ -122,7 +124,7 @@ class TopKBySorting final : public TopKExecutable {
   WordSort sort_;
 };
 
-// A round reads each element once, a sort moves it a dozen times; more elements than fit the words are left to rounds.
+// A round reads each element once; a sort moves it a dozen times. Rounds also take tensors with more elements than fit the words.
 inline std::unique_ptr<Executable> make_top_k(const KernelRequest& request) {
   constexpr std::int64_t most_rounds = 16;
   const auto& op = *request.operation.get<TopK>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Up-sampling and its transpose on GPUs, a pixel of the result for each thread: a sum over taps, row taps times column taps, in the
-// order of cpu/upsample.hpp: its bits. Taps are computed where they are needed.
+// The kernels of up-sampling and its transpose on GPUs, one thread per element of the result. An element is a sum over taps, row
+// taps times column taps. It adds in the order of cpu/upsample.hpp, so it gives its bits. Taps are computed where they are needed.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace replicator::detail::cuda {
 
-// Images as planes: `small` before up-sampling, factors times as large behind it; pixels are of `pixel` elements.
+// Images as planes: `small` before up-sampling, and `factors` times as large after it. A pixel has `pixel` elements.
 struct UpsampleExtents {
   std::int64_t small[2], factors[2], pixel;
   bool nearest;
 };
 
-// What pixel i of the large image is made of along an axis.
+// The taps along an axis that make pixel i of the large image.
 struct UpsampleTaps {
   std::int64_t at[2];
   double weight[2];
@@ -37,7 +37,7 @@ __device__ inline UpsampleTaps taps_of(const UpsampleExtents& e, int axis, std::
   return {{low, low + 1}, {minus(1.0, share), share}, 2};
 }
 
-// Calls f(at, weight) for what pixel i of the result is made of along an axis, in ascending order.
+// Calls f(at, weight) for each tap along an axis that makes pixel i of the result, in ascending order.
 template <bool transpose, class F>
 __device__ void for_each_tap(const UpsampleExtents& e, int axis, std::int64_t i, F f) {
   if constexpr (!transpose) {
@@ -95,7 +95,7 @@ class UpsampleExecutable final : public Executable {
   std::int64_t elements_;
 };
 
-// The result lies as the input is offered.
+// The result has the layout in which the input is offered.
 template <class Op, bool transpose>
 std::unique_ptr<Executable> make_upsample(const KernelRequest& request) {
   const auto& options = request.operation.get<Op>()->options;

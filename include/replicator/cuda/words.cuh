@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For kernels that move elements and do not look at them: words of the elements' size.
+// Words of the elements' size, for kernels that move elements without looking at them.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace replicator::detail::cuda {
 
-// Calls f.template operator()<Word>() with an unsigned type of so many bytes.
+// Calls f.template operator()<Word>() with the unsigned type of the dtype's size.
 template <class F>
 decltype(auto) visit_word(DType dtype, F&& f) {
   switch (size_of(dtype)) {

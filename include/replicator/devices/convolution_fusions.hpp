@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is computed together with convolutions, in one kernel where the kind of device has one.
+// Which operations are fused with convolutions. They run in one kernel with the convolution where the kind of device has one.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace replicator {
 
-// Each changes bits.
+// Each fusion changes bits.
 struct ConvolutionFusions {
-  bool statistics = false;  // what a batch norm sums of the result (ops/fusion/fuse_statistics.hpp)
-  bool prologue = false;    // scale, bias and ReLU of what only the convolution reads (ops/fusion/fuse_prologues.hpp)
-  bool epilogue = false;    // scale, bias, residual sum and ReLU that alone read the result (ops/fusion/fuse_epilogues.hpp)
+  bool statistics = false;  // the sums of the result that a batch norm needs (ops/fusion/fuse_statistics.hpp)
+  bool prologue = false;    // scale, bias and ReLU of an input that only the convolution reads (ops/fusion/fuse_prologues.hpp)
+  bool epilogue = false;    // scale, bias, residual sum and ReLU, where nothing else reads the result (ops/fusion/fuse_epilogues.hpp)
 
   bool any() const { return statistics || prologue || epilogue; }
-  // "statistics,epilogue"; empty for none.
+  // For example "statistics,epilogue". Empty where nothing is fused.
   std::string text() const {
     std::string names;
     const auto add = [&](bool wanted, const char* name) {
@@ -27,7 +27,8 @@ struct ConvolutionFusions {
     add(epilogue, "epilogue");
     return names;
   }
-  // What text() gave, or "all". Throws BuildError for another word; `what` names the text: "--fuse-convolutions".
+  // Parses "all", or what text() gives where something is fused. Throws BuildError for any other word. `what` names the text in
+  // the error: "--fuse-convolutions".
   static ConvolutionFusions parse(std::string_view what, std::string_view text) {
     ConvolutionFusions result;
     if (text == "all") return {true, true, true};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of devices by name.
+// The kinds of devices, and their names.
 #pragma once
 
 #include <cstddef>

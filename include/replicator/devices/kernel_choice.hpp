@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run allows the libraries of kernels (oneDNN, cuDNN, cuBLAS) for speed, beyond sums of rounded products in a fixed order.
+// What a run allows libraries of kernels (oneDNN, cuDNN, cuBLAS) to do for speed. By default they add rounded products in a fixed order.
 #pragma once
 
 #include <string>
@@ -9,15 +9,16 @@
 
 namespace replicator {
 
-// Each changes bits, so all processes of a job must allow the same. Winograd's algorithm is CPUs'; fusion is of graphs, whoever runs them; the others are GPUs'.
+// Each option changes bits, so all processes of a job must allow the same. `winograd` is for CPUs. `fuse_convolutions` changes
+// graphs, so it holds for all kinds of devices. The others are for GPUs.
 struct KernelChoice {
   bool winograd = false;          // convolutions of float32 with windows of 3x3 may add transformed factors, where that is faster
-  bool tf32 = false;              // products and convolutions of float32 may drop all but 10 bits of the factors' fractions
-  bool fastest = false;           // whichever algorithm the library thinks fastest, also such whose bits differ from run to run
-  bool row_major_images = false;  // convolutions in NCHW, not in NHWC: to compare their speed
+  bool tf32 = false;              // products and convolutions of float32 may cut the fractions of factors to 10 bits
+  bool fastest = false;           // the algorithm that the library thinks fastest, even one with different bits from run to run
+  bool row_major_images = false;  // convolutions in NCHW instead of NHWC, to compare their speed
   ConvolutionFusions fuse_convolutions = {};
 
-  // The flags that ask for it, "--tf32 --fastest-kernels"; "none of them".
+  // The flags that ask for it, for example "--tf32 --fastest-kernels", or "none of them".
   std::string text() const {
     std::string flags;
     const auto add = [&](bool given, const std::string& flag) {
@@ -30,7 +31,7 @@ struct KernelChoice {
     add(fuse_convolutions.any(), std::string{fusions} + fuse_convolutions.text());
     return flags.empty() ? "none of them" : flags;
   }
-  // What text() gave.
+  // Parses what text() gives.
   static KernelChoice from(const std::string& text) {
     const auto given = [&](const char* flag) { return text.find(flag) != std::string::npos; };
     KernelChoice choice{given("--winograd"), given("--tf32"), given("--fastest-kernels"), given("--row-major-images")};

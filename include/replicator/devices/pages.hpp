@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory straight from the system: zero-filled, mapped until it is given back, in huge pages where the system grants them.
+// Memory directly from the system. It is zero-filled, mapped until it is released, and in huge pages where the system grants them.
 #pragma once
 
 #include <sys/mman.h>
@@ -11,11 +11,11 @@ namespace replicator::detail {
 
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-// Of a mapping that has room for huge pages; Linux aligns to them what is a multiple of them.
+// Size of a mapping with room for huge pages. Linux aligns a mapping to huge pages if its size is a multiple of theirs.
 constexpr std::size_t mapped_bytes(std::size_t bytes) { return bytes < huge_page ? bytes + (bytes == 0) : (bytes + huge_page - 1) / huge_page * huge_page; }
 
 struct Unmap {
-  std::size_t bytes = 0;  // as asked
+  std::size_t bytes = 0;  // as requested
   void operator()(std::byte* memory) const noexcept { ::munmap(memory, mapped_bytes(bytes)); }
 };
 using Pages = std::unique_ptr<std::byte, Unmap>;

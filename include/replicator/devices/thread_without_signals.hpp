@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads of ours leave the program's signals to the program's threads.
+// Starts threads that take no signals, so that only the program's own threads do.
 #pragma once
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 namespace replicator::detail {
 
-// While it lives, the calling thread takes no signal; threads that are started inherit that.
+// While it lives, the calling thread takes no signal. Threads that it starts inherit that.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -26,7 +26,7 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// A thread that runs `work`, and no signal handler. Throws std::system_error where the system has none.
+// Starts a thread that runs `work` and no signal handler. Throws std::system_error where the system has no more threads.
 template <class Work>
 std::thread thread_without_signals(Work work) {
   const detail::SignalsBlocked blocked;

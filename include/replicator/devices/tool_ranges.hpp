@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named ranges of time for a tool that looks at devices of a kind from outside (Nsight Systems): a slot that the headers of the kind fill.
+// Named ranges of time for a profiler that watches devices of a kind (Nsight Systems). The headers of the kind store the
+// functions in a slot.
 #pragma once
 
 #include <atomic>
@@ -10,21 +11,21 @@
 namespace replicator::detail {
 
 struct ToolRanges {
-  bool (*attached)() = nullptr;               // whether a tool listens: it does from the program's start, or never
-  void (*begin)(const char* name) = nullptr;  // inside those of the calling thread that have not ended
-  void (*end)() noexcept = nullptr;           // the latest of them
+  bool (*attached)() = nullptr;               // whether a tool listens; this never changes while the program runs
+  void (*begin)(const char* name) = nullptr;  // inside the calling thread's ranges that have not ended
+  void (*end)() noexcept = nullptr;           // ends the latest of them
 };
 
-// Constant-initialised; storing twice is harmless.
+// The slots of the kinds. Constant-initialised; storing twice is harmless.
 inline constinit std::atomic<const ToolRanges*> tool_ranges_slot[device_kinds]{};
 
-// Null where nobody listens.
+// Null where no tool listens.
 inline const ToolRanges* tool_ranges(DeviceKind kind) {
   const auto* ranges = tool_ranges_slot[static_cast<std::size_t>(kind)].load();
   return ranges && ranges->attached() ? ranges : nullptr;
 }
 
-// While it lives; nothing where `tool` is null.
+// A range that lasts as long as this object. There is none where `tool` is null.
 class ToolRange {
  public:
   ToolRange(const ToolRanges* tool, const char* name) : tool_{tool} {

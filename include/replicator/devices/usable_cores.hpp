@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many cores there are.
+// The cores that a process may use.
 #pragma once
 
 #include <sched.h>
@@ -8,16 +8,16 @@
 
 namespace replicator::detail {
 
-// The cores that the calling thread may run on; threads that it starts inherit them. Launchers and containers often leave a process fewer than
-// the machine has; shares of time that a container is given (cgroups) are not among what is asked here.
+// The cores that the calling thread may run on. Threads that it starts inherit them. Launchers and containers often leave a
+// process fewer cores than the machine has. The share of time that a container is given (cgroups) is not looked up.
 inline cpu_set_t usable_core_set() {
   cpu_set_t set;
-  // Refused where the machine has more cores than fit into a set, 1,024: then all of those.
+  // The call fails where the machine has more than the 1,024 cores that fit into a set. Then all cores of the set count.
   if (::sched_getaffinity(0, sizeof set, &set) != 0) std::memset(&set, 0xFF, sizeof set);
   return set;
 }
 
-// How many these are, at least 1.
+// Number of usable cores, at least 1.
 inline int usable_cores() {
   const cpu_set_t set = usable_core_set();
   return CPU_COUNT(&set);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations beyond relu and tanh. None overflows on the way (but the derivative of gelu, beyond 1e19 in float32), and all have the derivative that a formula cut at 0
-// would miss there: sigmoid and softplus are operations of their own because abs(x), which keeps exp small, has none at
-// 0.
+// Activations beyond relu and tanh. None overflows on the way, except for the derivative of gelu beyond 1e19 in float32. Smooth
+// activations have their derivative at 0, too. That is why sigmoid and softplus are operations of their own: their formulas keep
+// exp small by abs(x), which has no derivative at 0.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace replicator {
 
 namespace detail {
-// log(1 + z) to the last places for 0 <= z <= 1. Source: Kahan; Goldberg, "What every computer scientist should know
-// about floating-point arithmetic", 1991, theorem 4. Not to be differentiated: the quotient is 0 / 0 for tiny z.
+// log(1 + z) to the last places for 0 <= z <= 1. Source: Kahan; Goldberg, "What every computer scientist should know about
+// floating-point arithmetic", 1991, theorem 4. It must not be differentiated: the quotient is 0 / 0 for tiny z.
 inline Symbol log_one_plus(Symbol z) {
   const Symbol w = 1 + z;
   return select(w == 1, z, log(w) * z / (w - 1));
@@ -28,7 +28,7 @@ inline std::vector<TensorType> require_one_floating(std::span<const TensorType> 
 }
 }  // namespace detail
 
-// 1 / (1 + exp(-x)); its derivative is y (1 - y).
+// 1 / (1 + exp(-x)). Its derivative is y (1 - y).
 struct Sigmoid {
   static constexpr std::string_view name = "sigmoid";
 
@@ -53,7 +53,7 @@ struct Sigmoid {
   }
 };
 
-// log(1 + exp(x)); its derivative is the sigmoid.
+// log(1 + exp(x)). Its derivative is the sigmoid.
 struct Softplus {
   static constexpr std::string_view name = "softplus";
 
@@ -98,8 +98,8 @@ Tensor<T> silu(Tensor<T> x, std::source_location where = std::source_location::c
   return Tensor<T>{apply(detail::ScalarOp::multiply, {x.any(), compute(x.graph(), Sigmoid{}, {x}, where)}, where)};
 }
 
-// x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): the authors' approximation of x Phi(x), PyTorch's
-// approximate="tanh"; within 5e-4 of it. Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
+// x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): the authors' approximation of x Phi(x), and PyTorch's approximate="tanh".
+// It is within 5e-4 of x Phi(x). Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
 template <FloatingElement T>
 Tensor<T> gelu(Tensor<T> x, std::source_location where = std::source_location::current()) {
   constexpr double root = 0.797884560802865355880;  // sqrt(2 / pi)
@@ -108,8 +108,7 @@ Tensor<T> gelu(Tensor<T> x, std::source_location where = std::source_location::c
       x)};
 }
 
-// x > 0 ? x : slope x. Source: Maas, Hannun, Ng, "Rectifier nonlinearities improve neural network acoustic models",
-// 2013.
+// x > 0 ? x : slope x. Source: Maas, Hannun, Ng, "Rectifier nonlinearities improve neural network acoustic models", 2013.
 template <FloatingElement T>
 Tensor<T> leaky_relu(Tensor<T> x, double slope = 0.01, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::map_at(
@@ -122,7 +121,7 @@ template <FloatingElement T>
 Tensor<T> elu(Tensor<T> x, double alpha = 1, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::map_at(
       x.graph(), dtype_of<T>, where,
-      // The minimum keeps exp finite where its branch is not taken: a derivative of 0 times infinity would be NaN.
+      // The minimum keeps exp finite where its branch is not taken. Without it, a derivative of 0 times infinity would be NaN.
       [&](Symbol v) { return select(v > 0, v, alpha * (exp(min(v, 0)) - 1)); }, x)};
 }
 

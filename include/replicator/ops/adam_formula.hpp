@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formula of Adam, written once: for graphs, on symbols, and for kernels, on numbers.
+// The formula of Adam, written once for graphs (on symbols) and for kernels (on numbers).
 #pragma once
 
 #include <optional>
@@ -24,16 +24,17 @@ template <class X, class Number>
 constexpr X next_second_moment(X second, X g, const AdamConstants<Number>& c) {
   return c.beta2 * second + c.rest2 * (g * g);
 }
-// p - rate first / (root factor + epsilon), where root is that of the second moment
+// p - rate first / (root factor + epsilon), where root is the square root of the second moment
 template <class X, class Number>
 constexpr X next_weight(X p, X first, X root, X rate, X factor, const AdamConstants<Number>& c) {
   return p - rate * (first / (root * factor + c.epsilon));
 }
 
-// What a Map tells kernels whose expression is (p, gradient, kept, rate, factor, first, second) -> (p, first, second) by the formula above.
+// Tells kernels that a Map is Adam's: its expression is (p, gradient, kept, rate, factor, first, second) -> (p, first, second) by
+// the formula above.
 struct AdamFormula {
   AdamConstants<double> constants;
-  bool decays;  // kept p stands for p
+  bool decays;  // p is multiplied by `kept` first
 
   KnownFormula known() const {
     return {"adam", {constants.beta1, constants.rest1, constants.beta2, constants.rest2, constants.epsilon, decays ? 1.0 : 0.0}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention: for each query a mean of the values, weighted by how well their keys fit it.
+// Attention: for each query, the mean of the values, weighted by how well their keys fit the query.
 #pragma once
 
 #include <cmath>
@@ -18,14 +18,14 @@
 namespace replicator {
 
 struct AttentionOptions {
-  bool causal = false;                    // query i sees keys 0 to i; as many keys as queries then
-  std::optional<Tensor<bool>> mask = {};  // true where a query sees a key; broadcast to [.., T, S]
-  std::optional<double> scale = {};       // of the products; 1 / sqrt(D) unless given
-  double dropout = 0;                     // rate at which weights are 0 in this step, as rp::dropout
+  bool causal = false;                    // query i sees keys 0 to i; there must be as many keys as queries
+  std::optional<Tensor<bool>> mask = {};  // true where a query sees a key; broadcasts to [.., T, S]
+  std::optional<double> scale = {};       // factor of the products; 1 / sqrt(D) unless given
+  double dropout = 0;                     // probability that a weight is 0 in this step, as in rp::dropout
 };
 
-// softmax(q k^T scale) v: q [.., T, D], k [.., S, D], v [.., S, E] -> [.., T, E]; the axes in front (batch, heads) broadcast as NumPy
-// does. A query that sees no key gives NaN. All T S weights of a head are kept for the backward pass: rp::recompute spares them.
+// softmax(q k^T scale) v: q [.., T, D], k [.., S, D], v [.., S, E] -> [.., T, E]. The leading axes (batch, heads) broadcast as in
+// NumPy. A query that sees no key gives NaN. All T S weights of a head are kept for the backward pass; rp::recompute avoids that.
 // Throws BuildError where the shapes do not fit. Source: Vaswani et al., "Attention is all you need", 2017, section 3.2.1.
 template <FloatingElement T>
 Tensor<T> attention(Tensor<T> q, Tensor<T> k, Tensor<T> v, const AttentionOptions& options = {},

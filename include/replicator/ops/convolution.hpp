@@ -3,8 +3,8 @@
 //
 //   y = C(x, w)   dx = D(dy, w)   dw = W(x, dy)
 //
-// C is bilinear, and D and W are its transposes in x and in w; the derivatives of each of the three are the other two,
-// so gradients of any order need nothing else.
+// C is bilinear, and D and W are its transposes in x and in w. The derivatives of each are the other two, so gradients of any
+// order need no other operation.
 #pragma once
 
 #include <source_location>
@@ -23,7 +23,7 @@ struct ConvolutionOptions {
   Extents2d stride{1, 1};    // rows and columns from one window to the next
   SpatialPadding padding{};  // with zeros
   Extents2d dilation{1, 1};  // from one weight of a window to the next
-  std::int64_t groups = 1;   // of input channels, each seen by its own output channels
+  std::int64_t groups = 1;   // groups of input channels, each seen by its own output channels
 
   template <class V>
   void describe(V& v) const {
@@ -63,7 +63,7 @@ inline void require_convolution_upstream(const Shape& x, const Shape& w, const S
     throw BuildError{"x " + x.text() + " and weights " + w.text() + " give " + y.text() + ", found " + dy.text()};
 }
 
-// A product and a sum for each weight that an element of y meets.
+// Number of arithmetic operations: a product and a sum for each weight that an element of y meets.
 inline double convolution_work(const Shape& y, const Shape& w) {
   return 2.0 * static_cast<double>(y.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
 }
@@ -77,7 +77,7 @@ inline DType require_convolution_dtype(std::span<const TensorType> inputs) {
 }
 }  // namespace detail
 
-// C: inputs x, w.
+// C: the inputs are x and w.
 struct Convolution {
   static constexpr std::string_view name = "convolution";
   ConvolutionOptions options;
@@ -96,7 +96,7 @@ struct Convolution {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
-// D: inputs dy, w; `x` is the shape of the result, which a stride leaves open.
+// D: the inputs are dy and w. `x` is the shape of the result, which a stride does not determine.
 struct ConvolutionBackwardData {
   static constexpr std::string_view name = "convolution_backward_data";
   ConvolutionOptions options;
@@ -116,7 +116,7 @@ struct ConvolutionBackwardData {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
-// W: inputs x, dy; `w` is the shape of the result.
+// W: the inputs are x and dy. `w` is the shape of the result.
 struct ConvolutionBackwardWeights {
   static constexpr std::string_view name = "convolution_backward_weights";
   ConvolutionOptions options;
@@ -168,7 +168,7 @@ inline std::vector<AnyTensor> ConvolutionBackwardWeights::gradient(const Gradien
 }
 
 // x [N, C, H, W], w [O, C / groups, KH, KW] -> [N, O, OH, OW], OH = (H + padding - dilation (KH - 1) - 1) / stride + 1.
-// No padding, stride 1, dilation 1 and one group unless told. Throws BuildError where the extents do not fit.
+// By default there is no padding, stride 1, dilation 1 and one group. Throws BuildError where the extents do not fit.
 template <Element T>
 Tensor<T> convolution(Tensor<T> x, Tensor<T> w, ConvolutionOptions options = {},
                       std::source_location where = std::source_location::current()) {

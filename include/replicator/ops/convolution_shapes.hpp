@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of the three operations of a convolution are asked for.
+// The shapes and options that kernels of the three operations of a convolution get.
 #pragma once
 
 #include <replicator/graph/kernel.hpp>
@@ -7,7 +7,7 @@
 
 namespace replicator::detail {
 
-// x [N, C, H, W], w [O, C / groups, KH, KW], y [N, O, OH, OW], whichever of them is the result.
+// x [N, C, H, W], w [O, C / groups, KH, KW], y [N, O, OH, OW]. The result may be any of them.
 struct ConvolutionShapes {
   ConvolutionOptions options;
   Shape x, w, y;

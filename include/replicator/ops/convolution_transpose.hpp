@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transposed convolution: the transpose in x of the convolution with the same options, as an operation of its own
-// ("deconvolution"). It is that operation (ConvolutionBackwardData), so all its derivatives are there.
+// Transposed convolution ("deconvolution"): the transpose in x of the convolution with the same options. It is the operation
+// ConvolutionBackwardData, so all its derivatives exist.
 #pragma once
 
 #include <source_location>
@@ -13,8 +13,8 @@ namespace replicator {
 
 struct ConvolutionTransposeOptions {
   Extents2d stride{1, 1};
-  SpatialPadding padding{};        // taken away around the result
-  Extents2d output_padding{0, 0};  // rows and columns added below and at the right, which a stride leaves open
+  SpatialPadding padding{};        // removed around the result
+  Extents2d output_padding{0, 0};  // rows and columns added below and at the right; a stride does not determine them
   Extents2d dilation{1, 1};
   std::int64_t groups = 1;
 };
@@ -68,7 +68,7 @@ inline AnyTensor convolution_transpose_node(AnyTensor x, AnyTensor w, const Conv
 
 // x [N, C, H, W], w [C, O / groups, KH, KW] -> [N, O, OH, OW],
 // OH = (H - 1) stride - padding + dilation (KH - 1) + output_padding + 1: PyTorch's conv_transpose2d.
-// No padding, stride 1, dilation 1 and one group unless told. Throws BuildError where the extents do not fit.
+// By default there is no padding, stride 1, dilation 1 and one group. Throws BuildError where the extents do not fit.
 // Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
 template <Element T>
 Tensor<T> convolution_transpose(Tensor<T> x, Tensor<T> w, ConvolutionTransposeOptions options = {},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of all elements before (or behind) each along an axis.
+// Cumulative sums along an axis, from its beginning or from its end.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 namespace replicator {
 
 struct CumulativeSumOptions {
-  bool exclusive = false;  // each element's own is left out: the first sum is 0
-  bool reverse = false;    // from the end
+  bool exclusive = false;  // leaves out each element's own value: the first sum is 0
+  bool reverse = false;    // sums from the end
 };
 
-// Each sum is the one before it plus one more term. Linear; the transpose walks the other way.
+// Each sum is the one before it plus one more term. The operation is linear, and its transpose walks the other way.
 struct CumulativeSum {
   static constexpr std::string_view name = "cumulative_sum";
   std::int64_t axis = 0;  // from the front
@@ -42,8 +42,8 @@ struct CumulativeSum {
   }
 };
 
-// y[.., i, ..] = x[.., 0, ..] + ... + x[.., i, ..] along an axis (-1: the last), added in this order; see the options
-// for sums that leave x[i] out or begin at the end. float32, float64, int32 or int64; throws BuildError otherwise.
+// y[.., i, ..] = x[.., 0, ..] + ... + x[.., i, ..] along an axis (-1: the last), added in this order. The options leave out x[i],
+// or begin at the end. Takes floating types, int32 and int64. Throws BuildError for uint8 and bool.
 template <Element T>
 Tensor<T> cumulative_sum(Tensor<T> x, std::int64_t axis, CumulativeSumOptions options = {},
                          std::source_location where = std::source_location::current()) {

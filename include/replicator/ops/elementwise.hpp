@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise operations. Shapes broadcast as NumPy's do; where they cannot, BuildError is thrown with the user's line.
+// Elementwise operations. Shapes broadcast as in NumPy. Where they cannot, BuildError is thrown with the user's line.
 //
-// Arithmetic on integers wraps, that of uint8 and bool is done in int32 and cut to 8 bits (to "not zero") at the end. Division of
-// integers truncates towards zero; x / 0 is 0, and the lowest int32 or int64 by -1 is itself: nothing stops a step. Floating
-// arithmetic follows IEEE 754: a NaN operand gives a NaN unless said otherwise. bfloat16 is computed in float32 and rounded once.
+// Integer arithmetic wraps around. uint8 and bool are computed in int32. At the end uint8 is cut to 8 bits, and bool to "not zero".
+// Integer division truncates towards zero. x / 0 is 0, and the lowest int32 or int64 divided by -1 is itself: nothing stops a
+// step. Floating arithmetic follows IEEE 754: a NaN operand gives a NaN unless said otherwise. bfloat16 is computed in float32
+// and rounded once.
 #pragma once
 
 #include <functional>
@@ -19,7 +20,7 @@ namespace replicator {
 
 namespace detail {
 
-// Calls f on one symbol for each input.
+// Records f's expression: calls f with one symbol for each input.
 template <class F, std::size_t... I>
 detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
   detail::Expression e;
@@ -37,7 +38,8 @@ detail::Expression record(F& f, DType compute, std::index_sequence<I...>) {
   return e;
 }
 
-// An elementwise node of f's expression over the inputs, computed in `dtype` and stored as it; the inputs may be of others.
+// An elementwise node of f's expression over the inputs. It is computed in the compute type of `dtype`, and stored as `dtype`.
+// The inputs may have other types.
 template <class F, class... Inputs>
 AnyTensor map_at(Graph& graph, DType dtype, Location where, F f, const Inputs&... inputs) {
   const AnyTensor operands[] = {inputs...};
@@ -51,9 +53,9 @@ Tensor<T> unary(detail::ScalarOp op, Tensor<T> x, Location where) {
 
 }  // namespace detail
 
-// y[i] = f(x0[i], x1[i], ...): f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
-// && || !, abs sign sqrt exp log tanh sin cos floor relu min max pow fma select (without std::), and numbers. Differentiable to any
-// order. Of tensors of several types the first one's is that of the result, and of the computation (float32 for bfloat16).
+// y[i] = f(x0[i], x1[i], ...). f is called once, on rp::Symbols, while the graph is built. It may use + - * /, comparisons,
+// && || !, numbers, and abs sign sqrt exp log tanh sin cos floor relu min max pow fma select (without std::). It is differentiable to
+// any order. If the tensors have several types, the result has the first one's type. It is also computed in this type (bfloat16 in float32).
 //   auto y = rp::map([](auto a, auto b) { return a * exp(-b); }, x0, x1);
 template <class F, Element T, class... More>
 struct map : Tensor<T> {
@@ -73,12 +75,12 @@ struct map : Tensor<T> {
 template <class F, Element T, class... More>
 map(F, Tensor<T>, More...) -> map<F, T, Tensor<typename More::element_type>...>;
 
-// |x|; of the lowest integer itself. Its derivative at 0 is 0.
+// |x|. The lowest integer gives itself. The derivative at 0 is 0.
 template <Element T>
 Tensor<T> abs(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(detail::ScalarOp::absolute, x, where);
 }
-// -1, 0 or 1; 0 of a NaN. Its derivative is 0.
+// -1, 0 or 1. A NaN gives 0. The derivative is 0.
 template <Element T>
 Tensor<T> sign(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(detail::ScalarOp::sign, x, where);
@@ -118,14 +120,14 @@ template <FloatingElement T>
 Tensor<T> floor(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::unary(detail::ScalarOp::floor, x, where);
 }
-// max(x, 0), a NaN stays; its derivative at 0 is 0. Below rp::mixed_precision the result is rounded.
+// max(x, 0). A NaN stays, and the derivative at 0 is 0. Under rp::mixed_precision the result is rounded.
 template <Element T>
 Tensor<T> relu(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::rectified_node(x, where)};
 }
 
-// b < a ? b : a; the other one may be a number. So a NaN in a stays and one in b is passed over (reductions differ: there a NaN wins), and of equal values the
-// left one is taken, which receives the gradient.
+// b < a ? b : a. The second operand may be a number. A NaN in a stays, and a NaN in b is passed over (in reductions a NaN always
+// wins). Of equal values the left one is taken, and it receives the gradient.
 template <Element T>
 Tensor<T> minimum(Tensor<T> a, Tensor<T> b, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(detail::ScalarOp::minimum, {a.any(), b.any()}, where)};
@@ -143,14 +145,13 @@ template <Element T>
 Tensor<T> maximum(Tensor<T> a, std::type_identity_t<T> b, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(detail::ScalarOp::maximum, a.any(), b, where)};
 }
-// a^exponent, as C's pow: NaN for a negative a and an exponent that is not whole, 1 for the exponent 0.
+// a^exponent, as C's pow. A negative a with an exponent that is not whole gives NaN. The exponent 0 gives 1.
 template <FloatingElement T>
 Tensor<T> pow(Tensor<T> a, double exponent, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(detail::ScalarOp::power, a.any(), exponent, where)};
 }
 
-// condition ? yes : no, element by element, all three broadcast; one of the two may be a number. Each receives the gradient where it
-// was taken.
+// condition ? yes : no, element by element; all three broadcast. `yes` or `no` may be a number. Each receives the gradient where it was taken.
 template <Element T>
 Tensor<T> select(Tensor<bool> condition, Tensor<T> yes, Tensor<T> no, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::map_at(
@@ -169,19 +170,19 @@ Tensor<T> select(Tensor<bool> condition, std::type_identity_t<T> yes, Tensor<T> 
       no.graph(), dtype_of<T>, where, [yes](Symbol c, Symbol n) { return select(c, yes, n); }, condition, no)};
 }
 
-// The same values as another type. Floating to integer truncates, and saturates where the integer ends (NaN: 0); integers lose
-// their high bits; to bool: not zero. Gradients flow between floating types only.
+// The same values in another type. Floating to integer truncates, and saturates where the integer ends; NaN gives 0. Integers
+// lose their high bits. To bool gives whether a value is not zero. Gradients flow between floating types only.
 template <Element To, Element From>
 Tensor<To> cast(Tensor<From> x, std::source_location where = std::source_location::current()) {
   return Tensor<To>{converted(x, dtype_of<To>, where)};
 }
 
-// A tensor with these values; a ReplicaContext stands for its graph.
+// A tensor with these values. A ReplicaContext may stand for its graph.
 template <Element T>
 Tensor<T> constant(Graph& graph, Array<T> values, std::source_location where = std::source_location::current()) {
   return Tensor<T>{constant_node(graph, std::move(values).any(), where)};
 }
-// `value` in every element. Makes no array: it is computed where it is needed.
+// `value` in every element. There is no array: the value is computed where it is needed.
 template <Element T>
 Tensor<T> full(Graph& graph, Shape shape, T value, std::source_location where = std::source_location::current()) {
   return Tensor<T>{fill(graph, {dtype_of<T>, shape}, value, where)};

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slices of a tensor by their indices along an axis, and the transpose: slices added up where indices say.
+// gather takes slices of a tensor at indices along an axis. scatter_add is its transpose: it adds up slices at indices.
 //
 //   gather:       x [A.., n, B..], indices [I..]        -> y [A.., I.., B..],  y[a, i, b] = x[a, indices[i], b]
-//   scatter_add:  x [A.., I.., B..], indices [I..], n   -> y [A.., n, B..],    y[a, j, b] = sum of x[a, i, b],
-//   indices[i] = j
+//   scatter_add:  x [A.., I.., B..], indices [I..], n   -> y [A.., n, B..],    y[a, j, b] = sum of x[a, i, b] where indices[i] = j
 //
-// Both are linear in x and the transpose of each other, so gradients of any order need nothing else. Indices are int32
-// or int64, count from 0, and are looked at when the step runs: one outside of [0, n) throws DataError, which names the
-// index, its place and the user's line.
+// Both are linear in x and each other's transpose, so gradients of any order need no other operation. Indices are int32 or int64
+// and count from 0. They are checked when the step runs: an index outside of [0, n) throws DataError, which names the index, its
+// place and the user's line.
 #pragma once
 
 #include <concepts>
@@ -24,7 +23,7 @@
 
 namespace replicator {
 
-// What rows of a table may be named by.
+// The types that indices may have.
 template <class T>
 concept IndexElement = std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>;
 
@@ -33,7 +32,7 @@ inline void require_indices(const TensorType& indices) {
   if (indices.dtype != DType::int32 && indices.dtype != DType::int64)
     throw BuildError{"found indices of " + indices.text() + ": they must be int32 or int64"};
 }
-// Throws DataError for number i, in row-major order, of these indices into an axis of `whole`.
+// Throws DataError for the index with number i, in row-major order, into an axis of `whole`.
 [[noreturn]] inline void refuse_index(const TensorType& indices, std::int64_t i, std::int64_t value, const TensorType& whole, std::int64_t axis) {
   Shape place = indices.shape;
   std::int64_t rest = i;
@@ -45,7 +44,7 @@ inline void require_indices(const TensorType& indices) {
                   " lies outside of axis " + std::to_string(axis) + " of " + whole.text() +
                   ": indices count from 0 and must be below " + std::to_string(whole.shape[static_cast<std::size_t>(axis)])};
 }
-// The extents before an axis, those in its place, those behind the `taken` axes that begin there.
+// The shape with `taken` axes from `axis` on replaced by others.
 inline Shape replace_axes(const Shape& x, std::size_t axis, std::size_t taken, std::span<const std::int64_t> instead) {
   Shape result{std::span{x.begin(), axis}};
   for (const auto extent : instead) result.push_back(extent);
@@ -76,8 +75,8 @@ struct Gather {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
-// Inputs x, indices; `extent` is the result's along the axis, at which the axes of the indices begin in x. Each element
-// adds its terms to 0 in the row-major order of the indices.
+// Inputs x, indices. `extent` is the result's extent along the axis. In x the axes of the indices begin at this axis. Each
+// element adds its terms to 0 in the row-major order of the indices.
 struct ScatterAdd {
   static constexpr std::string_view name = "scatter_add";
   std::int64_t axis = 0;
@@ -116,8 +115,8 @@ inline std::vector<AnyTensor> Gather::gradient(const GradientContext& at) const 
   return {compute(at.graph, transpose, {at.upstream[0], at.inputs[1]}, at.where), AnyTensor{}};
 }
 
-// x [A.., n, B..], indices [I..] -> [A.., I.., B..]: the slices of x at the indices along an axis (-1: the last). Any
-// dtype. Throws BuildError where the axis is not there; an index outside of [0, n) throws DataError in the step.
+// x [A.., n, B..], indices [I..] -> [A.., I.., B..]: the slices of x at the indices along an axis (-1: the last). Any dtype.
+// Throws BuildError for an axis that does not exist. An index outside of [0, n) throws DataError in the step.
 template <Element T, IndexElement I>
 Tensor<T> gather(Tensor<T> x, Tensor<I> indices, std::int64_t axis = 0,
                  std::source_location where = std::source_location::current()) {
@@ -126,9 +125,9 @@ Tensor<T> gather(Tensor<T> x, Tensor<I> indices, std::int64_t axis = 0,
   return Tensor<T>{compute(x.graph(), Gather{from_front}, {x, indices}, where)};
 }
 
-// x [A.., I.., B..], indices [I..] -> [A.., extent, B..]: zeros, to which the slices of x are added at the indices
-// along `axis` of the result (-1: the last), in the order of the indices. float32, float64, int32 or int64; throws
-// BuildError otherwise, and as gather does.
+// x [A.., I.., B..], indices [I..] -> [A.., extent, B..]: zeros, plus the slices of x at the indices along an axis of the result
+// (-1: the last), added in the order of the indices. Takes floating types, int32 and int64. Throws BuildError for uint8 and bool,
+// and as gather does.
 template <Element T, IndexElement I>
 Tensor<T> scatter_add(Tensor<T> x, Tensor<I> indices, std::int64_t extent, std::int64_t axis = 0,
                       std::source_location where = std::source_location::current()) {

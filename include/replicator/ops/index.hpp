@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From elements to their places and back: iota, one_hot, argmax.
+// Operations between elements and their places: iota, one_hot, argmax.
 #pragma once
 
 #include <concepts>
@@ -16,7 +16,7 @@
 
 namespace replicator {
 
-// Where the maximum along an axis lies: the first place of several; a NaN wins. The axis disappears.
+// The place of the maximum along an axis: the first of several; a NaN wins. The axis disappears.
 struct ArgMax {
   static constexpr std::string_view name = "argmax";
   std::int64_t axis = 0;
@@ -32,17 +32,17 @@ struct ArgMax {
     const std::int64_t extent = x[static_cast<std::size_t>(axis)];
     if (extent < 1 || extent > std::numeric_limits<std::int32_t>::max())
       throw BuildError{"axis " + std::to_string(axis) + " of " + inputs[0].text() +
-                       " has no maximum with an int32 place"};
+                       " has no maximum with an int32 place: its extent must be at least 1 and fit an int32"};
     Shape shape;
     for (std::size_t i = 0; i < x.rank(); ++i)
       if (static_cast<std::int64_t>(i) != axis) shape.push_back(x[i]);
     return {{DType::int32, shape}};
   }
-  // Piecewise constant.
+  // The result is piecewise constant, so there is no gradient.
   std::vector<AnyTensor> gradient(const GradientContext&) const { return {AnyTensor{}}; }
 };
 
-// x without the axis (the last unless told): the place of the maximum along it, the first of several.
+// The place of the maximum along an axis (the last by default), which disappears. Of several it is the first; a NaN wins.
 template <Element T>
 Tensor<std::int32_t> argmax(Tensor<T> x, std::int64_t axis = -1,
                             std::source_location where = std::source_location::current()) {

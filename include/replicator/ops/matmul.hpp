@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices, plain or in batches.
+// Products of matrices, one by one or in batches.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace replicator {
 
-// y = op(a) op(b), op being the transpose of the last two axes where asked; [.., M, K] [.., K, N] -> [.., M, N], the
-// axes in front broadcast as NumPy does.
+// y = op(a) op(b): [.., M, K] [.., K, N] -> [.., M, N]. op transposes the last two axes where that is asked for. The leading axes
+// broadcast as in NumPy.
 struct Matmul {
   static constexpr std::string_view name = "matmul";
   bool transpose_a = false;
@@ -33,13 +33,13 @@ struct Matmul {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
-// What kernels run over: y is batch matrices of rows x columns, each element a sum of `depth` terms.
+// The sizes that kernels get: y is `batch` matrices of rows x columns, and each element is a sum of `depth` terms.
 struct MatmulExtents {
   std::int64_t batch = 1, rows = 0, columns = 0, depth = 0;
 };
 
-// Which matrices of a and b make matrix n of y: n counts through `extents`, row-major; an operand's matrix lies at the
-// sum of index * stride, in matrices, and is repeated where the stride is 0.
+// The matrices of a and b that make matrix n of y. n counts through `extents`, row-major. An operand's matrix lies at the sum of
+// index * stride, in matrices. A stride of 0 repeats it.
 struct MatmulBatch {
   std::size_t rank = 0;
   std::int64_t extents[Shape::max_rank]{}, a[Shape::max_rank]{}, b[Shape::max_rank]{};
@@ -69,7 +69,7 @@ inline AnyTensor rows_of(AnyTensor x, Location where) {
   return reshape(x, Shape{batch_axes(shape).elements() * rows, columns}, where);
 }
 
-// The sum over the axes along which `shape` was repeated to make x.
+// Sums x over the axes along which `shape` was repeated to make it.
 inline AnyTensor sum_repeated(AnyTensor x, const Shape& shape, Location where) {
   if (const auto axes = repeated_axes(shape, x.shape()); !axes.empty()) {
     detail::Expression e;
@@ -83,7 +83,7 @@ inline AnyTensor sum_repeated(AnyTensor x, const Shape& shape, Location where) {
 
 }  // namespace detail
 
-// Where b is one matrix, the rows of all matrices of an untransposed a are those of one.
+// Where b is one matrix and a is not transposed, the rows of all matrices of a count as rows of one matrix.
 inline MatmulExtents matmul_extents(const Matmul& op, const Shape& a, const Shape& b) {
   const std::size_t m = a.rank() - 2, n = b.rank() - 2;
   MatmulExtents e{broadcast(detail::batch_axes(a), detail::batch_axes(b))->elements(), a[m + (op.transpose_a ? 1 : 0)],
@@ -95,7 +95,7 @@ inline MatmulExtents matmul_extents(const Matmul& op, const Shape& a, const Shap
   return e;
 }
 
-// Of the extents that matmul_extents gives; axes that both operands walk through as one are merged.
+// For the extents that matmul_extents gives. Axes that are one axis in both operands are merged.
 inline MatmulBatch matmul_batch(const Matmul& op, const Shape& a, const Shape& b) {
   MatmulBatch result;
   if (matmul_extents(op, a, b).batch == 1) return result;
@@ -160,7 +160,7 @@ inline std::vector<AnyTensor> Matmul::gradient(const GradientContext& at) const 
     return compute(at.graph, Matmul{left, right}, {l, r}, at.where);
   };
   std::vector<AnyTensor> result(2);
-  // d op(a) = dy op(b)^T and d op(b) = op(a)^T dy; the transpose of the whole where the operand was transposed.
+  // d op(a) = dy op(b)^T and d op(b) = op(a)^T dy. Where the operand was transposed, the product is transposed.
   if (at.wanted[0])
     result[0] = detail::sum_repeated(ta ? product(tb, true, b, dy) : product(false, !tb, dy, b), a.shape(), at.where);
   if (at.wanted[1] && !ta && detail::is_one_matrix(b.shape())) {
@@ -175,12 +175,12 @@ inline std::vector<AnyTensor> Matmul::gradient(const GradientContext& at) const 
 }
 
 struct MatmulOptions {
-  bool transpose_a = false;  // of its last two axes
+  bool transpose_a = false;  // transposes its last two axes
   bool transpose_b = false;
 };
 
-// op(a) op(b): [.., M, K] [.., K, N] -> [.., M, N]; the axes in front broadcast as NumPy does. Transposes are of the
-// last two axes. Sums of int32 and int64 wrap. Throws BuildError where the extents do not fit, and for uint8 and bool.
+// op(a) op(b): [.., M, K] [.., K, N] -> [.., M, N]. The leading axes broadcast as in NumPy. The options transpose the last two
+// axes of an operand. Sums of int32 and int64 wrap around. Throws BuildError where the extents do not fit, and for uint8 and bool.
 template <Element T>
 Tensor<T> matmul(Tensor<T> a, Tensor<T> b, MatmulOptions options,
                  std::source_location where = std::source_location::current()) {

@@ -11,16 +11,21 @@
 
 namespace replicator {
 
-// While it lives, matmul, convolution and convolution_transpose of float32 tensors, and the layers made of them, round both
-// operands to bfloat16, add in float32, and round the sums to bfloat16; what they give is float32 again. Their gradients, wherever
-// they are asked for, are computed in the same way. What every relu gives of float32 is rounded to bfloat16, too, and so is the gradient
-// that arrives there: most is read by products, which would round it, and between layers half the bytes are kept and moved. All else stays
-// as it is: variables, optimizers and what they remember, biases, normalisation and its statistics, losses (one of your own that takes a
-// relu belongs behind it, or into rp::map), tensors of other types.
+// Computes products in bfloat16 while the returned object lives. This holds for matmul, convolution and convolution_transpose of
+// float32 tensors, and for the layers made of them. They round both operands to bfloat16, add in float32, and round the sums to
+// bfloat16. Their results are float32 again. Their gradients are computed in the same way, wherever they are asked for.
+//
+// relu of float32 also rounds its result, and the gradient that arrives there, to bfloat16. Most of these values are read by
+// products, which would round them anyway. This halves the bytes that are kept and moved between layers.
+//
+// Nothing else changes: variables, optimizers and their state, biases, normalisation and its statistics, losses, and tensors of
+// other types. A loss of your own that uses relu belongs after the end of this object's life, or inside rp::map.
+//
 //   const auto mixed = rp::mixed_precision(replica);
 //   const auto logits = rp::models::resnet50(replica, images);
-// DType::float32 takes a part out again. Throws BuildError for any other type.
-// Where the processor has no bfloat16 the values are the same but for the order of additions, and nothing becomes faster.
+//
+// DType::float32 excludes a part again. Throws BuildError for any other type. Where the processor has no bfloat16, the values
+// differ only by the order of additions, and nothing becomes faster.
 // Source: Micikevicius et al., "Mixed precision training", 2018; Kalamkar et al., "A study of BFLOAT16 for deep learning training", 2019.
 inline detail::ScopedValue<DType> mixed_precision(Graph& graph, DType products = DType::bfloat16,
                                                   std::source_location where = std::source_location::current()) {
@@ -32,10 +37,10 @@ inline detail::ScopedValue<DType> mixed_precision(Graph& graph, DType products =
 
 namespace detail {
 
-// Whether a tensor takes part in the mixed precision that holds where it is used.
+// Whether the mixed precision in force applies to a tensor where it is used.
 inline bool is_mixed(const AnyTensor& x) { return x.graph().products() != DType::float32 && x.dtype() == DType::float32; }
 
-// A node of an operation that is linear in both operands, in the precision asked for.
+// A node of an operation that is linear in both operands, in the precision in force.
 inline AnyTensor product_node(AnyOperation operation, AnyTensor a, AnyTensor b, Location where) {
   Graph& graph = a.graph();
   if (!is_mixed(a) || !is_mixed(b)) return compute(graph, std::move(operation), {a, b}, where);
@@ -43,7 +48,7 @@ inline AnyTensor product_node(AnyOperation operation, AnyTensor a, AnyTensor b, 
   return converted(compute(graph, std::move(operation), {converted(a, narrow, where), converted(b, narrow, where)}, where), DType::float32, where);
 }
 
-// relu(x), rounded as products would read it.
+// relu(x), rounded as products would round it.
 inline AnyTensor rectified_node(AnyTensor x, Location where) {
   if (!is_mixed(x)) return apply(detail::ScalarOp::rectify, {x}, where);
   detail::Expression rectify;

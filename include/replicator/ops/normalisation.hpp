@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moments over axes, and normalisation by them.
 //
-// Passes over x: forward two to sum (the mean, then the squares around it) and one to write y; backward one to sum
-// (the gradients of mean, scale and shift read the same tensors and are merged) and one to write dx.
+// The forward pass reads x three times: for the mean, for the squares around it, and to write y. The backward pass reads it
+// twice: to sum, and to write dx. The gradients of mean, scale and shift read the same tensors, so their sums are merged.
 #pragma once
 
 #include <cmath>
@@ -18,8 +18,8 @@
 
 namespace replicator {
 
-// x -> mean, variance (divided by the number of elements n), both with the reduced axes kept as 1.
-// One node, because its derivative, dmean / n + dvariance 2 (x - mean) / n, is simpler than that of its parts.
+// x -> mean, variance (divided by the number of elements n). Both keep the reduced axes with extent 1. This is one node, because
+// its derivative is simpler than the derivatives of its parts: dmean / n + dvariance 2 (x - mean) / n.
 struct Moments {
   static constexpr std::string_view name = "moments";
   std::vector<std::int64_t> axes;  // ascending
@@ -60,7 +60,7 @@ struct Moments {
     const AnyTensor& x = at.inputs[0];
     const AnyTensor& mean = at.outputs[0];
     const double part = 1 / static_cast<double>(detail::reduced_elements(x.shape(), axes));
-    // The factors are taken on the small tensors, so that the pass over x has little to do.
+    // The factors are applied to the small tensors, so that the pass over x has little to do.
     const auto scaled = [&](AnyTensor upstream, double factor) {
       return upstream ? apply(detail::ScalarOp::multiply, upstream, factor, at.where)
                       : fill(at.graph, mean.type(), 0, at.where);
@@ -71,14 +71,14 @@ struct Moments {
   }
 };
 
-// What `moments` gives.
+// The result of `moments`.
 template <FloatingElement T>
 struct MeanAndVariance {
   Tensor<T> mean;
   Tensor<T> variance;  // divided by the number of elements, not by one less
 };
 
-// Over the axes (all unless told). Throws BuildError for an axis that does not exist.
+// Mean and variance over the axes (all by default). Throws BuildError for an axis that does not exist.
 template <FloatingElement T>
 MeanAndVariance<T> moments(Tensor<T> x, const Axes& axes = {},
                            std::source_location where = std::source_location::current()) {
@@ -112,7 +112,8 @@ inline void require_epsilon(double epsilon, std::source_location where) {
 }
 }  // namespace detail
 
-// (x - mean) gamma / sqrt(variance + epsilon) + beta; the four broadcast against x. Throws BuildError for an epsilon that is negative or not finite.
+// (x - mean) gamma / sqrt(variance + epsilon) + beta. The four broadcast against x. Throws BuildError for an epsilon that is
+// negative or not finite.
 // Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template <FloatingElement T>
 Tensor<T> normalise(Tensor<T> x, const MeanAndVariance<T>& by, Tensor<T> gamma, Tensor<T> beta, double epsilon = 1e-5,

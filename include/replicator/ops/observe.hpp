@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking at values inside a step: print, check, host_callback. Each returns its argument, so that what uses the result comes
-// behind; each happens though nobody uses the result; gradients pass through. What is the same on all replicas is looked at
-// once, for all of them.
+// Operations that look at values inside a step: print, check, host_callback. Each returns its argument, so that what uses the
+// result runs after it. Each runs even if nothing uses the result, and gradients pass through. A value that is the same on all
+// replicas is looked at once for all of them.
 #pragma once
 
 #include <algorithm>
@@ -21,36 +21,37 @@
 
 namespace replicator {
 
-// A value as it is seen on the host, row-major; it lives as long as the call.
+// A value as it is seen on the host, row-major. It is valid during the call only.
 struct Observation {
   TensorType type;
   const std::byte* data = nullptr;
   int replica = 0;
-  bool all_replicas = false;  // the value is the same on all; `replica` is the first one
+  bool all_replicas = false;  // all replicas have the same value; `replica` is the first one
   std::uint64_t step = 0;
 
-  // Throws BuildError where the element type differs.
+  // The elements. Throws BuildError where the element type differs.
   template <Element T>
   std::span<const T> as() const {
     if (type.dtype != dtype_of<T>) throw BuildError{"a value of " + type.text() + " was read as " + std::string{name_of(dtype_of<T>)}};
     return {reinterpret_cast<const T*>(data), static_cast<std::size_t>(type.shape.elements())};
   }
-  // "replica 3, step 7"
+  // For example "replica 3, step 7".
   std::string text() const {
     return (all_replicas ? std::string{"all replicas"} : "replica " + std::to_string(replica)) + ", step " +
            std::to_string(step);
   }
 };
 
-// Called by the threads of devices, possibly by several at the same time; what it throws ends the step. Replicas with equal
-// graphs share the function of the first of them: take the replica from the observation, not from what a lambda captures.
+// A function that looks at values. Threads of devices call it, possibly several at the same time. An exception from it ends the
+// step. Replicas with equal graphs share the first one's function. So take the replica from the observation, not from what a
+// lambda captures.
 using Observer = std::function<void(const Observation&)>;
 
-// The identity, which shows its input to an observer.
+// The identity. It shows its input to an observer.
 struct Observe {
   static constexpr std::string_view name = "observe";
   static constexpr bool effect = true;
-  std::string what;           // print "loss" at train.cpp:31
+  std::string what;           // for example: print "loss" at train.cpp:31
   std::uint32_t ordinal = 0;  // one line may observe several values
   std::shared_ptr<const Observer> observer;
 
@@ -74,7 +75,7 @@ inline std::string named(std::string_view what, const std::string& name, Locatio
   return std::string{what} + (name.empty() ? "" : " \"" + name + "\"") + " at " + where.text();
 }
 
-// Integers with all their digits, others with nine.
+// Integers with all their digits, other numbers with nine.
 template <Element T>
 std::string value_text(T value) {
   if constexpr (std::is_integral_v<T>) return std::to_string(value);
@@ -82,7 +83,7 @@ std::string value_text(T value) {
   std::snprintf(text, sizeof text, "%.9g", static_cast<double>(value));
   return text;
 }
-// "float32[4, 2] = 0.5 1 2 ..."
+// For example "float32[4, 2] = 0.5 1 2 ...".
 template <Element T>
 std::string values_text(const Observation& seen, std::int64_t most) {
   const auto values = seen.as<T>();
@@ -95,16 +96,16 @@ std::string values_text(const Observation& seen, std::int64_t most) {
 }  // namespace detail
 
 struct PrintOptions {
-  std::uint64_t every = 1;                                 // prints in steps that it divides
-  std::int64_t values = 8;                                 // so many at most, from the first on
-  std::function<void(const std::string& line)> sink = {};  // takes whole lines, from several threads; stderr without one
+  std::uint64_t every = 1;                                 // prints in steps that are multiples of it
+  std::int64_t values = 8;                                 // at most this many values, from the first on
+  std::function<void(const std::string& line)> sink = {};  // takes whole lines, from several threads; without one they go to stderr
 };
 
-// Prints 'replica 3, step 7: "loss" at train.cpp:31: float32[4, 2] = 0.5 1 2 ...'.
+// Prints lines like 'replica 3, step 7: "loss" at train.cpp:31: float32[4, 2] = 0.5 1 2 ...'. Throws BuildError where `every` is 0.
 template <Element T>
 Tensor<T> print(Tensor<T> x, std::string name, PrintOptions options = {}, std::source_location where = std::source_location::current()) {
   const auto what = detail::named("print", name, where);
-  if (options.every == 0) throw BuildError{what + ": every 0 steps cannot be: 1 prints in each"};
+  if (options.every == 0) throw BuildError{what + ": every is 0: it must be at least 1, which prints in each step"};
   return Tensor<T>{detail::observe(
       x, what + " every " + std::to_string(options.every),
       [options, title = "\"" + name + "\" at " + Location{where}.text()](const Observation& seen) {
@@ -116,8 +117,7 @@ Tensor<T> print(Tensor<T> x, std::string name, PrintOptions options = {}, std::s
       where)};
 }
 
-// Ends the step with a CheckError that names replica, step, line and sentence where an element is false. No variable has
-// changed then.
+// Ends the step where an element is false, with a CheckError that names replica, step, line and sentence. No variable has changed then.
 inline Tensor<bool> check(Tensor<bool> condition, std::string sentence, std::source_location where = std::source_location::current()) {
   const auto what = detail::named("check", "", where);
   return Tensor<bool>{detail::observe(
@@ -135,8 +135,8 @@ inline Tensor<bool> check(Tensor<bool> condition, std::string sentence, std::sou
       where)};
 }
 
-// Calls the function with the value in each step. Replicas that are equal but for the functions of one line share that of the first of
-// them: it learns by Observation::replica whose value it is given.
+// Calls the function with the value in each step. Replicas that differ only in the functions of one line share the first one's
+// function. Observation::replica says which replica the value is from.
 template <Element T>
 Tensor<T> host_callback(Tensor<T> x, Observer function, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::observe(x, detail::named("host_callback", "", where), std::move(function), where)};

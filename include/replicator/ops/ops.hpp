@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All operations.
+// Includes all operations.
 #pragma once
 
 #include <replicator/ops/activation.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxima and averages over windows of NCHW images. The rules close under differentiation:
+// Maxima and averages over windows of NCHW images. Their derivatives, of any order, need only these operations:
 //
 //   y = max(x)   dx = spread(x, dy), to the first element (in row-major order) that attains the maximum
-//                spread is linear in dy, its transpose picks from where the maxima lie: pick(x, u)
+//                spread is linear in dy; its transpose picks the elements of u where x has its maxima: pick(x, u)
 //   y = average(x)   dx = its transpose
 #pragma once
 
@@ -21,9 +21,9 @@ namespace replicator {
 
 struct PoolingOptions {
   Extents2d window{1, 1};
-  Extents2d stride{0, 0};  // 0: as long as the window
+  Extents2d stride{0, 0};  // 0: as large as the window
   SpatialPadding padding{};
-  bool count_include_pad = false;  // averages: divide by the whole window, not by the elements in it
+  bool count_include_pad = false;  // averages: divide by the whole window, not by its elements inside the image
 
   template <class V>
   void describe(V& v) const {
@@ -50,7 +50,7 @@ inline Shape pooled_shape(const Shape& x, const PoolingOptions& o) {
 inline void require_floating(const TensorType& x) {
   if (!is_floating(x.dtype)) throw BuildError{"x must be of a floating type, found " + x.text() + ": cast it with rp::cast"};
 }
-// `wider`: y may be float32 where x is bfloat16.
+// With `wider`, y may be float32 where x is bfloat16.
 inline void require_pooled(const TensorType& x, const PoolingOptions& o, const TensorType& y, bool wider = false) {
   require_floating(x);
   const bool fits = x.dtype == y.dtype || (wider && x.dtype == DType::bfloat16 && y.dtype == DType::float32);
@@ -64,7 +64,7 @@ inline PoolingOptions with_stride(PoolingOptions o) {
 }
 }  // namespace detail
 
-// The maximum of each window; a NaN in it wins.
+// The maximum of each window. A NaN in the window wins.
 struct MaxPool {
   static constexpr std::string_view name = "max_pool";
   static constexpr OfWidened of_widened = OfWidened::picks;
@@ -81,7 +81,8 @@ struct MaxPool {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
-// Inputs x, dy: dy at the element that gave the maximum, summed over the windows that chose it, in x's type. Where that is bfloat16, dy may be float32.
+// Inputs x, dy: dy at the element that gave the maximum, summed over the windows that chose it. The result has x's type. Where
+// that is bfloat16, dy may be float32.
 struct MaxPoolSpread {
   static constexpr std::string_view name = "max_pool_spread";
   static constexpr OfWidened of_widened = OfWidened::rounds;
@@ -98,7 +99,7 @@ struct MaxPoolSpread {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
-// Inputs x, u of one shape: for each window the element of u that lies where the maximum of x does.
+// Inputs x, u of one shape. For each window it gives the element of u at the place of x's maximum.
 struct MaxPoolPick {
   static constexpr std::string_view name = "max_pool_pick";
   PoolingOptions options;
@@ -142,7 +143,7 @@ struct AveragePool {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
-// The transpose of AveragePool: input dy; `x` is the shape of the result.
+// The transpose of AveragePool. The input is dy, and `x` is the shape of the result.
 struct AveragePoolTranspose {
   static constexpr std::string_view name = "average_pool_transpose";
   PoolingOptions options;
@@ -166,8 +167,8 @@ inline std::vector<AnyTensor> AveragePool::gradient(const GradientContext& at) c
   return {compute(at.graph, AveragePoolTranspose{options, at.inputs[0].shape()}, {at.upstream[0]}, at.where)};
 }
 
-// x [N, C, H, W] -> [N, C, OH, OW], OH = (H + padding - window) / stride + 1: the maximum of each window, padding
-// aside. Of bool, uint8 and int32 too, by way of a floating type that holds all their values.
+// x [N, C, H, W] -> [N, C, OH, OW], OH = (H + padding - window) / stride + 1: the maximum of each window.
+// Padding does not count. Also takes bool, uint8 and int32, through a floating type that holds all their values.
 template <Element T>
 Tensor<T> max_pool(Tensor<T> x, PoolingOptions options, std::source_location where = std::source_location::current()) {
   static_assert(!std::is_same_v<T, std::int64_t>,
@@ -189,7 +190,7 @@ Tensor<T> average_pool(Tensor<T> x, PoolingOptions options,
   return Tensor<T>{compute(x.graph(), AveragePool{detail::with_stride(options)}, {x}, where)};
 }
 
-// x [N, C, H, W] -> [N, C]: the mean of each image's channel.
+// x [N, C, H, W] -> [N, C]: the mean over each channel of each image.
 template <FloatingElement T>
 Tensor<T> global_average_pool(Tensor<T> x, std::source_location where = std::source_location::current()) {
   const Shape shape = x.shape();

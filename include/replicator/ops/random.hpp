@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random tensors. Their bits are a pure function of who asks:
+// Random tensors. Their bits are a pure function of seed, step, replica and node:
 //
 //   block b of a node = Philox(key = seed, counter = (b, step, replica, trace index ^ mix(high word of the step)))
 //
-// with the node's place in its replica's trace. A block of four words makes four float32 or two float64; element i of
-// the tensor, counted in row-major order, is value i % 4 (i % 2) of block i / 4 (i / 2): wherever it lies, whoever
-// computes it.
+// The trace index is the node's place in its replica's trace. A block of four words makes four float32 or two float64. Element i
+// of the tensor, counted in row-major order, is value i % 4 of block i / 4. (For float64 it is value i % 2 of block i / 2.) It
+// does not matter where the element lies, or which device computes it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class Distribution : std::uint8_t {
   uniform,  // [0, 1): the upper 24 bits of a word, or 53 of two
   normal,   // mean 0, deviation 1, by Box and Muller: r cos and r sin of two uniform numbers
 };
-// "uniform" or "normal"
+// Gives "uniform" or "normal".
 constexpr std::string_view name_of(Distribution distribution) {
   return distribution == Distribution::uniform ? "uniform" : "normal";
 }
@@ -46,7 +46,7 @@ struct Random {
   }
   std::vector<TensorType> infer_shape(std::span<const TensorType>) const {
     if (type.dtype != DType::float32 && type.dtype != DType::float64)
-      throw BuildError{"asked for random " + type.text() + ": only float32 and float64 can be"};
+      throw BuildError{"asked for random " + type.text() + ": only float32 and float64 can be drawn"};
     if (type.shape.elements() >= std::int64_t{1} << 33)
       throw BuildError{"asked for random " + type.text() + ": a node can make 2^33 random numbers at most"};
     return {type};
@@ -55,7 +55,7 @@ struct Random {
 };
 
 namespace detail {
-// For bfloat16 the numbers are float32: what is made of them is rounded when it is stored.
+// For bfloat16 the numbers are float32. A result that is made of them is rounded when it is stored.
 inline AnyTensor random_node(Graph& graph, Distribution distribution, TensorType type, Location where) {
   type.dtype = compute_type(type.dtype);
   return compute(graph, Random{distribution, type, static_cast<std::uint32_t>(graph.nodes().size())}, {}, where);
@@ -71,7 +71,7 @@ inline AnyTensor scale_and_shift(AnyTensor x, double scale, double shift, DType 
 }
 }  // namespace detail
 
-// Uniform in [low, high), new in every step and on every replica. Where `low` is not 0, and of bfloat16, rounding may give `high` itself.
+// Uniform in [low, high), new in every step and on every replica. Rounding may give `high` itself where `low` is not 0, and for bfloat16.
 template <FloatingElement T = float>
 Tensor<T> uniform(Graph& graph, const Shape& shape, T low = 0, T high = 1,
                   std::source_location where = std::source_location::current()) {

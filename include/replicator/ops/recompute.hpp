@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rp::recompute: what a part of a step makes is computed again for the backward pass, not kept.
+// rp::recompute: the values inside a part of a step are computed again for the backward pass, and not kept.
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@ concept CarriesGraph = requires(const std::remove_cvref_t<A>& a) {
   { a.graph() } -> std::convertible_to<Graph&>;
 };
 
-// What rp::recompute returns: calls f with marks on the nodes that it makes.
+// The result of rp::recompute. It calls f and marks the nodes that f makes.
 template <class F>
 class Recomputed {
  public:
@@ -49,10 +49,12 @@ class Recomputed {
 
 }  // namespace detail
 
-// A function like f, of tensors, whose inner values are not kept for the backward pass but computed again when that needs
-// them, from f's arguments: memory for the price of a second forward pass of f. The bits stay the same, those of random
-// numbers too. What f returns is kept, as are results of its collectives, small results of its reductions and values of less
-// than Deployment::recompute_bytes; within another rp::recompute it does nothing of its own.
+// Returns a function like f, of tensors. Its inner values are not kept for the backward pass. When that needs them, they are
+// computed again from f's arguments. This saves memory at the price of a second forward pass of f. The bits stay the same, even
+// those of random numbers.
+//
+// Some values are kept: what f returns, results of its collectives, small results of its reductions, and values of less than
+// Deployment::recompute_bytes. Within another rp::recompute it does nothing of its own.
 //   x = rp::recompute([&](auto x) { return block(replica, x); })(x);
 // Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost", 2016.
 template <class F>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over axes. Negative axes count from the end; no axes means all.
+// Reductions over axes. Negative axes count from the end. No axes means all axes.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Axes {
   Axes() = default;
   Axes(std::int64_t axis) : axes{axis} {}  // NOLINT: implicit on purpose
   Axes(std::initializer_list<std::int64_t> list) : axes{list} {}
-  // sum(x, rp::Axes{0, 2}.kept()): no second argument above, because {{0}, true} would read as two axes.
+  // sum(x, rp::Axes{0, 2}.kept()). The constructor above takes no second argument, because {{0}, true} would read as two axes.
   Axes kept() const {
     Axes result = *this;
     result.keep = true;
@@ -28,7 +28,7 @@ struct Axes {
 
 namespace detail {
 
-// Sorted, non-negative, checked.
+// The axes, sorted and not negative. Throws BuildError for an axis that does not exist or is named twice.
 inline std::vector<std::int64_t> resolve_axes(const Axes& axes, const Shape& shape, std::string_view operation, Location where) {
   const auto rank = static_cast<std::int64_t>(shape.rank());
   std::vector<std::int64_t> result;
@@ -64,28 +64,28 @@ inline std::int64_t reduced_elements(const Shape& shape, std::span<const std::in
 
 }  // namespace detail
 
-// The sum over the axes, all unless told, which disappear unless kept; 0 of no elements. Of bfloat16 it is added in float32 and rounded
-// once; that of int32 and int64 wraps, that of uint8 is cut to 8 bits and that of bool says whether any is true: cast first to count.
-// Throws BuildError for an axis that does not exist or is named twice, as all below.
+// The sum over the axes (all by default), which disappear unless they are kept. The sum of no elements is 0. bfloat16 is added in
+// float32 and rounded once. Sums of int32 and int64 wrap around, and those of uint8 are cut to 8 bits. A sum of bool says whether
+// any element is true: cast first to count. Like all reductions it throws BuildError for an axis that does not exist or is named twice.
 template <Element T>
 Tensor<T> sum(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::reduce(ReduceKind::sum, x, axes, "sum", where)};
 }
 
-// The sum divided by the number of elements; NaN of none.
+// The sum divided by the number of elements. It is NaN where there are none.
 template <FloatingElement T>
 Tensor<T> mean(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   const auto n = detail::reduced_elements(x.shape(), detail::resolve_axes(axes, x.shape(), "mean", where));
   return Tensor<T>{apply(detail::ScalarOp::divide, detail::reduce(ReduceKind::sum, x, axes, "mean", where), static_cast<double>(n), where)};
 }
 
-// The largest element; a NaN among them wins. Where several attain it, each gets an equal part of the gradient.
-// Throws BuildError where a result would be that of no elements.
+// The largest element; a NaN among them wins. Where several attain it, each gets an equal part of the gradient. Throws BuildError
+// where a result would be made of no elements.
 template <Element T>
 Tensor<T> max(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::reduce(ReduceKind::max, x, axes, "max", where)};
 }
-// The smallest element, as max.
+// The smallest element. All else is as for max.
 template <Element T>
 Tensor<T> min(Tensor<T> x, const Axes& axes = {}, std::source_location where = std::source_location::current()) {
   return Tensor<T>{detail::reduce(ReduceKind::min, x, axes, "min", where)};

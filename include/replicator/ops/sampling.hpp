@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of classes. New in every step and on every replica, with the bits of ops/random.hpp.
+// Samples of classes, new in every step and on every replica. The random bits are those of ops/random.hpp.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,15 @@ namespace replicator {
 template <FloatingElement T = float>
 Tensor<T> gumbel(Graph& graph, const Shape& shape, std::source_location where = std::source_location::current()) {
   const AnyTensor u = detail::random_node(graph, Distribution::uniform, {dtype_of<T>, shape}, where);
-  // u is a multiple of 2^-24 or 2^-53. 0 stands for all that is below: it is taken as the middle of that.
+  // u is a multiple of 2^-24 or 2^-53. The 0 stands for all numbers up to the next multiple, so it is replaced by their middle.
   const double least = dtype_of<T> == DType::float64 ? 0x1p-54 : 0x1p-25;
   return Tensor<T>{detail::map_at(
       graph, dtype_of<T>, where, [&](Symbol v) { return -log(-log(max(v, least))); }, u)};
 }
 
-// A class for each distribution: the index along the axis (the last unless told) is i with probability
-// softmax(logits)_i. The axis disappears. The logits need not be normalised; minus infinity is never drawn, unless all
-// of them are. Throws BuildError for an axis that does not exist. Source: Gumbel, "Statistical theory of extreme
-// values", 1954.
+// Draws a class from each distribution: the index along the axis (the last by default) is i with probability softmax(logits)_i.
+// The axis disappears. The logits need not be normalised. Minus infinity is never drawn, unless all logits are minus infinity.
+// Throws BuildError for an axis that does not exist. Source: Gumbel, "Statistical theory of extreme values", 1954.
 template <FloatingElement T>
 Tensor<std::int32_t> categorical(Tensor<T> logits, std::int64_t axis = -1,
                                  std::source_location where = std::source_location::current()) {
@@ -40,11 +39,11 @@ Tensor<std::int32_t> categorical(Tensor<T> logits, std::int64_t axis = -1,
 
 struct GumbelSoftmaxOptions {
   double temperature = 1;
-  bool hard = false;  // one-hot samples; their gradient is that of the soft ones ("straight-through")
+  bool hard = false;  // one-hot samples with the gradient of the soft ones ("straight-through")
   std::int64_t axis = -1;
 };
 
-// softmax((logits + Gumbel noise) / temperature): a sample that the logits have a gradient of. Same shape.
+// softmax((logits + Gumbel noise) / temperature): a sample with a gradient for the logits. Same shape.
 // Throws BuildError for an axis that does not exist, or a temperature that is not positive.
 // Source: Jang, Gu, Poole, "Categorical reparameterization with Gumbel-softmax", 2017; Maddison, Mnih, Teh, 2017.
 template <FloatingElement T>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where gradients end.
+// The identity that stops gradients.
 #pragma once
 
 #include <source_location>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The largest elements along an axis, and where they lie.
+// The largest elements along an axis, and their places.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace replicator {
 
-// Outputs: the k largest elements along the axis in descending order, and their int32 places. Of equal elements the one
-// with the lower place comes first; NaN counts as larger than every number, and as equal to NaN.
+// Outputs: the k largest elements along the axis in descending order, and their int32 places. Of equal elements the lower place
+// comes first. NaN counts as larger than every number, and as equal to NaN.
 struct TopK {
   static constexpr std::string_view name = "top_k";
   std::int64_t axis = 0;  // from the front
@@ -36,13 +36,13 @@ struct TopK {
     shape[at] = k;
     return {{inputs[0].dtype, shape}, {DType::int32, shape}};
   }
-  // Each value's goes to its place; where the order changes there is no derivative.
+  // The gradient of each value goes to its place. Where the order changes there is no derivative.
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
 namespace detail {
 
-// Places [A.., k, B..] along an axis of x [A.., n, B..] as places in x's row-major elements, [A k B] of int64.
+// Converts places [A.., k, B..] along an axis of x [A.., n, B..] to places among x's row-major elements: [A k B] of int64.
 inline AnyTensor places_in_memory(AnyTensor places, const Shape& x, std::size_t axis, Location where) {
   std::int64_t outer = 1, inner = 1;
   for (std::size_t i = 0; i < axis; ++i) outer *= x[i];
@@ -78,9 +78,9 @@ struct Ranked {
   Tensor<std::int32_t> indices;  // where they lie along the axis
 };
 
-// x [A.., n, B..] -> two of [A.., k, B..]: the k largest along an axis (-1: the last) in descending order, and their
-// places. Of equal elements the lower place comes first; NaN is larger than every number. Gradients flow through the
-// values. Throws BuildError unless 1 <= k <= n.
+// x [A.., n, B..] -> two of [A.., k, B..]: the k largest along an axis (-1: the last) in descending order, and their places. Of
+// equal elements the lower place comes first. NaN is larger than every number. Gradients flow through the values.
+// Throws BuildError unless 1 <= k <= n.
 //   const auto [values, indices] = rp::top_k(logits, 5);
 template <Element T>
 Ranked<T> top_k(Tensor<T> x, std::int64_t k, std::int64_t axis = -1,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enlarges NCHW images by whole factors: each pixel repeated, or lines drawn between them.
+// Enlarges NCHW images by whole factors. Pixels are repeated, or interpolated linearly.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class Interpolation : std::uint8_t {
   nearest,   // y[i] = x[i / factor]
   bilinear,  // between the centres of pixels, as PyTorch's align_corners=false; constant beyond the outermost centres
 };
-// "nearest" or "bilinear"
+// Gives "nearest" or "bilinear".
 constexpr std::string_view name_of(Interpolation interpolation) {
   return interpolation == Interpolation::nearest ? "nearest" : "bilinear";
 }
@@ -48,7 +48,7 @@ inline void require_upsampling(const TensorType& x, const Extents2d& factors) {
 }
 }  // namespace detail
 
-// Linear in x.
+// This operation is linear in x.
 struct Upsample {
   static constexpr std::string_view name = "upsample";
   UpsampleOptions options;
@@ -93,7 +93,7 @@ inline std::vector<AnyTensor> Upsample::gradient(const GradientContext& at) cons
 }
 
 namespace detail {
-// Every pixel repeated: [N, C, H, 1, W, 1] broadcast to [N, C, H, f, W, g].
+// Repeats every pixel: [N, C, H, 1, W, 1] broadcast to [N, C, H, f, W, g].
 template <Element T>
 Tensor<T> repeat_pixels(Tensor<T> x, const Extents2d& factors, Location where) {
   const Shape s = x.shape();
@@ -108,8 +108,8 @@ Tensor<T> repeat_pixels(Tensor<T> x, const Extents2d& factors, Location where) {
 }
 }  // namespace detail
 
-// x [N, C, H, W] -> [N, C, H factors[0], W factors[1]]; integers and bool are repeated only. Throws BuildError where x is no batch
-// of images, a factor less than 1, or lines are to be drawn between integers.
+// x [N, C, H, W] -> [N, C, H factors[0], W factors[1]]. Integers and bool can only be repeated. Throws BuildError for bilinear
+// interpolation of these, for a factor below 1, and where x is not a batch of images.
 template <Element T>
 Tensor<T> upsample(Tensor<T> x, Extents2d factors, Interpolation interpolation = Interpolation::nearest,
                    std::source_location where = std::source_location::current()) {

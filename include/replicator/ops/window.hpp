@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows that slide over the two spatial axes of NCHW: what convolution and pooling share.
+// Windows that slide over the two spatial axes of NCHW images, for convolution and pooling.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace replicator {
 
 using Extents2d = std::array<std::int64_t, 2>;  // height, width
 
-// Rows and columns added around an image: {1, 1} is one on every side, {{0, 1}, {0, 1}} one below and one at the right.
+// Rows and columns added around an image. {1, 1} adds one on every side. {{0, 1}, {0, 1}} adds one below and one at the right.
 struct SpatialPadding {
   Extents2d low{};
   Extents2d high{};
@@ -27,7 +27,7 @@ struct SpatialPadding {
 };
 
 namespace detail {
-// How many positions a window takes along one axis. Throws BuildError where there is none.
+// Number of positions of a window along one axis. Throws BuildError where there is none.
 inline std::int64_t window_positions(std::int64_t extent, std::int64_t window, std::int64_t stride,
                                      std::int64_t dilation, std::int64_t low, std::int64_t high) {
   if (stride < 1 || dilation < 1 || low < 0 || high < 0)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In front of a source that nvrtc.h compiles for the host: what NVRTC declares by itself, and the way to the threads of the test program.
+// Comes before a source that nvrtc.h compiles for the host. It declares what NVRTC declares by itself, and gives access to the
+// threads of the test program.
 #pragma once
 
 #define __CUDACC_RTC__
@@ -24,7 +25,7 @@ inline void __syncthreads() { on_host_synchronise(); }
 
 #include "intrinsics.h"
 
-// A kernel with a copy of its arguments, to which a launch points.
+// A kernel with a copy of its arguments. A launch points to the arguments.
 struct OnHostLaunch {
   virtual ~OnHostLaunch() = default;
   virtual void run() const = 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Shapes and options of convolutions, for tests that compare kernels.
 #pragma once
 
 #include <replicator/ops/convolution.hpp>
@@ -13,7 +14,7 @@ struct ConvolutionCase {
   Shape y() const { return detail::convolution_shape(x, w, options); }
 };
 
-// Padded, strided, dilated, in groups, of one channel, of one pixel.
+// These cover padding, strides, dilation, groups, one channel, and one pixel.
 inline const ConvolutionCase convolution_cases[] = {{{2, 3, 9, 8}, {4, 3, 3, 3}, {.padding = {1, 1}}},
                                                     {{2, 5, 8, 6}, {7, 5, 1, 1}, {.stride = {2, 2}}},
                                                     {{1, 3, 17, 16}, {5, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}}},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of cuBLASLt as is called, on the host: products by their definition, of matrices that lie by columns.
+// A stand-in on the host for the part of cuBLASLt that is called. It computes products of column-major matrices by their definition.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -82,7 +82,7 @@ struct cublasLtMatmulHeuristicResult_t {
 
 namespace on_host {
 
-// What was asked for when the last algorithm was chosen.
+// The preference and the description with which the last algorithm was chosen.
 inline LtPreference preferred;
 inline LtDescription described;
 
@@ -101,7 +101,7 @@ inline void write(const LtLayout& m, void* data, std::int64_t at, double value) 
     static_cast<std::uint16_t*>(data)[at] = static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
   }
 }
-// Where element (row, column) of matrix n lies, of a matrix that is transposed first.
+// Where element (row, column) of matrix n lies. `operation` may transpose the matrix first.
 inline std::int64_t place(const LtLayout& m, cublasOperation_t operation, std::int64_t n, std::int64_t row, std::int64_t column) {
   if (operation == CUBLAS_OP_T) std::swap(row, column);
   return n * m.stride + column * m.leading + row;

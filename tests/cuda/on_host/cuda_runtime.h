@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of the CUDA runtime as the kernels need, on the host: two devices that reach each other, whose memory is the host's and full of garbage when it is
-// allocated, and queues that do their work at once, or capture it as a graph. It stands in front of NVIDIA's on the include path of the
-// tests on the host.
+// A stand-in on the host for the part of the CUDA runtime that kernels use. It comes before NVIDIA's on the include path of these
+// tests. There are two devices that reach each other. Their memory is the host's, and is full of garbage when it is allocated.
+// Queues do their work at once, or capture it as a graph.
 #pragma once
 
 #include <math.h>
@@ -75,8 +75,8 @@ using cudaEvent_t = CUevent_st*;
 #include "library.hpp"
 
 namespace on_host {
-inline std::map<const char*, std::size_t> memory;  // of the device: where, how many bytes
-inline std::map<const char*, std::size_t> pinned;  // of the host
+inline std::map<const char*, std::size_t> memory;  // blocks of device memory: address and bytes
+inline std::map<const char*, std::size_t> pinned;  // blocks of pinned host memory
 inline thread_local int current_device = 0;
 inline bool holds(const std::map<const char*, std::size_t>& blocks, const char* at) {
   auto behind = blocks.upper_bound(at);
@@ -104,7 +104,7 @@ struct cudaDeviceProp {
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) { return *properties = {"a host", 0, 0}, cudaSuccess; }
 inline cudaError_t cudaMalloc(void** to, std::size_t bytes) {
   const std::lock_guard lock{on_host::gate};
-  (void)::posix_memalign(to, 256, bytes);  // not a byte more, for AddressSanitizer to see what is behind
+  (void)::posix_memalign(to, 256, bytes);  // exactly this size, so that AddressSanitizer sees accesses behind it
   std::memset(*to, 0xCD, bytes);
   on_host::memory[static_cast<char*>(*to)] = bytes;
   return cudaSuccess;
@@ -161,7 +161,7 @@ inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaS
 }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return *stream = new on_host::Stream, cudaSuccess; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (!stream) return cudaSuccess;  // the default one, which nobody captures
+  if (!stream) return cudaSuccess;  // the default stream, which nobody captures
   stream->spoiled = stream->captures;
   return stream->captures ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }

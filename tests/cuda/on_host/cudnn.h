@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of cuDNN as is called, on the host: convolutions by their definition, and rankings of algorithms that a test may set. Pooling:
-// cudnn_pooling.h; graphs: cudnn_graph.h.
+// A stand-in on the host for the part of cuDNN that is called. It computes convolutions by their definition, and a test may set
+// its rankings of algorithms. Pooling is in cudnn_pooling.h, and graphs are in cudnn_graph.h.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -59,7 +59,7 @@ enum cudnnConvolutionBwdFilterAlgo_t {
   CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
 };
 
-// Of images and of filters: extents and strides in elements of N, C, H, W.
+// Describes images and filters: extents and strides, in elements, of N, C, H, W.
 struct cudnnTensorStruct {
   std::int64_t extents[4], strides[4];
   cudnnDataType_t type;
@@ -93,11 +93,11 @@ using cudnnConvolutionBwdFilterAlgoPerf_t = CudnnPerformance<cudnnConvolutionBwd
 
 namespace on_host {
 
-// What is ranked, and by which of them the last convolution was computed.
+// The algorithms that are ranked, and the one that computed the last convolution.
 template <class Algorithm>
 struct Ranking {
   std::vector<CudnnPerformance<Algorithm>> algorithms;
-  bool nhwc = true;  // else only NCHW is taken
+  bool nhwc = true;  // otherwise it takes only NCHW
   cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;
   std::size_t workspace = 1024;
   Algorithm last{};
@@ -156,7 +156,7 @@ void for_each_product(const cudnnTensorStruct* x, const cudnnTensorStruct* w, co
               }
 }
 
-// out, which is one of the three, from the two others. The descriptors outlive what is captured.
+// Computes `out`, which is one of the three tensors, from the other two. The descriptors must outlive a capture.
 inline void convolve(const cudnnTensorStruct* x, const void* x_data, const cudnnTensorStruct* w, const void* w_data, const cudnnTensorStruct* y,
                      const void* y_data, const cudnnConvolutionStruct* c, const cudnnTensorStruct* out, void* data, void* workspace,
                      std::size_t bytes) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of cuDNN's graph interface as is called, on the host: descriptors that are as strict as cuDNN's about attributes and their order, engines
-// that a test may set, and one kind of graph that is computed by definition: arithmetic, a convolution, arithmetic or the statistics of its result.
+// A stand-in on the host for the part of cuDNN's graph interface that is called. Descriptors are as strict as cuDNN's about
+// attributes and their order, and a test may set the engines. One kind of graph is computed by definition. It has arithmetic, a
+// convolution, and then arithmetic or the statistics of its result.
 #pragma once
 
 #include <algorithm>
@@ -115,26 +116,26 @@ namespace on_host {
 struct Engine {
   int number = 0;
   std::vector<cudnnBackendNumericalNote_t> notes;
-  cudnnStatus_t plan = CUDNN_STATUS_SUCCESS;  // what finalising a plan of it gives
+  cudnnStatus_t plan = CUDNN_STATUS_SUCCESS;  // status of finalising a plan with it
   std::int64_t workspace = 512;
 };
-// What ranks engines for graphs, and which of them computed the last one; -1: none has.
+// The engines that are ranked for graphs, and the one that computed the last graph (-1: none).
 struct Engines {
   std::vector<Engine> ranked{
       {0, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}}, {1, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}}, {2, {}}};
   std::vector<Engine> fallback = {};
-  cudnnStatus_t graph = CUDNN_STATUS_SUCCESS;  // what finalising a graph gives
+  cudnnStatus_t graph = CUDNN_STATUS_SUCCESS;  // status of finalising a graph
   int last = -1;
 };
 inline Engines engines;
 
-// A descriptor, with the attributes that were set. What it refers to must outlive it, as far as is known of cuDNN's.
+// A descriptor with its attributes. Descriptors that it refers to must outlive it, as far as is known of cuDNN's.
 struct Backend {
   cudnnBackendDescriptorType_t type;
   std::map<cudnnBackendAttributeName_t, std::vector<char>> attributes = {};
   bool finalised = false;
-  Engine engine = {};              // of engines and their configurations
-  const Backend* graph = nullptr;  // of configurations
+  Engine engine = {};              // for engines and their configurations
+  const Backend* graph = nullptr;  // for configurations
 
   template <class T>
   std::vector<T> all(cudnnBackendAttributeName_t name) const {
@@ -155,10 +156,10 @@ struct Backend {
 struct Attribute {
   cudnnBackendDescriptorType_t of;
   cudnnBackendAttributeType_t type;
-  std::int64_t count;  // 0: any
+  std::int64_t count;  // 0: any number
   bool optional = false;
 };
-// All that must be set of a descriptor before it is finalised, and what may be.
+// All attributes that must be set before a descriptor is finalised, and those that may be.
 inline const std::map<cudnnBackendAttributeName_t, Attribute>& attributes() {
   static const auto table = [] {
     std::map<cudnnBackendAttributeName_t, Attribute> result;
@@ -222,7 +223,7 @@ inline cudnnTensorStruct tensor_of(const Backend& t) {
   return result;
 }
 
-// Passes from one operation to others: never in memory.
+// A virtual tensor passes from one operation to others and is never in memory.
 inline bool is_virtual(const Backend& tensor) {
   return tensor.attributes.count(CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0 && tensor.one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
 }
@@ -247,7 +248,7 @@ inline cudnnConvolutionStruct convolution_of(const Backend& forward) {
     const auto values = c.all<std::int64_t>(name);
     std::copy(values.begin(), values.end(), to);
   };
-  pair(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, result.padding);  // those behind show in the extents of y
+  pair(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, result.padding);  // paddings behind show in the extents of y
   pair(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, result.stride);
   pair(CUDNN_ATTR_CONVOLUTION_DILATIONS, result.dilation);
   result.groups = tensor_of(forward.other(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X)).extents[1] /
@@ -271,7 +272,7 @@ inline bool is_supported_statistics(const Backend& statistics) {
   }
   return true;
 }
-// Extents of 1 stand for any.
+// An extent of 1 broadcasts to any extent.
 inline bool is_supported_arithmetic(const Backend& pointwise) {
   const auto mode = pointwise.other(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR).one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
   const auto inputs = inputs_of(pointwise);
@@ -289,7 +290,8 @@ inline bool is_supported_arithmetic(const Backend& pointwise) {
   return true;
 }
 
-// Whether the graph is one convolution with arithmetic on what it reads and gives, or statistics: all that passes is given before it is read.
+// Accepts a graph of one convolution, with arithmetic on its input and result, or statistics. A virtual tensor must be written
+// before it is read.
 inline cudnnStatus_t understand(const Backend& graph) {
   std::vector<const Backend*> given;
   int convolutions = 0;
@@ -307,12 +309,12 @@ inline cudnnStatus_t understand(const Backend& graph) {
   return convolutions == 1 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-// What is computed when the graph runs. A tensor that passes has memory of its own.
+// Computes a graph when it runs. Virtual tensors have memory of their own.
 class GraphRun {
  public:
   GraphRun(const Backend& graph, const std::map<std::int64_t, void*>& data) : operations_{graph.all<const Backend*>(CUDNN_ATTR_OPERATIONGRAPH_OPS)}, data_{data} {}
 
-  // Whether all that does not pass is there, and aligned.
+  // Whether all tensors that are not virtual have memory, and it is aligned.
   bool complete() const {
     for (const auto* operation : operations_)
       for (const auto& tensors : {inputs_of(*operation), outputs_of(*operation)})
@@ -401,7 +403,7 @@ class GraphRun {
   std::map<const Backend*, std::vector<float>> passing_;
 };
 
-// What finalising gives beyond that all attributes are set.
+// The status of finalising a descriptor that has all its attributes.
 inline cudnnStatus_t check(const Backend& d) {
   if (d.type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
     const auto status = understand(d);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of cuDNN's pooling as is called, on the host, by the definitions of NVIDIA's reference: each result is of one window, or of all windows
-// that hold an element, in double precision. It refuses tensors that do not belong together.
+// A stand-in on the host for the part of cuDNN's pooling that is called. It follows the definitions of NVIDIA's reference, in
+// double precision. Each result is computed from one window, or from all windows that hold an element. It refuses tensors that do
+// not fit each other.
 #pragma once
 
 #include <algorithm>
@@ -31,12 +32,13 @@ struct Pooling {
   bool backward = false;
 };
 inline Pooling pooled;
-inline int refused_poolings = -1;  // of images of this type, a cudnnDataType_t
+inline int refused_poolings = -1;  // refuses images of this type, a cudnnDataType_t
 
 inline double number(const cudnnTensorStruct& t, const void* data, std::int64_t at) {
   return t.type == CUDNN_DATA_DOUBLE ? static_cast<const double*>(data)[at] : static_cast<double>(read(&t, data, at));
 }
-// alpha * value + beta * what is there, which is not read where beta is 0. Both factors are of double for tensors of double, else of float.
+// Writes alpha * value + beta * (the old value). The old value is not read where beta is 0. Both factors are double for tensors
+// of double, otherwise float.
 inline void blend(const cudnnTensorStruct& t, void* data, std::int64_t at, const void* alpha, const void* beta, double value) {
   const auto factor = [&](const void* f) { return t.type == CUDNN_DATA_DOUBLE ? *static_cast<const double*>(f) : static_cast<double>(*static_cast<const float*>(f)); };
   value *= factor(alpha);
@@ -45,7 +47,7 @@ inline void blend(const cudnnTensorStruct& t, void* data, std::int64_t at, const
   else write(&t, data, at, static_cast<float>(value));
 }
 
-// Calls f(where in y, where in x the elements of its window lie) for all of y.
+// Calls f(place in y, places in x of the window's elements) for each element of y.
 template <class F>
 void for_each_window(const cudnnPoolingStruct& p, const cudnnTensorStruct& x, const cudnnTensorStruct& y, F f) {
   const auto at = [](const cudnnTensorStruct& t, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
@@ -74,7 +76,7 @@ inline double divisor(const cudnnPoolingStruct& p, const std::vector<std::int64_
 inline bool same_tensor(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   return a.type == b.type && std::equal(a.extents, a.extents + 4, b.extents) && std::equal(a.strides, a.strides + 4, b.strides);
 }
-// As the reference says of output extents; a larger y would have windows of nothing but padding.
+// Follows the reference's formula for output extents. A larger y would have windows that hold only padding.
 inline bool belong_together(const cudnnPoolingStruct& p, const cudnnTensorStruct& x, const cudnnTensorStruct& y) {
   for (int i = 0; i < 2; ++i)
     if (y.extents[i + 2] != 1 + (x.extents[i + 2] + 2 * p.padding[i] - p.window[i]) / p.stride[i]) return false;
@@ -112,7 +114,7 @@ inline cudnnStatus_t cudnnPoolingForward(cudnnHandle_t h, cudnnPoolingDescriptor
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Of averages, which need neither x nor y.
+// For averages only, which need neither x nor y.
 inline cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t h, cudnnPoolingDescriptor_t p, const void* alpha, cudnnTensorDescriptor_t y, const void*,
                                           cudnnTensorDescriptor_t dy, const void* dy_data, cudnnTensorDescriptor_t x, const void*, const void* beta,
                                           cudnnTensorDescriptor_t dx, void* dx_data) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA's compilers know by themselves, on the host; behind threadIdx and __syncthreads. It includes nothing: kernels that are compiled
-// while a test runs include it each.
+// Stand-ins on the host for what CUDA's compilers know by themselves. Include this after the definitions of threadIdx and
+// __syncthreads. It includes nothing itself, because each kernel that is compiled while a test runs includes it.
 #pragma once
 
 #define __global__
@@ -27,7 +27,7 @@ inline unsigned __float_as_uint(float value) { return __builtin_bit_cast(unsigne
 inline double __longlong_as_double(long long bits) { return __builtin_bit_cast(double, bits); }
 inline long long __double_as_longlong(double value) { return __builtin_bit_cast(long long, value); }
 
-// Of whole warps, in blocks of one size: the next call may write while others still read what was written for this one.
+// For whole warps, in blocks of one size. Two buffers take turns: the next call may write while other threads still read values of this one.
 template <class T>
 T __shfl_down_sync(unsigned, T value, unsigned distance) {
   static T both[2][1024];

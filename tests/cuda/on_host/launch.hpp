@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of GPUs as functions of the host. The threads of a block run one after the other; where a kernel synchronises, each is a
-// fiber that stops there until all others of its block have come.
+// Runs GPU kernels as functions of the host. The threads of a block run one after the other. In a kernel that synchronises, each
+// thread is a fiber. It stops at a synchronisation until all other threads of its block have come there.
 #pragma once
 
 #include <ucontext.h>
@@ -20,9 +20,9 @@ inline dim3 blockIdx{0, 0, 0}, threadIdx{0, 0, 0}, blockDim, gridDim;
 
 namespace on_host {
 
-inline std::recursive_mutex gate;  // several logical devices launch at the same time
+inline std::recursive_mutex gate;  // several logical devices may launch at the same time
 
-// Does at once what it is given, or keeps it where it captures.
+// A stream. It does its work at once, or keeps it during a capture.
 struct Stream {
   bool captures = false, spoiled = false;
   std::vector<std::function<void()>> captured;
@@ -42,7 +42,7 @@ class Block {
     finished_.assign(threads, false);
     begin_fiber(0);
     go_on(0);
-    if (finished_[0]) {  // it does not synchronise
+    if (finished_[0]) {  // the kernel does not synchronise
       for (unsigned thread = 1; thread < threads; ++thread) {
         threadIdx = dim3{thread, 0, 0};
         kernel();
@@ -50,7 +50,7 @@ class Block {
       return;
     }
     for (unsigned thread = 1; thread < threads; ++thread) begin_fiber(thread);
-    unsigned first = 1;  // thread 0 has come to its first stop
+    unsigned first = 1;  // thread 0 is at its first stop
     for (bool left = true; left; first = 0) {
       left = first == 1;
       for (unsigned thread = first; thread < threads; ++thread) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA runtime's libraries of compiled kernels, on the host: shared libraries, made by nvrtc.h.
+// A stand-in on the host for the CUDA runtime's libraries of compiled kernels. They are shared libraries that nvrtc.h makes.
 #pragma once
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@ struct CUlib_st {
   void* handle;
 };
 using cudaLibrary_t = CUlib_st*;
-struct OnHostLaunch {  // as in compiled_prelude.h
+struct OnHostLaunch {  // same as in compiled_prelude.h
   virtual ~OnHostLaunch() = default;
   virtual void run() const = 0;
 };
@@ -27,7 +27,7 @@ enum cudaJitOption {
 enum cudaLibraryOption {
 };
 
-// `code` is a path; the file is not needed any more.
+// `code` is the path of a shared library. Its file is removed, because nobody needs it any more.
 inline cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned, cudaLibraryOption*, void**,
                                        unsigned) {
   const auto* path = static_cast<const char*>(code);

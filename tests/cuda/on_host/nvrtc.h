@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of NVRTC as expressions need, on the host: a source becomes a shared library, by the compiler that the tests were built with. Its
-// "cubin" is the library's path.
+// A stand-in on the host for the part of NVRTC that expressions use. The compiler that built the tests makes a shared library of
+// a source. The "cubin" is the path of the library.
 #pragma once
 
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ inline nvrtcResult nvrtcVersion(int* major, int* minor) {
   *minor = CUDART_VERSION % 1000 / 10;
   return NVRTC_SUCCESS;
 }
-// Nothing but these headers can be included.
+// A source can include these headers only.
 inline nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int headers, const char* const* texts,
                                       const char* const* names) {
   std::string folder = (std::filesystem::temp_directory_path() / "on-host-XXXXXX").string();
@@ -63,7 +63,7 @@ inline nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* co
   text.close();
   static int made = 0;
   program->library = (std::filesystem::temp_directory_path() / ("on-host-" + std::to_string(::getpid()) + "-" + std::to_string(made++) + ".so")).string();
-  // -fno-builtin: functions of constants are called as well, as in the interpreter.
+  // -fno-builtin: functions of constants are called too, as they are in the interpreter.
   const std::string command = std::string{ON_HOST_COMPILER} + " -std=c++20 -O1 -ffp-contract=off -fno-builtin -shared -fPIC -nostdinc -w -include " +
                               ON_HOST_FOLDER + "/compiled_prelude.h -I" + program->folder.string() + " -o " + program->library + " " +
                               file.string() + " > " + log.string() + " 2>&1";

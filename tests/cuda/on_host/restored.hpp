@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// A scope guard for settings of the stand-ins that a test changes.
 #pragma once
 
 namespace replicator::test {
 
-// As it was when this was made.
+// Gives a variable the value back that it had when this was made.
 template <class T>
 class Restored {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused convolutions by cuDNN's graph interface, on the host, where a stand-in computes by definition and refuses what cuDNN would
-// refuse: descriptors that are used before they are finalised, or given attributes of another type.
+// Tests fused convolutions by cuDNN's graph interface, on the host. A stand-in computes graphs by definition and refuses what
+// cuDNN would refuse. Examples are descriptors that are used before they are finalised, or that are given attributes of another type.
 #include "../device_run.hpp"
 
 #include <array>
@@ -39,7 +39,7 @@ std::unique_ptr<Executable> make(const ConvolutionCase& c, DType dtype, KernelCh
 
 const ConvolutionCase& some = convolution_cases[0];
 
-// Of the values and of the squares of y [N, C, H, W], for each channel.
+// Sums, for each channel, of the values and of the squares of y [N, C, H, W].
 std::array<AnyArray, 2> sums_of(const AnyArray& y) {
   const Shape& s = y.shape();
   std::array<AnyArray, 2> result{AnyArray{{DType::float32, {s[1]}}}, AnyArray{{DType::float32, {s[1]}}}};
@@ -65,7 +65,7 @@ cudnnStatus_t finalised(const Descriptor& d) { return cudnnBackendFinalize(d.get
 
 TEST_CASE("the stand-in for cuDNN is strict: what is not finalised, or is of another type, is refused") {
   Descriptor tensor{CUDNN_BACKEND_TENSOR_DESCRIPTOR}, operation{CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR};
-  CHECK(finalised(tensor) == CUDNN_STATUS_BAD_PARAM);  // nothing is set
+  CHECK(finalised(tensor) == CUDNN_STATUS_BAD_PARAM);  // no attribute is set
   CHECK_THROWS_AS(tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, 1.0f), cuda::cudnn::Unsupported);
   CHECK_THROWS_AS(tensor.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM), cuda::cudnn::Unsupported);
   CHECK_THROWS_AS(operation.set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, tensor.get()), cuda::cudnn::Unsupported);
@@ -128,8 +128,8 @@ TEST_CASE("the first of the ranked engines that may be taken, and of which a pla
                         {.lowest = KernelTier::library});
     return on_host::engines.last;
   };
-  CHECK(engine_for(DType::bfloat16) == 1);  // 0 is not deterministic,
-  CHECK(engine_for(DType::float32) == 2);   // 1 would be TF32's
+  CHECK(engine_for(DType::bfloat16) == 1);  // engine 0 is not deterministic
+  CHECK(engine_for(DType::float32) == 2);   // engine 1 would use TF32
   CHECK(make(some, DType::bfloat16)->scratch_bytes == 512);
   on_host::engines.ranked[1].plan = CUDNN_STATUS_NOT_SUPPORTED;
   CHECK(engine_for(DType::bfloat16) == 2);
@@ -147,7 +147,7 @@ TEST_CASE("a GPU on which cuDNN needs more scratch than was planned, or has no e
   on_host::engines.ranked[1].workspace = 513;
   on_host::current_device = 1;
   CHECK_THROWS_WITH(planned->run(Launch{}),
-                    "cuDNN asks for 513 bytes of scratch on this GPU, but for 512 on that for which the step was planned first: "
+                    "cuDNN needs 513 bytes of scratch on this GPU, but 512 on the GPU that the step was planned for: "
                     "all GPUs of a job must be of one kind");
   on_host::engines.ranked.clear();
   on_host::current_device = 2;
@@ -172,11 +172,11 @@ TEST_CASE("where cuDNN has no engine the plain convolution and our sums are take
   CHECK_THROWS_WITH(make(some, DType::bfloat16), Catch::Contains("cuDNN: cudnnBackendFinalize gave"));
 }
 
-// --- arithmetic before and behind ---
+// --- arithmetic before and after a convolution ---
 
 namespace {
 
-// (x0 - x1) x2 + x3, a batch norm's; with a residual x4; and ReLU.
+// A batch norm's arithmetic, (x0 - x1) x2 + x3, then an optional residual sum with x4, then ReLU.
 Expression norm(bool residual) {
   Expression e;
   e.inputs = residual ? 5 : 4;
@@ -208,7 +208,7 @@ FusedCase fused_case(const ConvolutionCase& c, DType dtype, bool prologue, bool 
   return result;
 }
 
-// A map, a convolution, a map and sums as nodes of their own, by our kernels.
+// Runs a Map, a convolution, a Map and sums as separate operations, by our kernels.
 std::vector<AnyArray> one_after_the_other(const FusedCase& c) {
   const auto run = [](const auto& operation, const std::vector<AnyArray>& inputs) {
     return run_kernel_on(DeviceKind::cuda, operation, inputs, {.highest = KernelTier::reference});
@@ -295,7 +295,7 @@ TEST_CASE("arithmetic that cuDNN's graphs are not asked for is left to the parts
 namespace {
 
 struct Planned {
-  std::map<std::string, int> by_kernel, copies;  // of fused convolutions; between layouts
+  std::map<std::string, int> by_kernel, copies;  // of fused convolutions; between layouts, by operation
   int channel_sums = 0;
 };
 Planned plan_resnet(bool training, DType dtype, ConvolutionFusions wanted) {
@@ -319,7 +319,7 @@ Planned plan_resnet(bool training, DType dtype, ConvolutionFusions wanted) {
 TEST_CASE("in a step of ResNet-50 the statistics of all 53 batch norms are cuDNN's, and no layout is copied for them") {
   const auto planned = plan_resnet(true, DType::bfloat16, {.statistics = true});
   CHECK(planned.by_kernel == std::map<std::string, int>{{"cuDNN graph", 53}});
-  CHECK(planned.channel_sums == 53 - 4);  // those of the backward pass, of which 4 are shared with a shortcut's
+  CHECK(planned.channel_sums == 53 - 4);  // left are sums of the backward pass; a shortcut shares 4 of them
   CHECK(planned.copies == std::map<std::string, int>{{"fused_convolution", 18}, {"a collective", 17}});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling by cuDNN's plain calls, on the host, where a stand-in computes by definition: what it is asked for, in which layouts, what it is not
-// asked for, and that nothing but rounding tells its results from the CPU's.
+// Tests pooling by cuDNN's plain calls, on the host. A stand-in computes poolings by definition. The tests check the calls
+// and layouts that cuDNN gets, and the cases that it must not get. Results may differ from the CPU's only by rounding.
 #include "../device_run.hpp"
 
 #include <limits>
@@ -33,7 +33,7 @@ const Case cases[] = {{{2, 3, 12, 12}, {{3, 3}, {2, 2}, {1, 1}}},
                       {{1, 4, 16, 16}, {{16, 16}, {16, 16}, {0, 0}, true}},
                       {{3, 1, 9, 8}, {{2, 4}, {3, 1}, {1, 3}}}};
 
-// What the registry makes for these images, and by whom.
+// Makes the registry's kernel for these images. The result also names the kernel.
 template <class Op>
 std::unique_ptr<Executable> made(const Op& op, const TensorType& input, const Layout& offered = {}) {
   const AnyOperation operation{op};
@@ -41,7 +41,7 @@ std::unique_ptr<Executable> made(const Op& op, const TensorType& input, const La
   return make_executable(DeviceKind::cuda, {operation, {&input, 1}, outputs, {&offered, 1}});
 }
 
-// cuDNN's result against the CPU's, for images that are offered in both layouts.
+// Compares cuDNN's result with the CPU's, for images that are offered in both layouts.
 template <class Op>
 void check_as_on_cpu(const Op& op, const AnyArray& input, double tolerance) {
   const auto want = run_kernel_on(DeviceKind::cpu, op, {input}, loops)[0];

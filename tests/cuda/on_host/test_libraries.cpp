@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of cuDNN and cuBLASLt on the host, where stand-ins for both compute by definition: what they are asked for, in which
-// layouts, with which algorithms, and how many copies between layouts remain. And what becomes of Thrust's errors.
+// Tests the kernels of cuDNN and cuBLASLt on the host, where stand-ins for both compute by definition. The tests check what the
+// libraries are asked for, in which layouts and with which algorithms. They also count the copies between layouts, and check
+// errors of Thrust.
 #include "../device_run.hpp"
 
 #include <map>
@@ -27,7 +28,7 @@ using cuda::cudnn::ToWeights;
 
 constexpr auto library = static_cast<std::size_t>(KernelTier::library), gpu = static_cast<std::size_t>(DeviceKind::cuda);
 
-// Of the library for these inputs, all of float32; null where it declines.
+// Makes the library's kernel for these inputs, all of one dtype. Null where the library declines.
 template <class Op>
 std::unique_ptr<Executable> make(const Op& op, const std::vector<Shape>& shapes, KernelChoice choice = {}, DType dtype = DType::float32) {
   const AnyOperation operation{op};
@@ -38,7 +39,7 @@ std::unique_ptr<Executable> make(const Op& op, const std::vector<Shape>& shapes,
   return kernels<Op>::slot[gpu][library].load()->make({operation, inputs, outputs, offered, 1, choice});
 }
 
-// The library against our loops.
+// Compares the library's results with those of our loops.
 template <class Op>
 void check_library(const Op& op, const std::vector<AnyArray>& inputs, double tolerance) {
   const auto want = run_kernel_on(DeviceKind::cuda, op, inputs, {.highest = KernelTier::reference}), got = run_kernel_on(DeviceKind::cuda, op, inputs);
@@ -129,7 +130,7 @@ TEST_CASE("the first of the ranked algorithms that may be taken computes, in the
   CHECK(make(Convolution{c.options}, {c.x, c.w})->scratch_bytes == 1024);
   const Restored forward{on_host::forward};
   on_host::forward.workspace = (std::size_t{1} << 30) + 1;
-  CHECK(make(Convolution{c.options}, {c.x, c.w}) == nullptr);  // plain loops are taken
+  CHECK(make(Convolution{c.options}, {c.x, c.w}) == nullptr);  // plain loops are used
   on_host::forward = {};
   on_host::forward.algorithms.clear();
   CHECK(make(Convolution{c.options}, {c.x, c.w}) == nullptr);
@@ -148,7 +149,7 @@ TEST_CASE("float32 is shortened to TF32 only where that is asked for") {
     return problem.convolution.get()->arithmetic;
   };
   CHECK(chosen(DType::float32, {}) == CUDNN_FMA_MATH);
-  CHECK(chosen(DType::float32, {.tf32 = true}) == CUDNN_TENSOR_OP_MATH);  // as ranked
+  CHECK(chosen(DType::float32, {.tf32 = true}) == CUDNN_TENSOR_OP_MATH);  // as cuDNN ranked it
   CHECK(chosen(DType::bfloat16, {}) == CUDNN_TENSOR_OP_MATH);
   const auto sum_of = [](KernelChoice choice, DType dtype = DType::float32) {
     REQUIRE(make(Matmul{}, {{3, 4}, {4, 5}}, choice, dtype));
@@ -177,7 +178,7 @@ TEST_CASE("products by cuBLASLt agree with our tiles, transposed, in batches, wi
                         : dtype == DType::float64 ? 1e-13
                                                   : 0.1);
         }
-  CHECK(make(Matmul{}, {{2, 1, 5, 7}, {3, 7, 3}}) == nullptr);  // repeated in turns: our tiles
+  CHECK(make(Matmul{}, {{2, 1, 5, 7}, {3, 7, 3}}) == nullptr);  // matrices are repeated in turns: our tiles are used
   CHECK(make(Matmul{}, {{3, 4}, {4, 5}}, {}, DType::int32) == nullptr);
 }
 
@@ -194,7 +195,7 @@ TEST_CASE("the libraries are named in what hosts compare") {
   CHECK_THAT(kernel_library(DeviceKind::cuda), Catch::StartsWith("cuDNN 9.19.0, cuBLASLt 13.0.0 for "));
 }
 
-// Of a training step of ResNet-50 on a GPU, by the operations for which values are brought into another layout.
+// Counts the copies between layouts in a training step of ResNet-50 on a GPU, by the operation that needs them.
 std::map<std::string, int> layout_copies(DType products, KernelChoice choice = {}) {
   const auto resolution = test::resnet_step({2, 3, 64, 64}, products);
   ExecutableCache cache{1, choice};

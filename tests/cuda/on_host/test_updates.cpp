@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many launches the optimizer of a ResNet-50 is on a GPU: one for each expression, not one for each of 161 variables.
+// Counts the launches of the optimizer of a ResNet-50 on a GPU: one for each expression, not one for each of 161 variables.
 #include <catch2/catch.hpp>
 
 #include <set>
@@ -17,14 +17,14 @@ using namespace replicator;
 using namespace replicator::detail;
 using nlohmann::json;
 
-// Of the elementwise nodes that are computed once for all replicas: the optimizer's, and the counts of batch norm.
+// Counts of the elementwise nodes that are computed once for all replicas. These are the optimizer's, and the counters of batch norm.
 struct Updates {
   std::size_t nodes = 0, launches = 0, largest = 0;
-  std::size_t copied = 0;  // variables whose new values are not written where the old ones are
+  std::size_t copied = 0;  // variables that are not updated in their own memory
   std::set<std::string> expressions;
 };
 
-// Running means and variances are: the forward pass makes them, and a step that fails changes nothing.
+// Running means and variances do not count. They must be copied: the forward pass makes them, and a step that fails changes nothing.
 bool is_copied(const json& instruction) {
   if (instruction["do"] != "copy" || instruction["outputs"][0]["memory"] != "variable") return false;
   return instruction["outputs"][0]["variable"].get<std::string>().find(".running_") == std::string::npos;
@@ -58,7 +58,8 @@ Updates updates_of(const Optimizer& optimizer) {
   return result;
 }
 
-// `largest`: so many variables have one expression. An expression is two launches where it is needed twice, one after the other.
+// `largest` is the largest number of variables with one expression. An expression takes two launches where it is needed twice,
+// one after the other.
 template <class Optimizer>
 void check_updates(const char* name, const Optimizer& optimizer, std::size_t nodes, std::size_t largest) {
   INFO(name);

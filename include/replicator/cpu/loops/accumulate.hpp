@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Primitive loops of reductions: lanes that accumulate rows, and the tree that folds the lanes.
+// Inner loops of reductions on the CPU: lanes that accumulate rows, and the tree that folds the lanes.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 
 namespace replicator::detail::cpu {
 
-// The loops of one kind of reduction on one element type.
+// The loops for one kind of reduction and one element type.
 struct AccumulateLoops {
-  // lanes[j] = lanes[j] (+) rows[r * width + j] for every row r in turn
+  // For every row r in turn: lanes[j] = lanes[j] (+) rows[r * width + j].
   void (*accumulate)(void* lanes, const void* rows, std::int64_t width, std::int64_t count) = nullptr;
-  // The same, of rows that are stored as bfloat16; null where they have to be widened.
+  // The same for rows that are stored as bfloat16. Null where such rows have to be widened first.
   void (*accumulate_stored)(void* lanes, const void* rows, std::int64_t width, std::int64_t count) = nullptr;
-  // lanes[j] for j < width = a balanced tree over lanes[j + p width], p < parts; parts is a power of two
+  // For j < width: lanes[j] = a balanced tree over lanes[j + p width], p < parts. `parts` is a power of two.
   void (*fold)(void* lanes, std::int64_t width, std::int64_t parts) = nullptr;
-  void (*clear)(void* lanes, std::int64_t count) = nullptr;  // to the identity
+  void (*clear)(void* lanes, std::int64_t count) = nullptr;  // sets lanes to the identity
 };
 
 namespace detail {
 
-// A NaN among the elements gives NaN, whatever the order.
+// If one of the elements is NaN the result is NaN, in any order.
 template <ReduceKind kind, class T>
 [[gnu::always_inline]] inline T combine(T a, T b) {
   if constexpr (kind == ReduceKind::sum) return plus(a, b);
@@ -35,7 +35,7 @@ template <ReduceKind kind, class T>
   else return vector_math::choose((a < b) | (b != b), b, a);
 }
 
-// Of a sum: minus zero, which leaves every number as it is.
+// The identity of a floating sum is minus zero, which leaves every number as it is.
 template <ReduceKind kind, class T>
 constexpr T identity() {
   using Limits = std::numeric_limits<T>;
@@ -49,7 +49,7 @@ template <ReduceKind kind, class T>
   T* lanes = static_cast<T*>(to);
   const T* x = static_cast<const T*>(from);
   constexpr std::int64_t usual = 64;
-  if (width == usual)  // four rows at a time: fewer trips of the lanes through memory, the same order
+  if (width == usual)  // four rows at a time: the lanes pass through memory less often, and the order is the same
     for (; count >= 4; count -= 4, x += 4 * usual) {
 #pragma GCC ivdep
       for (std::int64_t j = 0; j < usual; ++j)
@@ -89,17 +89,19 @@ template <ReduceKind kind, class T>
 [[gnu::target("avx512f")]] void accumulate_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
   accumulate_loop<kind, T>(lanes, rows, width, count);
 }
-// lane += x. Of two NaN the lane's stays, however the loop is compiled: in C++ a compiler may exchange the operands, of an intrinsic too.
+// lane += x. If both are NaN, the lane's NaN stays, however the loop is compiled. This takes assembly, because a C++ compiler may
+// exchange the operands, even those of an intrinsic.
 // clang-format off
 [[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(FloatLanes& lanes, const FloatLanes& x) { asm("vaddps %1, %0, %0" : "+v"(lanes) : "v"(x)); }
 [[gnu::target("avx512f"), gnu::always_inline]] inline void add_to(float& lane, float x) { asm("vaddss %1, %0, %0" : "+v"(lane) : "v"(x)); }
 // clang-format on
 
-// The usual 64 lanes stay in four registers for all rows; the order of additions is that of the loop.
+// Sums rows of 64 lanes, the usual width. The lanes stay in four registers for all rows. The order of additions is
+// accumulate_loop's.
 template <class Stored>
 [[gnu::target("avx512f"), gnu::always_inline]] inline void sum_64_lanes(std::byte* lanes, const std::byte* x, std::int64_t count) {
   constexpr std::size_t group = tile_group * sizeof(Stored), floats = tile_group * sizeof(float);
-  // Four names, for an array would lie in memory.
+  // Four variables, because an array would lie in memory.
   FloatLanes a = load_lanes(lanes, float{}), b = load_lanes(lanes + floats, float{});
   FloatLanes c = load_lanes(lanes + 2 * floats, float{}), d = load_lanes(lanes + 3 * floats, float{});
   for (; count > 0; --count, x += 4 * group) {
@@ -113,7 +115,7 @@ template <class Stored>
   if (width != 64) return accumulate_avx512<ReduceKind::sum, float>(lanes, rows, width, count);
   sum_64_lanes<float>(static_cast<std::byte*>(lanes), static_cast<const std::byte*>(rows), count);
 }
-// Of rows that are stored as bfloat16.
+// The same for rows that are stored as bfloat16.
 [[gnu::target("avx512f")]] inline void sum_stored_avx512(void* lanes, const void* rows, std::int64_t width, std::int64_t count) {
   const auto* x = static_cast<const std::byte*>(rows);
   if (width == 64) return sum_64_lanes<bfloat16>(static_cast<std::byte*>(lanes), x, count);

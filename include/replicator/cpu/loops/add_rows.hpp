@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds row to row, for kernels that no expression describes.
+// Adds two rows of elements, for kernels that no expression describes (scatter_add, cumulative_sum).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace replicator::detail::cpu {
 
-// y[i] = a[i] + b[i] for `count` elements; y may be a or b, but not overlap them otherwise.
+// y[i] = a[i] + b[i] for `count` elements. y may be a or b, but must not overlap them otherwise.
 template <class T>
 void add_rows(T* y, const T* a, const T* b, std::int64_t count) {
   for (; count >= tile_group; count -= tile_group, y += tile_group, a += tile_group, b += tile_group) {

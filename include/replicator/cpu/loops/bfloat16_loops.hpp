@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tile loops of float arithmetic that read operands, and write results, as they are stored in bfloat16: what a conversion there and back would
-// give, with fewer trips through the cache. For AVX-512; the other levels convert in loops of their own.
+// Tile loops of float arithmetic for AVX-512 that read operands and write results as bfloat16 in memory. They give the bits of
+// separate conversions, with fewer passes through the cache. The other levels convert in loops of their own.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace replicator::detail::cpu {
 
-// Which of a loop's operands, and whether its result, are bfloat16 in memory.
+// Which operands of a loop are bfloat16 in memory, and whether its result is.
 struct StoredOperands {
   bool a = false, b = false, c = false, out = false;
 };
@@ -29,7 +29,7 @@ namespace detail {
   return reinterpret_cast<FloatLanes>(reinterpret_cast<WordLanes>(b) & ~reinterpret_cast<WordLanes>(a <= 0));
 }
 
-// What is offered: what layers in bfloat16 consist of. Each is a loop that has to be compiled.
+// The operations that have such loops: those of layers in bfloat16. The list is short because each loop costs compile time.
 constexpr bool has_lanes(TileOp op) {
   using enum ScalarOp;
   constexpr TileOp offered[] = {static_cast<TileOp>(add), static_cast<TileOp>(subtract), static_cast<TileOp>(multiply), static_cast<TileOp>(rectify),
@@ -43,7 +43,7 @@ constexpr bool has_lanes(TileOp op, StoredOperands stored) {
   return operands == 3 ? !stored.b && !(stored.a && stored.c) : !stored.c && (operands == 2 || !stored.b);
 }
 
-// As apply_op of one element.
+// Computes apply_op (tile_loops.hpp) for a group of elements.
 template <TileOp op>
 [[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes apply_lanes(FloatLanes a, [[maybe_unused]] FloatLanes b, [[maybe_unused]] FloatLanes c) {
   constexpr auto scalar = static_cast<ScalarOp>(op);
@@ -100,8 +100,8 @@ inline constexpr auto lanes_table = make_lanes_table<Rounded>(std::make_index_se
 
 }  // namespace detail
 
-// The loop of `op` on floats of which these are stored as bfloat16; null where there is none. With `out`, the result may be exactly one of the
-// operands that are stored so too.
+// The loop of `op` on floats where `stored` says which are bfloat16 in memory. Null where there is none. With `stored.out`, the
+// result may lie exactly in the memory of an operand that is stored as bfloat16 too.
 inline TileLoop bfloat16_loop(TileOp op, StoredOperands stored, InstructionLevel level) {
   if (level != InstructionLevel::avx512) return nullptr;
   const std::size_t index = detail::index_of(op, stored);

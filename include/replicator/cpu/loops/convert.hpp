@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops that convert tiles between what is stored and the types of computation.
+// Loops that convert tiles between the stored types and the types of computation.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,12 @@ namespace replicator::detail::cpu {
 
 namespace detail {
 
-// As which words elements lie in memory.
+// The words as which elements lie in memory.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, std::conditional_t<std::is_same_v<T, bfloat16>, std::uint16_t, T>>;
 
-// Towards zero; what the integer cannot hold becomes its nearest value, NaN 0: C++ leaves that undefined.
+// Truncates towards zero. A number that the integer cannot hold becomes the nearest that it can, and NaN becomes 0. C++ leaves
+// these cases undefined.
 template <class To, class From>
 [[gnu::always_inline]] inline To truncated(From x) {
   using Limits = std::numeric_limits<To>;
@@ -32,7 +33,8 @@ template <class To, class From>
                        : whole;
 }
 
-// Floating to integer truncates and saturates; to bool: not zero; to bfloat16 by way of float; a wider integer wraps around.
+// Converts one element. Floating to integer truncates and saturates. To bool gives whether it is not zero. To bfloat16 goes
+// through float. A wider integer wraps around.
 template <class From, class To>
 [[gnu::always_inline]] inline Stored<To> convert_element(Stored<From> x) {
   if constexpr (std::is_same_v<From, bfloat16>) return convert_element<float, To>(bfloat16_value(x));
@@ -70,7 +72,7 @@ template <class From, class To>
     store_lanes(to, load_lanes(at, From{}), To{});
 }
 
-// Integer arithmetic alone: the same bits at every level. What else is converted has a baseline loop only.
+// These conversions use integer arithmetic alone, so every level gives the same bits. All others have only a baseline loop.
 template <class From, class To>
 TileLoop widest_convert_loop(InstructionLevel level) {
   if (level == InstructionLevel::avx512 && std::is_same_v<To, bfloat16> && rounds_by_instruction()) return &convert_loop_avx512<From, RoundedByInstruction>;
@@ -78,7 +80,7 @@ TileLoop widest_convert_loop(InstructionLevel level) {
   return level == InstructionLevel::avx2 ? &convert_loop_avx2<From, To> : &convert_loop<From, To>;
 }
 
-// Between two types of which neither is one of computation nothing is ever converted: that keeps the loops few.
+// One of the two types of a conversion must be a type of computation. That keeps the number of loops small.
 template <class T>
 inline constexpr bool computes = compute_type(dtype_of<T>) == dtype_of<T>;
 
@@ -93,15 +95,15 @@ struct ConvertLoopFrom {
 
 }  // namespace detail
 
-// The loop that converts elements; also between equal types, where it copies; one of them a type of computation (see
-// compute_type). Not for an output that overlaps the input.
+// The loop that converts elements; equal types are copied. One of the two must be a type of computation (see compute_type). The
+// output must not overlap the input.
 inline TileLoop conversion_loop(DType from, DType to) {
   if (from == DType::bfloat16 && to == DType::float32) return detail::widest_convert_loop<bfloat16, float>(instruction_level());
   if (from == DType::float32 && to == DType::bfloat16) return detail::widest_convert_loop<float, bfloat16>(instruction_level());
   return visit_dtype(from, [to]<class From>() { return visit_dtype(to, detail::ConvertLoopFrom<From>{}); });
 }
 
-// Converts any number of elements by such a loop: what is no whole group goes through a buffer of its own.
+// Converts any number of elements by such a loop. An incomplete last group goes through a local buffer.
 inline void convert_all(TileLoop loop, std::byte* to, std::size_t to_size, const std::byte* from, std::size_t from_size, std::int64_t elements) {
   const std::int64_t whole = elements / tile_group * tile_group;
   const auto run = [&](std::byte* out, const std::byte* in, std::int64_t n) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy of a tensor between two layouts as a nest of loops with a stride on each side.
+// Describes a copy between two layouts as a nest of loops with a stride on each side.
 #pragma once
 
 #include <algorithm>
@@ -14,18 +14,18 @@
 
 namespace replicator::detail::cpu::detail {
 
-// One digit of an axis' index in a mixed radix.
+// One loop of the nest: a digit of an axis' index in a mixed radix.
 struct CopyLoop {
   std::int64_t extent = 1;
   std::int64_t from = 0;  // strides; in elements, unless said otherwise
   std::int64_t to = 0;
   std::size_t axis = 0;
-  std::int64_t step = 0;  // its weight, where the axis is cut
-  bool cut = false;       // whether the axis may end within this digit or one inside it
-  bool ends = false;      // cut, and no digit inside it is
+  std::int64_t step = 0;  // weight of the digit, if the axis is cut
+  bool cut = false;       // the axis may end within this digit or within one inside it
+  bool ends = false;      // cut, but no digit inside it is cut
 };
 
-// The weights at which a layout cuts the index of `axis`, innermost first, with the stride of each digit.
+// The weights at which a layout splits the index of `axis`, innermost first, and the stride of each digit.
 struct AxisDigits {
   std::vector<std::int64_t> weight{1};
   std::vector<std::int64_t> stride;
@@ -44,7 +44,7 @@ struct AxisDigits {
     stride.push_back(layout.strides[axis]);
   }
   bool cuts_at(std::int64_t at) const { return std::find(weight.begin(), weight.end(), at) != weight.end(); }
-  // Stride of a digit of this weight, which need not be one of this layout's own.
+  // The stride of a digit of this weight. The weight may come from the other layout.
   std::int64_t stride_at(std::int64_t at) const {
     std::size_t digit = weight.size() - 1;
     while (weight[digit] > at) --digit;
@@ -52,7 +52,7 @@ struct AxisDigits {
   }
 };
 
-// Appends the loops of an axis; false where the digits of the two layouts do not fit each other.
+// Appends the loops of an axis. Returns false where the digits of the two layouts do not fit each other.
 inline bool add_axis(std::vector<CopyLoop>& loops, std::size_t axis, std::int64_t extent, const AxisDigits& from, const AxisDigits& to) {
   std::vector<std::int64_t> weights = from.weight;
   for (const auto weight : to.weight)
@@ -69,8 +69,8 @@ inline bool add_axis(std::vector<CopyLoop>& loops, std::size_t axis, std::int64_
   return true;
 }
 
-// Outermost first as the result is stored; neighbours that are one on both sides are merged. Empty where blocks of the two layouts do not
-// divide each other.
+// The loops of a copy, outermost first in the order of the result. Neighbours that are one loop on both sides are merged. Empty
+// where blocks of the two layouts do not divide each other.
 inline std::optional<std::vector<CopyLoop>> copy_loops(const Shape& shape, const Layout& from, const Layout& to) {
   std::vector<CopyLoop> loops;
   for (std::size_t axis = 0; axis < shape.rank(); ++axis)
@@ -87,10 +87,10 @@ inline std::optional<std::vector<CopyLoop>> copy_loops(const Shape& shape, const
   return merged;
 }
 
-// Where the loops around are: the sum of the digits of each axis that is cut.
+// The position of the surrounding loops: for each axis that is cut, the sum of its digits.
 using CopyPosition = std::array<std::int64_t, Shape::max_rank>;
 
-// How many turns of the loop lie inside the tensor.
+// Number of turns of the loop that lie inside the tensor.
 inline std::int64_t turns(const CopyLoop& loop, const Shape& shape, const CopyPosition& at) {
   if (!loop.cut) return loop.extent;
   const std::int64_t left = shape[static_cast<std::int64_t>(loop.axis)] - at[loop.axis];

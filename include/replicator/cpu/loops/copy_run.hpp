@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops of a copy that are one contiguous run of words on one side, wherever the words lie on the other: what a transposition takes as its
-// rows or as its columns. The input channels and the positions of a 3x3 kernel are such a run of plain weights, and none of blocked ones.
+// Loops of a copy that form one contiguous run of words on one side. The words may lie anywhere on the other side. A
+// transposition takes such a run as its rows or as its columns. For example, the input channels and the positions of a 3x3 kernel
+// are such a run in plain weights, but not in blocked ones.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +20,10 @@ class CopyRun {
  public:
   using Stride = std::int64_t CopyLoop::*;
 
-  // Contiguous on the side `near`, where a word has so many bytes. Strides of loops are in bytes.
+  // The run is contiguous on the side `near`, in words of `word` bytes. Strides of loops are in bytes.
   CopyRun(Stride near, Stride far, std::int64_t word) : near_{near}, far_{far}, word_{word} {}
 
-  // Takes the loop off `loops` that begins the run, or goes on where it ends; false where there is none, or the table would be long.
+  // Takes the loop that begins or continues the run out of `loops`. Returns false where there is none, or the table would be too long.
   bool take_from(std::vector<CopyLoop>& loops) {
     if (words_ > longest_period || period_of(words_) > longest_period || (!taken_.empty() && taken_.back().cut)) return false;
     const auto next = std::find_if(loops.begin(), loops.end(), [&](const auto& loop) { return loop.*near_ == word_ * words_ && (!loop.cut || loop.ends); });
@@ -32,13 +33,13 @@ class CopyRun {
     loops.erase(next);
     return true;
   }
-  // At most, where no axis ends within it.
+  // The number of words where no axis ends within the run. Otherwise there are fewer.
   std::int64_t words() const { return words_; }
 
-  // From its first word to the second on the other side.
+  // Distance in bytes from the first word to the second on the other side.
   std::int64_t far_stride() const { return taken_.front().*far_; }
 
-  // Once all loops are taken.
+  // Call this once all loops are taken.
   void tabulate() {
     inner_ = words_ / taken_.back().extent;
     const std::int64_t period = period_of(inner_);
@@ -55,7 +56,7 @@ class CopyRun {
 
   std::int64_t words(const Shape& shape, const CopyPosition& at) const { return inner_ * turns(taken_.back(), shape, at); }
 
-  // Where the words from `word` on, a multiple of the rectangle's side, lie on the other side.
+  // Where words lie on the other side, from `word` on. `word` is a multiple of the rectangle's side.
   struct Far {
     std::int64_t base;
     const std::int64_t* offsets;
@@ -68,7 +69,7 @@ class CopyRun {
  private:
   static constexpr std::int64_t longest_period = 256;
 
-  // After so many words, whole rectangles all, what follows lies as they do.
+  // After this many words, a multiple of the rectangle's side, the pattern of offsets repeats.
   static std::int64_t period_of(std::int64_t inner) { return std::lcm(inner, std::int64_t{Rectangle::side}); }
 
   Stride near_, far_;

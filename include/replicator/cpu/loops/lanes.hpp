@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of tile_group elements as one vector of AVX-512, from and to float and bfloat16 in memory.
+// A group of tile_group elements as one AVX-512 vector, loaded from and stored to float or bfloat16 memory.
 #pragma once
 
 #include <immintrin.h>
@@ -18,7 +18,8 @@ using WordLanes = std::uint32_t __attribute__((vector_size(64)));
 using HalfLanes = std::uint16_t __attribute__((vector_size(32)));
 static_assert(sizeof(FloatLanes) == tile_group * sizeof(float) && sizeof(HalfLanes) == tile_group * sizeof(bfloat16));
 
-// bfloat16_value of a group at once: compilers take half as wide vectors and three times the instructions where elements of two sizes meet.
+// bfloat16_value of a group at once. Where elements of two sizes meet, compilers take vectors of half the width and three times
+// the instructions.
 [[gnu::target("avx512f"), gnu::always_inline]] inline FloatLanes load_lanes(const std::byte* from, bfloat16) {
   HalfLanes half;
   std::memcpy(&half, from, sizeof half);
@@ -39,12 +40,13 @@ static_assert(sizeof(FloatLanes) == tile_group * sizeof(float) && sizeof(HalfLan
   const __m256i half = _mm512_maskz_cvtepi32_epi16(all_lanes, reinterpret_cast<__m512i>(chosen >> 16));
   std::memcpy(to, &half, sizeof half);
 }
-// How bfloat16_bits are found where the processor has an instruction for it.
+// Selects bfloat16_bits by the processor's own instruction, where it has one.
 struct RoundedByInstruction {
   std::uint16_t bits;
 };
-// The same bits. The instruction takes subnormal numbers for zeros, so it is not given any: they are rare. Both are assembly, because
-// the callers are compiled for AVX-512F alone, into which no compiler inlines an intrinsic of AVX-512DQ or AVX-512BF16.
+// The same bits. The instruction takes subnormal numbers for zeros. So groups that have some, which are rare, are rounded without
+// it. Both instructions are assembly: the callers are compiled for AVX-512F alone, and no compiler inlines an intrinsic of
+// AVX-512DQ or AVX-512BF16 there.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void store_lanes(std::byte* to, FloatLanes lanes, RoundedByInstruction) {
   std::uint32_t subnormal;
   asm("vfpclassps $0x20, %1, %%k1\n\tkmovw %%k1, %0"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor's elements as a nest of loops in the order in which they are stored, and smaller operands seen along it.
+// A dense tensor as a nest of loops in storage order, and smaller operands that are broadcast along it.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 
 namespace replicator::detail::cpu {
 
-// One loop over a dense tensor as stored: `step` is by how much one turn advances the index of `axis`.
+// One loop over a dense tensor in storage order. One turn advances the index of `axis` by `step`.
 struct StorageLoop {
   std::int64_t extent = 1;
   std::size_t axis = 0;
   std::int64_t step = 1;
 };
 
-// Outermost first; without loops of one turn. The layout must be dense.
+// The loops of a tensor, outermost first, without loops of one turn. The layout must be dense.
 inline std::vector<StorageLoop> storage_loops(const Shape& shape, const Layout& layout) {
   std::vector<StorageLoop> loops;
   std::array<std::int64_t, Shape::max_rank> block{};
@@ -41,13 +41,14 @@ inline std::vector<StorageLoop> storage_loops(const Shape& shape, const Layout& 
   return loops;
 }
 
-// One loop of an operand: `stride` elements per turn, 0 where it is broadcast.
+// One loop of an operand: `stride` elements per turn, or 0 where the operand is broadcast.
 struct OperandLoop {
   std::int64_t extent = 1;
   std::int64_t stride = 0;
 };
 
-// A plain tensor broadcast to `domain` (NumPy), seen along the loops of the domain; neighbours that are one are merged.
+// The loops of a plain operand that is broadcast to `domain` by NumPy's rules, along the loops of the domain. Neighbours that are
+// one loop are merged.
 inline std::vector<OperandLoop> operand_loops(const std::vector<StorageLoop>& loops, const Shape& domain, const Shape& operand) {
   const auto strides = operand.strides();
   const std::size_t missing = domain.rank() - operand.rank();
@@ -64,16 +65,16 @@ inline std::vector<OperandLoop> operand_loops(const std::vector<StorageLoop>& lo
   return result;
 }
 
-// True where the operand's memory is in the order of the domain's, element for element.
+// True where the operand's elements lie in the same order as the domain's.
 inline bool is_linear(const std::vector<OperandLoop>& loops) {
   return loops.size() == 1 && (loops[0].stride == 1 || loops[0].extent == 1);
 }
 
-// Presents a broadcast operand to tile loops, a stretch of the domain at a time. What repeats every 16 elements (a
-// channel's constant, the 16 channels of a block) is presented as one group; other patterns are written out.
+// Presents a broadcast operand to tile loops, one stretch of the domain at a time. A pattern that repeats every 16 elements is
+// presented as one group: the constant of a channel, or the 16 channels of a block. Other patterns are written to a buffer.
 class BroadcastOperand {
  public:
-  // `element`: bytes of one.
+  // `element` is the size of an element in bytes.
   BroadcastOperand(std::vector<OperandLoop> loops, std::size_t element) : loops_{std::move(loops)}, element_{element} {
     run_ = loops_.back().extent;
     const bool repeats = loops_.back().stride != 0 && loops_.size() > 1 && loops_[loops_.size() - 2].stride == 0;
@@ -81,17 +82,17 @@ class BroadcastOperand {
     stretch_ = repeats ? run_ * loops_[loops_.size() - 2].extent : run_;
   }
 
-  // Elements over which only one period of the operand is read: tiles should end at its multiples.
+  // Number of elements over which only one period of the operand is read. Tiles should end at multiples of it.
   std::int64_t stretch() const { return stretch_; }
 
-  // The stretch that was presented last; one per thread and operand.
+  // The stretch that was presented last. Each thread has one per operand.
   struct State {
     std::int64_t begin = 0;
     std::int64_t end = 0;
     TileOperand operand;
   };
 
-  // Elements [position, position + count) of the domain, in whole groups: in `buffer`, or where they lie in the operand.
+  // Presents elements [position, position + count) of the domain, in whole groups. They are in `buffer`, or where they lie in the operand.
   TileOperand present(const std::byte* operand, std::byte* buffer, std::int64_t position, std::int64_t count, State& state) const {
     if (position >= state.begin && position + count <= state.end) return state.operand;
     const auto group = static_cast<std::int64_t>(tile_group * element_);
@@ -115,7 +116,7 @@ class BroadcastOperand {
   }
 
  private:
-  // Where the element at `position` of the domain lies in the operand.
+  // Offset in the operand of the element at `position` of the domain.
   std::int64_t offset_of(std::int64_t position) const {
     std::int64_t offset = 0;
     for (std::size_t i = loops_.size(); i-- > 0;) {
@@ -126,7 +127,7 @@ class BroadcastOperand {
   }
 
   void fill(const std::byte* operand, std::byte* buffer, std::int64_t position, std::int64_t count) const {
-    // One division per loop for the first stretch; from one stretch to the next the loops around it count on.
+    // Only the first stretch needs a division per loop. For each further stretch the loops around it count on.
     const std::size_t around = loops_.size() - (stretch_ == run_ ? 1 : 2);
     std::array<std::int64_t, Shape::max_rank + Layout::max_blocks> index{};
     std::int64_t inside = position % stretch_;
@@ -161,7 +162,7 @@ class BroadcastOperand {
     T* to = reinterpret_cast<T*>(to_bytes);
     const std::int64_t stride = loops_.back().stride;
     if (stride == 0) return fill_constant(to, *from, n);
-    // The first period, then what is there doubles.
+    // Copies the first period, then doubles the part that is copied.
     std::int64_t done = std::min(n, period_);
     const std::int64_t phase = inside % period_;
     for (std::int64_t i = 0; i < done; ++i) to[i] = from[(phase + i < period_ ? phase + i : phase + i - period_) * stride];
@@ -183,7 +184,7 @@ class BroadcastOperand {
   std::vector<OperandLoop> loops_;
   std::size_t element_;
   std::int64_t run_ = 1;     // turns of the innermost loop
-  std::int64_t period_ = 1;  // after so many elements the operand repeats within a stretch
+  std::int64_t period_ = 1;  // after this many elements the operand repeats within a stretch
   std::int64_t stretch_ = 1;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenMP threads over fixed ranges.
+// Runs loops in OpenMP threads over fixed ranges.
 #pragma once
 
 #include <omp.h>
@@ -8,8 +8,8 @@
 
 namespace replicator::detail::cpu {
 
-// Calls body(part, begin, end) for `threads` contiguous parts of [0, n), one per thread; the borders depend on n and
-// `threads` only. One thread does not enter OpenMP. `body` must not throw.
+// Calls body(part, begin, end) for `threads` contiguous parts of [0, n), one per thread. The borders depend on n and `threads`
+// only. One thread does not enter OpenMP. `body` must not throw.
 template <class Body>
 void parallel_for(int threads, std::int64_t n, const Body& body) {
   if (threads <= 1 || n <= 1) {

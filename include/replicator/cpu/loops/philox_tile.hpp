@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random bits for many elements at once.
+// Philox random bits for 16 blocks at once.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace replicator::detail::cpu::detail {
 inline constexpr std::size_t philox_lanes = 16;
 using PhiloxWords = std::array<std::array<std::uint32_t, philox_lanes>, 4>;
 
-// core/philox.hpp on 16 counters at once, whose first words count up.
+// Runs the generator of core/philox.hpp on 16 counters at once. Their first words count up.
 [[gnu::always_inline]] inline void philox_tile(PhiloxCounter counter, PhiloxKey key, PhiloxWords& words) {
   auto& [c0, c1, c2, c3] = words;
   for (std::size_t j = 0; j < philox_lanes; ++j) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops of pooling, each over the windows that lie in one row, in the type of computation. The channels of a pixel are taken 8 or 16 at a time.
+// Inner loops of pooling on the CPU. Each runs over the windows of one row, in the type of computation. It takes 8 or 16 channels
+// of a pixel at a time where it can.
 #pragma once
 
 #include <algorithm>
@@ -17,20 +18,20 @@ struct PoolingSpan {
   std::int64_t size() const { return end - begin; }
 };
 
-// Planes of x[0] by x[1] pixels, of `pixel` elements each, which are pooled to y[0] by y[1].
+// Planes of x[0] by x[1] pixels that are pooled to y[0] by y[1] pixels. A pixel has `pixel` elements.
 struct PooledPlanes {
   PoolingOptions options;
   Extents2d x{}, y{};
   std::int64_t pixel = 1;
 
-  // Along an axis, what lies in x of the window at `position`.
+  // The positions of x along an axis that the window at `position` covers.
   [[gnu::always_inline]] PoolingSpan window(std::size_t axis, std::int64_t position) const {
     const std::int64_t first = position * options.stride[axis] - options.padding.low[axis];
     return {std::max<std::int64_t>(first, 0), std::min(first + options.window[axis], x[axis])};
   }
 };
 
-// The rows of x that the windows of a row of y cover, one at least: where each begins, in elements.
+// The rows of x that the windows of a row of y cover, at least one. `begin` says where each begins, in elements.
 struct CoveredRows {
   const std::int64_t* begin;
   std::int64_t count;
@@ -57,14 +58,14 @@ template <class F>
   } while (++row != rows.count);
 }
 
-// condition ? yes : no, by masks where that lets the lanes be one vector.
+// condition ? yes : no. Uses masks where they let the lanes be one vector.
 template <std::int64_t lanes, class T>
 [[gnu::always_inline]] inline T take(bool condition, T yes, T no) {
   if constexpr (lanes == 1) return condition ? yes : no;
   else return vector_math::choose(condition, yes, no);
 }
 
-// The maximum of a window in each lane, and which pixel holds it: the first that does (the last of several NaN).
+// The maximum of a window in each lane, and the number of the first pixel that holds it (the last of several NaN).
 template <class T, std::int64_t lanes>
 struct WindowMaximum {
   using Index = typename vector_math::BitsOf<T>::type;
@@ -96,7 +97,8 @@ template <class T>
   return static_cast<T>(o.count_include_pad ? o.window[0] * o.window[1] : rows.count * columns.size());
 }
 
-// The loops: inputs a and b, output. Each is the rows of x that are covered, or one row of y. What is added to was cleared before the first window.
+// The loops on inputs a and b. Each tensor is the covered rows of x, or one row of y. Outputs that are added to are cleared
+// before the first window.
 struct MaxPoolLoop {
   static constexpr bool a_is_x = true, b_is_x = true, out_is_x = false;
   template <std::int64_t lanes, class T>
@@ -182,7 +184,7 @@ struct AveragePoolTransposeLoop {
   }
 };
 
-// a, b and out: elements of T.
+// a, b and out point to elements of T.
 using PoolingLoop = void (*)(const PooledPlanes&, const CoveredRows&, const void* a, const void* b, void* out);
 
 template <class Loop, std::int64_t lanes, class T>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of images in the type of computation, as windows slide over them. What is stored in that type is worked on where it lies. Of bfloat16 as many
-// rows are there at a time as a window covers, in a ring that stays in the cache: each is widened once, or rounded once, when all is added that belongs to it.
+// Gives pooling loops the rows of images in the type of computation, as windows slide over them. Rows that are stored in this
+// type are used where they lie. bfloat16 rows are converted in a ring that stays in the cache. The ring holds as many rows as a
+// window covers. Each row is widened once, or rounded once when all is added to it.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +15,13 @@
 
 namespace replicator::detail::cpu::detail {
 
-// How the rows of images with the extents of x, or of y, are had.
+// How a loop gets the rows of an image that has the extents of x or of y.
 struct ImageRows {
   bool of_x = false;
   DType stored = DType::float32, compute = DType::float32;
   std::int64_t rows = 0, row = 0;  // of a plane; elements of a row
-  std::int64_t slots = 0;          // rows that are there at a time: all where nothing is converted
-  std::size_t ring = 0;            // where the slots are in the scratch
+  std::int64_t slots = 0;          // rows that are held at a time: all where nothing is converted
+  std::size_t ring = 0;            // where the slots begin in the scratch memory
 
   ImageRows(const PooledPlanes& p, bool is_x, DType in_memory, DType computed)
       : of_x{is_x},
@@ -35,18 +36,18 @@ struct ImageRows {
   bool converted() const { return stored != compute; }
   std::size_t bytes(std::int64_t count, DType dtype) const { return static_cast<std::size_t>(count * row) * size_of(dtype); }
   std::size_t ring_bytes() const { return converted() ? (bytes(slots, compute) + 63) / 64 * 64 : 0; }
-  // Where a row is, from slot 0.
+  // Offset of a row from slot 0, in bytes.
   std::size_t offset(std::int64_t index) const { return bytes(index % slots, compute); }
-  // Where a loop wants rows that begin so: a row of y, but all slots of x.
+  // Offset of the rows from `begin` on, as a loop wants it. For y that is the row. For x it is slot 0, because a loop gets all slots.
   std::size_t wanted(std::int64_t begin) const { return of_x ? 0 : offset(begin); }
 };
 
-// A plane that is read. Spans of rows never go back.
+// Reads a plane. Ask for spans of rows in ascending order.
 class RowReader {
  public:
   RowReader(const ImageRows& how, const std::byte* plane, std::byte* scratch) : how_{how}, plane_{plane}, ring_{scratch + how.ring} {}
 
-  // The memory in which these rows are, for a loop.
+  // The memory of these rows, for a loop. Converts rows that are new.
   const std::byte* read(const PoolingSpan& rows) {
     if (!how_.converted()) return plane_ + how_.wanted(rows.begin);
     for (next_ = std::max(next_, rows.begin); next_ < rows.end; ++next_)
@@ -62,13 +63,13 @@ class RowReader {
   std::int64_t next_ = 0;
 };
 
-// A plane that is written. Spans of rows never go back.
+// Writes a plane. Ask for spans of rows in ascending order.
 class RowWriter {
  public:
   RowWriter(const ImageRows& how, std::byte* plane, std::byte* scratch)
       : how_{how}, plane_{plane}, slots_{how.converted() ? scratch + how.ring : plane} {}
 
-  // The memory in which these rows are, for a loop: zeros at first. Those before them are finished.
+  // The memory for these rows, for a loop. It is zero at first. The rows before them are finished.
   std::byte* write(const PoolingSpan& rows) {
     finish(rows.begin);
     for (; cleared_ < rows.end; ++cleared_) clear(cleared_);

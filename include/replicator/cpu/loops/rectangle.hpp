@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rectangles of words moved through registers, transposed or as they are: vectors come in row by row, and passes of shuffles make their
-// columns rows.
+// Moves rectangles of words through registers, transposed or straight. Vectors are loaded row by row, and passes of shuffles turn
+// their columns into rows.
 #pragma once
 
 #include <immintrin.h>
@@ -14,16 +14,17 @@
 
 namespace replicator::detail::cpu {
 
-// Words of 4 bytes, at most `side` rows and columns of them. Row r of the source begins `row_at[r]` bytes behind `from`, row q of the result
-// `result_at[q]` bytes behind `to`; a transposed row of the result is a column of the source. Both tables have `side` entries.
+// A rectangle of words of 4 bytes, with at most `side` rows and columns. Row r of the source begins `row_at[r]` bytes after
+// `from`. Row q of the result begins `result_at[q]` bytes after `to`. In a transposition, a row of the result is a column of the
+// source. Both tables have `side` entries.
 struct Rectangle {
   static constexpr int side = 16;
   const std::int64_t *row_at, *result_at;
   int rows, columns;  // of the source
 };
 
-// Where the two halves of a word are not neighbours in the source (bfloat16 in pairs), its rows are of halves, and those of their partners
-// begin `other_half` bytes further; 0 where words are whole.
+// Moves a rectangle. `other_half` is 0 where words are whole. Otherwise the two halves of a word are apart in the source (pairs
+// of bfloat16): its rows hold the lower halves, and the upper halves begin `other_half` bytes further.
 using RectangleMove = void (*)(const std::byte* from, std::byte* to, const Rectangle& rectangle, std::int64_t other_half);
 
 namespace detail {
@@ -32,13 +33,14 @@ using Words4 = std::uint32_t __attribute__((vector_size(16)));
 using Words8 = std::uint32_t __attribute__((vector_size(32)));
 using Words16 = std::uint32_t __attribute__((vector_size(64)));
 
-// Exchanges the upper right of each square of 2 x `distance` words with its lower left, in two rows that are `distance` apart (a power of
-// two): which of the words of both comes to lie at i of the upper row or of the lower one.
+// One step of a transposition, in two rows that are `distance` apart (a power of two). It exchanges the upper right of each
+// square of 2 x `distance` words with its lower left. The result is the index, in both rows, of the word that comes to lie at i
+// of the upper or the lower row.
 template <int lanes, int distance, bool lower>
 struct ExchangedWord {
   constexpr int operator()(int i) const { return lower ? (i & distance ? lanes + i : i + distance) : (i & distance ? lanes + i - distance : i); }
 };
-// (Without a pack of indices: nvcc's front end drops its dots.)
+// The indices are written out, because nvcc's front end drops the dots of a pack.
 template <int distance, bool lower>
 [[gnu::always_inline]] inline void exchanged(Words4& out, const Words4& a, const Words4& b) {
   constexpr ExchangedWord<4, distance, lower> at;
@@ -67,7 +69,7 @@ template <int distance, class Words, std::size_t... i>
 [[gnu::always_inline]] inline void exchange_all(Words* rows, std::index_sequence<i...>) {
   ((i & distance ? void() : exchange<distance>(rows[i], rows[i + distance])), ...);
 }
-// As many rows as there are words in one.
+// Transposes as many rows as there are words in a row.
 template <class Words, std::size_t... i>
 [[gnu::always_inline]] inline void transpose(Words* rows, std::index_sequence<i...> lanes) {
   exchange_all<1>(rows, lanes);
@@ -76,7 +78,7 @@ template <class Words, std::size_t... i>
   if constexpr (sizeof...(i) > 8) exchange_all<8>(rows, lanes);
 }
 
-// Word by word, from row `first_row` and column `first_column` on.
+// Moves word by word, from row `first_row` and column `first_column` on.
 template <bool transposed>
 void move_words(const std::byte* from, std::byte* to, const Rectangle& a, std::int64_t other_half, int first_row = 0, int first_column = 0) {
   for (int r = first_row; r < a.rows; ++r)
@@ -95,7 +97,7 @@ inline void move_straight(const std::byte* from, std::byte* to, const Rectangle&
   for (int r = 0; r < a.rows; ++r) std::memcpy(to + a.result_at[r], from + a.row_at[r], static_cast<std::size_t>(a.columns) * 4);
 }
 
-// Squares of as many rows as a vector has words, and word by word what is left.
+// Transposes squares of as many rows as a vector has words, and moves the rest word by word.
 template <class Words, std::size_t... i>
 [[gnu::always_inline]] inline void transpose_squares(const std::byte* from, std::byte* to, const Rectangle& a, std::index_sequence<i...> lanes) {
   constexpr int side = sizeof...(i);
@@ -119,11 +121,11 @@ inline void transpose_baseline(const std::byte* from, std::byte* to, const Recta
   else transpose_squares<Words8>(from, to, a, std::make_index_sequence<8>{});
 }
 
-// The words of a mask's bits from and to memory, which may end behind them; others are zero.
+// Loads and stores the words that the mask selects. Memory may end behind them. Words that are not selected are loaded as zero.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void load_words(Words16& words, const std::byte* from, std::uint16_t mask) {
   words = reinterpret_cast<Words16>(_mm512_maskz_loadu_epi32(mask, from));
 }
-// Assembly: the intrinsic takes all 32 bytes as a value, so it would read behind the end.
+// Assembly, because the intrinsic takes all 32 bytes as a value and would read beyond the end.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void load_halves(Words16& words, const std::byte* from, std::uint16_t mask) {
   asm("vpmovzxwd %1, %0%{%2%}%{z%}"
       : "=v"(words)
@@ -132,7 +134,7 @@ inline void transpose_baseline(const std::byte* from, std::byte* to, const Recta
 [[gnu::target("avx512f"), gnu::always_inline]] inline void store_words(std::byte* to, const Words16& words, std::uint16_t mask) {
   _mm512_mask_storeu_epi32(to, mask, reinterpret_cast<__m512i>(words));
 }
-// Of words whose upper halves lie `other_half` further.
+// Loads words that have their upper halves `other_half` bytes further.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void load_pairs(Words16& words, const std::byte* from, std::int64_t other_half, std::uint16_t mask) {
   Words16 upper;
   load_halves(words, from, mask);
@@ -160,7 +162,7 @@ template <bool transposed>
 
 }  // namespace detail
 
-// The same bits at every level.
+// The function for this instruction level. All levels give the same bits.
 inline RectangleMove rectangle_move(bool transposed, InstructionLevel level) {
   if (level == InstructionLevel::avx512) return transposed ? &detail::move_avx512<true> : &detail::move_avx512<false>;
   if (!transposed) return &detail::move_straight;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy in rectangles that pass registers: between layouts of which each is contiguous along axes of its own, and of short rows and of pairs.
-// Weights of convolutions go into blocks so, and their gradients out of them.
+// A copy between two layouts in rectangles that pass through registers. It is for layouts that are contiguous along different
+// axes, for short rows, and for pairs of bfloat16. Weights of convolutions go into blocks this way, and their gradients out of blocks.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace replicator::detail::cpu::detail {
 
 class RectangleCopy {
  public:
-  // Empty where the loops make no rectangles, or so narrow ones that plain loops are as good.
+  // Empty where the loops form no rectangles, or such narrow ones that plain loops are as good.
   static std::optional<RectangleCopy> of(std::vector<CopyLoop> loops, const Shape& shape, std::size_t element, InstructionLevel level) {
     const auto other_half = make_words(loops, element);
     if (!other_half || shape.elements() == 0) return std::nullopt;
@@ -34,7 +34,7 @@ class RectangleCopy {
     return copy;
   }
 
-  // The threads share the turns of the outermost loop, or else the rows.
+  // Threads share the turns of the outermost loop. Without one they share the rows.
   void run(const std::byte* from, std::byte* to, int threads) const {
     const std::int64_t turns = outer_.empty() ? (rows_.words() + side - 1) / side : outer_[0].extent;
     parallel_for(threads, turns, [&](int, std::int64_t begin, std::int64_t end) {
@@ -50,8 +50,8 @@ class RectangleCopy {
 
   RectangleCopy(const Shape& shape, std::int64_t other_half) : shape_{shape}, other_half_{other_half}, source_word_{other_half == 0 ? 4 : 2} {}
 
-  // Makes strides bytes, and two neighbours in the result of 2 bytes each a word: gives the distance of its halves in the source, 0 where
-  // they are neighbours there too. Empty where elements are no words.
+  // Converts strides to bytes. Elements of 2 bytes form a word with their neighbour in the result. Returns the distance of a
+  // word's halves in the source, or 0 where they are neighbours there too. Empty where elements form no words.
   static std::optional<std::int64_t> make_words(std::vector<CopyLoop>& loops, std::size_t element) {
     if (element != 2 && element != 4) return std::nullopt;
     for (auto& loop : loops) {
@@ -67,7 +67,8 @@ class RectangleCopy {
     return distance == 2 ? 0 : distance;
   }
 
-  // Where the outermost loop has few turns for threads to share, the one with the most comes before it. Those of a cut axis stay in order.
+  // If the outermost loop has too few turns for threads to share, the loop with the most turns comes before it. Loops of a cut
+  // axis stay in order.
   static void share_widest(std::vector<CopyLoop>& loops) {
     constexpr std::int64_t enough = 64;
     const auto shared = [](const CopyLoop& loop) { return loop.cut ? 0 : loop.extent; };
@@ -75,18 +76,18 @@ class RectangleCopy {
     if (widest != loops.end() && loops[0].extent < enough && shared(*widest) > loops[0].extent) std::rotate(loops.begin(), widest, widest + 1);
   }
 
-  // Takes the loops of the rectangles; false where there are none.
+  // Takes the loops of the rectangles out of `loops`. Returns false where there are none.
   bool take(std::vector<CopyLoop>& loops, InstructionLevel level) {
     if (!columns_.take_from(loops)) return false;
     const std::int64_t straight_row = columns_.words();
     transposed_ = columns_.far_stride() != 4;
     if (!transposed_) row_ = 4 * straight_row;
-    // Long rows that stay as they are need no registers.
+    // Long rows that are not transposed need no registers.
     if (!transposed_ && other_half_ == 0 && straight_row > side) return false;
     rows_ = CopyRun{&CopyLoop::to, &CopyLoop::from, row_};
     if (!rows_.take_from(loops)) return false;
     while (rows_.words() < side && rows_.take_from(loops)) {}
-    // Rows of 16 words that go on in the source: along them it is read whole cache lines at a time.
+    // Extends rows of 16 words that continue in the source, so that it is read in whole cache lines.
     while ((transposed_ || straight_row == side) && columns_.take_from(loops)) {}
     while (rows_.take_from(loops)) {}
     rows_.tabulate();
@@ -107,7 +108,7 @@ class RectangleCopy {
       else turn(rectangles, depth + 1, 0, outer_[depth + 1].extent, from + i * loop.from, to + i * loop.to, at);
   }
 
-  // The rows [begin, end), of all columns.
+  // Adds the rows [begin, end), with all columns.
   void add(RectanglesAhead& rectangles, const std::byte* from, std::byte* to, const CopyPosition& at, std::int64_t begin, std::int64_t end) const {
     const std::int64_t columns = columns_.words(shape_, at);
     end = std::min(end, rows_.words(shape_, at));
@@ -123,12 +124,12 @@ class RectangleCopy {
   Shape shape_;
   std::int64_t other_half_;   // see RectangleMove
   std::int64_t source_word_;  // bytes from one word of a row to the next
-  std::int64_t row_ = 4;      // bytes from one row's words to the next one's in the result
+  std::int64_t row_ = 4;      // bytes from one row of the result to the next
   bool transposed_ = true;
   RectangleMove move_ = nullptr;
   CopyRun columns_{&CopyLoop::from, &CopyLoop::to, source_word_};  // contiguous in the source
   CopyRun rows_{&CopyLoop::to, &CopyLoop::from, row_};             // contiguous in the result
-  std::array<std::int64_t, Rectangle::side> straight_at_{};        // where rows of the result begin that are not transposed
+  std::array<std::int64_t, Rectangle::side> straight_at_{};        // where rows of the result begin if they are not transposed
   std::vector<CopyLoop> outer_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rectangles on their way to be moved. A processor does not foresee rows in so many places: gradients of weights in blocks took three times as
-// long where nobody asked for them in time.
+// A queue that prefetches rectangles before they are moved. The processor does not foresee rows in so many places: without
+// prefetching, copies of gradients of weights out of blocks take three times as long.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace replicator::detail::cpu::detail {
 
-// Memory is asked for each rectangle as it comes, and it is moved when some others have come after it.
+// Prefetches each rectangle when it is added, and moves it after some others have been added.
 class RectanglesAhead {
  public:
   RectanglesAhead(RectangleMove move, std::int64_t other_half) : move_{move}, other_half_{other_half} {}

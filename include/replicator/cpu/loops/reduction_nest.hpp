@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The domain of a reduction as loops, each reduced or kept.
+// The domain of a reduction as a nest of loops, each reduced or kept.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace replicator::detail::cpu {
 
-// `levels` of outer loops around units of `rows` (one block at most) by `width` kept elements.
+// `levels` of outer loops around units of `rows` by `width` kept elements. The rows of a unit are one block at most.
 struct ReductionNest {
   static constexpr std::int64_t block = 4096;
   struct Level {
@@ -21,12 +21,12 @@ struct ReductionNest {
     std::int64_t turns = 1;  // elements of the domain inside one turn (a full one)
   };
   std::vector<Level> levels;  // outermost first
-  std::int64_t rows = 1;      // of the innermost reduced loop
+  std::int64_t rows = 1;      // turns of the innermost reduced loop
   std::int64_t width = 1;     // kept elements inside it
   std::int64_t parts = 1;     // lanes of each kept element, a power of two
   std::int64_t kept = 1;      // elements of an output
 
-  // `loops` of the domain in storage order, of which those over `axes` are reduced.
+  // `loops` are those of the domain in storage order. Those over `axes` are reduced.
   ReductionNest(const std::vector<StorageLoop>& loops, const std::vector<std::int64_t>& axes) {
     for (const auto& loop : loops) add(std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(loop.axis)) != axes.end(), loop.extent);
     width = pop(false);
@@ -37,17 +37,17 @@ struct ReductionNest {
   }
 
   std::int64_t lanes() const { return width * parts; }
-  // Turns of the outermost loop, and the elements of the domain inside one of them.
+  // Number of turns of the outermost loop, and number of elements of the domain inside one turn.
   std::int64_t outer_turns() const { return levels.empty() ? 1 : levels[0].extent; }
   std::int64_t outer_elements() const { return levels.empty() ? rows * width : levels[0].turns; }
 
  private:
-  // Neighbours of one sort are one loop.
+  // Neighbouring loops of the same sort become one.
   void add(bool reduced, std::int64_t extent) {
     if (!levels.empty() && levels.back().reduced == reduced) levels.back().extent *= extent;
     else levels.push_back({reduced, extent});
   }
-  // Takes the innermost level away where it is of that sort: its extent, else 1.
+  // Removes the innermost level if it is of that sort. Returns its extent, or 1 otherwise.
   std::int64_t pop(bool reduced) {
     if (levels.empty() || levels.back().reduced != reduced) return 1;
     const std::int64_t extent = levels.back().extent;
@@ -65,7 +65,7 @@ struct ReductionNest {
     }
     kept = step;
   }
-  // About 64 lanes, in whole groups of 16, but no more than a short row can fill.
+  // Chooses about 64 lanes, in whole groups of 16, but at most half as many parts as there are rows.
   void choose_parts() {
     if (width == 0 || width >= 64) return;
     std::int64_t group = 1;

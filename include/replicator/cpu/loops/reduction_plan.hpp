@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a reduction keeps what is not combined yet, and the tree by which it combines it.
+// The scratch memory of a reduction, and the tree by which it combines partial results.
 #pragma once
 
 #include <bit>
@@ -13,8 +13,9 @@
 
 namespace replicator::detail::cpu {
 
-// The scratch of a kernel: a state for each part (thread) and output, which is lanes and a stack for each reduced level; then,
-// for each output, the results and as much spare room; where threads share the outermost reduced loop, what its turns gave.
+// Plans the scratch memory. Each part (thread) has a state per output: the lanes, and a stack for each reduced level. Then each
+// output has its results, and as much spare room. Where threads share the outermost reduced loop, each output also has the
+// results of its turns.
 class ReductionPlan {
  public:
   // `widest`: bytes of the largest element that is computed or stored.
@@ -45,7 +46,8 @@ class ReductionPlan {
   std::size_t outputs() const { return outputs_; }
   std::size_t bytes(std::int64_t elements) const { return static_cast<std::size_t>(elements) * element_; }
   std::size_t scratch_bytes() const { return scratch_bytes_; }
-  // Threads share the turns of the outermost loop, which is reduced: each turn's array is kept, to be combined in order.
+  // Whether threads share the turns of the outermost loop and that loop is reduced. Then each turn's array is kept, and the
+  // arrays are combined in order.
   bool gathers() const { return gathers_; }
 
   std::byte* state(std::byte* scratch, int part, std::size_t output) const {
@@ -59,19 +61,20 @@ class ReductionPlan {
   }
 
   // --- the binary counter ------------------------------------------------------------------------------------------------
-  // Where turn `index` of a reduced level goes: behind one array for each bit that is set in it, the tree over so many turns.
+  // Where the result of turn `index` of a reduced level goes. Before it lies one array for each bit that is set in `index`: the
+  // tree over that many turns.
   std::byte* slot(std::byte* state, std::size_t level, std::int64_t index) const { return at(state, level, depth(index)); }
-  // After turn `index` was put there.
+  // Combines what is complete. Call it after the result of turn `index` was put there.
   void push(std::byte* state, std::size_t level, std::int64_t index) const {
     for (int top = depth(index); index & 1; index >>= 1) join(state, level, top--);
   }
-  // Where the tree over all turns is, after the last one was pushed.
+  // Returns where the tree over all turns is. Call it after the last push.
   std::byte* collapse(std::byte* state, std::size_t level) const {
     for (int top = depth(nest_.levels[level].extent) - 1; top > 0; --top) join(state, level, top);
     return at(state, level, 0);
   }
 
-  // The gathered turns' tree, for each output.
+  // Combines the gathered turns by the same tree, for each output.
   void combine_gathered(std::byte* scratch) const {
     const std::size_t size = bytes(nest_.levels[0].step);
     for (std::size_t o = 0; o < outputs_; ++o) {

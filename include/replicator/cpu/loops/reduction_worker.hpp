@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Combines the elements of a contiguous part of a reduction's outermost loop, as they are computed.
+// One thread's share of a reduction: combines the elements of a contiguous part of the outermost loop as they are computed.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@ namespace replicator::detail::cpu {
 
 class ReductionWorker {
  public:
-  // Of part `part`, whose first turn of the outermost loop is `first`. `plan` outlives this.
+  // `first` is the first turn of the outermost loop in this part. `plan` must outlive this.
   ReductionWorker(const ReductionPlan& plan, std::byte* scratch, int part, std::int64_t first) : plan_{plan}, scratch_{scratch}, part_{part} {
     index_[0] = first;
     begin_unit();
   }
 
-  // The next `count` elements of each output's expression.
+  // Takes the next `count` elements of each output's expression.
   void take(const TileProgram::ResultTiles& tiles, std::int64_t count) {
     for (std::int64_t at = 0; at < count;) {
       const std::int64_t n = std::min(count - at, unit_ - done_);
@@ -46,7 +46,8 @@ class ReductionWorker {
     for (std::size_t o = 0; o < plan_.outputs(); ++o) plan_.loops().clear(lanes(o), nest.lanes());
   }
 
-  // `count` elements of a tile, from `at` on: what is left of the row of lanes that was begun, whole rows, the beginning of another one.
+  // Accumulates `count` elements of a tile, from `at` on. First the rest of the row of lanes that was begun, then whole rows,
+  // then the beginning of another row.
   void accumulate(std::byte* lanes, const TileProgram::ResultTile& tile, std::int64_t at, std::int64_t count) const {
     const auto loop = tile.stored ? plan_.loops().accumulate_stored : plan_.loops().accumulate;
     const std::size_t element = tile.stored ? sizeof(bfloat16) : plan_.bytes(1);
@@ -63,10 +64,10 @@ class ReductionWorker {
     add(0, count, 1);
   }
 
-  // The outermost reduced loop's turns are combined by whoever has them all.
+  // Whether this worker combines the turns of a level. Gathered turns are combined later (ReductionPlan::combine_gathered).
   bool counts(std::size_t level) const { return plan_.nest().levels[level].reduced && !(level == 0 && plan_.gathers()); }
 
-  // Where the array goes that is finished by `level` (or by a unit, if that is the number of levels).
+  // Where the array that `level` has finished goes. The number of levels stands for a unit.
   std::byte* destination(std::size_t output, std::size_t level) const {
     const auto& levels = plan_.nest().levels;
     std::int64_t offset = 0;
@@ -88,7 +89,7 @@ class ReductionWorker {
     while (level > 0 && finish_turn(level - 1)) --level;
     begin_unit();
   }
-  // True where it was the level's last one: then it has finished a turn of the level around it.
+  // Finishes a turn of the level. True if it was the last one, which also finishes a turn of the level around it.
   bool finish_turn(std::size_t level) {
     const auto& nest = plan_.nest();
     if (counts(level))

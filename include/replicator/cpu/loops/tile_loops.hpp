@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Primitive loops over tiles: one per scalar operation, element type and instruction level. Every loop runs over whole
-// groups of 16 elements, so each element takes the same vector instructions wherever it lies.
+// Primitive loops over tiles, one per scalar operation, element type and instruction level. Every loop runs over whole groups of
+// 16 elements, so each element takes the same vector instructions wherever it lies.
 #pragma once
 
 #include <immintrin.h>
@@ -19,10 +19,10 @@
 
 namespace replicator::detail::cpu {
 
-// Elements that a loop takes at a time; the counts given to it are multiples.
+// Number of elements in a group. The counts given to loops are multiples of it.
 inline constexpr std::int64_t tile_group = 16;
 
-// What the loops may use; part of what must be equal between hosts for equal bits.
+// The instructions that loops may use. Hosts get equal bits only at equal levels.
 enum class InstructionLevel : std::uint8_t {
   baseline,
   avx2,
@@ -34,7 +34,7 @@ constexpr std::string_view name_of(InstructionLevel level) {
   return names[static_cast<std::size_t>(level)];
 }
 
-// The best level of this machine.
+// The best level that this machine has.
 inline InstructionLevel instruction_level() {
   static const InstructionLevel level = __builtin_cpu_supports("avx512f")                                 ? InstructionLevel::avx512
                                         : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? InstructionLevel::avx2
@@ -42,7 +42,7 @@ inline InstructionLevel instruction_level() {
   return level;
 }
 
-// The scalar operations, and pairs of them that one loop does with both roundings: same bits, one pass less.
+// The scalar operations, and pairs of them that one loop does. A pair rounds twice, so it gives the same bits with one pass less.
 enum class TileOp : std::uint8_t {
   first_pair = static_cast<std::uint8_t>(ScalarOp::multiply_add) + 1,
   multiply_then_add = first_pair,  // a * b + c
@@ -64,13 +64,13 @@ constexpr int operands_of(TileOp op) {
   return operands_of(static_cast<ScalarOp>(op));
 }
 
-// Where a loop finds an operand: the next group of 16 elements is `step` bytes further; 0 where all groups are the same.
+// Where a loop finds an operand. The next group of 16 elements is `step` bytes further, or 0 where all groups are the same.
 struct TileOperand {
   const std::byte* data = nullptr;
   std::int64_t step = 0;
 };
 
-// `n` elements, a multiple of 16. `out` is contiguous and may be exactly one of the operands.
+// Runs over `n` elements, a multiple of 16. `out` is contiguous, and may lie exactly where one of the operands does.
 using TileLoop = void (*)(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c, std::int64_t n);
 
 namespace detail {
@@ -105,13 +105,13 @@ template <class T>
       a, b, [](auto x, auto y) __attribute__((always_inline)) { return x * y; });
 }
 
-// Truncates; by zero gives 0, the lowest by -1 wraps.
+// Truncates. Division by zero gives 0. The lowest integer divided by -1 wraps around.
 template <class T>
 inline T integer_quotient(T a, T b) {
   if (b == 0) return 0;
   return b == -1 ? minus(T(0), a) : static_cast<T>(a / b);
 }
-// Negative exponents give 0 but for the bases 1 and -1.
+// Negative exponents give 0, except for the bases 1 and -1.
 template <class T>
 inline T integer_power(T base, T exponent) {
   if (exponent < 0) return base == 1 ? T(1) : base == -1 ? (exponent & 1 ? T(-1) : T(1))
@@ -202,7 +202,7 @@ template <std::size_t index, class T>
   else return apply_binary<op>(a, b);
 }
 
-// ivdep says that `out` overlaps no other elements, and makes -O2 vectorise without asking at run time.
+// ivdep says that `out` overlaps no other elements. With it, -O2 vectorises without a check at run time.
 template <std::size_t index, class T>
 [[gnu::always_inline]] inline void tile_loop(void* out, const TileOperand& a, const TileOperand& b, const TileOperand& c,
                                              std::int64_t n) {
@@ -230,7 +230,8 @@ template <std::size_t index, class T>
   tile_loop<index, T>(out, a, b, c, n);
 }
 
-// A plain loop of sqrt() does not vectorise, because sqrt may set errno. (nvcc's front end wants no dependent vectors.)
+// Square roots need vectors: a plain loop of sqrt() does not vectorise, because sqrt may set errno. The vector types do not
+// depend on a template's parameter, because nvcc's front end refuses that.
 using FloatVector = float __attribute__((vector_size(16)));
 using DoubleVector = double __attribute__((vector_size(16)));
 inline FloatVector square_roots(FloatVector v) { return __builtin_ia32_sqrtps(v); }
@@ -248,10 +249,10 @@ void loop_square_root(void* out, const TileOperand& a, const TileOperand&, const
     }
 }
 
-// The mask of AVX-512 that leaves nothing out: g++ 12 warns that an intrinsic without a mask reads an uninitialised value.
+// The mask of AVX-512 that selects all lanes. g++ 12 warns that an intrinsic without a mask reads an uninitialised value.
 inline constexpr __mmask16 all_lanes = 0xffff;
 
-// Correctly rounded at every width: the same bits.
+// Square roots are correctly rounded at every width, so the bits are the same.
 using WideFloatVector = float __attribute__((vector_size(32)));
 [[gnu::target("avx2,fma")]] inline void loop_square_root_avx2(void* out, const TileOperand& a, const TileOperand&, const TileOperand&, std::int64_t n) {
   auto* o = static_cast<float*>(out);
@@ -298,8 +299,8 @@ inline constexpr TileTable tile_table = make_tile_table<T, level>(std::make_inde
 
 }  // namespace detail
 
-// The loop of `op` on elements of `compute`; null where the operation is not defined on them. To keep the user's
-// compile time down, only float has pairs and loops of its own for AVX-512, and integers have only baseline ones.
+// The loop of `op` on elements of `compute`, or null where the operation is not defined on them. To keep compile times short,
+// only float has pairs and AVX-512 loops, and integers have only baseline loops.
 inline TileLoop tile_loop(DType compute, TileOp op, InstructionLevel level) {
   using enum InstructionLevel;
   const auto i = static_cast<std::size_t>(op);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An expression compiled to primitive loops over tiles that stay in the first-level cache.
+// Compiles an expression to primitive loops over tiles that stay in the first-level cache.
 #pragma once
 
 #include <algorithm>
@@ -20,17 +20,17 @@
 
 namespace replicator::detail::cpu {
 
-// Evaluates an expression for stretches of the domain in storage order. Immutable; each thread brings its own scratch.
+// Evaluates an expression over ranges of the domain in storage order. Immutable; each thread brings its own scratch memory.
 class TileProgram {
-  // Where a term's value is.
+  // Where the value of a term is.
   struct Place {
     int slot = -1;
-    bool stored = false;  // in an input of the program that is not of the type of computation
+    bool stored = false;  // in an input of another type than the type of computation
   };
 
  public:
-  // `stored`: the dtype of each output in memory; empty where the outputs are only looked at, tile by tile (Reduce). An output that is nothing but an
-  // input of bfloat16 is then shown as it is stored, if `shows_stored`.
+  // `stored` is the dtype of each output in memory. It is empty where the outputs are only shown, tile by tile (Reduce). With
+  // `shows_stored`, an output that is just a bfloat16 input is then shown as it is stored.
   TileProgram(const Expression& expression, std::span<const TensorType> inputs, const Shape& domain,
               const std::vector<StorageLoop>& loops, std::span<const DType> stored, bool shows_stored = false)
       : compute_{expression.compute}, outputs_{stored.begin(), stored.end()}, shows_stored_{shows_stored}, elements_{domain.elements()} {
@@ -45,10 +45,11 @@ class TileProgram {
   std::int64_t tile() const { return tile_; }
   std::int64_t tiles() const { return (elements_ + tile_ - 1) / tile_; }
   std::int64_t elements() const { return elements_; }
-  // Of one thread; a multiple of 64.
+  // Bytes for one thread, a multiple of 64.
   std::size_t scratch_bytes() const { return header_bytes() + slots_ * buffer_bytes(); }
 
-  // May output `o` share the memory of input `input`? It is read, element for element, no later than that output is written.
+  // Whether output `o` may share the memory of input `input`. The input must be read, element for element, no later than the
+  // output is written.
   bool may_share(std::size_t o, std::size_t input) const {
     if (!inputs_[input].linear || inputs_[input].dtype != outputs_[o]) return false;
     const auto written = std::find_if(code_.begin(), code_.end(), [&](const auto& i) { return i.out == output_slot(o); });
@@ -56,8 +57,8 @@ class TileProgram {
     return written == code_.end() || std::none_of(written + 1, code_.end(), reads);
   }
 
-  // Evaluates elements [begin, end) of the domain in storage order. `outputs` holds a pointer per stored output. After each
-  // tile calls visit(values, count); values[o] are `count` elements of output o (only where no outputs are stored).
+  // Evaluates elements [begin, end) of the domain in storage order. `outputs` holds a pointer per stored output. Calls
+  // visit(values, count) after each tile. Where no outputs are stored, values[o] are `count` elements of output o.
   template <class Visit>
   void run(const std::byte* const* inputs, std::byte* const* outputs, std::byte* scratch, std::int64_t begin, std::int64_t end,
            const Visit& visit) const {
@@ -84,7 +85,7 @@ class TileProgram {
     }
   }
 
-  // Contiguous elements of the type of computation, or of bfloat16 as they are stored.
+  // Contiguous elements of the type of computation, or (`stored`) of bfloat16.
   struct ResultTile {
     const std::byte* data;
     bool stored;
@@ -120,13 +121,13 @@ class TileProgram {
   static std::size_t offset(std::int64_t position, DType dtype) { return static_cast<std::size_t>(position) * size_of(dtype); }
 
   void add_input(const TensorType& input, const Shape& domain, const std::vector<StorageLoop>& loops) {
-    const bool full = input.shape == domain;  // lies as the domain does, whatever the layout
+    const bool full = input.shape == domain;  // it lies as the domain does, in any layout
     auto seen = full ? std::vector<OperandLoop>{{elements_, 1}} : operand_loops(loops, domain, input.shape);
     const bool linear = full || is_linear(seen);
     inputs_.push_back({input.dtype, size_of(input.dtype), linear, BroadcastOperand{std::move(seen), size_of(input.dtype)}});
   }
 
-  // At most 1,024 elements; a divisor of the shortest stretch over which a small operand repeats, if there is one.
+  // At most 1,024 elements. If possible, a divisor of the shortest stretch over which a small operand repeats.
   void choose_tile() {
     constexpr std::int64_t longest = 1024;
     std::int64_t stretch = longest;
@@ -153,7 +154,7 @@ class TileProgram {
     return {buffer, group};
   }
 
-  // One group of the constant.
+  // Fills one group with the constant.
   const std::byte* fill_constant(std::byte* to, std::uint64_t bits) const {
     const auto fill = [&](auto value) {
       for (std::size_t i = 0; i < tile_group; ++i) std::memcpy(to + i * sizeof(value), &value, sizeof(value));
@@ -195,7 +196,7 @@ class TileProgram {
     return {slot};
   }
 
-  // The loop of a term, on stored operands and into a stored output where there is such a loop.
+  // Adds the loop of a term. It reads stored operands, and writes a stored output, where there is such a loop.
   Place compute(const Expression& expression, std::vector<TileTerm>& terms, std::vector<Place>& places, std::size_t index) {
     const TileTerm& term = terms[index];
     const int operands = operands_of(term.op);
@@ -226,7 +227,8 @@ class TileProgram {
                      ", which only floating types have: cast to float32 or float64 first"};
   }
 
-  // The stored output that a value can be written to directly: of the type of computation, or of bfloat16 where nothing else uses the value; else -1.
+  // The stored output that a value can be written to directly, else -1. The output must be of the type of computation. It may be
+  // bfloat16 if nothing else uses the value.
   int output_for(const Expression& expression, const TileTerm& term, std::size_t index) const {
     int found = -1;
     for (std::size_t o = outputs_.size(); o-- > 0;)
@@ -240,14 +242,14 @@ class TileProgram {
     push(conversion_loop(from, outputs_[o]), output_slot(o), place.slot, place.slot, place.slot);
   }
 
-  // A stored input, converted to the type of computation.
+  // Converts a stored input to the type of computation.
   void widen(Place& place) {
     const int input = place.slot;
     place = {take()};
     push(conversion_loop(inputs_[static_cast<std::size_t>(input)].dtype, compute_), place.slot, input, input, input);
   }
 
-  // The place itself, or a copy where it holds one group for all.
+  // The place itself if it holds all elements, otherwise a copy that does.
   Place contiguous(Place& place) {
     if (place.stored && shows_stored_ && inputs_[static_cast<std::size_t>(place.slot)].linear) return place;
     if (place.stored) widen(place);
@@ -282,7 +284,7 @@ class TileProgram {
   std::int64_t tile_ = 0;
   std::size_t widest_ = 1;
   std::size_t slots_ = 0;  // inputs, stored outputs, then constants and registers
-  std::vector<int> free_;  // registers whose values nothing needs any more
+  std::vector<int> free_;  // registers that are free again
   std::vector<Instruction> code_;
   std::vector<ConstantPlan> constants_;
   std::vector<Place> results_;

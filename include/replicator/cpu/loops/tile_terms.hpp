@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An expression as what tile loops do: two operations where one loop does a pair, and how often each value is used.
+// Translates an expression to the operations of tile loops. Merges two operations where one loop does the pair, and counts how
+// often each value is used.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,8 @@ namespace replicator::detail::cpu {
 
 struct TileTerm {
   TileOp op;
-  std::uint16_t operand[3];  // numbers of terms; of an input: its number
-  std::uint64_t bits;        // of a constant
+  std::uint16_t operand[3];  // numbers of terms; for an input, its number
+  std::uint64_t bits;        // for a constant
   int uses = 0;              // by terms and outputs; 0 where nothing needs it
 };
 
@@ -30,7 +31,7 @@ inline bool is_square_of_difference(const std::vector<TileTerm>& terms, const Ti
   return term.operand[0] == term.operand[1] && inner.op == plain(ScalarOp::subtract) && inner.uses == 2;
 }
 
-// One loop for `term` and the operand that only it uses, where there is such a pair.
+// Merges `term` with an operand that only it uses, where one loop does such a pair.
 inline void merge_pair(std::vector<TileTerm>& terms, TileTerm& term) {
   const auto only = [&](int o, ScalarOp op) { return terms[term.operand[o]].op == plain(op) && terms[term.operand[o]].uses == 1; };
   const auto merge = [&](TileOp pair, int o) {
@@ -62,7 +63,7 @@ inline void merge_pair(std::vector<TileTerm>& terms, TileTerm& term) {
   }
 }
 
-// Counts the uses by the outputs and by what they need.
+// Counts the uses of each term by outputs, and by terms that are needed.
 inline void count_uses(const Expression& expression, std::vector<TileTerm>& terms) {
   for (auto& term : terms) term.uses = 0;
   for (const auto output : expression.outputs) ++terms[output].uses;
@@ -73,7 +74,7 @@ inline void count_uses(const Expression& expression, std::vector<TileTerm>& term
 
 }  // namespace detail
 
-// A term for each instruction of the expression; pairs where it computes float32, for which alone there are loops of pairs.
+// One term per instruction of the expression. Only float32 has loops of pairs, so only its terms are merged.
 inline std::vector<TileTerm> tile_terms(const Expression& expression) {
   std::vector<TileTerm> terms;
   for (const auto& i : expression.code) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp, log, tanh, sin, cos and power without branches, calls or tables: they vectorise in a plain loop and every lane
-// computes the same bits, so an element's value never depends on its position. Nothing here may be contracted to FMA.
+// exp, log, tanh, sin, cos and pow in float, without branches, calls or tables. They vectorise in a plain loop, and every lane
+// computes the same bits. So an element's value never depends on its position. Nothing here may be contracted to FMA.
 //
-// Errors, of the last place of the result: 1 for float; for double 1, tanh 3.
-// Denormal arguments and results, zeros, infinities and NaN are those of C's Annex F. Sine and cosine of magnitudes
-// beyond 2^28 (float) or 2^20 (double) lose accuracy, and give NaN beyond 2^30.
+// Errors in units of the last place of the result: 1 for float; for double 1, but 3 for tanh. Denormal arguments and results,
+// zeros, infinities and NaN follow C's Annex F. Sine and cosine lose accuracy for magnitudes beyond 2^28 (float) or 2^20
+// (double), and give NaN beyond 2^30.
 //
-// float: in double, with polynomials of the degree that float needs; double: vector_math_double.hpp.
+// float is computed in double with polynomials of the degree that float needs; only log is computed in float. double is in
+// vector_math_double.hpp.
 //
 // Source of the algorithms and coefficients: fdlibm (FreeBSD msun e_exp, e_log, e_pow, s_expm1, k_sin, k_cos, k_sinf,
 // k_cosf), rewritten without branches. "Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission
@@ -37,7 +38,7 @@ namespace replicator::detail::cpu::vector_math {
 [[gnu::always_inline]] inline float log(float x) {
   const bool tiny = x < 0x1p-126f;
   const float normal = x * choose(tiny, 0x1p25f, 1.0f);
-  // Unsigned: an infinity or NaN would overflow.
+  // Unsigned, because an infinity or NaN would overflow.
   const auto bits = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(normal) + (0x3F800000u - 0x3F3504F3u));
   const float k = static_cast<float>((bits >> 23) - 127) - choose(tiny, 25.0f, 0.0f);
   const float f = std::bit_cast<float>((bits & 0x007FFFFF) + 0x3F3504F3) - 1.0f;

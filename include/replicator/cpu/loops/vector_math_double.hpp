@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// vector_math.hpp in double precision, and the pieces that both precisions are made of. Without branches, calls or tables: they
-// vectorise in a plain loop and every lane computes the same bits. Nothing here may be contracted to FMA.
+// exp, log, tanh, sin, cos and pow in double, and the pieces that both precisions share, without branches, calls or tables. They
+// vectorise in a plain loop, and every lane computes the same bits. Nothing here may be contracted to FMA.
 //
-// Errors, of the last place of the result: 1 for float; for double 1, tanh 3.
-// Denormal arguments and results, zeros, infinities and NaN are those of C's Annex F. Sine and cosine of magnitudes
-// beyond 2^28 (float) or 2^20 (double) lose accuracy, and give NaN beyond 2^30.
+// Errors in units of the last place of the result: 1 for float; for double 1, but 3 for tanh. Denormal arguments and results,
+// zeros, infinities and NaN follow C's Annex F. Sine and cosine lose accuracy for magnitudes beyond 2^28 (float) or 2^20
+// (double), and give NaN beyond 2^30.
 //
 // Source of the algorithms and coefficients: fdlibm (FreeBSD msun e_exp, e_log, e_pow, s_expm1, k_sin, k_cos, k_sinf,
 // k_cosf), rewritten without branches. "Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Permission
@@ -35,7 +35,7 @@ inline constexpr T infinity = std::numeric_limits<T>::infinity();
 template <class T>
 inline constexpr T nan = std::numeric_limits<T>::quiet_NaN();
 
-// condition ? yes : no, by masks: a branch here would be sunk around the arithmetic and stop the vectoriser.
+// condition ? yes : no, by masks. The compiler would move a branch around the arithmetic, which stops the vectoriser.
 template <class T>
 [[gnu::always_inline]] inline T choose(bool condition, T yes, T no) {
   using Bits = typename BitsOf<T>::type;
@@ -57,7 +57,7 @@ template <class T>
   return std::bit_cast<T>((std::bit_cast<Bits>(x) & mask) | (std::bit_cast<Bits>(s) & ~mask));
 }
 
-// 1.5 * 2^p: adding it rounds to an integer, which is then in the low bits.
+// 1.5 * 2^p. Adding it rounds to an integer, which is then in the low bits.
 template <class T>
 inline constexpr T rounder = sizeof(T) == 4 ? T(0x1.8p23) : T(0x1.8p52);
 
@@ -108,7 +108,7 @@ struct ReducedExponent {
   using Bits = std::int64_t;
   const bool tiny = x < 0x1p-1022;
   const double normal = x * choose(tiny, 0x1p54, 1.0);
-  // The mantissa is brought to [sqrt(1/2), sqrt(2)), the exponent to a double by way of the bits of 2^52.
+  // Brings the mantissa to [sqrt(1/2), sqrt(2)), and makes the exponent a double through the bits of 2^52.
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(normal) + (0x3FF0000000000000u - 0x3FE6A09E667F3BCDu);
   const double f = std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFu) + 0x3FE6A09E667F3BCDu) - 1.0;
   const double k = (std::bit_cast<double>(static_cast<Bits>((bits >> 52) | 0x4330000000000000u)) - (0x1p52 + 1023.0)) -
@@ -127,7 +127,7 @@ struct ReducedExponent {
 }
 
 [[gnu::always_inline]] inline double tanh(double x) {
-  // expm1 of 2|x| where that is large, else of -2|x|: both quotients are then well conditioned.
+  // Takes expm1 of 2|x| where that is large, otherwise of -2|x|. Both quotients are then well conditioned.
   const double a = choose(magnitude(x) < 22.0, magnitude(x), 22.0);
   const bool large = a >= 1.0;
   const auto [shifted, high, low, r] = reduce_exponent(choose(large, 2.0 * a, -2.0 * a));
@@ -187,7 +187,7 @@ struct ReducedAngle {
 [[gnu::always_inline]] inline double sin(double x) { return choose(magnitude(x) < 0x1p-27, x, sine_from(x, 0)); }
 [[gnu::always_inline]] inline double cos(double x) { return sine_from(x, 1); }
 
-// The upper half of the mantissa.
+// x with only the upper half of its bits.
 [[gnu::always_inline]] inline double high_part(double x) {
   return std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & 0xFFFFFFFF00000000u);
 }
@@ -248,7 +248,7 @@ template <class T>
   const double base = choose(middle, 5.84962487220764160156e-01, 0.0);
   const double log_high = high_part(((z_high + z_low) + base) + k);
   const double log_low = z_low - (((log_high - k) - base) - z_high);
-  // 2^(y log2|x|); y is cut so that products stay finite (a larger one overflows anyway).
+  // 2^(y log2|x|). y is cut so that products stay finite; a larger y overflows anyway.
   const double cut = choose(magnitude(y) < 0x1p70, y, with_sign(0x1p70, y));
   const double y_high = high_part(cut);
   const double e_low = (cut - y_high) * log_high + cut * log_low;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN 2 or 3 through its C interface: owned handles and one engine. <dnnl.hpp> does not compile under nvcc.
+// Owned handles for oneDNN 2 or 3 through its C interface, and the process's engine. <dnnl.hpp> does not compile under nvcc.
 #pragma once
 
 #include <dnnl.h>
@@ -43,7 +43,7 @@ inline void require(dnnl_status_t status, std::string_view call) {
     throw DeviceError{"oneDNN refused " + std::string{call} + ": " + std::string{name_of(status)}};
 }
 
-// Owns what a `create` call left.
+// Owns the object that a `create` call made.
 template <class T, dnnl_status_t (*destroy)(T)>
 class Handle {
  public:
@@ -70,7 +70,7 @@ using Memory = Handle<dnnl_memory_t, dnnl_memory_destroy>;
 using Attributes = Handle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
 using PrimitiveDescription = Handle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 
-// One engine for the process: it holds no state of a computation.
+// The one engine of the process. It holds no state of a computation.
 inline dnnl_engine_t engine() {
   static const Engine shared = [] {
     Engine created;
@@ -80,7 +80,7 @@ inline dnnl_engine_t engine() {
   return shared.get();
 }
 
-// A stream of the calling thread: streams are not promised to be thread-safe.
+// A stream of the calling thread. oneDNN does not promise that streams are thread-safe.
 inline dnnl_stream_t stream() {
   thread_local const Stream own = [] {
     Stream created;
@@ -90,7 +90,7 @@ inline dnnl_stream_t stream() {
   return own.get();
 }
 
-// Of the shared library that runs, not of the one that was compiled against, and as the environment has set it:
+// Describes the shared library that runs, not the one that was compiled against, and its settings from the environment.
 // ONEDNN_MAX_CPU_ISA, ONEDNN_CPU_ISA_HINTS and ONEDNN_DEFAULT_FPMATH_MODE choose other kernels, with other bits.
 inline std::string describe_library() {
   const dnnl_version_t& version = *dnnl_version();
@@ -106,8 +106,8 @@ inline const bool library_registered = [] {
   return true;
 }();
 
-// Sets the number of OpenMP threads while it lives. oneDNN fixes the split of the work, and with it the order of
-// additions, when a primitive is *created*: so that happens under the number with which it will run.
+// Sets the number of OpenMP threads while it lives. oneDNN fixes the split of the work, and so the order of additions, when a
+// primitive is *created*. So create it under the number of threads with which it will run.
 class OpenMpThreads {
  public:
   explicit OpenMpThreads(int threads) : before_{omp_get_max_threads()} { omp_set_num_threads(threads); }

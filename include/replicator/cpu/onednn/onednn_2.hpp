@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of oneDNN 3 that replicator uses, on oneDNN 2: there a description of memory is a struct that anybody may write, and a
+// The names of oneDNN 3 that replicator uses, implemented on oneDNN 2. There a memory description is a plain struct, and a
 // primitive is described in two calls.
 #pragma once
 
@@ -42,7 +42,7 @@ enum MemoryQuery {
   dnnl_query_inner_blks,
   dnnl_query_inner_idxs
 };
-// `result`: of the type that oneDNN 3 gives, int, dnnl_dim_t or const dnnl_dim_t*.
+// `result` points to the type that oneDNN 3 gives, for example int, dnnl_dim_t or const dnnl_dim_t*.
 inline dnnl_status_t dnnl_memory_desc_query(ConstMemoryPointer memory, MemoryQuery what, void* result) {
   const auto& blocking = memory->format_desc.blocking;
   const auto give = [&](auto value) {
@@ -63,7 +63,7 @@ inline dnnl_status_t dnnl_memory_desc_query(ConstMemoryPointer memory, MemoryQue
   return dnnl_invalid_arguments;
 }
 
-// A primitive is described by an operation, which an `init` call wrote and gave its status.
+// Describes a primitive by `operation`. An `init` call has written it, with the status `written`.
 inline dnnl_status_t describe_operation(dnnl_status_t written, const void* operation, dnnl_primitive_desc_t* made, dnnl_engine_t engine,
                                         const_dnnl_primitive_attr_t attributes, const_dnnl_primitive_desc_t forward = nullptr) {
   return written == dnnl_success ? dnnl_primitive_desc_create(made, operation, attributes, engine, forward) : written;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution of float32 or bfloat16 by oneDNN, which chooses the layouts; the sums are of float32. Weights in groups
-// have five dimensions there, which no Layout of the four-dimensional weights can say: those are kept plain outside and
-// reordered in the scratch memory.
+// Kernels of convolution on float32 or bfloat16 by oneDNN, which chooses the layouts. Sums are in float32. To oneDNN, weights in
+// groups have five dimensions. No Layout of the four-dimensional weights can describe that. So these weights stay plain outside,
+// and are reordered in the scratch memory.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@
 
 namespace replicator::detail::cpu::onednn {
 
-// The three tensors of a convolution as oneDNN is asked for them.
+// The three tensors of a convolution as oneDNN is given them.
 struct ConvolutionMemory {
   MemoryDescription x, w, y;
-  Extents2d dilation;  // oneDNN counts the elements left out
+  Extents2d dilation;  // oneDNN counts the elements that are skipped
 };
 
 inline ConvolutionMemory convolution_memory(const ConvolutionShapes& s, dnnl_data_type_t type) {
@@ -61,11 +61,15 @@ inline PrimitiveDescription describe_backward_weights(const ConvolutionShapes& s
                   o.padding.high.data(), forward.get());
 }
 
-// Winograd's algorithm F(4x4, 3x3) (Lavin and Gray, arXiv:1509.09308) transforms tiles of images and weights, and needs a quarter of the
-// products between. The rounding of the transforms leaves an error of 1e-6 of the results' root mean square, several times that of a sum of
-// products. Measured with one thread and two: it takes a third to three quarters of the time where there are tiles and channels enough, several
-// times as long where few tiles share the transforms of many weights. A function of shapes alone, for the choice decides bits. Never where rows
-// are padded by more on one side: there the gradients of images by oneDNN 2.6.3 are wrong.
+// Whether to use Winograd's algorithm F(4x4, 3x3) (Lavin and Gray, arXiv:1509.09308). It transforms tiles of images and weights,
+// and needs a quarter of the products. The transforms' rounding leaves an error of 1e-6 of the results' root mean square. That is
+// several times the error of a sum of products.
+//
+// Measured with one thread and two, it takes a third to three quarters of the time where there are enough tiles and channels. It
+// takes several times as long where few tiles share the transforms of many weights.
+//
+// The choice decides bits, so it depends on shapes alone. Winograd's algorithm is never used where rows are padded more on one
+// side, because oneDNN 2.6.3 computes wrong gradients of images there.
 inline bool winograd_pays(const ConvolutionShapes& s) {
   constexpr std::int64_t tile = 4, least_tiles = 64, least_channels = 32;
   const auto& o = s.options;
@@ -75,7 +79,7 @@ inline bool winograd_pays(const ConvolutionShapes& s) {
   return possible && std::min(s.w[0], s.w[1]) >= least_channels && s.y[0] * tiles(2) * tiles(3) >= least_tiles;
 }
 
-// Two inputs and one output in the order of the operation.
+// A convolution primitive with two inputs and one output, in the order of the operation.
 class ConvolutionPrimitive final : public Executable {
  public:
   struct Role {
@@ -84,8 +88,8 @@ class ConvolutionPrimitive final : public Executable {
   };
   struct Roles {
     std::array<Role, 3> tensors;  // input 0, input 1, output 0
-    std::size_t weights;          // which of them
-    std::string_view winograd;    // the name of the kernel by that algorithm
+    std::size_t weights;          // index of the weights in `tensors`
+    std::string_view winograd;    // name of the kernel by Winograd's algorithm
   };
 
   ConvolutionPrimitive(PrimitiveDescription description, const Roles& roles, std::int64_t groups)
@@ -102,7 +106,7 @@ class ConvolutionPrimitive final : public Executable {
     in_place = {-1};
   }
 
-  // False where oneDNN chose what no Layout can say: then another kernel must be taken.
+  // False where oneDNN chose a layout that no Layout can describe. Another kernel must then be taken.
   bool expressible() const { return expressible_; }
   void call_winograd() {
     kernel = roles_.winograd;
@@ -123,8 +127,8 @@ class ConvolutionPrimitive final : public Executable {
   }
 
  private:
-  // Scratch: oneDNN's own (shared by both primitives, which run one after the other), then the weights as it wants
-  // them.
+  // The scratch memory holds oneDNN's own, then the weights in oneDNN's layout. Both primitives share the first part, because
+  // they run one after the other.
   void keep_weights_plain() {
     const auto& inner = memory_[roles_.weights];
     plain_ = strided(inner.extents(), inner.type());
@@ -150,7 +154,7 @@ class ConvolutionPrimitive final : public Executable {
 
 using DescribeConvolution = PrimitiveDescription (*)(const ConvolutionShapes&, dnnl_data_type_t, dnnl_alg_kind_t);
 
-// Null where oneDNN has no implementation, or one in a layout that no Layout can say.
+// Null where oneDNN has no implementation, or chooses a layout that no Layout can describe.
 inline std::unique_ptr<ConvolutionPrimitive> make_by(dnnl_alg_kind_t algorithm, const ConvolutionShapes& s, DType dtype, DescribeConvolution describe,
                                                      const ConvolutionPrimitive::Roles& roles) {
   auto described = describe(s, *data_type(dtype), algorithm);

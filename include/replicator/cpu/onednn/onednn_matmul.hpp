@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of float32 or bfloat16 matrices by oneDNN, on row-major memory; the sums are of float32.
+// Kernels of matmul on float32 or bfloat16 by oneDNN, on row-major memory. Sums are in float32.
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ class MatmulPrimitive final : public Executable {
   Primitive primitive_;
 };
 
-// One operand: the axes of the batch (1 where the matrix is repeated: `strides` 0), then rows and columns, which may
-// lie transposed.
+// Describes one operand: the axes of the batch, then rows and columns, which may be transposed. An axis of the batch has extent 1
+// where its stride is 0, because the matrix is repeated.
 inline MemoryDescription matrices(const MatmulBatch& batch, const std::int64_t* strides, std::int64_t rows,
                                   std::int64_t columns, bool transposed, dnnl_data_type_t type) {
   std::array<std::int64_t, Shape::max_rank> extents{}, steps{};
@@ -52,10 +52,10 @@ inline MemoryDescription matrices(const MatmulBatch& batch, const std::int64_t* 
   return strided(std::span{extents}.first(batch.rank + 2), type, steps.data());
 }
 
-// One product of small matrices of float32: a primitive would cost as much again around its kernel.
+// One product of small float32 matrices by dnnl_sgemm. The overhead of a primitive would be as large as the product.
 class SmallMatmul final : public Executable {
  public:
-  static constexpr std::int64_t most_products = std::int64_t{1} << 20;  // rows depth columns
+  static constexpr std::int64_t most_products = std::int64_t{1} << 20;  // rows * depth * columns
 
   SmallMatmul(const Matmul& op, const MatmulExtents& extents) : op_{op}, extents_{extents} {
     input_layouts.resize(2);

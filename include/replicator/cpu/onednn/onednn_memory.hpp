@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How oneDNN describes memory, and the layouts of core/layout.hpp in its words.
+// oneDNN's descriptions of memory, and their conversion to and from the layouts of core/layout.hpp.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 
 namespace replicator::detail::cpu::onednn {
 
-// Owns a description, which nothing changes; copies share it. Empty until a call made one.
+// Owns a memory description, which nothing changes. Copies share it. Empty until it is given one.
 class MemoryDescription {
  public:
   MemoryDescription() = default;
-  // Takes over what a `create` call left.
+  // Takes ownership of what a `create` call made.
   explicit MemoryDescription(MemoryPointer created) : shared_{created, &dnnl_memory_desc_destroy} {}
-  // Of one that something else owns; null gives an empty one.
+  // A copy of a description that something else owns. Null gives an empty one.
   static MemoryDescription copy_of(ConstMemoryPointer other) {
     if (!other) return {};
     MemoryPointer copy{};
@@ -37,7 +37,7 @@ class MemoryDescription {
   dnnl_data_type_t type() const { return ask<dnnl_data_type_t>(dnnl_query_data_type); }
   std::span<const dnnl_dim_t> extents() const { return list(dnnl_query_dims, dnnl_query_ndims_s32); }
   dnnl_dim_t offset() const { return ask<dnnl_dim_t>(dnnl_query_submemory_offset_s64); }
-  // Of the format kind `blocked`: strides of the outer axes, then sizes and axes of the blocks from the outermost.
+  // For the format kind `blocked`: strides of the outer axes, then sizes and axes of the blocks, outermost first.
   std::span<const dnnl_dim_t> strides() const { return list(dnnl_query_strides, dnnl_query_ndims_s32); }
   std::span<const dnnl_dim_t> block_sizes() const { return list(dnnl_query_inner_blks, dnnl_query_inner_nblks_s32); }
   std::span<const dnnl_dim_t> block_axes() const { return list(dnnl_query_inner_idxs, dnnl_query_inner_nblks_s32); }
@@ -59,7 +59,7 @@ class MemoryDescription {
   std::shared_ptr<std::remove_pointer_t<MemoryPointer>> shared_;
 };
 
-// Row-major memory of these extents, or with the strides given (in elements).
+// Describes row-major memory of these extents, or memory with the given strides (in elements).
 inline MemoryDescription strided(std::span<const std::int64_t> extents, dnnl_data_type_t type, const std::int64_t* strides = nullptr) {
   std::array<dnnl_dim_t, Shape::max_rank> row_major{};
   dnnl_dim_t stride = 1;
@@ -71,21 +71,21 @@ inline MemoryDescription strided(std::span<const std::int64_t> extents, dnnl_dat
   return MemoryDescription{made};
 }
 
-// Memory in a layout that oneDNN has a name for; empty where the name is of another rank.
+// Describes memory in a layout that oneDNN has a name for. Empty where the name is of another rank.
 inline MemoryDescription tagged(std::span<const std::int64_t> extents, dnnl_data_type_t type, dnnl_format_tag_t tag) {
   MemoryPointer made{};
   const auto status = dnnl_memory_desc_create_with_tag(&made, static_cast<int>(extents.size()), extents.data(), type, tag);
   return status == dnnl_success ? MemoryDescription{made} : MemoryDescription{};
 }
 
-// Memory whose layout oneDNN may choose.
+// Describes memory in a layout that oneDNN may choose.
 inline MemoryDescription any_layout(std::span<const std::int64_t> extents, dnnl_data_type_t type) {
   return tagged(extents, type, dnnl_format_tag_any);
 }
 
 inline std::span<const std::int64_t> extents_of(const Shape& shape) { return {shape.begin(), shape.rank()}; }
 
-// Empty where core/layout.hpp cannot say it (Winograd, offsets).
+// The Layout of a description. Empty where core/layout.hpp cannot describe it: Winograd's formats, offsets, too many blocks.
 inline std::optional<Layout> layout_of(const MemoryDescription& memory) {
   if (memory.format_kind() != dnnl_blocked || memory.offset() != 0) return std::nullopt;
   const auto extents = memory.extents(), strides = memory.strides(), sizes = memory.block_sizes(), axes = memory.block_axes();
@@ -105,7 +105,7 @@ inline std::optional<Layout> layout_of(const MemoryDescription& memory) {
   return sizes.empty() ? simplest(layout, Shape{extents}) : layout;
 }
 
-// Memory in a layout; empty where oneDNN has no name for its blocks.
+// Describes memory in a layout. Empty where oneDNN has no name for its blocks.
 inline MemoryDescription described(const Shape& shape, dnnl_data_type_t type, const Layout& layout) {
   const auto extents = extents_of(shape);
   if (layout.plain) return strided(extents, type);

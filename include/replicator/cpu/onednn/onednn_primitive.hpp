@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Primitives of oneDNN that work in the caller's scratch memory.
+// oneDNN's primitives, which work in the caller's scratch memory.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace replicator::detail::cpu::onednn {
 
-// Of one of a primitive's tensors, or of its scratchpad; empty where it has none.
+// The description of one tensor of a primitive, or of its scratchpad. Empty where it has none.
 inline MemoryDescription memory_of(const PrimitiveDescription& primitive, dnnl_query_t what) {
   return MemoryDescription::copy_of(dnnl_primitive_desc_query_md(primitive.get(), what, 0));
 }
@@ -21,10 +21,10 @@ inline MemoryDescription memory_of(const PrimitiveDescription& primitive, dnnl_q
 struct Argument {
   int id = 0;                                 // DNNL_ARG_...
   const MemoryDescription* memory = nullptr;  // lives in the caller
-  const std::byte* data = nullptr;            // oneDNN writes through it where the argument is an output
+  const std::byte* data = nullptr;            // oneDNN writes here if the argument is an output
 };
 
-// A primitive with a scratchpad of the caller's. Immutable: any thread may run it.
+// A primitive whose scratchpad the caller gives. Immutable: any thread may run it.
 class Primitive {
  public:
   Primitive() = default;
@@ -37,7 +37,7 @@ class Primitive {
   MemoryDescription memory(dnnl_query_t what) const { return memory_of(description_, what); }
   std::size_t scratch_bytes() const { return scratchpad_.bytes(); }
 
-  // Memory objects are made anew (130 ns each): changing the pointer of a shared one is not thread-safe.
+  // Makes new memory objects (130 ns each), because changing the pointer of a shared one is not thread-safe.
   void run(std::span<const Argument> arguments, std::byte* scratch) const {
     static constexpr std::size_t most = 4;
     std::array<Memory, most> memories;
@@ -71,7 +71,8 @@ inline const_dnnl_primitive_attr_t user_scratchpad() {
   return shared.get();
 }
 
-// Calls create(where to write, arguments..., attributes), as oneDNN's calls that describe a primitive have it. Empty where it has no implementation.
+// Calls create(result, given..., attributes), the form of oneDNN's calls that describe a primitive. Empty where oneDNN has no
+// implementation. Throws DeviceError for any other failure.
 template <class... Parameters, class... Given>
 PrimitiveDescription describe(dnnl_status_t (*create)(dnnl_primitive_desc_t*, Parameters...), std::string_view call, const Given&... given) {
   PrimitiveDescription result;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device's arithmetic and storage (rtc/) by operations and element types that are known when the kernel runs.
+// The device's arithmetic and storage functions (rtc/), chosen by operations and element types that are known only at run time.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -46,11 +46,11 @@ __device__ T apply(ScalarOp op, T a, T b, T c) {
     case ScalarOp::logical_or: return logical_or(a, b);
     case ScalarOp::select: return select(a, b, c);
     case ScalarOp::multiply_add: return fused_multiply_add(a, b, c);
-    default: return a;  // inputs and constants are no arithmetic
+    default: return a;  // inputs and constants are not arithmetic
   }
 }
 
-// What leaves every number as it is: of a sum minus zero.
+// The identity of a reduction. For a floating sum it is minus zero, which leaves every number as it is.
 template <class T>
 T identity_of(ReduceKind kind) {
   using Limits = std::numeric_limits<T>;
@@ -59,7 +59,7 @@ T identity_of(ReduceKind kind) {
   return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
 }
 
-// The node of a reduction within a replica.
+// Combines two values of a reduction within a replica.
 template <class T>
 struct Combine {
   ReduceKind kind;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that this process compiled while it planned: once for each source and kind of GPU.
+// Kernels that NVRTC compiles while a step is planned. The process keeps one for each source and kind of GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,14 +25,14 @@
 
 namespace replicator::detail::cuda {
 
-// What a source was compiled to; it serves all GPUs of its kind. Lives as long as the process.
+// The machine code of one source. It serves all GPUs of its kind, and lives as long as the process.
 class CompiledKernels {
  public:
   // Throws DeviceError.
   explicit CompiledKernels(const std::string& cubin) {
     REPLICATOR_CUDA_CHECK(cudaLibraryLoadData(&library_, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
   }
-  // Asking for its attributes loads it onto the current GPU, which is not to happen in a step.
+  // Asks for the kernel's attributes, which loads it onto the current GPU. Otherwise it would be loaded during a step.
   cudaKernel_t kernel(const char* name) const {
     cudaKernel_t kernel = nullptr;
     REPLICATOR_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library_, name));
@@ -47,13 +47,14 @@ class CompiledKernels {
 
 class ExpressionCompiler {
  public:
-  // Of the process. Never destroyed: the driver may be gone when a process ends.
+  // The process's one compiler. Never destroyed: the driver may be gone when a process ends.
   static ExpressionCompiler& instance() {
     static auto& compiler = *new ExpressionCompiler;
     return compiler;
   }
 
-  // Null where the interpreter must do: there is no GPU, or nothing can be compiled, which is told once on stderr with the reason.
+  // Null where the interpreter must be used: there is no GPU, or the source cannot be compiled. In the second case stderr gets
+  // the reason, once.
   const CompiledKernels* compile(const std::string& source) {
     const std::lock_guard lock{mutex_};
     const std::string architecture = architecture_of_current();
@@ -78,7 +79,7 @@ class ExpressionCompiler {
     asked_ = true;
     return available_ = reason.empty();
   }
-  // "sm_90"; empty where there is no GPU.
+  // For example "sm_90". Empty where there is no GPU.
   static std::string architecture_of_current() {
     int device = 0, major = 0, minor = 0;
     if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
@@ -95,7 +96,7 @@ class ExpressionCompiler {
   std::map<std::pair<std::string, std::string>, const CompiledKernels*> compiled_;  // by architecture and source
 };
 
-// The words of a source with the addresses of its operands: a kernel's first argument.
+// A kernel's first argument: the words of a source, with the addresses of its operands.
 class BoundProgram {
  public:
   BoundProgram(const std::vector<std::uint64_t>& words, const Executable& executable, const std::byte* const* inputs, std::byte* const* outputs) {
@@ -110,7 +111,7 @@ class BoundProgram {
   alignas(16) std::uint64_t words_[most_argument_words];
 };
 
-// `arguments` point to what the kernel takes.
+// `arguments` point to the kernel's arguments.
 inline void launch_compiled(cudaKernel_t kernel, unsigned blocks, unsigned threads, const Launch& launch, std::initializer_list<void*> arguments) {
   REPLICATOR_CUDA_CHECK(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3{blocks}, dim3{threads},
                                          const_cast<void**>(arguments.begin()), 0, stream_of(launch.stream)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Map on GPUs, its expression compiled by NVRTC when the step is planned.
+// The kernel of Map on GPUs by NVRTC, which compiles the expression when the step is planned.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class CompiledMap final : public MapExecutable {
     BoundProgram program{words_, *this, launch.inputs, launch.outputs};
     launch_compiled(kernel_, blocks_, block_threads, launch, {program.argument()});
   }
-  // Compiled only here, for most expressions are never merged.
+  // Compiled only here, because most expressions are never merged.
   std::unique_ptr<Executable> merge(std::span<const Executable* const> parts) const override {
     const auto* kernels = ExpressionCompiler::instance().compile(merged_source_);
     return kernels ? std::make_unique<CompiledMergedMap>(parts, *kernels) : nullptr;
@@ -64,7 +64,7 @@ class CompiledMap final : public MapExecutable {
   unsigned blocks_;
 };
 
-// Null, so that the interpreter is asked, where there is nothing to compute or it cannot be compiled.
+// Null, so that the interpreter is used, where there is nothing to compute or the expression cannot be compiled.
 inline std::unique_ptr<Executable> make_compiled_map(const KernelRequest& request) {
   const auto& map = *request.operation.get<Map>();
   if (map.domain.elements() == 0) return nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduce on GPUs, its expression compiled by NVRTC when the step is planned: the interpreter's bits.
+// The kernel of Reduce on GPUs by NVRTC, which compiles the expression when the step is planned. It gives the interpreter's bits.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,10 @@ class CompiledReduce final : public ReduceExecutable {
  private:
   std::vector<std::uint64_t> words_;
   cudaKernel_t first_, tree_;
-  std::uint64_t identity_ = 0;  // its bytes begin with a value of the compute type
+  std::uint64_t identity_ = 0;  // its first bytes are a value of the compute type
 };
 
-// Null as make_compiled_map's.
+// Null in the same cases as make_compiled_map.
 inline std::unique_ptr<Executable> make_compiled_reduce(const KernelRequest& request) {
   const auto& reduce = *request.operation.get<Reduce>();
   if (reduce.domain.elements() == 0) return nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How Map and Reduce walk their domains on GPUs, whoever evaluates the expression. Pure.
+// Plans how Map and Reduce walk their domains on GPUs, for compiled and for interpreted expressions. All functions are pure.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace replicator::detail::cuda {
 
-// What integers do not have.
+// Whether integers lack this operation.
 constexpr bool only_floating(ScalarOp op) {
   return op == ScalarOp::square_root || (op >= ScalarOp::exponential && op <= ScalarOp::cosine);
 }
@@ -39,9 +39,9 @@ inline MapPlan plan_of(const Map& map, const KernelRequest& request) {
 }
 
 enum class ReduceWay : std::uint8_t {
-  few,      // a thread for each output element
-  blocks,   // a block of threads for each block of an output element
-  columns,  // a block of threads for neighbouring output elements, which are made of neighbours in memory
+  few,      // one thread per output element
+  blocks,   // one block of threads per block of an output element
+  columns,  // one block of threads for neighbouring output elements, which are made of neighbours in memory
 };
 
 struct ReducePlan {
@@ -51,7 +51,7 @@ struct ReducePlan {
   Operands operands;           // numbered as ReduceExtents says
 };
 
-// Throws BuildError for a minimum or maximum over nothing.
+// Throws BuildError for a minimum or maximum over no elements.
 inline ReducePlan plan_of(const Reduce& reduce, const KernelRequest& request) {
   constexpr std::int64_t least_columns = 8;
   const auto is_reduced = [&](std::size_t axis) {
@@ -60,7 +60,7 @@ inline ReducePlan plan_of(const Reduce& reduce, const KernelRequest& request) {
   const Layout layout = domain_layout(request, reduce.domain);
   ReducePlan plan;
   plan.inputs = demanded_layouts(request, reduce.domain, layout);
-  std::vector<std::size_t> kept, axes;  // those in the order of the result, these in that of memory
+  std::vector<std::size_t> kept, axes;  // kept axes in the result's order, reduced ones in memory's order
   for (std::size_t axis = 0; axis < reduce.domain.rank(); ++axis) {
     (is_reduced(axis) ? plan.extents.reduced : plan.extents.kept) *= reduce.domain[axis];
     if (!is_reduced(axis)) kept.push_back(axis);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA C++ source of kernels that evaluate one expression, for NVRTC. A pure function of expression and operands, without their extents:
-// equal shapes of operands have equal source. The arithmetic is the functions of rtc/, in the expression's order, which the interpreter
-// calls too: the bits are the same whoever evaluates.
+// Writes the CUDA C++ source of kernels that evaluate one expression, for NVRTC. The source is a pure function of the expression
+// and of how its operands lie. The operands' extents are not in it, so operands that lie alike have the same source. (It only
+// depends on whether the domain has 2^31 elements or more.)
+//
+// The arithmetic calls the functions of rtc/ in the expression's order. The interpreter calls the same functions, so both give the same bits.
 #pragma once
 
 #include <algorithm>
@@ -21,17 +23,17 @@
 
 namespace replicator::detail::cuda {
 
-// A source, and the words of its kernels' first argument, a Program, but for the addresses.
+// A source, and the words of its kernels' first argument. That argument is a Program; its addresses are left out.
 struct ExpressionSource {
   std::string text;
-  std::string program;  // of it, the struct Program
+  std::string program;  // the part of it that is the struct Program
   std::vector<std::uint64_t> words;
-  // words[first_address + i] is where input i lies; the outputs follow.
+  // words[first_address + i] is the address of input i. The addresses of the outputs follow.
   static constexpr std::size_t first_address = 1;
   int at_once = 1;  // elements that a thread of map_elements takes at a time
 };
 
-// Kernels have room for so much everywhere.
+// Arguments of kernels have room for this many words on every GPU.
 inline constexpr std::size_t most_argument_words = 4000 / sizeof(std::uint64_t);
 inline constexpr std::size_t most_compiled_instructions = 4096;
 
@@ -45,7 +47,7 @@ constexpr std::string_view device_function(ScalarOp op) {
   return names[static_cast<std::size_t>(op)];
 }
 
-// In registers.
+// The type of values in registers.
 constexpr std::string_view device_type(DType compute) {
   switch (compute) {
     case DType::float32: return "float";
@@ -54,7 +56,7 @@ constexpr std::string_view device_type(DType compute) {
     default: return "long long";
   }
 }
-// In memory.
+// The type of elements in memory.
 constexpr std::string_view stored_type(DType dtype) {
   switch (dtype) {
     case DType::bfloat16: return "Bfloat16Word";
@@ -64,7 +66,7 @@ constexpr std::string_view stored_type(DType dtype) {
   }
 }
 
-// The struct Program: operands, and what rtc/map.cuh and rtc/reduction.cuh want of a program.
+// Writes the struct Program: its operands, and the members that rtc/map.cuh and rtc/reduction.cuh use.
 class ProgramWriter {
  public:
   ProgramWriter(const Expression& expression, const Operands& operands, std::span<const DType> outputs)
@@ -75,7 +77,7 @@ class ProgramWriter {
   }
 
   ExpressionSource write() && {
-    // Large expressions keep enough loads under way by themselves, and need their registers.
+    // Large expressions have enough loads in flight by themselves, and need their registers.
     source_.at_once = expression_.code.size() <= 64 ? 4 : 1;
     add("// ", expression_.text(200), "\nstruct Program {\n");
     write_members();
@@ -110,7 +112,7 @@ class ProgramWriter {
     }
   }
 
-  // In the order of source_.words; all members are of 8 bytes, or of 16 where they are Dividers.
+  // In the order of source_.words. All members have 8 bytes, except for Dividers, which have 16.
   void write_members() {
     add("  long long elements;\n");
     source_.words.push_back(static_cast<std::uint64_t>(operands_.elements));
@@ -133,7 +135,7 @@ class ProgramWriter {
     for (std::size_t o = 0; o < expression_.outputs.size(); ++o) add("    y[", o, "] = v", expression_.outputs[o], ";\n");
     add("  }\n");
   }
-  // Of the element along each axis. Numbers below 2^31 are divided by a multiplication.
+  // The element's coordinate along each axis. Numbers below 2^31 are divided by a multiplication.
   void write_coordinates() {
     const std::string_view type = operands_.elements < std::int64_t{1} << 31 ? "unsigned" : "long long";
     add("    const ", type, " r", rank() - 1, " = static_cast<", type, ">(index);\n");
@@ -169,7 +171,7 @@ class ProgramWriter {
     }
     return "load<" + std::string{value_} + ">(x" + std::to_string(input) + ", " + at + ")";
   }
-  // Bit by bit.
+  // Written with its exact bits.
   std::string constant_of(std::uint64_t bits) const {
     char text[80];
     switch (expression_.compute) {
@@ -196,12 +198,12 @@ class ProgramWriter {
   const Operands& operands_;
   std::span<const DType> outputs_;
   std::string_view value_;
-  std::vector<bool> used_, read_;     // instructions; inputs
-  std::vector<std::size_t> strided_;  // inputs
+  std::vector<bool> used_, read_;     // by instruction; by input
+  std::vector<std::size_t> strided_;  // numbers of inputs
   ExpressionSource source_;
 };
 
-// Empty where the interpreter must do it, or say why it cannot be done.
+// Empty where the interpreter must run the expression, or must say why it cannot be run.
 inline std::optional<ExpressionSource> program_source(const Expression& expression, const Operands& operands, std::span<const DType> outputs) {
   if (expression.code.size() > most_compiled_instructions) return std::nullopt;
   if (!is_floating(expression.compute) && std::any_of(expression.code.begin(), expression.code.end(), [](const auto& i) { return only_floating(i.op); }))
@@ -223,7 +225,7 @@ inline std::string kernel_source(const std::string& name, const std::string& thr
 
 }  // namespace detail
 
-// Its kernel is compiled_map(Program). Empty where the expression is too large, or has operations that its compute type does not have.
+// Source of the kernel compiled_map(Program). Empty where the expression is too large, or has operations that its compute type lacks.
 inline std::optional<ExpressionSource> map_source(const Expression& expression, const Operands& operands, std::span<const DType> outputs) {
   auto source = detail::program_source(expression, operands, outputs);
   if (!source) return std::nullopt;
@@ -232,7 +234,8 @@ inline std::optional<ExpressionSource> map_source(const Expression& expression, 
   return source;
 }
 
-// That of several Maps of one source in one launch: its kernel is compiled_merged_map(Programs, MapTiles), both in the device's memory.
+// Source of several Maps with the same source in one launch. The kernel is compiled_merged_map(Programs, MapTiles), and both
+// arguments are in the device's memory.
 inline std::string merged_map_source(const ExpressionSource& source, DType compute) {
   const std::string kernel =
       "extern \"C\" __global__ void __launch_bounds__(block_threads) compiled_merged_map(const Program* __restrict__ programs, "
@@ -242,8 +245,8 @@ inline std::string merged_map_source(const ExpressionSource& source, DType compu
   return detail::in_source("map.cuh", source.program, kernel);
 }
 
-// Its kernels are compiled_reduce(Program, Node, ReduceExtents, partials) and, unless it goes the way of `few`, compiled_tree of the same
-// arguments. A Node is the identity of the reduction, in the compute type. Empty as above.
+// Source of the kernel compiled_reduce(Program, Node, ReduceExtents, partials). Unless the way is `few`, compiled_tree with the
+// same arguments follows. A Node has the identity of the reduction, in the compute type. Empty in the same cases as map_source.
 inline std::optional<ExpressionSource> reduce_source(ReduceKind kind, const Expression& expression, const Operands& operands,
                                                      std::span<const DType> outputs, ReduceWay way) {
   auto source = detail::program_source(expression, operands, outputs);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plain kernel of Map on GPUs: any scalar expression over broadcast inputs, in one launch of an interpreter.
+// The reference kernel of Map on GPUs: an interpreter runs any scalar expression over broadcast inputs, in one launch.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ __global__ void interpret_map(const __grid_constant__ ScalarProgram program) {
   map_elements<T>(program);
 }
 
-// The programs and tiles of a merged launch lie in the device's memory.
+// The programs and tiles of a merged launch are in the device's memory.
 template <class T>
 __global__ void interpret_merged_map(const ScalarProgram* programs, const MapTile* tiles) {
   const MapTile tile = tiles[blockIdx.x];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Map on GPUs, whoever evaluates the expression: one, or several in one launch, whose table says what each block of threads computes.
+// Base classes of Map on GPUs, for compiled and for interpreted expressions. They run one Map, or several in one launch. The
+// table of a merged launch says what each block of threads computes.
 #pragma once
 
 #include <algorithm>
@@ -25,14 +26,14 @@ class MapExecutable : public Executable {
   }
 
   std::int64_t elements() const { return elements_; }
-  // What its kernel is given: the expression's operands, with the addresses of a launch. As many bytes for all of a family, and a multiple of 8.
+  // The kernel's argument: the expression's operands, with the addresses of a launch. Its size is equal in a family, and a multiple of 8.
   virtual std::size_t program_bytes() const = 0;
   virtual void write_program(std::byte* to, const std::byte* const* inputs, std::byte* const* outputs) const = 0;
 
  private:
-  // A thread reads all that its elements need before it writes them: an input of the domain's shape may be written over. The formulas of
-  // optimizers are (variable, gradient, .., slots..) -> (variable, slots..): the first output prefers the first input, the others prefer the
-  // input that is as far from the last.
+  // A thread reads all that its elements need before it writes them, so an input of the domain's shape may be overwritten. The
+  // formulas of optimizers are (variable, gradient, .., slots..) -> (variable, slots..). So the first output prefers the first
+  // input. Every other output prefers the input at the same distance from the last one.
   int find_in_place(std::size_t o, const KernelRequest& request, const Shape& domain) const {
     const auto may_share = [&](std::size_t i) {
       return i < request.inputs.size() && request.inputs[i].dtype == request.outputs[o].dtype && request.inputs[i].shape == domain &&
@@ -47,10 +48,10 @@ class MapExecutable : public Executable {
   std::int64_t elements_;
 };
 
-// Its table: the programs of the parts, then the tiles, one for each block.
+// Several Maps in one launch. Its table holds the programs of the parts, then the tiles, one for each block of threads.
 class MergedMap : public Executable {
  public:
-  // MapExecutables of one family.
+  // `parts` are MapExecutables of one family.
   explicit MergedMap(std::span<const Executable* const> parts) {
     for (const auto* part : parts) add(static_cast<const MapExecutable&>(*part));
     table_bytes = programs_bytes() + tiles_.size() * sizeof(MapTile);
@@ -70,7 +71,7 @@ class MergedMap : public Executable {
   }
 
  protected:
-  // None where no part has elements.
+  // Zero where no part has elements.
   unsigned blocks() const { return static_cast<unsigned>(tiles_.size()); }
   const MapTile* tiles(const Launch& launch) const { return reinterpret_cast<const MapTile*>(launch.table + programs_bytes()); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the elements of a domain lie in the operands of an expression. Pure; for kernels of GPUs.
+// Describes how the elements of a domain lie in the operands of an expression, for kernels of GPUs. All functions are pure.
 #pragma once
 
 #include <array>
@@ -15,20 +15,20 @@
 namespace replicator::detail::cuda {
 
 enum class OperandKind : std::uint8_t {
-  linear,  // element i of the domain is its element i
-  scalar,  // all read the same element
+  linear,  // element i of the domain is element i of the operand
+  scalar,  // all elements of the domain read the same element
   strided,
 };
 
 struct Operand {
   DType dtype = DType::float32;
   OperandKind kind = OperandKind::linear;
-  std::vector<std::int64_t> strides;  // in elements, of the domain's axes; 0 where it is broadcast
+  std::vector<std::int64_t> strides;  // in elements, along the domain's axes; 0 where it is broadcast
 };
 
 struct Operands {
   std::int64_t elements = 0;
-  std::vector<std::int64_t> extents;  // of the domain's axes, none of them 1
+  std::vector<std::int64_t> extents;  // of the domain's axes; none is 1
   std::vector<Operand> inputs;
 };
 
@@ -46,8 +46,8 @@ inline OperandKind kind_of(const std::vector<std::int64_t>& strides, const std::
 }
 }  // namespace detail
 
-// The inputs, broadcast to the domain, whose elements are numbered along `axes` of it, the last one fastest; they lie in `layouts`, which have
-// no blocks. Axes that lie one in the other for all inputs are one.
+// Describes inputs that are broadcast to the domain. The domain's elements are numbered along `axes`, the last one fastest. The
+// inputs lie in `layouts`, which have no blocks. Neighbouring axes are merged where they are one axis in all inputs.
 inline Operands place_operands(std::span<const TensorType> inputs, std::span<const Layout> layouts, const Shape& domain,
                                std::span<const std::size_t> axes) {
   Operands result{domain.elements(), {}, {}};
@@ -76,10 +76,10 @@ inline Operands place_operands(std::span<const TensorType> inputs, std::span<con
   return result;
 }
 
-// The words of rtc/divider.cuh's Divider; extents are at least 1.
+// The words of a Divider (rtc/divider.cuh). Extents are at least 1.
 inline std::array<std::uint64_t, 2> divider_words(std::int64_t extent) {
   const auto divisor = static_cast<std::uint64_t>(extent);
-  if (extent >= std::int64_t{1} << 31) return {0, divisor};  // more than any number that is divided so
+  if (extent >= std::int64_t{1} << 31) return {0, divisor};  // larger than any number that is divided this way
   const int bits = static_cast<int>(std::bit_width(divisor - 1)), shift = 31 + bits;
   const std::uint64_t multiplier = (std::uint64_t{1} << shift) / divisor + 1;
   return {multiplier | static_cast<std::uint64_t>(shift) << 32, divisor};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions of more outputs and inputs than a launch has room for: an executable for each output, one after the other.
+// Splits an expression that has more outputs or inputs than a launch has room for. Each output becomes an executable, and they
+// run one after the other.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 
 namespace replicator::detail::cuda {
 
-// What one output of an expression needs of it: an expression of its own, over some of the inputs.
+// The part of an expression that one output needs: an expression of its own, over some of the inputs.
 struct ExpressionPart {
   Expression expression;
   std::vector<std::size_t> inputs;
@@ -52,7 +53,7 @@ class PartsExecutable final : public Executable {
  public:
   explicit PartsExecutable(std::vector<Layout> layouts) { input_layouts = std::move(layouts); }
 
-  // The part that gives the next output, from these inputs.
+  // Adds the part that computes the next output from these inputs.
   void add(std::unique_ptr<Executable> executable, std::vector<std::size_t> inputs) {
     scratch_bytes = std::max(scratch_bytes, executable->scratch_bytes);
     output_layouts.push_back(executable->output_layouts[0]);
@@ -75,8 +76,8 @@ class PartsExecutable final : public Executable {
   std::vector<Part> parts_;
 };
 
-// For an operation that carries an expression, whose inputs lie in `layouts`; operation(expression, number of the output) makes one of a
-// single output. Null where a part is still too large.
+// Splits an operation that carries an expression. Its inputs lie in `layouts`. operation(expression, number of the output) makes
+// an operation with a single output. Null where there is only one output, or where a part is still too large.
 template <class F>
 std::unique_ptr<Executable> make_parts(const KernelRequest& request, const std::vector<Layout>& layouts, const Expression& whole, F&& operation,
                                        std::unique_ptr<Executable> (*make)(const KernelRequest&)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plain kernel of Reduce on GPUs, with an interpreter of its expression. In which order: rtc/reduction.cuh.
+// The reference kernel of Reduce on GPUs, with an interpreter of its expression. rtc/reduction.cuh defines the order of combination.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ __global__ void interpret_tree(const __grid_constant__ ScalarProgram program, Co
   reduce_tree(program, combine, extents, partials);
 }
 
-// Whoever evaluates the expression.
+// Base class of Reduce on GPUs, for compiled and for interpreted expressions.
 class ReduceExecutable : public Executable {
  public:
   ReduceExecutable(const Reduce& reduce, const KernelRequest& request, const ReducePlan& plan)
@@ -57,12 +57,12 @@ class ReduceExecutable : public Executable {
   }
 
  protected:
-  virtual void launch_kernels(const Launch& launch) const = 0;  // where there is something to reduce
+  virtual void launch_kernels(const Launch& launch) const = 0;  // only called where there is something to reduce
 
-  // But for `few`, the results of blocks are in the scratch, and those of the tree over them in the outputs.
+  // Unless the way is `few`, the first kernel leaves the results of blocks in the scratch memory. The tree then writes the outputs.
   ReduceWay way() const { return way_; }
   const ReduceExtents& extents() const { return extents_; }
-  // Of the first kernel, and of that of the tree.
+  // Blocks and threads of the first kernel, and blocks of the tree's kernel.
   unsigned blocks() const {
     if (way_ == ReduceWay::few) return blocks_of_tree();
     const std::int64_t groups = way_ == ReduceWay::blocks ? extents_.kept : (extents_.kept + ReduceExtents::columns - 1) / ReduceExtents::columns;
@@ -72,7 +72,7 @@ class ReduceExecutable : public Executable {
   unsigned blocks_of_tree() const { return blocks_for(extents_.kept, block_threads); }
 
  private:
-  // A sum over nothing is 0, as the CPU's, where that of identities would be -0.
+  // A sum of no elements is 0, as on the CPU. A sum of identities would be -0.
   void clear(const Launch& launch) const {
     for (std::size_t o = 0; o < dtypes_.size(); ++o) {
       const std::size_t bytes = static_cast<std::size_t>(extents_.kept) * size_of(dtypes_[o]);

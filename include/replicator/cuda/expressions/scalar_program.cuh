@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An expression over broadcast operands as plain data that travels with the launch, and the interpreter that each
-// thread runs on it. No memory of the device holds any of it, so equal executables serve all GPUs.
+// An expression over broadcast operands as plain data, and the interpreter that each thread runs on it. The data travels with the
+// launch, and the executable keeps none of it in a device's memory. So equal executables serve all GPUs.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +21,13 @@
 
 namespace replicator::detail::cuda {
 
-// Operands are registers; `a` of an input or a constant is its index.
+// One step of the interpreter. Operands are registers; for an input or a constant, `a` is its index.
 struct ScalarStep {
   ScalarOp op;
   std::uint8_t out, a, b, c;
 };
 
-// What rtc/map.cuh and rtc/reduction.cuh want of a program.
+// A program with the members that rtc/map.cuh and rtc/reduction.cuh use.
 struct ScalarProgram {
   static constexpr std::size_t most_steps = 256, most_registers = 64, most_constants = 48, most_inputs = 24, most_outputs = 8;
   static constexpr std::size_t slots = most_registers;
@@ -35,7 +35,7 @@ struct ScalarProgram {
 
   struct Input {
     const std::byte* data;
-    std::int64_t strides[Shape::max_rank];  // in elements, of the domain's axes; 0 where it is broadcast
+    std::int64_t strides[Shape::max_rank];  // in elements, along the domain's axes; 0 where it is broadcast
     DType dtype;
     OperandKind kind;
   };
@@ -47,14 +47,14 @@ struct ScalarProgram {
 
   std::int64_t elements;
   std::int64_t extents[Shape::max_rank];
-  std::uint64_t constants[most_constants];  // the bits of a value of the compute type
+  std::uint64_t constants[most_constants];  // bits of values of the compute type
   Input inputs[most_inputs];
   Output outputs[most_outputs];
   ScalarStep steps[most_steps];
   std::uint16_t step_count;
   std::uint8_t rank, input_count, output_count;
 
-  // Where element `index` of the domain, in row-major order, lies in an input.
+  // Offset in an input of element `index` of the domain, in row-major order.
   __device__ std::int64_t offset_of(const Input& input, std::int64_t index) const {
     if (input.kind == OperandKind::linear) return index;
     if (input.kind == OperandKind::scalar) return 0;
@@ -103,13 +103,13 @@ static_assert(sizeof(ScalarProgram) < 4000, "the program is an argument of kerne
 
 namespace detail {
 
-// Registers are given by the order of last uses.
+// Compiles an expression to steps. A register is free again after the last use of its value.
 class ScalarCompiler {
  public:
   explicit ScalarCompiler(const Expression& expression)
       : expression_{expression}, last_use_(expression.code.size(), unused), register_(expression.code.size()) {}
 
-  // False where it is too large.
+  // False where the expression is too large.
   bool compile(ScalarProgram& program) {
     find_last_uses();
     for (std::size_t i = 0; i < expression_.code.size(); ++i)
@@ -203,8 +203,8 @@ inline void place_operands(ScalarProgram& program, const Operands& operands) {
 
 }  // namespace detail
 
-// The expression of these operands. Empty where it is too large to travel with a launch. Throws BuildError for operations that the
-// compute type does not have.
+// Compiles the expression on these operands. Empty where it is too large for a kernel's argument. Throws BuildError for
+// operations that the compute type lacks.
 inline std::optional<ScalarProgram> compile_scalar_program(const Expression& expression, const Operands& operands, std::span<const DType> outputs) {
   ScalarProgram program{};
   if (operands.inputs.size() > ScalarProgram::most_inputs || !detail::ScalarCompiler{expression}.compile(program)) return std::nullopt;
@@ -213,7 +213,7 @@ inline std::optional<ScalarProgram> compile_scalar_program(const Expression& exp
   return program;
 }
 
-// The program with the operands of a launch.
+// The program with the addresses of a launch's operands.
 inline ScalarProgram bind(ScalarProgram program, const std::byte* const* inputs, std::byte* const* outputs) {
   for (int i = 0; i < program.input_count; ++i) program.inputs[i].data = inputs[i];
   for (int o = 0; o < program.output_count; ++o) program.outputs[o].data = outputs[o];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Map on GPUs where its expression is one built-in operation on float32, or a cast: by Thrust, compiled with the program. thrust::transform
-// keeps as many bytes under way as the GPU's memory needs, however few an element has. Under par_nosync it waits for nothing, and it allocates
-// nothing, so that it can be captured.
+// The kernel of Map on GPUs by Thrust, for an expression that is one built-in operation on float32, or a cast. It is compiled
+// with the program. thrust::transform keeps as many bytes in flight as the GPU's memory needs, even if elements are small. Under
+// par_nosync it neither waits nor allocates, so it can be captured.
 #pragma once
 
 #include <thrust/execution_policy.h>
@@ -30,18 +30,18 @@
 
 namespace replicator::detail::cuda {
 
-// Not inlined into each of Thrust's kernels, for which nvcc would take its time.
+// Not inlined into each of Thrust's kernels, because that would take nvcc long.
 [[gnu::noinline]] inline __device__ float apply_any(ScalarOp op, float a, float b, float c) { return apply(op, a, b, c); }
 
-// A built-in operation on elements of one input or two, and constants. Which it is, is no type, for nvcc takes a second for each
-// thrust::transform of another one. The quick ones are few, so that nvcc makes a loop for each.
+// A built-in operation on the elements of one or two inputs, and on constants. The operation is a value and not a type, because
+// nvcc takes a second for each thrust::transform with another type. The quick operations are few, so that nvcc makes a loop for each.
 struct BuiltIn {
   enum class Operand : std::uint8_t {
     first,
     second,
     constant
   };
-  ScalarOp op;  // ScalarOp::input: the first operand as it is
+  ScalarOp op;  // ScalarOp::input: the first operand unchanged
   Operand operands[3];
   float constants[3];
 
@@ -66,19 +66,20 @@ struct BuiltIn {
   }
 };
 
-// A cast, by way of float32.
+// A cast through float32.
 template <class From, class To>
 struct StoredAs {
   __device__ To operator()(From x) const { return Storing<To>::of(value_of(x)); }
 };
 
-// What Thrust is asked for. The inputs are numbers of the Map's, one or two.
+// What Thrust is asked to compute. `inputs` are one or two numbers of the Map's inputs.
 struct BuiltInMap {
   BuiltIn built_in{};
   std::vector<std::size_t> inputs;
   DType from = DType::float32, to = DType::float32;
 
-  // Of float32 arithmetic one operation on float32, or a cast from or to bfloat16; all elements lie in the order of the domain's. Else empty.
+  // Empty unless the Map computes in float32, and is one operation on float32 or a cast from or to bfloat16. All elements must
+  // lie in the domain's order.
   static std::optional<BuiltInMap> of(const Map& map, const Operands& operands) {
     const Expression& e = *map.expression;
     if (e.compute != DType::float32 || e.outputs.size() != 1) return std::nullopt;
@@ -97,7 +98,7 @@ struct BuiltInMap {
   }
 
  private:
-  // False where it cannot be an operand.
+  // False where the value cannot be an operand.
   bool put(int place, const ScalarInstruction& value, const Operands& all) {
     if (value.op == ScalarOp::constant) {
       built_in.operands[place] = BuiltIn::Operand::constant;
@@ -118,7 +119,7 @@ struct BuiltInMap {
   }
 };
 
-// Merged with others it is interpreted, as they are.
+// When it is merged with other Maps, it is interpreted as they are.
 class ThrustMap final : public InterpretedMap {
  public:
   ThrustMap(const Map& map, const KernelRequest& request, const MapPlan& plan, const ScalarProgram& program, BuiltInMap built_in)
@@ -141,8 +142,8 @@ class ThrustMap final : public InterpretedMap {
   const T* input(const Launch& launch, std::size_t i) const {
     return reinterpret_cast<const T*>(launch.inputs[map_.inputs[i]]);
   }
-  // Not by ::cuda::proclaim_copyable_arguments, which brings a Hopper's bulk copies: CCCL 3.0 keeps for them, whatever comes later, the tiles that
-  // were enough for the first call of a kernel, which may have been of few elements.
+  // Does not use ::cuda::proclaim_copyable_arguments, which enables Hopper's bulk copies. For these, CCCL 3.0 keeps the tile size
+  // that was enough for a kernel's first call, and that call may have had few elements.
   template <class F, class First, class... Second>
   void transform(const Launch& launch, const F& functor, const First* first, const Second*... second) const {
     using Out = std::invoke_result_t<F, First, Second...>;

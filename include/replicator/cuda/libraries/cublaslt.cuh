@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's cuBLASLt: how its calls are checked, and who owns what.
+// Checked calls of NVIDIA's cuBLASLt, and owners of its handles and descriptions.
 #pragma once
 
 #include <cublasLt.h>
@@ -12,13 +12,13 @@
 
 namespace replicator::detail::cuda::cublaslt {
 
-// Throws DeviceError with the call, the error's name and text.
+// Throws DeviceError with the call, the error's name and its text.
 inline void require(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw DeviceError{std::string{"cuBLASLt: "} + call + " gave " + cublasLtGetStatusName(status) + ": " + cublasLtGetStatusString(status)};
 }
 
-// Made by create(address, arguments...).
+// Owns what create(address, arguments...) made.
 template <class T, cublasStatus_t (*destroy)(T)>
 class Owner : public Owned<T, destroy> {
  public:
@@ -39,7 +39,7 @@ using Description = Owner<cublasLtMatmulDesc_t, &cublasLtMatmulDescDestroy>;
 using MatrixLayout = Owner<cublasLtMatrixLayout_t, &cublasLtMatrixLayoutDestroy>;
 using Preference = Owner<cublasLtMatmulPreference_t, &cublasLtMatmulPreferenceDestroy>;
 
-// "cuBLASLt 13.1.0"
+// For example "cuBLASLt 13.1.0".
 inline std::string describe() {
   std::string text = "cuBLASLt ";
   for (const auto part : {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL}) {
@@ -52,7 +52,7 @@ inline std::string describe() {
 }
 inline const bool described = (describe_cublaslt.store(&describe), true);
 
-// The calling thread's for its current GPU.
+// The calling thread's handle for its current GPU.
 inline cublasLtHandle_t handle() { return handle_for_current_gpu<Handle>(&cublasLtCreate); }
 
 }  // namespace replicator::detail::cuda::cublaslt

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices of float32, float64 or bfloat16 by cuBLASLt: sums are of float32 or float64, and float32 is shortened to TF32 only
-// where KernelChoice allows it. The algorithm is chosen once, when the kernel is made, of those that give the same bits whenever they
-// run: sums that are split are added in float32 or float64, in memory of the launch, never by who comes first.
+// The kernel of matmul on GPUs by cuBLASLt, for float32, float64 and bfloat16. Sums are in float32 or float64. float32 is
+// shortened to TF32 only where KernelChoice allows it. The algorithm is chosen once, when the kernel is made, among those that
+// always give the same bits. These add split sums in float32 or float64, in memory of the launch, and never in the order in which
+// threads arrive. KernelChoice::fastest allows any algorithm.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +19,13 @@
 
 namespace replicator::detail::cuda::cublaslt {
 
-// What NVIDIA advises for Hopper; smaller GPUs need less.
+// NVIDIA's advice for Hopper. Smaller GPUs need less.
 inline constexpr std::size_t most_workspace = std::size_t{32} << 20;
-// Of operands: no kernel loads more at a time, and every buffer of a program has it. The workspace must be aligned to more.
+// Alignment of operands. No kernel loads more at a time, and every buffer of a program has it. The workspace needs a larger one.
 inline constexpr std::uint32_t operand_alignment = 16;
 inline constexpr std::size_t workspace_alignment = 256;
 
-// Element types of memory, of a sum, and of the factors 1 and 0 before the product and the old result.
+// Types of elements in memory, of sums, and of the factors 1 and 0 before the product and the old result.
 struct Arithmetic {
   cudaDataType_t memory;
   cublasComputeType_t sum;
@@ -40,13 +41,13 @@ inline std::optional<Arithmetic> arithmetic_of(DType dtype, const KernelChoice& 
   }
 }
 
-// Matrices as cuBLASLt sees them: by columns, so that row-major memory is the transpose.
+// Matrices as cuBLASLt sees them: it reads them by columns, so row-major memory is the transpose.
 struct Matrices {
-  std::int64_t rows, columns;  // of one as it lies in memory, row-major
-  std::int64_t stride;         // elements from one matrix to the next, 0 where there is but one
+  std::int64_t rows, columns;  // of one matrix in row-major memory
+  std::int64_t stride;         // elements from one matrix to the next; 0 where there is only one
 };
 
-// y^T = b^T a^T, where each matrix that is seen by columns is its own transpose.
+// y^T = b^T a^T. Read by columns, each matrix is its own transpose.
 class MatmulProblem {
  public:
   MatmulProblem(const Arithmetic& arithmetic, const MatmulExtents& e, const Matrices& a, bool transpose_a, const Matrices& b, bool transpose_b)
@@ -130,7 +131,7 @@ class MatmulExecutable final : public Executable {
   bool doubles_;
 };
 
-// Null where matrices are repeated in another way than one for all, and for what cuBLASLt does not take.
+// Null for types and sizes that cuBLASLt does not take. Null also where matrices are repeated, unless one is repeated for all.
 inline std::unique_ptr<Executable> make_matmul(const KernelRequest& request) {
   const auto& op = *request.operation.get<Matmul>();
   const DType dtype = request.outputs[0].dtype;

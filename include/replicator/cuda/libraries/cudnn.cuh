@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's cuDNN: how its calls are checked, and who owns what.
+// Checked calls of NVIDIA's cuDNN, and owners of its handles and descriptors.
 #pragma once
 
 #include <cudnn.h>
@@ -21,7 +21,7 @@
 
 namespace replicator::detail::cuda::cudnn {
 
-// Throws DeviceError with the call, the error's name and text, and what cuDNN says of its cause.
+// Throws DeviceError with the call, the error's name, and cuDNN's words on its cause.
 inline void require(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   char details[1024] = "";
@@ -29,7 +29,7 @@ inline void require(cudnnStatus_t status, const char* call) {
   throw DeviceError{std::string{"cuDNN: "} + call + " gave " + cudnnGetErrorString(status) + (details[0] ? std::string{": "} + details : "")};
 }
 
-// cuDNN 9 calls parameters bad, too, that it does not support together.
+// Whether cuDNN does not support what was asked for. cuDNN 9 also reports bad parameters where it does not support a combination.
 inline bool declines(cudnnStatus_t status) {
   const auto category = CUDNN_STATUS_CATEGORY(status);
   return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
@@ -48,10 +48,10 @@ class Owner : public Owned<T, destroy> {
   }
 };
 
-// What an algorithm may ask for beside its operands.
+// Largest workspace that an algorithm may ask for, in bytes.
 inline constexpr std::size_t most_workspace = std::size_t{1} << 30;
 
-// How the four-dimensional tensors lie that cuDNN is given in a format.
+// Layout of the four-dimensional tensors that cuDNN is given in a format.
 inline Layout layout_in(cudnnTensorFormat_t format, const Shape& shape) {
   return format == CUDNN_TENSOR_NHWC ? simplest(channels_last(shape), shape) : Layout{};
 }
@@ -62,7 +62,7 @@ using FilterDescriptor = Owner<cudnnFilterDescriptor_t, &cudnnCreateFilterDescri
 using ConvolutionDescriptor = Owner<cudnnConvolutionDescriptor_t, &cudnnCreateConvolutionDescriptor, &cudnnDestroyConvolutionDescriptor>;
 using PoolingDescriptor = Owner<cudnnPoolingDescriptor_t, &cudnnCreatePoolingDescriptor, &cudnnDestroyPoolingDescriptor>;
 
-// The plain calls count in int, and take no tensor without elements.
+// Whether the plain calls take these sizes: they count in int, and take no tensor without elements.
 inline bool are_counted(std::initializer_list<Extents2d> pairs) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   return std::all_of(pairs.begin(), pairs.end(), [](const Extents2d& pair) { return pair[0] <= most && pair[1] <= most; });
@@ -78,20 +78,20 @@ inline cudnnDataType_t data_type(DType dtype) {
   return dtype == DType::float64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
 }
 
-// Images [N, C, H, W].
+// Describes images [N, C, H, W].
 inline void set_images(const TensorDescriptor& images, cudnnTensorFormat_t format, DType dtype, const Shape& s) {
   require(cudnnSetTensor4dDescriptor(images.get(), format, data_type(dtype), counted(s[0]), counted(s[1]), counted(s[2]), counted(s[3])),
           "cudnnSetTensor4dDescriptor");
 }
 
-// "cuDNN 9.19.0"
+// For example "cuDNN 9.19.0".
 inline std::string describe() {
   const std::size_t version = cudnnGetVersion();  // 91900
   return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." + std::to_string(version % 100);
 }
 inline const bool described = (describe_cudnn.store(&describe), true);
 
-// The calling thread's for its current GPU.
+// The calling thread's handle for its current GPU.
 inline cudnnHandle_t handle() { return handle_for_current_gpu<Handle>(); }
 
 }  // namespace replicator::detail::cuda::cudnn

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions as operations of cuDNN's graphs: one for each instruction, on tensors that are never in memory.
+// Expressions as operations of cuDNN's graphs. Each instruction is one operation, on tensors that are never in memory.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace replicator::detail::cuda::cudnn {
 
-// The shape with axes of 1 before it, so that it has four.
+// The shape with enough axes of 1 before it that it has four.
 inline Shape as_image(const Shape& shape) {
   Shape result;
   for (auto axis = shape.rank(); axis < 4; ++axis) result.push_back(1);
@@ -22,7 +22,7 @@ inline Shape as_image(const Shape& shape) {
   return result;
 }
 
-// Of an image: its shape has four axes.
+// A tensor with channels last. Its shape has four axes.
 inline GraphTensor channels_last_tensor(std::int64_t number, const TensorType& type, bool passing = false) {
   const auto& s = type.shape;
   return {number, type.dtype, {s[0], s[1], s[2], s[3]}, {s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]}, passing};
@@ -33,7 +33,7 @@ struct ShapedTensor {
   Shape shape;
 };
 
-// Throws Unsupported for what is none of these.
+// Throws Unsupported for all other operations.
 inline cudnnPointwiseMode_t pointwise_mode(ScalarOp op) {
   switch (op) {
     case ScalarOp::add: return CUDNN_POINTWISE_ADD;
@@ -46,12 +46,12 @@ inline cudnnPointwiseMode_t pointwise_mode(ScalarOp op) {
 
 class GraphArithmetic {
  public:
-  // Tensors that pass are numbered from `next` on.
+  // Passing tensors are numbered from `next` on.
   GraphArithmetic(OperationGraph& graph, std::int64_t next) : graph_{graph}, next_{next} {}
 
   ShapedTensor passing(const TensorType& type) { return {graph_.tensor(channels_last_tensor(next_++, type, true)), type.shape}; }
 
-  // The operations of an expression with one output, which is `result`. What passes before it is of float32.
+  // Adds the operations of an expression with one output, which is `result`. Values before it are in float32.
   void add(const Expression& e, std::span<const ShapedTensor> inputs, const ShapedTensor& result) {
     std::vector<ShapedTensor> values;
     for (const auto& f : e.code) {
@@ -62,7 +62,7 @@ class GraphArithmetic {
       const bool two = operands_of(f.op) == 2;
       auto a = values[f.a], b = two ? values[f.b] : ShapedTensor{};
       const Shape shape = two ? *broadcast(a.shape, b.shape) : a.shape;
-      if (two && f.op != ScalarOp::subtract && !(a.shape == shape)) std::swap(a, b);  // the image first
+      if (two && f.op != ScalarOp::subtract && !(a.shape == shape)) std::swap(a, b);  // the operand with the full shape first
       values.push_back(values.size() == e.outputs[0] ? result : passing({DType::float32, shape}));
       add(f.op, a, b, values.back());
     }

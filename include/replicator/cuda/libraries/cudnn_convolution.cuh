@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution of float32 or bfloat16 by cuDNN's plain calls, on images and weights with channels last (row-major where cuDNN cannot,
-// or KernelChoice asks for it); sums are of float32, and float32 is shortened to TF32 only where KernelChoice allows it. Of the algorithms
-// that always add the products themselves in the same order, the one that cuDNN expects to be fastest on the GPU that the calling thread
-// is in: a process makes its kernels for the first of its GPUs, so all must be of one kind.
+// Kernels of convolution on GPUs by cuDNN's plain calls, for float32 and bfloat16. Images and weights have channels last. They
+// are row-major where cuDNN cannot do that, or KernelChoice asks for it. Sums are in float32. float32 is shortened to TF32 only
+// where KernelChoice allows it.
+//
+// The algorithm must add the products themselves, always in the same order. Of such algorithms it is the one that cuDNN expects
+// to be fastest on the calling thread's GPU. All GPUs of a process must be of one kind, because it makes its kernels for the first of them.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +21,7 @@
 
 namespace replicator::detail::cuda::cudnn {
 
-// The three tensors of a convolution, and the convolution, as cuDNN is asked for them.
+// A convolution and its three tensors as cuDNN is given them.
 class ConvolutionProblem {
  public:
   ConvolutionProblem(const ConvolutionShapes& s, DType dtype, cudnnTensorFormat_t format, cudnnMathType_t arithmetic) {
@@ -39,7 +41,7 @@ class ConvolutionProblem {
     require(cudnnSetConvolutionMathType(convolution.get(), type), "cudnnSetConvolutionMathType");
   }
 
-  // cuDNN pads both sides alike.
+  // Whether cuDNN takes the convolution. It pads both sides alike.
   static bool takes(const ConvolutionShapes& s, DType dtype) {
     const auto& o = s.options;
     return (dtype == DType::float32 || dtype == DType::bfloat16) && are_counted({&s.x, &s.w, &s.y}) &&
@@ -54,8 +56,9 @@ class ConvolutionProblem {
 inline constexpr float one = 1, zero = 0;
 inline constexpr int most_algorithms = 16;
 
-// Each of the three. `in_order`: the algorithms that add all products of two factors, in an order that is always the same (NVIDIA's manual
-// calls them deterministic; Winograd's and Fourier's, which are too, add transformed factors). `rank` lists algorithms, the fastest first.
+// The three kinds of call. `in_order` has the algorithms that add all products of two factors, always in the same order. NVIDIA's
+// manual calls them deterministic. So are Winograd's and Fourier's, but these add transformed factors. `rank` lists algorithms,
+// the fastest first.
 struct Forward {
   using Performance = cudnnConvolutionFwdAlgoPerf_t;
   static constexpr std::array in_order{CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
@@ -102,7 +105,7 @@ struct ToWeights {
   }
 };
 
-// Whether an algorithm may be taken. cuDNN's word that it is deterministic is asked for as well.
+// Whether an algorithm may be taken. cuDNN must call it deterministic as well. KernelChoice::fastest allows any.
 template <class Call>
 bool may_be_taken(const typename Call::Performance& by, const KernelChoice& choice) {
   if (by.status != CUDNN_STATUS_SUCCESS) return false;
@@ -110,13 +113,14 @@ bool may_be_taken(const typename Call::Performance& by, const KernelChoice& choi
   return choice.fastest || (known && by.determinism == CUDNN_DETERMINISTIC);
 }
 
-// What the arithmetic of factors may be: of float32 no cores for matrices, which know TF32 only, but where that is allowed.
+// The arithmetic of products. For float32, tensor cores know only TF32, so they are left out unless TF32 is allowed.
 inline cudnnMathType_t arithmetic_of(DType dtype, const KernelChoice& choice) {
   if (dtype == DType::bfloat16) return CUDNN_TENSOR_OP_MATH;
   return choice.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
-// Sets the problem's arithmetic to that of the algorithm. Empty where no algorithm may be taken and is modest.
+// Chooses an algorithm, and sets the problem's arithmetic to the algorithm's. Empty where no algorithm that may be taken has a
+// small enough workspace.
 template <class Call>
 std::optional<typename Call::Performance> choose_algorithm(ConvolutionProblem& problem, cudnnMathType_t arithmetic, const KernelChoice& choice) {
   std::array<typename Call::Performance, most_algorithms> ranked{};
@@ -127,7 +131,7 @@ std::optional<typename Call::Performance> choose_algorithm(ConvolutionProblem& p
   for (int i = 0; i < count; ++i) {
     auto by = ranked[static_cast<std::size_t>(i)];
     if (!may_be_taken<Call>(by, choice)) continue;
-    // The arithmetic that cuDNN ranked it with may be TF32's.
+    // cuDNN may have ranked it with TF32 arithmetic.
     problem.set_arithmetic(arithmetic == CUDNN_FMA_MATH ? arithmetic : by.mathType);
     if (Call::workspace(problem, by, by.memory) == CUDNN_STATUS_SUCCESS && by.memory <= most_workspace) return by;
   }
@@ -155,7 +159,7 @@ class ConvolutionExecutable final : public Executable {
   typename Call::Performance by_;
 };
 
-// Null, so that the plain loops are taken, where cuDNN has no fitting algorithm.
+// Null, so that the plain loops are used, where cuDNN has no fitting algorithm.
 template <class Op, class Call>
 std::unique_ptr<Executable> make_convolution(const KernelRequest& request) {
   const auto shapes = shapes_of(*request.operation.get<Op>(), request);

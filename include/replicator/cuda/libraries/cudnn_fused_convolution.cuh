@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// FusedConvolution by cuDNN's graph interface, with channels last: what is fused with the convolution is computed while its operands are loaded and
-// while its results are in registers. Which graphs have an engine, one that is deterministic above all, cuDNN decides; the
-// others are taken by the kernels of the parts.
+// The kernel of FusedConvolution on GPUs by cuDNN's graph interface, with channels last. The operations that are fused with the
+// convolution run while its operands are loaded, and while its results are in registers. It is up to cuDNN which graphs have an
+// engine, and above all a deterministic one. All other graphs run by the kernels of their parts.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct FusedProblem {
   KernelChoice choice;
 
   DType dtype() const { return outputs[0].dtype; }
-  // Numbers of the tensors that are bound: inputs, then outputs, as of the operation.
+  // Bound tensors are numbered as in the operation: inputs, then outputs.
   OperationGraph graph() const {
     OperationGraph graph;
     GraphArithmetic arithmetic{graph, static_cast<std::int64_t>(inputs.size() + outputs.size())};
@@ -68,7 +68,7 @@ struct FusedProblem {
     const Shape shape = as_image(type.shape);
     return {graph.tensor(channels_last_tensor(static_cast<std::int64_t>(number), {type.dtype, shape})), shape};
   }
-  // The groups are those that the channels of x and w make.
+  // The channels of x and w decide the groups.
   cudnnBackendDescriptor_t convolution(OperationGraph& graph) const {
     const auto pair = [](const Extents2d& extents) { return std::vector<std::int64_t>(extents.begin(), extents.end()); };
     const auto& options = operation.options;
@@ -86,8 +86,8 @@ struct FusedProblem {
   }
 };
 
-// Plans are of one GPU: one for each on which the executable runs, made at its first launch there, which is never captured. All GPUs of a
-// job being of one kind, cuDNN ranks the same engines the same way on each.
+// Runs the graph by an execution plan. A plan is for one GPU. It is made at the first launch on that GPU, which is never
+// captured. All GPUs of a job are of one kind, so cuDNN ranks the same engines the same way on each.
 class FusedExecutable final : public Executable {
  public:
   explicit FusedExecutable(FusedProblem problem) : problem_{std::move(problem)} {
@@ -96,12 +96,12 @@ class FusedExecutable final : public Executable {
     in_place.assign(problem_.outputs.size(), -1);
     scratch_bytes = plan().workspace();
   }
-  // Throws DeviceError on a GPU for which cuDNN has no such plan, or one that needs more scratch.
+  // Throws DeviceError on a GPU for which cuDNN has no such plan, or only one that needs more scratch memory.
   void run(const Launch& launch) const override {
     const auto& by = plan();
     if (by.workspace() > scratch_bytes)
-      throw DeviceError{"cuDNN asks for " + std::to_string(by.workspace()) + " bytes of scratch on this GPU, but for " + std::to_string(scratch_bytes) +
-                        " on that for which the step was planned first: all GPUs of a job must be of one kind"};
+      throw DeviceError{"cuDNN needs " + std::to_string(by.workspace()) + " bytes of scratch on this GPU, but " + std::to_string(scratch_bytes) +
+                        " on the GPU that the step was planned for: all GPUs of a job must be of one kind"};
     const cudnnHandle_t on = handle();
     require(cudnnSetStream(on, stream_of(launch.stream)), "cudnnSetStream");
     std::vector<const std::byte*> data(launch.inputs, launch.inputs + problem_.inputs.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's graph interface: operations on tensors, of which an engine makes as few kernels as it can. Everything is a descriptor that is
-// given attributes and finalised, and from then on only read. Names are those of NVIDIA's cuDNN backend reference.
+// cuDNN's graph interface: operations on tensors, which an engine computes in as few kernels as it can. Everything is a
+// descriptor. It is given attributes, then finalised, and from then on only read. Names are those of NVIDIA's cuDNN backend reference.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace replicator::detail::cuda::cudnn {
 
-// Thrown where cuDNN cannot compute what is asked for, caught where another kernel is taken then.
+// Thrown where cuDNN cannot compute a graph. It is caught where another kernel can be taken.
 struct Unsupported : DeviceError {
   Unsupported() : DeviceError{"cuDNN has no engine on this GPU for a graph that it was to compute"} {}
 };
@@ -32,7 +32,7 @@ inline void require_supported(cudnnStatus_t status, const char* call) {
   require(status, call);
 }
 
-// What cuDNN calls the types of attributes. Pointers to data are of bytes: a descriptor is a pointer to void.
+// cuDNN's names for types of attributes. Pointers to data are pointers to bytes, because a descriptor is a pointer to void.
 template <class T>
 inline constexpr cudnnBackendAttributeType_t attribute_type{};
 template <>
@@ -62,7 +62,7 @@ inline constexpr auto attribute_type<cudnnNanPropagation_t> = CUDNN_TYPE_NAN_PRO
 template <>
 inline constexpr auto attribute_type<bool> = CUDNN_TYPE_BOOLEAN;
 
-// Throws Unsupported where cuDNN declines, else DeviceError.
+// An owned descriptor. Throws Unsupported where cuDNN declines, and DeviceError for any other failure.
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type) : descriptor_{made(type)} {}
@@ -83,7 +83,7 @@ class Descriptor {
     return *this;
   }
 
-  // Into `values`, which is cut where there are fewer. Descriptors are not replaced but filled.
+  // Reads into `values`, and shortens it where there are fewer. Descriptors are filled, not replaced.
   template <class T>
   void read(cudnnBackendAttributeName_t name, std::vector<T>& values) const {
     std::int64_t count = 0;
@@ -91,7 +91,7 @@ class Descriptor {
                       "cudnnBackendGetAttribute");
     if (static_cast<std::size_t>(count) < values.size()) values.resize(static_cast<std::size_t>(count));
   }
-  // How many values there are.
+  // The number of values.
   template <class T>
   std::int64_t count(cudnnBackendAttributeName_t name) const {
     std::int64_t count = 0;
@@ -108,8 +108,8 @@ class Descriptor {
   Owned<cudnnBackendDescriptor_t, &cudnnBackendDestroyDescriptor> descriptor_;
 };
 
-// A tensor of a graph. The buffer of its number is bound when the graph runs, unless it is `passing`: given by one operation to others of the
-// graph, and never in memory.
+// A tensor of a graph. The buffer with its number is bound when the graph runs. A `passing` tensor has no buffer: one operation
+// gives it to others of the graph, and it is never in memory.
 struct GraphTensor {
   std::int64_t number = 0;
   DType dtype = DType::float32;
@@ -117,10 +117,10 @@ struct GraphTensor {
   bool passing = false;
 };
 
-// Operations in the order in which they are added, on tensors that they share by their descriptors.
+// Operations in the order in which they are added. They share tensors by their descriptors.
 class OperationGraph {
  public:
-  // The memory of values and workspaces is aligned so.
+  // Alignment of values and workspaces in memory, in bytes.
   static constexpr std::int64_t alignment = 16;
 
   cudnnBackendDescriptor_t tensor(const GraphTensor& t) {
@@ -145,14 +145,14 @@ class OperationGraph {
   }
 
  private:
-  std::vector<std::unique_ptr<Descriptor>> kept_;  // by address
+  std::vector<std::unique_ptr<Descriptor>> kept_;  // pointers, so that addresses stay
   std::vector<cudnnBackendDescriptor_t> operations_;
 };
 
 using NumericalNotes = std::vector<cudnnBackendNumericalNote_t>;
 
-// Whether an engine may be taken that says so of itself: as with the plain calls, one that adds all products themselves, in an order that is
-// always the same, of float32 by no cores for matrices; KernelChoice allows more.
+// Whether an engine with these notes may be taken. As with the plain calls, it must add the products themselves, always in the
+// same order. For float32 it must not use tensor cores. KernelChoice allows more.
 inline bool may_be_taken(const NumericalNotes& notes, DType dtype, const KernelChoice& choice) {
   const auto has = [&](std::initializer_list<cudnnBackendNumericalNote_t> any) {
     return std::find_first_of(notes.begin(), notes.end(), any.begin(), any.end()) != notes.end();
@@ -164,10 +164,10 @@ inline bool may_be_taken(const NumericalNotes& notes, DType dtype, const KernelC
                CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13});
 }
 
-// A graph with the engine that cuDNN expects to be fastest of those that may be taken.
+// A graph with its engine. Of the engines that may be taken it is the one that cuDNN expects to be fastest.
 class ExecutionPlan {
  public:
-  // Throws Unsupported where no engine may be taken and is modest.
+  // Throws Unsupported where no engine that may be taken has a small enough workspace.
   ExecutionPlan(OperationGraph graph, cudnnHandle_t on, DType dtype, const KernelChoice& choice)
       : graph_{std::move(graph)} {
     const Descriptor& whole = graph_.finalise(on);
@@ -177,7 +177,7 @@ class ExecutionPlan {
   }
   std::size_t workspace() const { return workspace_; }
 
-  // Reads and writes data[i] as the tensor of number i. The workspace has workspace() bytes.
+  // Reads and writes data[i] as the tensor with number i. The workspace has workspace() bytes.
   void run(cudnnHandle_t on, std::span<const std::byte* const> data, const std::byte* workspace) const {
     std::vector<std::int64_t> numbers(data.size());
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::int64_t>(i);
@@ -236,8 +236,8 @@ class ExecutionPlan {
   std::size_t workspace_ = 0;
 };
 
-// For the current GPU. A plan may look at the handle it is made with, whichever thread runs it: so that is one of the process's, of which
-// threads take turns.
+// Makes a plan for the current GPU. A plan may use the handle that it was made with, in any thread that runs it. So this handle
+// belongs to the process, and threads take turns with it.
 inline std::unique_ptr<const ExecutionPlan> make_plan(OperationGraph graph, DType dtype, const KernelChoice& choice) {
   static std::mutex gate;
   static std::map<int, Handle> handles;  // by GPU

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling by cuDNN's plain calls, on images in the layout in which they are offered: maxima, averages and the gradient of averages, of
-// float32, float64 and bfloat16. The gradient of maxima (MaxPoolSpread) and its transpose stay ours, in pooling.cuh: cuDNN does not say to which
-// of equal elements a gradient goes, and behind a ReLU many windows hold nothing but zeros, so that GPUs would differ from CPUs by more
-// than rounding; it also asks for the maxima, which that operation is not given.
+// Kernels of pooling on GPUs by cuDNN's plain calls: maxima, averages, and the gradient of averages. They take float32, float64
+// and bfloat16, and images in the layout in which they are offered.
+//
+// The gradient of maxima (MaxPoolSpread) and its transpose have kernels of our own in pooling.cuh. One reason is that cuDNN does
+// not say which of equal elements gets a gradient. Behind a ReLU many windows hold only zeros, so GPUs would differ from CPUs by
+// more than rounding. The other reason is that cuDNN asks for the maxima, which that operation is not given.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,7 @@
 
 namespace replicator::detail::cuda::cudnn {
 
-// Images x, their pooled ones y, and the pooling, as cuDNN is asked for them.
+// A pooling, its images x and the pooled images y as cuDNN is given them.
 class PoolingProblem {
  public:
   PoolingProblem(const PoolingOptions& o, cudnnPoolingMode_t mode, const Shape& of_x, const Shape& of_y, DType dtype, cudnnTensorFormat_t format)
@@ -33,15 +35,15 @@ class PoolingProblem {
             "cudnnSetPooling2dDescriptor");
   }
 
-  // cuDNN pads both sides alike. Of large windows it was seen to give wrong maxima where there are more than 2^23 of them (cuDNN 9.2, issue 508
-  // of FluxML's NNlib.jl).
+  // Whether cuDNN takes the pooling. It pads both sides alike. Windows must be small: of large windows it was seen to give wrong
+  // maxima where there are more than 2^23 of them (cuDNN 9.2, issue 508 of FluxML's NNlib.jl).
   static bool takes(const PoolingOptions& o, const Shape& of_x, const Shape& of_y, DType dtype) {
     constexpr std::int64_t most = 16;
     return is_floating(dtype) && o.window[0] <= most && o.window[1] <= most && o.padding.low == o.padding.high && are_counted({o.stride}) &&
            are_counted({&of_x, &of_y});
   }
 
-  // The factors of a result and of what was there before: of double for images of double, else of float.
+  // The factors of the new result and of the old one. They are double for images of double, otherwise float.
   const void* one() const { return factor<1>(); }
   const void* zero() const { return factor<0>(); }
 
@@ -70,7 +72,7 @@ struct PoolForward {
     return cudnnPoolingForward(on, p.pooling.get(), p.one(), p.x.get(), x, p.zero(), p.y.get(), y);
   }
 };
-// The gradient of averages is a function of dy alone: the values of x and y, which other gradients need, are not read.
+// The gradient of averages depends on dy alone. cuDNN does not read the values of x and y, which other gradients need.
 struct AverageBackward {
   static constexpr bool gives_x = true;
   static cudnnStatus_t run(cudnnHandle_t on, const PoolingProblem& p, const void* dy, void* dx) {
@@ -102,8 +104,8 @@ inline DeviceBytes device_bytes(const Shape& shape, DType dtype) {
   REPLICATOR_CUDA_CHECK(cudaMalloc(&bytes, static_cast<std::size_t>(shape.elements()) * size_of(dtype)));
   return DeviceBytes{bytes};
 }
-// Whether cuDNN computes poolings like this one. It says so only when it is to do it, and then it is too late to take another kernel: so it is
-// given one window of an image with as many channels.
+// Whether cuDNN computes poolings like this one. It only says so when it runs, and then it is too late to take another kernel. So
+// it is tried on one window, of an image with as many channels.
 template <class Call>
 bool is_computed(PoolingOptions o, cudnnPoolingMode_t mode, std::int64_t channels, DType dtype, cudnnTensorFormat_t format) {
   o.padding = {};
@@ -118,7 +120,7 @@ bool is_computed(PoolingOptions o, cudnnPoolingMode_t mode, std::int64_t channel
   return true;
 }
 
-// Null, so that our kernel is taken, where cuDNN does not compute this.
+// Null, so that our own kernel is used, where cuDNN does not compute this pooling.
 template <class Op, class Call>
 std::unique_ptr<Executable> make_pooling(const KernelRequest& request) {
   const Op& op = *request.operation.get<Op>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's run-time compiler: from a source to the machine code of one kind of GPU.
+// NVIDIA's run-time compiler, which compiles a source to the machine code of one kind of GPU.
 #pragma once
 
 #include <nvrtc.h>
@@ -55,8 +55,9 @@ class RtcProgram {
 
 }  // namespace detail
 
-// Why NVRTC must not be used in a program that was built with this CUDART_VERSION; empty where it may. Its device functions are nvcc's own,
-// so that compiled and interpreted expressions have the same bits, only where both are of one version.
+// Says why NVRTC must not be used in a program that was built with this CUDART_VERSION. Empty where it may be used. NVRTC has
+// nvcc's own device functions only if both are of one version. Otherwise compiled and interpreted expressions would have
+// different bits.
 inline std::string refused_nvrtc(int built_with) {
   int major = 0, minor = 0;
   detail::require_nvrtc(nvrtcVersion(&major, &minor), "nvrtcVersion");
@@ -65,8 +66,8 @@ inline std::string refused_nvrtc(int built_with) {
          std::to_string(built_with / 1000) + "." + std::to_string(built_with % 1000 / 10) + ", and only equal versions have equal bits";
 }
 
-// Why expressions are interpreted in a program that was built with this CUDART_VERSION; empty where NVRTC may compile them. `chosen`: the
-// variable REPLICATOR_CUDA_EXPRESSIONS, null where it is not set. Throws BuildError where that is neither "compiled" nor "interpreted".
+// Says why expressions are interpreted in a program that was built with this CUDART_VERSION. Empty where NVRTC may compile them.
+// `chosen` is the variable REPLICATOR_CUDA_EXPRESSIONS, or null where it is not set. Throws BuildError unless it is "compiled" or "interpreted".
 inline std::string reason_to_interpret(const char* chosen, int built_with) {
   const std::string_view text = chosen ? chosen : "compiled";
   if (text == "interpreted") return "REPLICATOR_CUDA_EXPRESSIONS=interpreted";
@@ -74,7 +75,7 @@ inline std::string reason_to_interpret(const char* chosen, int built_with) {
   return refused_nvrtc(built_with);
 }
 
-// `architecture`: "sm_90". Throws DeviceError with the compiler's messages.
+// Compiles a source for an architecture, for example "sm_90". Throws DeviceError with the compiler's messages.
 inline std::string compile_to_cubin(const std::string& source, const std::string& architecture) {
   const std::string target = "--gpu-architecture=" + architecture;
   detail::RtcProgram program{source};

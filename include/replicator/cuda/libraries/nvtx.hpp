@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges for NVIDIA's tools, by NVTX 3, whose headers find an attached tool by themselves: nothing is linked.
+// Named ranges for NVIDIA's profilers, by NVTX 3. Its headers find an attached tool by themselves, so nothing is linked.
 #pragma once
 
 #include <nvtx3/nvToolsExt.h>

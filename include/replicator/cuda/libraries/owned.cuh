@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVIDIA's libraries make for us and want back: handles, descriptions.
+// Owners of the handles and descriptions that NVIDIA's libraries make.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,7 +12,7 @@
 
 namespace replicator::detail::cuda {
 
-// A handle or description, which `destroy` gives back.
+// A handle or description that `destroy` releases.
 template <class T, auto destroy>
 class Owned {
  public:
@@ -28,8 +28,8 @@ class Owned {
   T value_;
 };
 
-// The calling thread's handle of a library for its current GPU, made by Handle(given...) where there is none yet: handles are of one GPU, and
-// not for several threads at a time.
+// The calling thread's handle of a library for its current GPU. The first call makes it by Handle(given...). A handle is for one
+// GPU, and not for several threads at a time.
 template <class Handle, class... Given>
 auto handle_for_current_gpu(Given... given) {
   thread_local std::map<int, Handle> own;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar arithmetic on the device with the CPU's meaning (cpu/loops/tile_loops.hpp): one rounding per operation whatever the
-// compiler's flags, integers that wrap around, a NaN that wins a minimum or maximum of a reduction.
+// Scalar arithmetic on GPUs with the CPU's meaning (cpu/loops/tile_loops.hpp). Each operation rounds once, whatever the
+// compiler's flags. Integers wrap around. A NaN wins the minimum or maximum of a reduction.
 #pragma once
 
 #ifndef __CUDACC_RTC__
@@ -34,7 +34,7 @@ template <>
 struct UnsignedOf<8> {
   using type = unsigned long long;
 };
-// Of an integer.
+// The unsigned type of an integer's size.
 template <class T>
 using Unsigned = typename UnsignedOf<sizeof(T)>::type;
 
@@ -56,7 +56,7 @@ __device__ T times(T a, T b) {
   else if constexpr (is_double<T>) return __dmul_rn(a, b);
   else return static_cast<T>(static_cast<Unsigned<T>>(a) * static_cast<Unsigned<T>>(b));
 }
-// Integers truncate; by zero they give 0, the lowest by -1 wraps.
+// Integers truncate. Division by zero gives 0. The lowest integer divided by -1 wraps around.
 template <class T>
 __device__ T quotient(T a, T b) {
   if constexpr (is_float<T>) return __fdiv_rn(a, b);
@@ -72,7 +72,7 @@ __device__ T fused_multiply_add(T a, T b, T c) {
   else if constexpr (is_double<T>) return __fma_rn(a, b, c);
   else return plus(times(a, b), c);
 }
-// Negative exponents of integers give 0 but for the bases 1 and -1.
+// Negative exponents of integers give 0, except for the bases 1 and -1.
 template <class T>
 __device__ T power(T base, T exponent) {
   if constexpr (is_float<T>) {
@@ -89,7 +89,7 @@ __device__ T power(T base, T exponent) {
   }
 }
 
-// Of these only floating types have any; integers are refused by the host before.
+// Only floating types have these functions. The host refuses integers before.
 template <class T>
 __device__ T square_root(T a) {
   if constexpr (is_float<T>) return __fsqrt_rn(a);
@@ -161,7 +161,7 @@ __device__ T maximum(T a, T b) {
   return a < b ? b : a;
 }
 
-// Comparisons and logic give 1 or 0; not zero is true.
+// Comparisons and logic give 1 or 0. Any number but zero is true.
 template <class T>
 __device__ T less(T a, T b) {
   return a < b ? T(1) : T(0);
@@ -191,7 +191,7 @@ __device__ T select(T condition, T yes, T no) {
   return condition != 0 ? yes : no;
 }
 
-// Nodes of a reduction within a replica, beside plus.
+// How a reduction within a replica combines two values, beside plus.
 template <class T>
 __device__ T smaller(T a, T b) {
   return b < a || b != b ? b : a;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The body of elementwise kernels, whoever evaluates the expression: the interpreter's ScalarProgram, or a Program that was
-// generated (cuda/expressions/expression_source.hpp).
+// The bodies of elementwise kernels. The program evaluates the expression. It is the interpreter's ScalarProgram, or a Program
+// that was generated (cuda/expressions/expression_source.hpp).
 #pragma once
 
 #include <replicator/cuda/rtc/threads.cuh>
 
 namespace replicator::detail::cuda {
 
-// Elements first, first + stride, ... in front of `end`, of which there is at least one. Program::at_once of them are read before the first
-// of them is written, so that as many loads are under way. Their reads are not guarded, so that they need no branches: behind the end
-// the last element is read again, and not written.
+// Computes the elements first, first + stride, ... before `end`, which is at least 1. Program::at_once elements are read before
+// the first of them is written, so that as many loads are in flight. The reads are not guarded, so that they need no branches.
+// Beyond the end the last element is read again, and not written.
 template <class T, class Program>
 __device__ void map_range(const Program& program, long long first, long long stride, long long end) {
   constexpr int at_once = Program::at_once;
@@ -29,7 +29,7 @@ __device__ void map_elements(const Program& program) {
   map_range<T>(program, first_element(), element_stride(), program.elements);
 }
 
-// In a launch of several programs a block of threads takes one tile of one of them.
+// In a launch of several programs, each block of threads takes one tile of one of them.
 struct MapTile {
   static constexpr int elements = 4096;
   unsigned program, number;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bodies of reductions, whoever evaluates the expression (see map.cuh). The order depends on shape, axes and layout only: the reduced
-// elements of an output, in the order in which they lie in memory, are cut into blocks of 4,096; a fixed number of threads takes a block's
-// elements in turns, and a tree their results; a binary counter's tree the blocks.
+// The bodies of reductions, for compiled and for interpreted expressions (see map.cuh).
+//
+// The order of combination depends on shape, axes and layout only. The reduced elements of an output are cut into blocks of
+// 4,096, in the order in which they lie in memory. A fixed number of threads takes a block's elements in turns. One tree combines
+// the results of these threads, and a binary counter's tree combines the blocks. One thread alone combines up to 32 elements in order.
 #pragma once
 
 #include <replicator/cuda/rtc/reduce_extents.hpp>
@@ -9,9 +11,9 @@
 
 namespace replicator::detail::cuda {
 
-// The values of all threads of a block, in thread 0; the other threads have some part of it. The order is that of CUB's BlockReduce,
-// whose headers are not there where NVRTC compiles this: lanes of a warp in a tree whose nodes are neighbours first, then the warps one after
-// the other. All threads of the block must call it.
+// Combines the values of all threads of a block, which must all call it. Thread 0 gets the result; the others get some part of
+// it. The order is that of CUB's BlockReduce: a tree combines the lanes of a warp, neighbours first, and then the warps follow
+// one after the other. CUB itself cannot be used, because its headers are not there where NVRTC compiles this.
 template <class T, class Combine>
 __device__ T reduce_block(T value, Combine combine) {
   constexpr int lanes = 32, warps = block_threads / lanes;
@@ -29,7 +31,7 @@ __device__ T reduce_block(T value, Combine combine) {
   return value;
 }
 
-// A thread for each output element.
+// One thread per output element.
 template <class T, class Program, class Combine>
 __device__ void reduce_few(const Program& program, Combine combine, ReduceExtents extents) {
   T values[Program::slots], sums[Program::most_outputs];
@@ -43,7 +45,7 @@ __device__ void reduce_few(const Program& program, Combine combine, ReduceExtent
   }
 }
 
-// A block of threads for each block of an output element. partials[o][k * blocks + b]
+// One block of threads per block of an output element. Writes partials[o][k * blocks + b].
 template <class T, class Program, class Combine>
 __device__ void reduce_blocks(const Program& program, Combine combine, ReduceExtents extents, T* partials) {
   T values[Program::slots], sums[Program::most_outputs];
@@ -63,7 +65,8 @@ __device__ void reduce_blocks(const Program& program, Combine combine, ReduceExt
   }
 }
 
-// A block of threads for a block of 32 neighbouring output elements: element j of a block goes to lane j mod 16, a tree takes the lanes.
+// One block of threads per block of 32 neighbouring output elements. Element j of a block goes to lane j mod 16, and a tree
+// combines the lanes.
 template <class T, class Program, class Combine>
 __device__ void reduce_columns(const Program& program, Combine combine, ReduceExtents extents, T* partials) {
   constexpr int columns = ReduceExtents::columns, lanes = ReduceExtents::lanes;
@@ -94,7 +97,7 @@ __device__ void reduce_columns(const Program& program, Combine combine, ReduceEx
   }
 }
 
-// The binary counter's tree over the blocks, a thread for each output element.
+// Combines the blocks by the binary counter's tree, one thread per output element.
 template <class T, class Program, class Combine>
 __device__ void reduce_tree(const Program& program, Combine combine, ReduceExtents extents, T* partials) {
   for (long long k = first_element(); k < extents.kept; k += element_stride())

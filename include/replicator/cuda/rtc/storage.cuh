@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How elements lie in memory, and how they become values of expressions and values become elements.
+// How elements lie in memory, and how they are converted to values of expressions and back.
 #pragma once
 
 #include <replicator/cuda/rtc/arithmetic.cuh>
 
 namespace replicator::detail::cuda {
 
-// bfloat16 in memory; arithmetic on it is float's. The other types are stored as they are computed.
+// bfloat16 in memory. Arithmetic on it is in float.
 struct Bfloat16Word {
   unsigned short bits;
 };
@@ -15,14 +15,14 @@ struct BoolByte {
   unsigned char bits;
 };
 
-// As bfloat16_value and bfloat16_bits, which device code cannot call.
+// Same as bfloat16_value and bfloat16_bits, which device code cannot call.
 __device__ inline float from_bfloat16(unsigned short bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
 __device__ inline unsigned short to_bfloat16(float value) {
   const unsigned bits = __float_as_uint(value);
   return static_cast<unsigned short>((value != value ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// As cpu::detail::truncated, which device code cannot call.
+// Same as cpu::detail::truncated, which device code cannot call.
 template <class To, class T>
 __device__ To to_integer(T x) {
   if constexpr (!is_real<T>) return static_cast<To>(x);
@@ -49,7 +49,8 @@ __device__ T load(const Stored* data, long long at) {
   return static_cast<T>(value_of(data[at]));
 }
 
-// Floating to integer truncates and saturates; to bool: not zero; a wider integer wraps around.
+// Converts a value to what is stored. Floating to integer truncates and saturates. To bool gives whether it is not zero. A wider
+// integer wraps around.
 template <class Stored>
 struct Storing {
   template <class T>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements a thread takes. What lies in this folder is compiled by nvcc and, while a program runs, by NVRTC: it includes
-// nothing of the host.
+// Which elements a thread takes. The files of this folder are compiled by nvcc and, while a program runs, by NVRTC. So they
+// include nothing of the host.
 #pragma once
 
 #ifndef __CUDACC_RTC__
@@ -11,7 +11,7 @@ namespace replicator::detail::cuda {
 
 inline constexpr int block_threads = 256;
 
-// This thread's first element, and how far it is to its next.
+// This thread's first element, and the distance to its next.
 inline __device__ long long first_element() { return static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; }
 inline __device__ long long element_stride() { return static_cast<long long>(gridDim.x) * blockDim.x; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FusedConvolution of any kind of device by its kernels of Map, Convolution and Reduce, one after the other.
+// The kernel of FusedConvolution for any kind of device. It runs the device's kernels of Map, Convolution and Reduce one after the other.
 #pragma once
 
 #include <algorithm>
@@ -19,21 +19,21 @@ namespace replicator::detail {
 
 class ConvolutionInParts final : public Executable {
  public:
-  // Where an operand of a part lies: in an input or output of the whole, or in its scratch.
+  // Where an operand of a part lies: in an input or output of the whole operation, or in its scratch memory.
   struct Place {
     enum class In : std::uint8_t {
       inputs,
       outputs,
       scratch
     } in;
-    std::size_t at;  // the number; of scratch the byte
+    std::size_t at;  // number of the input or output, or byte of the scratch
   };
   struct Part {
     std::unique_ptr<Executable> executable;
     std::vector<Place> inputs, outputs;
   };
 
-  // `kept` bytes of scratch hold what parts give to each other.
+  // `kept` is the size in bytes of the scratch that holds values between parts.
   ConvolutionInParts(std::vector<Part> parts, std::size_t kept) : parts_{std::move(parts)}, kept_{kept} {
     for (const auto& part : parts_) {
       scratch_bytes = std::max(scratch_bytes, part.executable->scratch_bytes);
@@ -66,7 +66,7 @@ class ConvolutionInParts final : public Executable {
   std::size_t kept_;
 };
 
-// Of the values and of the squares of what has this shape, for each channel.
+// Reduces an image of this shape to two sums for each channel: of the values and of their squares.
 inline Reduce channel_sums(const Shape& shape) {
   Expression e;
   e.inputs = 1;
@@ -123,7 +123,7 @@ class PartsOfConvolution {
   }
 
   static constexpr std::size_t in_scratch = static_cast<std::size_t>(-1);
-  // The results: outputs of the whole from this number on, or in its scratch.
+  // Adds a part. Its results are outputs of the whole operation from number `output` on, or lie in its scratch.
   std::vector<Operand> add(const AnyOperation& operation, const std::vector<Operand>& operands, std::span<const TensorType> results,
                            std::size_t output = in_scratch) {
     std::vector<Operand> made(results.size());
@@ -149,7 +149,8 @@ class PartsOfConvolution {
     parts_.push_back(std::move(part));
     return made;
   }
-  // An input of the whole is asked for so; what a part gave is copied where it lies otherwise.
+  // The place of an operand in the wanted layout. An input of the whole operation is demanded in it. The result of a part is
+  // copied where its layout differs.
   Place in_layout(const Operand& operand, const Layout& wanted) {
     if (operand.place.in == Place::In::inputs) input_layouts_[operand.place.at] = wanted;
     if (operand.place.in == Place::In::inputs || operand.layout == wanted) return operand.place;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions are fused with what stands around them, each way where it is asked for.
+// Runs the passes that fuse convolutions with the operations around them, each where it is asked for.
 #pragma once
 
 #include <utility>
@@ -13,7 +13,8 @@
 
 namespace replicator::detail::passes {
 
-// For condensed graphs. What could be one convolution's epilogue and the next one's prologue becomes the epilogue: the next one is plain then.
+// For graphs that went through condense(). Arithmetic that could be one convolution's epilogue or the next one's prologue becomes
+// the epilogue. The next convolution then has no prologue.
 inline Graph fuse_convolutions(Graph graph, const ConvolutionFusions& wanted) {
   if (wanted.statistics) graph = fuse(remove_dead_code(fuse_statistics(graph)));
   if (wanted.epilogue) graph = fuse_epilogues(graph);

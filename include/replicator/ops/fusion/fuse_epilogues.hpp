@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise nodes that alone read a convolution's result become its epilogue: a batch norm by running statistics, a residual sum, ReLU. The
-// result itself is then never written. As it is not rounded to bfloat16 either, bits change: so the pass runs where it is asked for.
+// A pass that makes elementwise nodes the epilogue of a convolution, where nothing else reads its result. Examples are a batch
+// norm by running statistics, a residual sum, and ReLU. The result itself is then never written, nor rounded to bfloat16. So bits
+// change, and the pass only runs where it is asked for.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,8 @@ class EpilogueFusion {
   }
 
  private:
-  // Which input of the node is the result of the convolution whose epilogue it becomes: of several the one that is computed last, for
-  // the others are there then.
+  // Which input of the node is the result of the convolution that gets the node as its epilogue. Of several it is the one that is
+  // computed last, because the others exist by then.
   std::optional<std::size_t> find_result(const Node& node) const {
     std::optional<std::size_t> found;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
@@ -59,7 +60,7 @@ class EpilogueFusion {
     node.marks = arithmetic.marks;
     rewriter_.replace(index, rewriter_.to().add(std::move(node)));
   }
-  // Of an input of the arithmetic among those of the epilogue, of which the convolution's result is the first.
+  // Number of an input of the arithmetic among the epilogue's inputs. The first of these is the convolution's result.
   static std::size_t number_of(std::size_t input, std::size_t result) { return input == result  ? 0
                                                                                : input < result ? input + 1
                                                                                                 : input; }
@@ -73,7 +74,7 @@ class EpilogueFusion {
 
 }  // namespace detail
 
-// For graphs whose elementwise operations are fused with each other.
+// For graphs in which elementwise operations are fused with each other already.
 inline Graph fuse_epilogues(const Graph& graph) { return detail::EpilogueFusion{graph}.run(); }
 
 }  // namespace replicator::detail::passes

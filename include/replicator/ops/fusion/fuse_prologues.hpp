@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise nodes that a convolution alone reads become its prologue: a batch norm's scale and bias, ReLU. What they give is then never written; for the
-// gradient of the weights recompute.hpp computes it once more, as it does without this pass. What a kernel rounds on the way is its own choice: so bits may
-// change, and the pass runs where it is asked for.
+// A pass that makes elementwise nodes the prologue of a convolution, where nothing else reads them. Examples are a batch norm's
+// scale and bias, and ReLU. Their result is then never written. For the gradient of the weights recompute.hpp computes it once
+// more, as it does without this pass. A kernel chooses what it rounds on the way. So bits may change, and the pass only runs
+// where it is asked for.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +59,7 @@ class PrologueFusion {
 
 }  // namespace detail
 
-// For graphs whose elementwise operations are fused with each other.
+// For graphs in which elementwise operations are fused with each other already.
 inline Graph fuse_prologues(const Graph& graph) { return detail::PrologueFusion{graph}.run(); }
 
 }  // namespace replicator::detail::passes

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over a convolution's result become outputs of the convolution. Of a batch norm's statistics that are both reductions: its variance,
-// the sum of (y - m)^2, is computed as that of y^2 less m (2 sum of y - n m), which is the same for any m but for rounding, and cancels
-// where the mean is large beside the deviation. So the pass changes bits: it runs where it is asked for.
+// A pass that makes sums over a convolution's result outputs of the convolution. Both statistics of a batch norm are such sums.
+// The variance is the sum of (y - m)^2. It is computed as (sum of y^2) - m (2 (sum of y) - n m). Apart from rounding, this is the
+// same for any m, but digits cancel where the mean is large beside the deviation. So the pass changes bits, and only runs where
+// it is asked for.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace replicator::detail::passes {
 
 namespace detail {
 
-// What a reduction sums, for each channel, over the images and positions of a convolution's result y.
+// What a reduction sums for each channel, over the images and positions of a convolution's result y.
 struct ChannelSum {
   enum class Of : std::uint8_t {
     values,
@@ -27,7 +28,7 @@ struct ChannelSum {
     squares_around
   } of = Of::values;
   std::uint32_t convolution = 0;
-  Value around;  // the value for each channel that is taken from y before it is squared
+  Value around;  // for each channel, the value that is subtracted from y before it is squared
 };
 
 class StatisticsFusion {
@@ -64,7 +65,7 @@ class StatisticsFusion {
     if (!of || !(graph_.type(around).shape == Shape{1, reduce->domain[1], 1, 1})) return std::nullopt;
     return ChannelSum{ChannelSum::Of::squares_around, *of, around};
   }
-  // Whose result the instruction reads, over the whole of it.
+  // The convolution that the instruction reads the result of, if the reduction is over all of it.
   std::optional<std::uint32_t> convolution(const Node& node, const ScalarInstruction& instruction) const {
     if (instruction.op != ScalarOp::input) return std::nullopt;
     const Value read = node.inputs[instruction.a];
@@ -90,7 +91,7 @@ class StatisticsFusion {
     if (sum.of == ChannelSum::Of::squares_around) rewriter_.replace(index, {squares_around(index, sum, {made, 1}, {made, 2})});
     else rewriter_.replace(index, {{made, sum.of == ChannelSum::Of::values ? 1u : 2u}});
   }
-  // Rounding must not make it negative: a root is taken of it.
+  // Rounding must not make the result negative, because its square root is taken.
   Value squares_around(std::uint32_t index, const ChannelSum& sum, Value values, Value squares) {
     const auto& type = graph_.type({index, 0});
     const double n = static_cast<double>(graph_.type({sum.convolution, 0}).shape.elements()) / static_cast<double>(type.shape.elements());
@@ -99,13 +100,13 @@ class StatisticsFusion {
     const Map map{std::make_shared<const Expression>(std::move(expression)), type.shape, {DType::float32}};
     return add_like(index, map, {values, squares, in_one_axis(index, rewriter_(sum.around), type.shape)});
   }
-  // As it was before it was given the axes of an image.
+  // The value as it was before it got the axes of an image.
   Value in_one_axis(std::uint32_t index, Value around, const Shape& channels) {
     const auto& node = rewriter_.to().node(around.node);
     if (operation_of<Reshape>(node) && rewriter_.to().type(node.inputs[0]).shape == channels) return node.inputs[0];
     return add_like(index, Reshape{channels}, {around});
   }
-  // Where, on which device and of which derivative the old node was.
+  // Adds a node with the old node's source line, label, device and marks.
   Value add_like(std::uint32_t old, AnyOperation operation, std::vector<Value> inputs) {
     std::vector<TensorType> types;
     for (const auto input : inputs) types.push_back(rewriter_.to().type(input));
@@ -122,7 +123,7 @@ class StatisticsFusion {
 
 }  // namespace detail
 
-// For graphs whose elementwise operations are in the reductions that use them.
+// For graphs in which elementwise operations are part of the reductions that use them.
 inline Graph fuse_statistics(const Graph& graph) { return detail::StatisticsFusion{graph}.run(); }
 
 }  // namespace replicator::detail::passes

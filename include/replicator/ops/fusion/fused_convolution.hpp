@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution together with what stands around it in a network, which GPUs compute while the operands are on their way: arithmetic on what it
-// reads (a batch norm's scale and bias, ReLU), on what it gives (the same and a residual sum), and the sums over its result that a
-// batch norm asks for. No user writes it: ops/fusion/fuse_convolutions.hpp makes it, behind the derivatives.
+// A convolution together with operations around it in a network. GPUs compute these while the operands are on their way. The
+// prologue is arithmetic on the input: a batch norm's scale and bias, ReLU. The epilogue is arithmetic on the result: the same,
+// and a residual sum. The statistics are the sums over the result that a batch norm needs.
+//
+// No user writes this operation. ops/fusion/fuse_convolutions.hpp makes it, after the derivatives.
 #pragma once
 
 #include <algorithm>
@@ -17,20 +19,22 @@
 
 namespace replicator::detail {
 
-// Inputs: those of the prologue, which gives x, or x itself; w; those of the epilogue but its first, which is the convolution's result. Outputs:
-// what the epilogue gives, or y itself, of the type of w; and, with statistics, the sum and the sum of squares of y for each channel,
-// [O] of float32. Whether y and x are rounded to bfloat16 before they are computed with is the kernel's choice.
+// Inputs: first the inputs of the prologue, which computes x, or else x itself. Then w. Then the inputs of the epilogue, without
+// its first one, the convolution's result.
+//
+// Outputs: the epilogue's result or else y itself, in the type of w. With statistics also the sum and the sum of squares of y for
+// each channel, as float32 [O]. The kernel chooses whether x and y are rounded to bfloat16 before they are used.
 struct FusedConvolution {
   static constexpr std::string_view name = "fused_convolution";
   static constexpr std::size_t most_inputs = 16;  // of the prologue or epilogue
 
   ConvolutionOptions options;
-  Expression prologue = {};  // without outputs: there is none
+  Expression prologue = {};  // without outputs there is no prologue
   Expression epilogue = {};
-  bool statistics = false;  // where there is no epilogue
+  bool statistics = false;  // only without an epilogue
 
   static bool takes(DType dtype) { return dtype == DType::float32 || dtype == DType::bfloat16; }
-  // Sums, differences, products and ReLU, of float32.
+  // Takes sums, differences, products and ReLU of float32.
   static bool takes(const Expression& e) {
     constexpr std::array known{ScalarOp::input, ScalarOp::add, ScalarOp::subtract, ScalarOp::multiply, ScalarOp::rectify};
     return e.compute == DType::float32 && e.outputs.size() == 1 && e.inputs <= most_inputs && e.code[e.outputs[0]].op != ScalarOp::input &&
@@ -38,7 +42,7 @@ struct FusedConvolution {
   }
   bool has_prologue() const { return !prologue.outputs.empty(); }
   bool has_epilogue() const { return !epilogue.outputs.empty(); }
-  // How many inputs stand before w.
+  // Number of inputs before w.
   std::size_t image_inputs() const { return has_prologue() ? prologue.inputs : 1; }
   TensorType image(std::span<const TensorType> inputs) const {
     return has_prologue() ? TensorType{inputs[image_inputs()].dtype, detail::broadcast_all(inputs.first(image_inputs()))} : inputs[0];
@@ -67,7 +71,7 @@ struct FusedConvolution {
     return detail::convolution_work(y.shape, inputs[image_inputs()].shape) + static_cast<double>(prologue.code.size()) * elements(x) +
            (static_cast<double>(epilogue.code.size()) + (statistics ? 3 : 0)) * elements(y);
   }
-  // "of relu(add(x0, x1)), with sums of its result"
+  // For example "of relu(add(x0, x1)), with sums of its result".
   std::string formula(std::size_t length) const {
     std::string text;
     const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the passes look for that fuse convolutions with the elementwise nodes around them.
+// Finds convolutions, and the elementwise nodes around them, that passes can fuse.
 #pragma once
 
 #include <algorithm>
@@ -13,21 +13,21 @@
 
 namespace replicator::detail::passes::detail {
 
-// The convolution with what is fused with it so far; nothing of another node.
+// The convolution with everything that is fused with it so far. Empty for other nodes.
 inline std::optional<FusedConvolution> fusible_convolution(const Node& node) {
   if (const auto* plain = operation_of<Convolution>(node)) return FusedConvolution{plain->options};
   if (const auto* fused = operation_of<FusedConvolution>(node)) return *fused;
   return std::nullopt;
 }
 
-// An operand that is read element for element, or one number for each channel of such images.
+// Whether an operand is read element for element, or has one number for each channel of such images.
 inline bool is_image_or_channels(const TensorType& type, const Shape& image) {
   if (!FusedConvolution::takes(type.dtype)) return false;
   const auto& shape = type.shape;
   return shape == image || (shape.rank() >= 3 && shape[shape.rank() - 3] == image[1] && shape.elements() == image[1]);
 }
 
-// The node as what gives images of this type by arithmetic that a convolution may do in passing; else null.
+// The node's Map, if it makes images of this type by arithmetic that a convolution can include. Otherwise null.
 inline const Map* fusible_arithmetic(const Graph& graph, const Node& node, const TensorType& image) {
   const auto* map = operation_of<Map>(node);
   if (!map || !FusedConvolution::takes(image.dtype) || map->dtypes != std::vector{image.dtype} || !(map->domain == image.shape) ||
@@ -38,7 +38,7 @@ inline const Map* fusible_arithmetic(const Graph& graph, const Node& node, const
   return std::all_of(node.inputs.begin(), node.inputs.end(), fits) && std::any_of(node.inputs.begin(), node.inputs.end(), large) ? map : nullptr;
 }
 
-// Nodes of which one other node reads one output, once, and nobody else sees anything.
+// Finds nodes that are used once: one other node reads one output, and the graph does not return any.
 class OnlyUser {
  public:
   explicit OnlyUser(const Graph& graph) : users_{users_of(graph)} {

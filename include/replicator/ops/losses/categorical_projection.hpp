@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Distributions over fixed values ("atoms"), as distributional reinforcement learning has them.
+// Distributions over fixed values ("atoms"), for distributional reinforcement learning.
 // Source: Bellemare, Dabney, Munos, "A distributional perspective on reinforcement learning", 2017, equation 7.
 #pragma once
 
@@ -34,9 +34,9 @@ inline Array<float> atom_values(const AtomOptions& options) {
   return values;
 }
 
-// probabilities [N, atoms] of these values, shift [N], scale [N] -> the distribution of shift + scale * value, brought back to the atoms: [N, atoms].
-// What falls between two atoms is shared out by its distance to them, what falls outside goes to the nearest.
-// Throws BuildError for shapes or atoms that do not fit.
+// Projects a distribution back to the atoms: probabilities [N, atoms], shift [N], scale [N] -> [N, atoms]. The distribution has
+// these probabilities at the values shift + scale * atom. A value between two atoms is shared out by its distance to them. A
+// value outside goes to the nearest atom. Throws BuildError for shapes or atoms that do not fit.
 inline Tensor<float> categorical_projection(Tensor<float> probabilities, Tensor<float> shift, Tensor<float> scale, const AtomOptions& options,
                                             std::source_location where = std::source_location::current()) {
   const std::string name = "categorical_projection at " + Location{where}.text();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far one distribution over classes is from another.
+// The Kullback-Leibler divergence between distributions over classes.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline AnyTensor divergence(std::string_view what, AnyTensor log_p, AnyTensor lo
                             Location where) {
   const AnyTensor terms = map_at(
       log_p.graph(), log_p.dtype(), where,
-      // What p never does costs nothing, even where q never does it either: infinity minus infinity would be NaN.
+      // A class that p never takes costs nothing, even if q never takes it either. Infinity minus infinity would be NaN.
       [](Symbol lp, Symbol lq) {
         const Symbol p = exp(lp);
         return p * select(p > 0, lp - lq, 0);
@@ -25,8 +25,8 @@ inline AnyTensor divergence(std::string_view what, AnyTensor log_p, AnyTensor lo
 }
 }  // namespace detail
 
-// KL(p || q) = sum p (log p - log q) along an axis, the last unless told, of logarithms of probabilities; the axis
-// disappears. (PyTorch's kl_div takes the two the other way round.) Throws BuildError unless the shapes are equal.
+// KL(p || q) = sum p (log p - log q) along an axis (the last by default), from logarithms of probabilities. The axis disappears.
+// (PyTorch's kl_div takes the two the other way round.) Throws BuildError unless the shapes are equal.
 // Source: Kullback and Leibler, "On information and sufficiency", 1951.
 template <FloatingElement T>
 Tensor<T> kl_divergence(Tensor<T> log_p, Tensor<T> log_q, std::int64_t axis = -1,
@@ -35,7 +35,7 @@ Tensor<T> kl_divergence(Tensor<T> log_p, Tensor<T> log_q, std::int64_t axis = -1
   return Tensor<T>{detail::divergence("kl_divergence", log_p, log_q, axis, where)};
 }
 
-// The same of the categorical distributions with these logits, which need not be normalised.
+// The same for categorical distributions with these logits, which need not be normalised.
 template <FloatingElement T>
 Tensor<T> categorical_kl_divergence(Tensor<T> p_logits, Tensor<T> q_logits, std::int64_t axis = -1,
                                     std::source_location where = std::source_location::current()) {

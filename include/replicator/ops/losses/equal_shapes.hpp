@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check of losses that compare two tensors.
+// A check for losses that compare two tensors.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace replicator::detail {
 
-// For losses of pairs: broadcasting there is nearly always a mistake. Throws BuildError.
+// Requires equal shapes, because broadcasting in such a loss is nearly always a mistake. Throws BuildError.
 inline void require_equal_shapes(std::string_view what, AnyTensor a, AnyTensor b, Location where) {
   if (a.shape() == b.shape()) return;
   throw BuildError{"replica " + std::to_string(a.graph().replica()) + ": " + std::string{what} + " at " + where.text() +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses that are zero from a margin on: of support vector machines, and of generative adversarial networks.
+// Hinge losses, which are zero beyond a margin: for support vector machines, and for generative adversarial networks.
 #pragma once
 
 #include <limits>
@@ -11,11 +11,11 @@
 namespace replicator {
 
 struct HingeOptions {
-  double margin = 1;  // a score beyond it, of the right sign, costs nothing
+  double margin = 1;  // a score of the right sign beyond it costs nothing
 };
 
-// Of each element: max(0, margin - sign score), the signs being 1 or -1. Same shape. Throws BuildError unless the
-// shapes are equal. Source: Cortes and Vapnik, "Support-vector networks", 1995.
+// For each element: max(0, margin - sign score). Signs are 1 or -1. Same shape. Throws BuildError unless the shapes are equal.
+// Source: Cortes and Vapnik, "Support-vector networks", 1995.
 template <FloatingElement T>
 Tensor<T> hinge(Tensor<T> scores, Tensor<T> signs, const HingeOptions& options = {},
                 std::source_location where = std::source_location::current()) {
@@ -25,10 +25,10 @@ Tensor<T> hinge(Tensor<T> scores, Tensor<T> signs, const HingeOptions& options =
       signs)};
 }
 
-// Of each example: the sum over the other classes c of max(0, margin + score_c - score_label): scores [N, C], labels
-// [N] in [0, C) -> [N]. A label outside of [0, C) gives NaN. (PyTorch's multi_margin_loss divides by C.) Throws
-// BuildError where the shapes do not fit. Source: Weston and Watkins, "Support vector machines for multi-class pattern
-// recognition", 1999.
+// For each example: the sum over the other classes c of max(0, margin + score_c - score_label).
+// scores [N, C], labels [N] in [0, C) -> [N]. A label outside of [0, C) gives NaN. (PyTorch's multi_margin_loss divides by C.)
+// Throws BuildError where the shapes do not fit.
+// Source: Weston and Watkins, "Support vector machines for multi-class pattern recognition", 1999.
 template <FloatingElement T, LabelElement L>
 Tensor<T> multiclass_hinge(Tensor<T> scores, Tensor<L> labels, const HingeOptions& options = {},
                            std::source_location where = std::source_location::current()) {
@@ -52,7 +52,7 @@ Tensor<T> multiclass_hinge(Tensor<T> scores, Tensor<L> labels, const HingeOption
   return Tensor<T>{detail::reduce(ReduceKind::sum, excess, {1}, "multiclass_hinge", where)};
 }
 
-// What a discriminator minimises: mean(max(0, 1 - real)) + mean(max(0, 1 + fake)) of its scores: a scalar.
+// The loss of a discriminator, from its scores: mean(max(0, 1 - real)) + mean(max(0, 1 + fake)), a scalar.
 // Source: Lim and Ye, "Geometric GAN", 2017; Miyato, Kataoka, Koyama, Yoshida, "Spectral normalization for GANs", 2018.
 template <FloatingElement T>
 Tensor<T> hinge_discriminator_loss(Tensor<T> real, Tensor<T> fake,
@@ -65,7 +65,7 @@ Tensor<T> hinge_discriminator_loss(Tensor<T> real, Tensor<T> fake,
   return Tensor<T>{apply(detail::ScalarOp::add, {side(real, -1), side(fake, 1)}, where)};
 }
 
-// What its generator minimises: -mean(fake): a scalar.
+// The loss of its generator: -mean(fake), a scalar.
 template <FloatingElement T>
 Tensor<T> hinge_generator_loss(Tensor<T> fake, std::source_location where = std::source_location::current()) {
   return Tensor<T>{apply(detail::ScalarOp::negate, {mean(fake, {}, where).any()}, where)};

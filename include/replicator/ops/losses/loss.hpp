@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of logits against classes, and what else is told of classes. All of it is made of elementwise nodes and
-// reductions.
+// Softmax, cross-entropy and accuracy of logits against classes. All of it is made of elementwise nodes and reductions.
 #pragma once
 
 #include <concepts>
@@ -13,7 +12,7 @@
 
 namespace replicator {
 
-// What classes may be named by.
+// The types that class labels may have.
 template <class T>
 concept LabelElement = std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>;
 
@@ -35,8 +34,7 @@ AnyTensor class_numbers(Graph& graph, std::int64_t classes, Location where) {
   return constant_node(graph, std::move(numbers).any(), where);
 }
 
-// x minus its maximum along the axis: exp of it cannot overflow. The maximum cancels in every use: no gradient through
-// it.
+// x minus its maximum along the axis, so that exp cannot overflow. The maximum cancels in every use, so no gradient goes through it.
 inline AnyTensor below_maximum(AnyTensor x, std::int64_t axis, std::string_view what, Location where) {
   const AnyTensor maximum = reduce(ReduceKind::max, x, Axes{axis}.kept(), what, where);
   const AnyTensor fixed = compute(x.graph(), StopGradient{}, {maximum}, where);
@@ -45,7 +43,7 @@ inline AnyTensor below_maximum(AnyTensor x, std::int64_t axis, std::string_view 
 
 }  // namespace detail
 
-// exp(x) / sum(exp(x)) along an axis, the last unless told. Same shape.
+// exp(x) / sum(exp(x)) along an axis (the last by default). Same shape.
 template <FloatingElement T>
 Tensor<T> softmax(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(softmax(cast<float>(x, where), axis, where), where);
@@ -54,7 +52,7 @@ Tensor<T> softmax(Tensor<T> x, std::int64_t axis = -1, std::source_location wher
   return Tensor<T>{apply(detail::ScalarOp::divide, {e, total}, where)};
 }
 
-// x - log(sum(exp(x))) along an axis, the last unless told. Same shape.
+// x - log(sum(exp(x))) along an axis (the last by default). Same shape.
 template <FloatingElement T>
 Tensor<T> log_softmax(Tensor<T> x, std::int64_t axis = -1,
                       std::source_location where = std::source_location::current()) {
@@ -66,7 +64,7 @@ Tensor<T> log_softmax(Tensor<T> x, std::int64_t axis = -1,
       x.graph(), dtype_of<T>, where, [](Symbol s, Symbol t) { return s - log(t); }, shifted, total)};
 }
 
-// log(sum(exp(x))) along an axis, the last unless told, without overflow. The axis disappears. Minus infinity where all of x is.
+// log(sum(exp(x))) along an axis (the last by default), without overflow. The axis disappears. Minus infinity where all of x is.
 template <FloatingElement T>
 Tensor<T> log_sum_exp(Tensor<T> x, std::int64_t axis = -1, std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(log_sum_exp(cast<float>(x, where), axis, where), where);
@@ -80,7 +78,7 @@ Tensor<T> log_sum_exp(Tensor<T> x, std::int64_t axis = -1, std::source_location 
 }
 
 struct CrossEntropyOptions {
-  double label_smoothing = 0;  // this much of the target is spread evenly over all classes (Szegedy et al., 2016)
+  double label_smoothing = 0;  // this part of the target is spread evenly over all classes (Szegedy et al., 2016)
 };
 
 // The loss of each example: logits [.., C], labels [..] in [0, C) -> [..]. A label outside of [0, C) gives NaN.
@@ -119,8 +117,8 @@ Tensor<T> softmax_cross_entropy(Tensor<T> logits, Tensor<L> labels, const CrossE
       total, target, labels)};
 }
 
-// The part of the examples whose largest logit (the first of equal ones) is at the label: [.., C], [..] -> scalar in
-// [0, 1]. Throws BuildError where the shapes do not fit.
+// The part of the examples that have their largest logit (the first of equal ones) at the label.
+// [.., C], [..] -> scalar in [0, 1]. Throws BuildError where the shapes do not fit.
 template <FloatingElement T, LabelElement L>
 Tensor<T> accuracy(Tensor<T> logits, Tensor<L> labels, std::source_location where = std::source_location::current()) {
   if constexpr (std::is_same_v<T, bfloat16>) return cast<T>(accuracy(cast<float>(logits, where), labels, where), where);

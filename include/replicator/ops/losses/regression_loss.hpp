@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of predictions against numbers.
+// Losses of predictions against numbers: mean squared error and Huber's loss.
 #pragma once
 
 #include <source_location>
@@ -21,13 +21,13 @@ Tensor<T> mean_squared_error(Tensor<T> a, Tensor<T> b, std::source_location wher
 }
 
 struct HuberOptions {
-  double delta = 1;  // from where on the loss is linear
+  double delta = 1;  // beyond this distance the loss is linear
 };
 
-// Of each element, with d = a - b: d^2 / 2 where |d| <= delta, delta (|d| - delta / 2) beyond. Same shape. PyTorch's
-// smooth_l1_loss with beta = delta is this divided by delta: the same for 1.
-// Throws BuildError unless the shapes are equal and delta > 0. Source: Huber, "Robust estimation of a location
-// parameter", 1964.
+// For each element, with d = a - b: d^2 / 2 where |d| <= delta, and delta (|d| - delta / 2) beyond. Same shape. PyTorch's
+// smooth_l1_loss with beta = delta is this divided by delta; for delta = 1 they are equal. Throws BuildError unless the shapes
+// are equal and delta > 0.
+// Source: Huber, "Robust estimation of a location parameter", 1964.
 template <FloatingElement T>
 Tensor<T> huber(Tensor<T> a, Tensor<T> b, const HuberOptions& options = {},
                 std::source_location where = std::source_location::current()) {

@@ -12,8 +12,8 @@
 
 namespace replicator {
 
-// Inputs x, t: max(x, 0) - x t + log(1 + exp(-|x|)). An operation of its own because this formula, which neither
-// overflows nor cancels, has a kink at 0 in both of its ends; the derivative, sigmoid(x) - t, has none.
+// Inputs x, t: max(x, 0) - x t + log(1 + exp(-|x|)). It is an operation of its own for the sake of its derivative, sigmoid(x) -
+// t. The formula neither overflows nor cancels, but its first and last terms have a kink at 0. The derivative has none.
 struct SigmoidCrossEntropy {
   static constexpr std::string_view name = "sigmoid_cross_entropy";
 
@@ -43,8 +43,8 @@ struct SigmoidCrossEntropy {
   }
 };
 
-// Of each element: -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)), the targets t in [0, 1] being probabilities of
-// "yes". Same shape. Throws BuildError unless the shapes are equal.
+// For each element: -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)). The targets t in [0, 1] are probabilities of "yes". Same
+// shape. Throws BuildError unless the shapes are equal.
 template <FloatingElement T>
 Tensor<T> sigmoid_cross_entropy(Tensor<T> logits, Tensor<T> targets,
                                 std::source_location where = std::source_location::current()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor as its axes before one of them, this one, and those behind it.
+// Splits a tensor's extents at an axis: those before it, its own, and those behind it.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace replicator::detail {
 
-// The shape around an axis: `inner` is the distance between its elements.
+// The extents around an axis, each as one product. `inner` is the distance between neighbours along the axis.
 struct AroundAxis {
   std::int64_t outer = 1, extent = 1, inner = 1;
 };

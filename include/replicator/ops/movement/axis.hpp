@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Axes of a tensor as they are named in arguments.
+// Axes of a tensor as arguments name them.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ inline void require_per_axis(std::string_view what, const AxisValues& values, co
     throw BuildError{"found " + std::to_string(values.size()) + " values of " + std::string{what} + " for " + x.text() +
                      ": give one for each axis"};
 }
-// Axis -1 is the last. Throws BuildError.
+// The axis counted from the front; -1 is the last. Throws BuildError for an axis that does not exist.
 inline std::int64_t require_axis(std::int64_t axis, std::size_t rank) {
   const auto signed_rank = static_cast<std::int64_t>(rank);
   if (axis < -signed_rank || axis >= signed_rank)

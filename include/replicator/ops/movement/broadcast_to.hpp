@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor repeated along axes. Any dtype.
+// Repeats a tensor along axes. Any dtype.
 #pragma once
 
 #include <source_location>
@@ -9,7 +9,7 @@
 
 namespace replicator {
 
-// x repeated along axes of extent 1, or new ones in front. Throws BuildError where it does not fit.
+// Repeats x along axes of extent 1, or along new leading axes. Throws BuildError where x does not fit.
 template <Element T>
 Tensor<T> broadcast_to(Tensor<T> x, const Shape& shape, std::source_location where = std::source_location::current()) {
   detail::Expression e;

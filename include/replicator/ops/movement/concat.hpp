@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors put together along an axis, one that is there or a new one: concat, stack. Any dtype.
+// Joins tensors along an axis that exists (concat) or a new one (stack). Any dtype.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace replicator {
 
-// The inputs one after the other along an axis; all other extents are equal.
+// Joins the inputs along an axis, one after the other. All other extents are equal.
 struct Concat {
   static constexpr std::string_view name = "concat";
   std::int64_t axis = 0;
@@ -56,7 +56,7 @@ struct Concat {
   }
 };
 
-// The tensors one after the other along an axis (-1: the last).
+// Joins the tensors along an axis (-1: the last), one after the other.
 template <Element T>
 Tensor<T> concat(std::span<const Tensor<T>> parts, std::int64_t axis,
                  std::source_location where = std::source_location::current()) {
@@ -78,7 +78,7 @@ Tensor<T> concat(const std::vector<Tensor<T>>& parts, std::int64_t axis, std::so
   return concat(std::span<const Tensor<T>>{parts}, axis, where);
 }
 
-// The tensors, all of one shape, one after the other along a new axis before `axis` of them (-1: after the last).
+// Joins tensors of one shape along a new axis, which comes before their axis `axis` (-1: after the last).
 template <Element T>
 Tensor<T> stack(std::span<const Tensor<T>> parts, std::int64_t axis, std::source_location where = std::source_location::current()) {
   if (parts.empty()) throw BuildError{"stack at " + Location{where}.text() + ": found nothing to put together"};

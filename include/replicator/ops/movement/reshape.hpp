@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same elements with other extents: reshape, flatten, expand_dims, squeeze. Any dtype.
+// Gives the same elements other extents: reshape, flatten, expand_dims, squeeze. Any dtype.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace replicator {
 
-// The same elements in row-major order with other extents. One of them may be -1: what is left for it.
+// The same elements in row-major order with other extents. One extent may be -1: it follows from the others.
 template <Element T>
 Tensor<T> reshape(Tensor<T> x, std::vector<std::int64_t> extents,
                   std::source_location where = std::source_location::current()) {
@@ -30,7 +30,7 @@ Tensor<T> reshape(Tensor<T> x, std::vector<std::int64_t> extents,
   return Tensor<T>{replicator::reshape(x.any(), shape, Location{where})};
 }
 
-// [N, ...] -> [N, the rest]
+// [N, ...] -> [N, the product of the other extents]
 template <Element T>
 Tensor<T> flatten(Tensor<T> x, std::source_location where = std::source_location::current()) {
   return detail::at_line("flatten", where, [&] {
@@ -41,7 +41,7 @@ Tensor<T> flatten(Tensor<T> x, std::source_location where = std::source_location
   });
 }
 
-// A new axis of extent 1 before `axis` of x (-1: after the last).
+// Adds an axis of extent 1 before `axis` of x (-1: after the last).
 template <Element T>
 Tensor<T> expand_dims(Tensor<T> x, std::int64_t axis, std::source_location where = std::source_location::current()) {
   return detail::at_line("expand_dims", where, [&] {
@@ -52,7 +52,7 @@ Tensor<T> expand_dims(Tensor<T> x, std::int64_t axis, std::source_location where
   });
 }
 
-// Without an axis of extent 1 (-1: the last). Throws BuildError where it is longer.
+// Removes an axis of extent 1 (-1: the last). Throws BuildError where its extent is not 1.
 template <Element T>
 Tensor<T> squeeze(Tensor<T> x, std::int64_t axis, std::source_location where = std::source_location::current()) {
   return detail::at_line("squeeze", where, [&] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a tensor, and a tensor as a part: slice and pad, each the gradient of the other; split. Any dtype.
+// slice takes a part of a tensor, and pad makes a tensor a part of a larger one. Each is the gradient of the other. split makes
+// equal parts. Any dtype.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@
 
 namespace replicator {
 
-// Elements begin, begin + step, ... before end along each axis.
+// Takes elements begin, begin + step, ... before end along each axis.
 struct Slice {
   static constexpr std::string_view name = "slice";
   AxisValues begin, end, step;
@@ -47,7 +48,7 @@ struct Slice {
   std::vector<AnyTensor> gradient(const GradientContext& at) const;
 };
 
-// x with `low` and `high` elements of `value` before and after along each axis, and `inner` between any two.
+// Puts `low` elements of `value` before x along each axis, `high` behind it, and `inner` between any two of its elements.
 struct Pad {
   static constexpr std::string_view name = "pad";
   AxisValues low, high, inner;
@@ -97,7 +98,7 @@ inline std::vector<AnyTensor> Slice::gradient(const GradientContext& at) const {
   return {compute(at.graph, std::move(pad), {at.upstream[0]}, at.where)};
 }
 
-// Elements begin, begin + step, ... before end along each axis; steps of 1 where none are given.
+// Elements begin, begin + step, ... before end along each axis. All steps are 1 where none are given.
 template <Element T>
 Tensor<T> slice(Tensor<T> x, AxisValues begin, AxisValues end, AxisValues step = {},
                 std::source_location where = std::source_location::current()) {
@@ -105,8 +106,8 @@ Tensor<T> slice(Tensor<T> x, AxisValues begin, AxisValues end, AxisValues step =
   return Tensor<T>{compute(x.graph(), Slice{std::move(begin), std::move(end), std::move(step)}, {x}, where)};
 }
 
-// Elements begin to before end of one axis (-1: the last), and all of the other axes: x[:, begin:end]. Below 0 both count from the end
-// of the axis, which is where the slice ends unless told. Throws BuildError where they are not there.
+// Elements from begin to before end of one axis (-1: the last), and all of the other axes: x[:, begin:end]. Negative numbers
+// count from the end of the axis. By default the slice ends there. Throws BuildError where the elements do not exist.
 //   auto inputs = rp::slice_axis(tokens, 1, 0, -1), targets = rp::slice_axis(tokens, 1, 1);   // [n, t + 1] -> [n, t], [n, t]
 template <Element T>
 Tensor<T> slice_axis(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::optional<std::int64_t> end = {},
@@ -119,7 +120,7 @@ Tensor<T> slice_axis(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::op
     const std::int64_t first = from_front(begin), last = from_front(asked_end);
     if (first < 0 || last < first || last > extent)
       throw BuildError{"asked for elements " + std::to_string(begin) + " to " + std::to_string(asked_end) + " of axis " + std::to_string(axis) +
-                       " of " + x.any().type().text() + ": the first must be there, and the end not lie before it or beyond " +
+                       " of " + x.any().type().text() + ": the first must exist, and the end must not lie before it or beyond " +
                        std::to_string(extent)};
     Slice slice{AxisValues(shape.rank(), 0), AxisValues(shape.begin(), shape.end()), AxisValues(shape.rank(), 1)};
     slice.begin[at] = first;
@@ -129,7 +130,7 @@ Tensor<T> slice_axis(Tensor<T> x, std::int64_t axis, std::int64_t begin, std::op
   return Tensor<T>{compute(x.graph(), std::move(op), {x}, where)};
 }
 
-// n equal parts along an axis (-1: the last). Throws BuildError where its extent is no multiple of n.
+// Splits an axis (-1: the last) into n equal parts. Throws BuildError where its extent is not a multiple of n.
 //   const auto [q, k, v] = rp::split<3>(qkv);   // [.., 3 d] -> three of [.., d]
 template <std::size_t n, Element T>
 requires(n > 0)
@@ -148,7 +149,7 @@ requires(n > 0)
   (std::make_index_sequence<n>{});
 }
 
-// x with `low` and `high` elements of `value` before and after along each axis.
+// Puts `low` elements of `value` before x along each axis, and `high` behind it.
 template <Element T>
 Tensor<T> pad(Tensor<T> x, AxisValues low, AxisValues high, T value = T{},
               std::source_location where = std::source_location::current()) {

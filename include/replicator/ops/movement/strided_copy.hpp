@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transpose, slice, pad and concat of row-major memory are copies between two strided boxes: which ones.
+// Describes transpose, slice, pad and concat of row-major memory as copies between two strided boxes.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@
 
 namespace replicator::detail {
 
-// A box of elements read and written with strides (in elements), from `from` of the source to `to` of the destination.
+// A box of elements that is read and written with strides (in elements). It begins at `from` of the source and `to` of the destination.
 struct StridedCopy {
   Shape box;
   std::array<std::int64_t, Shape::max_rank> source{}, destination{};
   std::int64_t from = 0, to = 0;
 };
 
-// Merges axes that lie one in the other in both memories, so that rows are as long as they can be.
+// Merges neighbouring axes that are one axis in both memories, so that rows are as long as possible.
 inline StridedCopy merged(const StridedCopy& c) {
   StridedCopy result{{}, {}, {}, c.from, c.to};
   std::size_t axis = 0, axes = 0;  // of the box, and of the result
@@ -43,7 +43,7 @@ inline StridedCopy merged(const StridedCopy& c) {
   return result;
 }
 
-// The copies that make the result of a node of these operations, one for each input. Those of Pad leave gaps.
+// The copies that make the result of a node of these operations, one for each input. Pad's copies leave gaps.
 inline std::vector<StridedCopy> strided_copies(const Transpose& op, const KernelRequest& request) {
   const Shape& y = request.outputs[0].shape;
   StridedCopy copy{y, {}, y.strides()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The axes of a tensor in another order. Any dtype.
+// Reorders the axes of a tensor. Any dtype.
 #pragma once
 
 #include <array>
@@ -56,7 +56,7 @@ struct Transpose {
   }
 };
 
-// The axes in another order: axis i of the result is axis permutation[i] of x.
+// Reorders the axes: axis i of the result is axis permutation[i] of x. Throws BuildError unless each axis is named once.
 template <Element T>
 Tensor<T> transpose(Tensor<T> x, AxisValues permutation, std::source_location where = std::source_location::current()) {
   return Tensor<T>{compute(x.graph(), Transpose{std::move(permutation)}, {x}, where)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of Thrust's execution policies as the kernels need, on the host.
+// A stand-in on the host for the part of Thrust's execution policies that kernels use.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Thrust throws where CUDA refuses: on the host as in C++'s library.
+// A stand-in on the host for the exception that Thrust throws where CUDA refuses. It is std::system_error.
 #pragma once
 
 #include <system_error>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of Thrust's transform as the kernels need, on the host: work of the stream, or the error that a test wants to see.
+// A stand-in on the host for the part of Thrust's transform that kernels use. It does work of the stream, or gives the error that
+// a test has asked for.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ void transform(const cuda::OnStream& policy, Iterators... iterators) {
 }
 }  // namespace detail
 
-// The result may lie over the input.
+// The result may overwrite the input.
 template <class In, class Out, class F>
 void transform(const cuda::OnStream& policy, In first, In last, Out result, F f) {
   detail::transform(policy, first, last, result, f);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of CUB's BlockReduce as the kernels need, on the host: thread 0 combines what all threads of the block have brought, neighbours first.
+// A stand-in on the host for the part of CUB's BlockReduce that kernels use. Thread 0 combines the values of all threads of the
+// block, neighbours first.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +15,7 @@ class BlockReduce {
   };
   explicit BlockReduce(TempStorage& storage) : values_{storage.values} {}
 
-  // In thread 0; what the others get is not the result.
+  // Thread 0 gets the result. Other threads get some other value.
   template <class Combine>
   T Reduce(T value, Combine combine) {
     values_[threadIdx.x] = value;

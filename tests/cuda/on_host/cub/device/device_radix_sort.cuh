@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of CUB's DeviceRadixSort as the kernels need, on the host: work of the stream, in no other scratch than what was asked for and given.
+// A stand-in on the host for the part of CUB's DeviceRadixSort that kernels use. It works as part of the stream, and only in the
+// scratch memory that it asked for.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,14 +23,14 @@ struct DoubleBuffer {
 };
 
 struct DeviceRadixSort {
-  // By the bits [begin, end) of unsigned keys; others leave equal keys in their order.
+  // Sorts unsigned keys by their bits [begin, end). The sort is stable.
   template <class Key, class Count>
   static cudaError_t SortKeys(void* scratch, std::size_t& bytes, DoubleBuffer<Key>& keys, Count count, int begin, int end, cudaStream_t stream) {
     static_assert(std::is_unsigned_v<Key>);
     const std::size_t needed = 1000;
     if (!scratch) return bytes = needed, cudaSuccess;
     if (bytes < needed) return cudaErrorInvalidValue;
-    if (begin == end) return cudaSuccess;  // they stay where they are
+    if (begin == end) return cudaSuccess;  // the keys stay where they are
     Key* const from = keys.Current();
     Key* const to = keys.Alternate();
     keys.selector ^= 1;
