@@ -49,7 +49,8 @@ inline std::string base64(std::span<const std::byte> bytes) {
 
 inline std::string escaped(const std::string& text) {
   std::string result;
-  for (const char c : text) result += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string{c};
+  for (const char c : text) result += c == '&' ? "&amp;" : c == '<' ? "&lt;"
+                                                                    : std::string{c};
   return result;
 }
 

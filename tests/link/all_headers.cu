@@ -1,4 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every header in one file.
 #include "everything.hpp"
-
-int answer_of_second_file() { return 42; }
