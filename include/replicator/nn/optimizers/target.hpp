@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Target networks: copies of variables that follow them from time to time.
-// Source: Mnih et al., "Human-level control through deep reinforcement learning", Nature 518, 2015.
+// Target networks: copies of variables that are refreshed periodically. Source: Mnih et al., "Human-level control
+// through deep reinforcement learning", Nature 518, 2015.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace replicator::nn {
 
-// Gives every trainable variable below `scope` that this step has read so far a copy, "target.<its name>" (mirrored, not trainable), and
-// makes it equal before every `period`-th step of this replicated step, the first one included. So a network that is called within
-// replica.scope("target") after this reads the copies:
+// Creates a copy "target.<its name>" (mirrored, not trainable) of every trainable variable below `scope` that this step
+// has read so far. Refreshes the copies before every `period`-th step of this replicated step, the first one included.
+// A network called within replica.scope("target") after this reads the copies:
 //   auto value = critic(replica, x);                       // declares and reads critic.linear.weight
 //   rp::nn::update_targets(replica, "critic", 100);
 //   auto target = [&] { const auto scope = replica.scope("target"); return critic(replica, next); }();
-// Throws BuildError unless period >= 1, where no such variable was read, and within a scope: names are whole here.
+// Throws BuildError unless period >= 1, if no such variable was read, and within a scope: `scope` is a whole name here.
 inline void update_targets(ReplicaContext& replica, std::string_view scope, std::int64_t period,
                            std::source_location where = std::source_location::current()) {
   const auto variables = replica.trainable_variables<float>(scope);
