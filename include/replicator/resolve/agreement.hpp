@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that all replicas of a step agree: the same collectives in the same order with the same shapes and attributes,
-// the same variables, and results of the same types. Without this check, errors would depend on the placement.
+// Checks that all replicas of a step agree. They must have the same collectives in the same order, with the same shapes
+// and attributes, the same variables, and results of the same types. Without this check, errors would depend on the
+// placement.
 #pragma once
 
 #include <algorithm>

@@ -87,9 +87,9 @@ inline std::vector<std::uint32_t> segments_of(const Graph& graph, std::span<cons
   return segment;
 }
 
-// A bucket is waited for as a whole, so all replicas must do a collective in the same segment: the latest one that any
-// of their graphs gives it. Graphs can differ in this, for example if thunks are dealt over the replicas. Returns the
-// segments by ordinal.
+// A bucket is waited for as a whole, so all replicas must do a collective in the same segment. This is the latest one
+// that any of their graphs gives it. Graphs can differ in this, for example if thunks are dealt over the replicas.
+// Returns the segments by ordinal.
 inline std::vector<std::uint32_t> find_segments(std::vector<GraphClass>& classes, const ResolveOptions& options) {
   std::vector<std::uint32_t> latest(classes[0].collective.size()), before;
   do {

@@ -141,11 +141,12 @@ struct TarComponents {
 
 }  // namespace detail
 
-// The samples of a tar archive, or of all *.tar in a folder. The files of a sample have the same name up to the first
-// dot of the file's name, and follow one another. `endings` choose the components: "jpg", "cls"; "jpg;jpeg" for either.
-// Elements are tuples of uint8 [bytes] for transform() to decode; for pictures, use tar_pictures(). The archives are
-// memory-mapped and their headers read once, so shuffle(), shard() and seeking work over all samples. Throws DataError
-// that names archive and byte for a damaged or shortened archive, and for a sample without a component.
+// The samples of a tar archive, or of all *.tar in a folder. The files of a sample follow one another, and have the
+// same name up to the first dot of the file's name. `endings` choose the components: "jpg", "cls"; "jpg;jpeg" for
+// either. Elements are tuples of uint8 [bytes] for transform() to decode; for pictures, use tar_pictures(). The
+// archives are memory-mapped and their headers read once, so shuffle(), shard() and seeking work over all samples.
+// Throws DataError that names archive and byte for a damaged or shortened archive, and for a sample without a
+// component.
 template <class... Ending>
 auto tar(const std::string& path, const Ending&... endings) {
   static_assert(sizeof...(Ending) > 0, "replicator: tar(path, \"jpg\", \"cls\") names the endings of at least one component");

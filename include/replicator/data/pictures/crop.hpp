@@ -36,7 +36,7 @@ inline std::int64_t below(PhiloxStream& random, std::int64_t count) {
   return static_cast<std::int64_t>(random.below(static_cast<std::uint32_t>(count)));
 }
 
-// A rectangle with a random share `scale` of the area and a random aspect `ratio` (width / height), drawn as by
+// A rectangle with a random share `scale` of the area and a random aspect `ratio` (width / height). Drawn as by
 // torchvision's RandomResizedCrop: ten tries, then the largest centred rectangle of an allowed ratio.
 inline Crop random_resized_crop(PhiloxStream& random, std::int64_t height, std::int64_t width,
                                 std::array<float, 2> scale, std::array<float, 2> ratio) {

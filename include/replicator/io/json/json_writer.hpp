@@ -54,7 +54,7 @@ inline std::string json_string(std::string_view text) {
   return result + '"';
 }
 
-// Builds JSON text. The writer inserts commas and brackets; the caller must alternate keys and values:
+// Builds JSON text. The writer inserts commas and brackets. The caller must alternate keys and values. Example:
 //   json.object([&] { json.member("name", "conv1"); json.key("shape").array([&] { json.value(3); }); });
 class JsonWriter {
  public:

@@ -57,9 +57,9 @@ Tensor<E> part_of(Tensor<E> x, int part, int parts, std::source_location where) 
 
 }  // namespace detail
 
-// Splits each input along axis 0 into equal parts and calls loss_fn(part of each input...) -> Tensor<T>, a scalar, for
-// one part after the other. Takes the gradients for all trainable variables that the first part has read. Memory holds
-// the intermediate values of one part at a time. Example:
+// Splits each input along axis 0 into equal parts. Calls loss_fn(part of each input...) -> Tensor<T>, a scalar, for one
+// part after the other. Takes the gradients for all trainable variables that the first part has read. Memory holds the
+// intermediate values of one part at a time. Example:
 //   const auto [loss, variables, gradients] = nn::accumulate(replica, 4, std::tuple{images, labels}, loss_fn);
 //   nn::wrap_optimizer(nn::sgd({.learning_rate = 0.1})).apply_gradients(replica, variables, gradients);
 // Sums are taken from the left, ((1 + 2) + 3) + ..., inside the replica, and divided by the number of parts. So a loss

@@ -26,11 +26,12 @@ struct LowRankOptions {
 };
 
 // Defines how gradients move. Those of vectors and scalars move whole. Any other gradient is a matrix [n, m]: its first
-// axis by all others. r is the rank, G_i the gradient of replica i, E_i its error (what it kept back), and Q is [m, r]:
+// axis by all others. Below, r is the rank, G_i the gradient of replica i, E_i its error (what it kept back), and Q is
+// [m, r].
 //   M_i = G_i + E_i;  P = orthonormal columns of the mean of M_i Q;  the mean gradient is P Q'^T, Q' the mean of Q_i = M_i^T P
 //   E_i = M_i - P Q_i^T;  Q = Q', its columns of unit length
-// So (n + m) r elements move instead of n m. Over the steps nothing is lost: the mean of all G_i equals the sum of all
-// mean gradients given to the optimizer, plus the mean of the E_i.
+// So (n + m) r elements move instead of n m. Nothing is lost over the steps: summed over them, the mean gradients given
+// to the optimizer plus the mean of the E_i equal the mean of the G_i.
 //
 // Variables, float32 for bfloat16 gradients:
 // - "<name>/error": replica-local, initially 0. It takes the memory of one gradient for each replica.
