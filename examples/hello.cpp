@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regression, y = tanh(x w): ./hello --replicas 8 --devices cpu:0-1 (any devices, any number of processes: the same digest)
+// Regression, y = tanh(x w). The digest is the same on any devices and any number of processes:
+//   ./hello --replicas 8 --devices cpu:0-1
 #include <cmath>
 #include <iostream>
 #include <replicator/replicator.hpp>
