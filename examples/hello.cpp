@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regression, y = tanh(x w). The digest is the same on any devices and any number of processes:
-//   ./hello --replicas 8 --devices cpu:0-1
+// Regression, y = tanh(x w): ./hello --replicas 8 --devices cpu:0-1. Any devices and any number of processes give the same digest.
 #include <cmath>
 #include <iostream>
 #include <replicator/replicator.hpp>

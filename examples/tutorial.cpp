@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs of docs/tutorial.md, in order, on four replicas. The output is the same on any devices:
-//   ./tutorial --devices cpu:0-1
+// The programs of docs/tutorial.md, in order, on four replicas; the same output on any devices: ./tutorial --devices cpu:0-1
 #include <algorithm>
 #include <iostream>
 #include <string>
@@ -39,8 +38,7 @@ void first_program(rp::Replicator& repl) {
     std::cout << "replica " << i << ": " << mine[i].item() << " of " << all[i].item() << '\n';
 }
 
-// --- collectives, each with the plain loop that computes the same
-// ------------------------------------------------------
+// --- collectives, each with the plain loop that computes the same -----------------------------------------------------
 
 constexpr std::size_t R = 4;                     // replicas
 using Values = std::vector<std::vector<float>>;  // values[i]: what replica i has
