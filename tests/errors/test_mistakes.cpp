@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes in a step function are told at the user's line, while the graph is built. (Those between replicas: tests/resolve;
-// of inputs and deployments: tests/replicate and tests/input; of types: tests/compile_fail.)
+// Mistakes in a step function are reported at the user's line, while the graph is built. (Mistakes between replicas:
+// tests/resolve; of inputs and deployments: tests/replicate and tests/input; of types: tests/compile_fail.)
 #include <catch2/catch.hpp>
 
 #include <source_location>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources over the files of others: what they give, and how they refuse.
+// Sources of foreign file formats: their elements, and their errors.
 #include <catch2/catch.hpp>
 
 #include <string>

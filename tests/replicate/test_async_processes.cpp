@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The asynchronous regime over several processes: shards are owned, read and updated from everywhere, and a process that is lost ends all.
+// The asynchronous regime over several processes: any process reads and updates any shard, and the loss of a process
+// ends the job.
 #include <catch2/catch.hpp>
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs that lose processes and go on, and take in those that come back: all end with the bits of the undisturbed run.
+// Jobs that lose processes, continue, and take in restarted ones: all end with the bits of the undisturbed run.
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>

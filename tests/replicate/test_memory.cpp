@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step's plan says about memory, its limit, and what recomputation saves. No bit changes.
+// The memory figures of a step's plan, the memory limit, and the savings of recomputation. None of it changes a bit.
 #include <catch2/catch.hpp>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs of several processes: results that are whole on each, inputs that end, mistakes, and processes that are killed
-// or stopped.
+// Jobs of several processes: complete results on each, inputs that end, mistakes, and processes that are killed or
+// stopped.
 #include <catch2/catch.hpp>
 
 #include <signal.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of devices by way of the host's memory: bits, what goes on at the same time, and that nobody waits for whom he must not.
+// Collectives of devices through host memory: their bits, their overlap, and that no device waits for one that it need
+// not wait for.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

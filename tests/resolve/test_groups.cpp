@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of replicas in resolution: agreement, uniformity, buckets; and what groups cannot be.
+// Groups of replicas in resolution: agreement, uniformity, buckets, and invalid groups.
 #include <catch2/catch.hpp>
 
 #include <source_location>

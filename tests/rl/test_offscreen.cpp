@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies that are seen: every task is drawn without a screen, and the same episode shows the same pixels.
+// Rendered bodies: every task is drawn without a screen, and the same episode shows the same pixels.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sum tree, transitions over n steps, replay and noise, against plain arithmetic.
+// Sum tree, n-step transitions, replay and noise, against plain arithmetic.
 #include <catch2/catch.hpp>
 
 #include <array>

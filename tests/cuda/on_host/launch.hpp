@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of GPUs as functions of the host. The threads of a block run one after the other; where a kernel synchronises, each is a
-// fiber that stops there until all others of its block have come.
+// Runs GPU kernels as host functions. The threads of a block run one after the other. In a kernel that synchronises,
+// each thread is a fiber, which stops there until all others of its block have arrived.
 #pragma once
 
 #include <ucontext.h>

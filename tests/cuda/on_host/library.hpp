@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA runtime's libraries of compiled kernels, on the host: shared libraries, made by nvrtc.h.
+// The CUDA runtime's libraries of compiled kernels, on the host: shared libraries that nvrtc.h builds.
 #pragma once
 
 #include <dlfcn.h>

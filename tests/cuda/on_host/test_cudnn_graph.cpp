@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused convolutions by cuDNN's graph interface, on the host, where a stand-in computes by definition and refuses what cuDNN would
-// refuse: descriptors that are used before they are finalised, or given attributes of another type.
+// Fused convolutions through cuDNN's graph interface, on the host. A stand-in for cuDNN computes by definition. It
+// refuses what cuDNN would refuse: descriptors that are used before they are finalised, and attributes of the wrong
+// type.
 #include "../device_run.hpp"
 
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling by cuDNN's plain calls, on the host, where a stand-in computes by definition: what it is asked for, in which layouts, what it is not
-// asked for, and that nothing but rounding tells its results from the CPU's.
+// Pooling through cuDNN's plain calls, on the host, with a stand-in for cuDNN that computes by definition. Checks which
+// operations it is asked for, in which layouts, and which it is not; and that its results differ from the CPU's only by
+// rounding.
 #include "../device_run.hpp"
 
 #include <limits>

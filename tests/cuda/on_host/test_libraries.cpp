@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of cuDNN and cuBLASLt on the host, where stand-ins for both compute by definition: what they are asked for, in which
-// layouts, with which algorithms, and how many copies between layouts remain. And what becomes of Thrust's errors.
+// The kernels of cuDNN and cuBLASLt on the host, with stand-ins for both that compute by definition. Checks which
+// operations they are asked for, in which layouts, with which algorithms, and how many copies between layouts remain.
+// Also checks Thrust's errors.
 #include "../device_run.hpp"
 
 #include <map>

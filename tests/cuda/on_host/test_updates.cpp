@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many launches the optimizer of a ResNet-50 is on a GPU: one for each expression, not one for each of 161 variables.
+// The optimizer of a ResNet-50 on a GPU takes one launch for each expression, not one for each of 161 variables.
 #include <catch2/catch.hpp>
 
 #include <set>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of CUB's BlockReduce as the kernels need, on the host: thread 0 combines what all threads of the block have brought, neighbours first.
+// The part of CUB's BlockReduce that the kernels use, on the host. Thread 0 combines the values of all threads of the
+// block, neighbours first.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of CUB's DeviceRadixSort as the kernels need, on the host: work of the stream, in no other scratch than what was asked for and given.
+// The part of CUB's DeviceRadixSort that the kernels use, on the host. It runs on the stream, in exactly the requested
+// scratch memory.
 #pragma once
 
 #include <cuda_runtime.h>
