@@ -299,7 +299,8 @@ struct Pinned {
 };
 inline Pinned pinned;
 
-// Where all memory can be pinned nobody has a reason to copy another one, for which he waits until the queue has done all, and which is not captured.
+// If all memory can be pinned, copying unpinned memory is a mistake: the copy waits until the queue has done all its
+// work, and cannot be captured.
 inline void require_pinned(const Work& work, const std::byte* host) {
   const std::lock_guard lock{gate};
   if (pinned.all && (work.captures || !work.queued.empty()) && !pinned.holds(host))

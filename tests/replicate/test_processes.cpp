@@ -323,7 +323,8 @@ namespace {
 auto one_number() {
   return [](const InputContext&) { return numbers(9); };
 }
-// Adds the sum of all replicas' numbers to "total", then tries a step that cannot be, and goes on: what it was told, and the digest.
+// Adds the sum of all replicas' numbers to "total", tries an invalid step, and continues. Returns the error message and
+// the digest.
 template <class Mistake>
 std::string goes_on_after(Replicator& repl, Mistake mistake) {
   auto train = repl.replicate(one_number(), [](ReplicaContext& replica, Tensor<float> x) {

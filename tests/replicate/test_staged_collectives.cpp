@@ -234,7 +234,8 @@ TEST_CASE("a wait until the deadline names the device that has not computed, or 
 
 namespace {
 
-// A kind of device whose copies take a unit of time for each piece, in a time that the test sets: each queue is a bus.
+// A kind of device with simulated time, which the test controls. A copy takes one unit of time for each piece; each
+// queue is a bus.
 namespace timed {
 
 std::size_t now = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In front of a source that nvrtc.h compiles for the host: what NVRTC declares by itself, and the way to the threads of the test program.
+// Precedes every source that nvrtc.h compiles for the host: NVRTC's built-in declarations, and access to the threads of
+// the test program.
 #pragma once
 
 #define __CUDACC_RTC__

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of cuBLASLt as is called, on the host: products by their definition, of matrices that lie by columns.
+// The part of cuBLASLt that the kernels use, on the host: products of column-major matrices by their definition.
 #pragma once
 
 #include <cuda_runtime.h>

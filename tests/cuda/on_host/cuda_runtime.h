@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of the CUDA runtime as the kernels need, on the host: two devices that reach each other, whose memory is the host's and full of garbage when it is
-// allocated, and queues that do their work at once, or capture it as a graph. It stands in front of NVIDIA's on the include path of the
-// tests on the host.
+// The part of the CUDA runtime that the kernels use, on the host. It has two devices that can access each other; their
+// memory is host memory, full of garbage when allocated. Queues do their work at once, or capture it as a graph. On the
+// include path of the host tests it precedes NVIDIA's.
 #pragma once
 
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of cuDNN as is called, on the host: convolutions by their definition, and rankings of algorithms that a test may set. Pooling:
-// cudnn_pooling.h; graphs: cudnn_graph.h.
+// The part of cuDNN that the kernels use, on the host: convolutions by their definition, and algorithm rankings that a
+// test may set. Pooling: cudnn_pooling.h; graphs: cudnn_graph.h.
 #pragma once
 
 #include <cuda_runtime.h>

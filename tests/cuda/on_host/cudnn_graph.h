@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of cuDNN's graph interface as is called, on the host: descriptors that are as strict as cuDNN's about attributes and their order, engines
-// that a test may set, and one kind of graph that is computed by definition: arithmetic, a convolution, arithmetic or the statistics of its result.
+// The part of cuDNN's graph interface that the kernels use, on the host. Descriptors are as strict as cuDNN's about
+// attributes and their order, and a test may set the engines. One kind of graph is computed, by definition: arithmetic,
+// a convolution, and then arithmetic or the statistics of its result.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of cuDNN's pooling as is called, on the host, by the definitions of NVIDIA's reference: each result is of one window, or of all windows
-// that hold an element, in double precision. It refuses tensors that do not belong together.
+// The part of cuDNN's pooling that the kernels use, on the host, by the definitions of NVIDIA's reference in double
+// precision. A result depends on one window, or on all windows that hold an element. It refuses tensors that do not
+// belong together.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA's compilers know by themselves, on the host; behind threadIdx and __syncthreads. It includes nothing: kernels that are compiled
-// while a test runs include it each.
+// The built-in functions of CUDA's compilers, on the host; include it after threadIdx and __syncthreads. It includes
+// nothing, because every kernel that is compiled while a test runs includes it.
 #pragma once
 
 #define __global__

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of NVRTC as expressions need, on the host: a source becomes a shared library, by the compiler that the tests were built with. Its
-// "cubin" is the library's path.
+// The part of NVRTC that expressions use, on the host. The compiler of the tests turns a source into a shared library.
+// The "cubin" is the library's path.
 #pragma once
 
 #include <sys/stat.h>

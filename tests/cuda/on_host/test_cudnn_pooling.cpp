@@ -34,7 +34,7 @@ const Case cases[] = {{{2, 3, 12, 12}, {{3, 3}, {2, 2}, {1, 1}}},
                       {{1, 4, 16, 16}, {{16, 16}, {16, 16}, {0, 0}, true}},
                       {{3, 1, 9, 8}, {{2, 4}, {3, 1}, {1, 3}}}};
 
-// What the registry makes for these images, and by whom.
+// The executable that the registry makes for these images.
 template <class Op>
 std::unique_ptr<Executable> made(const Op& op, const TensorType& input, const Layout& offered = {}) {
   const AnyOperation operation{op};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of Thrust's execution policies as the kernels need, on the host.
+// The part of Thrust's execution policies that the kernels use, on the host.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Thrust throws where CUDA refuses: on the host as in C++'s library.
+// The exception that Thrust throws for CUDA errors; on the host it is the C++ library's.
 #pragma once
 
 #include <system_error>

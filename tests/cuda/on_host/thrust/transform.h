@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of Thrust's transform as the kernels need, on the host: work of the stream, or the error that a test wants to see.
+// The part of Thrust's transform that the kernels use, on the host: work of the stream, or an error chosen by the test.
 #pragma once
 
 #include <algorithm>
