@@ -102,7 +102,7 @@ inline DeviceStep::Use read_use(const json& use, const json& schedules) {
   const auto last = static_cast<std::int64_t>(schedules.size()) - 1;
   const json& schedule = schedules.at(static_cast<std::size_t>(whole(use.at("schedule"), "the schedule of a collective of the plan", 0, last)));
   if (schedule.contains("groups"))
-    throw DataError{result.text + " happens inside groups, which cannot be dealt to another number of replicas: simulate a step without them"};
+    throw DataError{result.text + " happens inside groups, which do not fit another number of replicas: simulate a step without them"};
   result.spec.kind = by_name<K>(use.at("kind"), {K::all_reduce, K::all_gather, K::reduce_scatter, K::broadcast, K::all_to_all});
   result.spec.dtype = by_name<DType>(use.at("dtype"), {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8,
                                                        DType::boolean, DType::bfloat16});
@@ -166,7 +166,7 @@ inline DeviceStep read_step(const nlohmann::json& plan, const nlohmann::json& tr
                                       [&](std::size_t i) { return times.empty() ? detail::bytes_touched(instructions[i]) : times[i]; });
   for (const auto& action : step.actions) step.microseconds += action.microseconds;
   if (microseconds > 0) {
-    if (!(step.microseconds > 0)) throw DataError{"the plan has no instruction that takes time, to which the time of the step could be dealt"};
+    if (!(step.microseconds > 0)) throw DataError{"the plan has no instruction that takes time, so the time of the step cannot be distributed"};
     for (auto& action : step.actions) action.microseconds *= microseconds / step.microseconds;
     step.microseconds = microseconds;
   }

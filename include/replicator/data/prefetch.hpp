@@ -86,7 +86,7 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
         stop = true;
         changed.notify_all();
         replicator::detail::DeadlineWait{{.late = late}}.wait(
-            changed, lock, [&] { return !producing; }, [] { std::fputs("replicator: the end of a prefetch(), or its seek, waits for the element that its source is at\n", stderr); });
+            changed, lock, [&] { return !producing; }, [] { std::fputs("replicator: a prefetch() that ends or seeks waits until its source has read the current element\n", stderr); });
       }
       thread.join();
     }

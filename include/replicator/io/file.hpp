@@ -102,7 +102,7 @@ inline std::string followed(const std::string& path) {
 inline std::optional<struct stat> status_of_output(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {};
-  if (S_ISDIR(status.st_mode)) throw DataError{path + ": is a folder, a file is to be written: name one in it"};
+  if (S_ISDIR(status.st_mode)) throw DataError{path + ": is a folder: name a file in it"};
   return status;
 }
 

@@ -71,7 +71,7 @@ constexpr bool can_hold(Stored stored) {
 template <Element T>
 void require_hold(const std::string& path, Stored stored) {
   if (!can_hold<T>(stored))
-    throw DataError{path + ": it holds " + std::string{name_of(stored)} + ", which was to be read as " +
+    throw DataError{path + ": it holds " + std::string{name_of(stored)} + ", but was asked for as " +
                     std::string{replicator::name_of(dtype_of<T>)} + ": ask for the same type or one that holds all its values"};
 }
 

@@ -30,7 +30,7 @@ Tensor<T> layer_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name
   if (options.axes < 1 || options.axes > rank || x.shape().elements() == 0)
     throw BuildError{"replica " + std::to_string(replica.id()) + ": layer_norm \"" + std::string{name} + "\" at " +
                      Location{where}.text() + ": asked for the last " + std::to_string(options.axes) + " axes of " +
-                     x.any().type().text() + ": it must have them, and elements"};
+                     x.any().type().text() + ": x must have so many axes, and must not be empty"};
   replicator::detail::require_epsilon(options.epsilon, where);
   Axes axes;
   Shape normalised;

@@ -55,7 +55,7 @@ inline void require_equal(const Graph& a, const Node& x, const Graph& b, const N
     report("its place on logical device " + std::to_string(x.device), "logical device " + std::to_string(y.device),
            "replicas must place their collectives on the same logical devices");
   if (p.groups != q.groups)
-    report("the groups " + p.groups.text(), "the groups " + q.groups.text(), "replicas must name the same groups, those of all replicas");
+    report("the groups " + p.groups.text(), "the groups " + q.groups.text(), "every replica must name the groups of all replicas, and the same ones");
   if (x.label != y.label)
     report("the label \"" + x.label + "\"", "\"" + y.label + "\"",
            "replicas must ask for the same collectives in the same order");
@@ -67,7 +67,7 @@ inline void require_equal_counts(const Graph& a, const Node& x, const Graph& b, 
   const auto &p = *x.get<Placeholder>(), &q = *y.get<Placeholder>();
   if (p.stands_for == q.stands_for) return;
   disagree(a, x, b, y, "moments of " + std::to_string(p.stands_for) + " element(s)", "those of " + std::to_string(q.stands_for),
-           "replicas must take equally many, for each one's count alike: make their batches equal");
+           "every replica's moments have equal weight, so all need equally many elements: make their batches equal");
 }
 // The index of the first local replica in the same group as graphs[g].
 inline std::size_t first_of_group(std::span<const Graph> graphs, std::size_t g, const Groups& groups) {

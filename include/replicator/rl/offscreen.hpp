@@ -104,7 +104,7 @@ class Renderer {
   // more pixels than the model's <visual><global offwidth offheight/>.
   Renderer(const mjModel& model, std::int64_t height, std::int64_t width) : model_{model}, height_{height}, width_{width} {
     if (height < 1 || width < 1 || height > model.vis.global.offheight || width > model.vis.global.offwidth)
-      throw BuildError{"pictures of " + std::to_string(height) + " x " + std::to_string(width) + " pixels were asked for of a model that is drawn with up to " +
+      throw BuildError{"pictures of " + std::to_string(height) + " x " + std::to_string(width) + " pixels were asked for, but the model allows at most " +
                        std::to_string(model.vis.global.offheight) + " x " + std::to_string(model.vis.global.offwidth)};
     detail::take_over_errors();
     camera_.type = mjCAMERA_FIXED;

@@ -99,7 +99,7 @@ class Replay {
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (!std::isfinite(errors[i])) throw DataError{"the error of transition " + std::to_string(items[i]) + " is not finite"};
       if (items[i] < 0 || items[i] >= added_)
-        throw BuildError{"an error was given for transition " + std::to_string(items[i]) + ", but those from 0 up to, not including " +
+        throw BuildError{"an error was given for transition " + std::to_string(items[i]) + ", but only those below " +
                          std::to_string(added_) + " were added"};
       if (items[i] < added_ - size()) continue;
       const double priority = std::pow(std::abs(static_cast<double>(errors[i])) + options_.epsilon, options_.priority_exponent);

@@ -51,7 +51,7 @@ class JpegDecoder {
     // The same limit as in Python's PIL, which suspects an attack above it.
     if (std::int64_t{width_} * height_ > 178'956'970)
       throw DataError{path_ + ": claims " + std::to_string(width_) + " x " + std::to_string(height_) +
-                      " pixels, more than 178 million; it is damaged, or to be made smaller"};
+                      " pixels, more than 178 million; it is damaged, or must be made smaller"};
   }
   std::int64_t width() const { return width_; }
   std::int64_t height() const { return height_; }

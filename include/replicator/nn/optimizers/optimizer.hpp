@@ -76,9 +76,9 @@ inline std::string no_gradient_text(const Graph& graph, std::optional<std::uint3
   const auto them = " any of the " + std::to_string(variables) + " variables that are to be trained (\"" + first + "\" is one)";
   if (nearest_end)
     return "has no gradient for" + them + ": it ends at " + replicator::detail::located_text(graph, *nearest_end) +
-           ", whose derivative is 0 wherever there is one, as that of comparisons, argmax and casts to integers: minimise what that was computed from";
+           ", where the derivative is 0 or does not exist, as for comparisons, argmax and casts to integers: minimise the input of that operation";
   return "does not depend on" + them +
-         ": compute it from what the layers return, and not behind a rp::stop_gradient; where a replica has nothing to add, take 0 times such a loss";
+         ": compute it from the outputs of the layers, without a rp::stop_gradient between; if a replica has nothing to add, use 0 times such a loss";
 }
 
 }  // namespace detail

@@ -29,7 +29,7 @@ inline void update_targets(ReplicaContext& replica, std::string_view scope, std:
                      std::to_string(period) + ": call the network first, and take a period from 1 on"};
   if (const auto& within = replica.graph().scope(); !within.empty())
     throw BuildError{"replica " + std::to_string(replica.id()) + ": update_targets at " + Location{where}.text() + " was called within the scope \"" +
-                     within + "\": call it outside of any, with the whole name of the network's"};
+                     within + "\": call it outside of any scope, with the network's whole name"};
   const auto of_period = static_cast<double>(period);
   const Tensor<double> part{replicator::detail::map_at(
       replica.graph(), DType::float64, where, [=](Symbol step) { return step / of_period - floor(step / of_period); }, replica.step(where))};
