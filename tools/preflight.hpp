@@ -85,8 +85,8 @@ inline std::string number_text(double value, const char* format) {
 
 }  // namespace detail
 
-// Collective. Every wait has a deadline, from the job or the options. Throws CommunicationError that names an
-// unreachable process, and DataError for a program that cannot be read.
+// Collective. Every wait has a deadline, from the job or the options.
+// Throws CommunicationError that names an unreachable process, and DataError for a program that cannot be read.
 inline Preflight look_around(transport::Job& job, const PreflightOptions& options) {
   Preflight result;
   result.devices = options.devices;

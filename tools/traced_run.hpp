@@ -102,8 +102,8 @@ inline TracedStep traced_step(std::uint64_t number, const std::vector<TracedDevi
 
 }  // namespace detail
 
-// Reads a run with one replicated step, from its plan and trace. Throws as read_step does, and DataError if the
-// processes have different numbers of devices.
+// Reads a run with one replicated step, from its plan and trace.
+// Throws as read_step does, and DataError if the processes have different numbers of devices.
 inline TracedRun read_run(const nlohmann::json& plan, const nlohmann::json& trace) {
   const auto& processes = detail::require_plan(plan).at("processes");
   TracedRun run;

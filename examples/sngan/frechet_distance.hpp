@@ -23,8 +23,8 @@ struct Gaussian {
   std::vector<double> covariance;  // d d, row by row
 };
 
-// Mean and covariance (divisor: examples - 1) of features [N, d]. Throws BuildError for another rank or less than two
-// examples.
+// Mean and covariance (divisor: examples - 1) of features [N, d].
+// Throws BuildError for another rank or less than two examples.
 inline Gaussian fit_gaussian(const rp::Array<float>& features) {
   const rp::Shape& shape = features.shape();
   if (shape.rank() != 2 || shape[0] < 2)
@@ -85,12 +85,12 @@ inline std::vector<double> between(const std::vector<double>& l, const std::vect
 
 }  // namespace detail
 
-// m_a - m_b|^2 + tr(A + B - 2 (A B)^(1/2)), the squared Wasserstein distance of the two normal distributions. With A = L L^T
-// the trace of the root is the sum of the roots of the eigenvalues of L^T B L. About 6 d^3 operations. On features of
-// Inception v3 this is the FID; values on other features are comparable only with each other. It is biased upwards for
-// few examples, so compare sets of one size. Throws BuildError if the widths differ, and DataError for values that are
-// not finite. Source: Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash
-// equilibrium", 2017.
+// m_a - m_b|^2 + tr(A + B - 2 (A B)^(1/2)), the squared Wasserstein distance of the two normal distributions. With A =
+// L L^T the trace of the root is the sum of the roots of the eigenvalues of L^T B L. About 6 d^3 operations. On
+// features of Inception v3 this is the FID; values on other features are comparable only with each other. It is biased
+// upwards for few examples, so compare sets of one size.
+// Throws BuildError if the widths differ, and DataError for values that are not finite.
+// Source: Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash equilibrium", 2017.
 inline double frechet_distance(const Gaussian& a, const Gaussian& b) {
   const std::size_t d = a.mean.size();
   if (b.mean.size() != d || a.covariance.size() != d * d || b.covariance.size() != d * d)

@@ -15,7 +15,8 @@ namespace rp = replicator;
 
 // exp(mean over the examples of KL(p(class | example) || p(class))) of probabilities [N, C] with rows that sum to one.
 // It ranges from 1 (all alike, or never sure) to C (always sure, all classes equally often). With Inception v3 it is
-// the Inception score. Throws BuildError for another rank or no examples, and DataError for an invalid probability.
+// the Inception score.
+// Throws BuildError for another rank or no examples, and DataError for an invalid probability.
 // Source: Salimans et al., "Improved techniques for training GANs", 2016.
 inline double inception_score(const rp::Array<float>& probabilities) {
   const rp::Shape& shape = probabilities.shape();

@@ -23,8 +23,8 @@ struct Tridiagonal {
   std::vector<double> beside;    // n: beside[i] lies at (i, i + 1), the last is 0
 };
 
-// Householder reflections, one column after the other. Overwrites `a` [n, n], row by row. Source: Golub and Van Loan,
-// "Matrix computations", 8.3.1.
+// Householder reflections, one column after the other. Overwrites `a` [n, n], row by row.
+// Source: Golub and Van Loan, "Matrix computations", 8.3.1.
 inline Tridiagonal tridiagonalise(std::vector<double>& a, std::size_t n) {
   Tridiagonal t{std::vector<double>(n), std::vector<double>(n)};
   std::vector<double> v(n), w(n);
@@ -84,8 +84,9 @@ inline bool sweep(Tridiagonal& t, std::size_t first, std::size_t last) {
 }  // namespace detail
 
 // The eigenvalues, ascending, of a symmetric matrix [n, n] given row by row; about 3 n^3 operations. The error of each
-// is about the rounding error of the largest. Throws BuildError unless there are n n values, and DataError if one is
-// not finite. Source: Wilkinson and Reinsch, "Linear algebra", 1971 (Householder, then QL with implicit shifts).
+// is about the rounding error of the largest.
+// Throws BuildError unless there are n n values, and DataError if one is not finite.
+// Source: Wilkinson and Reinsch, "Linear algebra", 1971 (Householder, then QL with implicit shifts).
 inline std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std::size_t n) {
   if (matrix.size() != n * n)
     throw rp::BuildError{"symmetric_eigenvalues: a matrix of " + std::to_string(n) + " rows needs " + std::to_string(n * n) + " values, found " +

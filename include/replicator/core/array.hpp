@@ -36,8 +36,8 @@ class AnyArray {
     std::memset(bytes_.get(), 0, type.bytes());
   }
   // An array over `type.bytes()` bytes at `data`, without a copy. `data` must be aligned for the element type. The
-  // array, and any array moved from it, holds `owner`. Without an owner the caller keeps the memory alive. Throws
-  // BuildError for a null pointer and for memory that is not aligned.
+  // array, and any array moved from it, holds `owner`. Without an owner the caller keeps the memory alive.
+  // Throws BuildError for a null pointer and for memory that is not aligned.
   static AnyArray borrow(TensorType type, void* data, std::shared_ptr<const void> owner = nullptr) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(type.dtype) == 0;
     if (!data || !aligned)

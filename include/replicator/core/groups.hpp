@@ -112,7 +112,8 @@ inline void require_grid(int replicas, int columns, Location where) {
 }  // namespace detail
 
 // Arranges the replicas as a grid, row by row. Replica r is in row r / columns and column r % columns. Each row is a
-// group. Throws BuildError unless `columns` divides `replicas`.
+// group.
+// Throws BuildError unless `columns` divides `replicas`.
 inline Groups group_rows(int replicas, int columns, std::source_location where = std::source_location::current()) {
   detail::require_grid(replicas, columns, where);
   std::vector<std::vector<int>> rows(static_cast<std::size_t>(replicas / columns));

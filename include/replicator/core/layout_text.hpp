@@ -12,7 +12,8 @@
 namespace replicator::detail {
 
 // "row-major", or a tag such as "ABcd16b16a". The letters a, b, ... are the axes from the outermost to the innermost in
-// memory, in capitals if the axis has blocks. The blocks follow. Source: oneDNN's memory format tags.
+// memory, in capitals if the axis has blocks. The blocks follow.
+// Source: oneDNN's memory format tags.
 inline std::string layout_text(const Layout& layout) {
   if (layout.plain) return "row-major";
   std::vector<std::size_t> axes;

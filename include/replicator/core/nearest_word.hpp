@@ -10,8 +10,8 @@
 
 namespace replicator::detail {
 
-// The number of letters to insert, delete or replace. Source: Wagner and Fischer, "The string-to-string correction
-// problem", 1974.
+// The number of letters to insert, delete or replace.
+// Source: Wagner and Fischer, "The string-to-string correction problem", 1974.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);  // distances of the first i letters of `a` to every prefix of `b`
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;

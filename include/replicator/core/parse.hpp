@@ -24,8 +24,8 @@ std::optional<T> whole_number(std::string_view text, T lowest = 0, T highest = s
   return value;
 }
 
-// The same, with an error. `what` names the text for the message: "--replicas", "the variable RANK". Throws BuildError
-// `<what> is "<text>": it must be a whole number ...`.
+// The same, with an error. `what` names the text for the message: "--replicas", "the variable RANK".
+// Throws BuildError `<what> is "<text>": it must be a whole number ...`.
 inline std::int64_t parse_number(std::string_view what, std::string_view text, std::int64_t lowest,
                                  std::int64_t highest = std::numeric_limits<int>::max()) {
   if (const auto value = whole_number(text, lowest, highest)) return *value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The random number generator Philox4x32-10: random numbers as a pure function of a counter and a key. Source: Salmon,
-// Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// The random number generator Philox4x32-10: random numbers as a pure function of a counter and a key.
+// Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
 #include <array>

@@ -174,8 +174,8 @@ inline std::int64_t checked_batch(std::int64_t size) {
 
 // Stacks `size` elements: arrays of shape [...] become arrays of shape [size, ...]. By default, the last elements of a
 // finite input that do not fill a batch are dropped, since a training step has one shape. {.last =
-// rp::data::Last::keep} keeps them. Throws BuildError if size < 1. Reading throws DataError if the shapes of the
-// elements differ.
+// rp::data::Last::keep} keeps them.
+// Throws BuildError if size < 1. Reading throws DataError if the shapes of the elements differ.
 inline detail::BatchStage batch(std::int64_t size, BatchOptions options = {}) {
   return {detail::checked_batch(size), options};
 }
@@ -186,7 +186,8 @@ inline detail::BatchStage batch(std::int64_t size, BatchOptions options = {}) {
 //
 // Over shard(), transform() and take() of a finite source, every replica gives the same number of batches. Each element
 // has weight 1 exactly once over all replicas, for any size and number of replicas. Other inputs do not know the other
-// replicas: each pads its own last batch, and all replicas stop with the first that ends. Throws as above.
+// replicas: each pads its own last batch, and all replicas stop with the first that ends.
+// Throws as above.
 inline detail::PaddedBatchStage batch(std::int64_t size, PaddedBatchOptions) {
   return {detail::checked_batch(size)};
 }

@@ -9,8 +9,8 @@
 namespace replicator::data {
 
 // A bijection of [0, size) for each (seed, epoch). A Feistel network permutes the smallest even number of bits that
-// holds `size`. It is applied until the value falls inside. Source: Black and Rogaway, "Ciphers with arbitrary finite
-// domains", CT-RSA 2002. On average that takes fewer than four applications. `size` is at least 1.
+// holds `size`. It is applied until the value falls inside, on average fewer than four times. `size` is at least 1.
+// Source: Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002.
 class Permutation {
  public:
   Permutation(std::int64_t size, std::uint64_t seed, std::int64_t epoch)

@@ -146,7 +146,8 @@ auto operator|(S&& source, const PrefetchStage& stage) {
 
 // Keeps up to `depth` elements ready. One thread reads them, starting with the first request. decode_jpeg spreads that
 // thread's work over the worker pool. **Destroying the input waits for the element being read, however long the source
-// takes**; after 10 s a warning appears on stderr. Throws BuildError if depth < 1.
+// takes**; after 10 s a warning appears on stderr.
+// Throws BuildError if depth < 1.
 inline detail::PrefetchStage prefetch(int depth) {
   if (depth < 1) throw BuildError{"prefetch(" + std::to_string(depth) + "): at least one element must be kept ready"};
   return {.depth = depth};

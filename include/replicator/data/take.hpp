@@ -66,7 +66,8 @@ auto operator|(S&& source, const TakeStage& stage) {
 }  // namespace detail
 
 // Elements 0 .. count-1 of each replica: images after image_folder(), batches after batch(). Put shuffle() and shard()
-// before it. Throws BuildError for a negative count.
+// before it.
+// Throws BuildError for a negative count.
 inline detail::TakeStage take(std::int64_t count) {
   if (count < 0) throw BuildError{"take(" + std::to_string(count) + "): the count cannot be negative"};
   return {count};

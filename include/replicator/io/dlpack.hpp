@@ -192,7 +192,8 @@ Owner<M> exported(AnyArray array) {
 namespace replicator {
 
 // Returns the array as a DLPack tensor that owns it. Nothing is copied if the array is moved in. To hand the tensor
-// over, call release() on the result; its consumer calls the deleter. Throws BuildError for an array without a shape.
+// over, call release() on the result; its consumer calls the deleter.
+// Throws BuildError for an array without a shape.
 inline dlpack::Owner<dlpack::ManagedVersioned> to_dlpack(AnyArray array) {
   return dlpack::detail::exported<dlpack::ManagedVersioned>(std::move(array));
 }
@@ -201,9 +202,9 @@ inline dlpack::Owner<dlpack::Managed> to_dlpack_unversioned(AnyArray array) { re
 
 // Takes over a DLPack tensor and returns it as an array. The deleter is always called: after the last use of the
 // memory, or before an error is thrown. Memory that is row-major without gaps, aligned and writable is borrowed; other
-// memory is copied. Throws BuildError for a major version other than 1, a device other than host memory, an unknown
-// element type, more than 8 dimensions, and impossible extents. It cannot check that `data` holds all elements, and
-// trusts it.
+// memory is copied.
+// Throws BuildError for a major version other than 1, a device other than host memory, an unknown element type, more
+// than 8 dimensions, and impossible extents. It cannot check that `data` holds all elements, and trusts it.
 inline AnyArray from_dlpack(dlpack::ManagedVersioned* managed) {
   dlpack::Owner<dlpack::ManagedVersioned> owner{managed};
   if (!owner) throw BuildError{"from_dlpack: no tensor was given"};

@@ -141,7 +141,8 @@ inline void read_file(const std::string& path, std::vector<std::byte>& bytes) {
 }
 
 // True for devices, pipes, and the files behind stdout or stderr of this process. Such a stream takes several files one
-// after the other. Throws DataError for a folder.
+// after the other.
+// Throws DataError for a folder.
 inline bool written_in_place(const std::string& path) {
   const auto status = detail::status_of_output(path);
   return status && detail::in_place(*status);
@@ -194,8 +195,9 @@ class FileReplacement {
   std::unique_ptr<detail::File> file_;
 };
 
-// Checks early that a file can be written that a long computation will write at its end. Throws DataError that begins
-// with `flag` if it cannot, also for a folder. Leaves nothing behind, and opens no device or pipe.
+// Checks early that a file can be written that a long computation will write at its end.
+// Throws DataError that begins with `flag` if it cannot, also for a folder. Leaves nothing behind, and opens no device
+// or pipe.
 inline void require_writable(const std::string& flag, const std::string& path) {
   try {
     if (!written_in_place(path)) const FileReplacement tried{path};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record framing of TFRecord and TensorBoard event files. A record is the length (8 bytes), its checksum (4), the
-// content, and its checksum (4), all little-endian. Source: tensorflow.org/tutorials/load_data/tfrecord ("TFRecords
-// format details").
+// content, and its checksum (4), all little-endian.
+// Source: tensorflow.org/tutorials/load_data/tfrecord ("TFRecords format details").
 #pragma once
 
 #include <cstddef>

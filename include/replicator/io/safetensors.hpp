@@ -154,8 +154,9 @@ Safetensors read_safetensors(const std::string& path, std::uint64_t size, Read r
 
 }  // namespace detail
 
-// Reads a whole file. Throws DataError that names the file if it is not a valid safetensors file, or has a dtype that
-// this library does not know (such as F16).
+// Reads a whole file.
+// Throws DataError that names the file if it is not a valid safetensors file, or has a dtype that this library does not
+// know (such as F16).
 inline Safetensors read_safetensors(const std::string& path) {
   const detail::File file{path, O_RDONLY, "open for reading"};
   struct stat status {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON header of a safetensors file: a reader for exactly that grammar, and a writer. Source:
-// https://github.com/huggingface/safetensors ("Format").
+// The JSON header of a safetensors file: a reader for exactly that grammar, and a writer.
+// Source: https://github.com/huggingface/safetensors ("Format").
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ struct SafetensorsHeader {
 // The format's names of the element types, in the order of DType.
 inline constexpr std::string_view safetensors_names[] = {"F32", "F64", "I32", "I64", "U8", "BOOL", "BF16"};
 
-// Reads {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"k": "v"}}. Throws
-// DataError that names the file and the byte for anything else. Never reads outside of `text`, never recurses.
+// Reads {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"k": "v"}}.
+// Throws DataError that names the file and the byte for anything else. Never reads outside of `text`, never recurses.
 class SafetensorsHeaderReader : JsonCursor {
  public:
   // `text`: the header of the file at `path`. It follows the 8 bytes of its length.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes event files for TensorBoard; show them with `tensorboard --logdir runs`. Source: event.proto, summary.proto
-// and histogram.proto of github.com/tensorflow/tensorboard/tree/master/tensorboard/compat/proto.
+// Writes event files for TensorBoard; show them with `tensorboard --logdir runs`.
+// Source: event.proto, summary.proto and histogram.proto of
+// github.com/tensorflow/tensorboard/tree/master/tensorboard/compat/proto.
 #pragma once
 
 #include <fcntl.h>
@@ -106,8 +107,8 @@ class TensorBoardWriter {
     summary(step, item);
   }
 
-  // Appends a picture. `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB). Throws
-  // BuildError for other shapes.
+  // Appends a picture. `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB).
+  // Throws BuildError for other shapes.
   void image(std::string_view tag, std::int64_t step, const Array<std::uint8_t>& pixels) {
     const auto png = encode_png(pixels);
     io::detail::ProtobufMessage picture, item;
@@ -121,7 +122,8 @@ class TensorBoardWriter {
   }
 
   // Counts the values in `buckets` intervals of equal width between the least and the greatest; skips values that are
-  // not finite. For an array, pass array.any().as<float>(). Throws BuildError unless 0 < buckets <= 2^20.
+  // not finite. For an array, pass array.any().as<float>().
+  // Throws BuildError unless 0 < buckets <= 2^20.
   void histogram(std::string_view tag, std::int64_t step, std::span<const float> values, int buckets = 30) {
     if (buckets < 1 || buckets > 1 << 20)
       throw BuildError{"a histogram of " + std::to_string(buckets) + " intervals was asked for: take 1 to " + std::to_string(1 << 20)};

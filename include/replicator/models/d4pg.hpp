@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks of D4PG, a distributional actor-critic, with an encoder for pictures. Sources: Barth-Maron et al.,
-// "Distributed distributional deterministic policy gradients", 2018. The encoder: Yarats, Fergus, Lazaric, Pinto,
-// "Mastering visual continuous control", 2021. Here, however, every convolution halves the picture, which takes a fifth
-// of the work.
+// The networks of D4PG, a distributional actor-critic, with an encoder for pictures.
+// Sources: Barth-Maron et al., "Distributed distributional deterministic policy gradients", 2018. The encoder: Yarats,
+// Fergus, Lazaric, Pinto, "Mastering visual continuous control", 2021. Here, however, every convolution halves the
+// picture, which takes a fifth of the work.
 #pragma once
 
 #include <cstdint>

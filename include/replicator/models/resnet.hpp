@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Residual networks (ResNet), version 1.5: the stride is in the 3x3 convolution. Variables have torchvision's names.
+// Residual networks (ResNet), version 1.5: the stride is in the 3x3 convolution.
+// Variables have torchvision's names.
 // Source: He, Zhang, Ren, Sun, "Deep residual learning for image recognition", 2016; torchvision.models.resnet.
 #pragma once
 
@@ -133,7 +134,8 @@ class ResNetBuilder {
 }  // namespace detail
 
 // images [N, 3, H, W] -> logits [N, classes]; depth 18, 34, 50, 101 or 152. Convolutions start with He's normal (fan
-// out). Throws BuildError for another depth, images of another rank, or images too small for the network.
+// out).
+// Throws BuildError for another depth, images of another rank, or images too small for the network.
 template <FloatingElement T>
 Tensor<T> resnet(ReplicaContext& replica, Tensor<T> images, int depth, const ResNetOptions& options = {},
                  std::source_location where = std::source_location::current()) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SNGAN: a class-conditional generative adversarial network with spectral normalisation, a residual generator and a
-// projection discriminator. Source: Miyato, Kataoka, Koyama, Yoshida, "Spectral normalization for generative
-// adversarial networks", 2018; Miyato and Koyama, "cGANs with projection discriminator", 2018.
+// projection discriminator.
+// Source: Miyato, Kataoka, Koyama, Yoshida, "Spectral normalization for generative adversarial networks", 2018; Miyato
+// and Koyama, "cGANs with projection discriminator", 2018.
 #pragma once
 
 #include <cmath>
@@ -136,8 +137,9 @@ class SnganBuilder {
 }  // namespace detail
 
 // latents [N, L], labels [N] -> pictures [N, 3, size, size] in (-1, 1). Batch norm always uses the batch's statistics,
-// so pictures depend on the others in their batch. Call it within its own scope. Throws BuildError for options or
-// shapes that do not fit. A label outside of [0, classes) throws DataError in the step.
+// so pictures depend on the others in their batch. Call it within its own scope.
+// Throws BuildError for options or shapes that do not fit. A label outside of [0, classes) throws DataError in the
+// step.
 template <FloatingElement T>
 Tensor<T> sngan_generator(ReplicaContext& replica, Tensor<T> latents, Tensor<std::int32_t> labels, const SnganOptions& options = {},
                           std::source_location where = std::source_location::current()) {
@@ -145,7 +147,8 @@ Tensor<T> sngan_generator(ReplicaContext& replica, Tensor<T> latents, Tensor<std
 }
 
 // pictures [N, 3, size, size], labels [N] -> scores [N] of how real they look. Every weight is spectrally normalised.
-// Its singular vector moves once per step, however often the discriminator is called. Throws as sngan_generator does.
+// Its singular vector moves once per step, however often the discriminator is called.
+// Throws as sngan_generator does.
 template <FloatingElement T>
 Tensor<T> sngan_discriminator(ReplicaContext& replica, Tensor<T> images, Tensor<std::int32_t> labels, const SnganOptions& options = {},
                               std::source_location where = std::source_location::current()) {

@@ -68,11 +68,12 @@ void track(const RunningStatistics<T>& running, const MeanAndVariance<T>& batch,
 
 }  // namespace detail
 
-// Batch normalisation of [N, C, H, W] or [N, C] over all axes but the channels (axis 1). Same shape. Variables:
-// <name>.weight, <name>.bias (mirrored), <name>.running_mean, <name>.running_var (replica-local), all [C], and
-// <name>.num_batches_tracked. The last three exist only with `track`. For bfloat16, computation and variables are
-// float32. Throws BuildError for another rank, for one element per channel while training, and for options out of
-// range. Source: Ioffe and Szegedy, "Batch normalization", 2015.
+// Batch normalisation of [N, C, H, W] or [N, C] over all axes but the channels (axis 1). Same shape.
+// Variables: <name>.weight, <name>.bias (mirrored), <name>.running_mean, <name>.running_var (replica-local), all [C],
+// and <name>.num_batches_tracked. The last three exist only with `track`. For bfloat16, computation and variables are
+// float32.
+// Throws BuildError for another rank, for one element per channel while training, and for options out of range.
+// Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template <FloatingElement T>
 Tensor<T> batch_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const BatchNormOptions& options = {},
                      std::source_location where = std::source_location::current()) {

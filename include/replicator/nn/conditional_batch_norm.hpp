@@ -19,11 +19,12 @@ struct ConditionalBatchNormOptions {
 
 // Normalises x [N, C, H, W] by the statistics of its batch, over all classes together. Example n then gets the gain and
 // bias of class labels[n]; labels are [N], in [0, classes). Same shape. There are no running statistics: for sampling,
-// use batches as large as those of training. Variables: <name>.gain.weight (initially 1) and <name>.bias.weight (0),
-// both [classes, C]. For bfloat16, computation and variables are float32. Throws BuildError if the shapes do not fit,
-// for one element per channel, and for an epsilon that is negative or not finite. A label out of range throws DataError
-// in the step. Source: Dumoulin, Shlens, Kudlur, "A learned representation for artistic style", 2017; Miyato and
-// Koyama, 2018.
+// use batches as large as those of training.
+// Variables: <name>.gain.weight (initially 1) and <name>.bias.weight (0), both [classes, C]. For bfloat16, computation
+// and variables are float32.
+// Throws BuildError if the shapes do not fit, for one element per channel, and for an epsilon that is negative or not
+// finite. A label out of range throws DataError in the step.
+// Source: Dumoulin, Shlens, Kudlur, "A learned representation for artistic style", 2017; Miyato and Koyama, 2018.
 template <FloatingElement T, IndexElement I>
 Tensor<T> conditional_batch_norm(ReplicaContext& replica, Tensor<T> x, Tensor<I> labels, std::string_view name,
                                  const ConditionalBatchNormOptions& options,

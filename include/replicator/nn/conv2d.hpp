@@ -26,9 +26,9 @@ struct Conv2dOptions {
   std::optional<SpectralNormOptions> spectral_norm = {};  // if set, the weight is <name>.weight_orig and <name>.weight_u
 };
 
-// Convolution of [N, C, H, W] -> [N, features, OH, OW]. Variables: <name>.weight [features, C / groups, KH, KW],
-// <name>.bias [features]; float32 for bfloat16. Throws BuildError if x is no batch of images, features < 1, or the
-// window does not fit.
+// Convolution of [N, C, H, W] -> [N, features, OH, OW].
+// Variables: <name>.weight [features, C / groups, KH, KW], <name>.bias [features]; float32 for bfloat16.
+// Throws BuildError if x is no batch of images, features < 1, or the window does not fit.
 template <FloatingElement T>
 Tensor<T> conv2d(ReplicaContext& replica, Tensor<T> x, std::string_view name, const Conv2dOptions& options,
                  std::source_location where = std::source_location::current()) {

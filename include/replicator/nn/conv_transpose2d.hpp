@@ -27,9 +27,9 @@ struct ConvTranspose2dOptions {
   std::optional<SpectralNormOptions> spectral_norm = {};  // if set, the weight is <name>.weight_orig and <name>.weight_u
 };
 
-// Transposed convolution of [N, C, H, W] -> [N, features, OH, OW]; convolution_transpose defines OH and OW. Variables:
-// <name>.weight [C, features / groups, KH, KW], <name>.bias [features]. Throws BuildError if x is no batch of images,
-// groups does not divide C and features, or the extents do not fit.
+// Transposed convolution of [N, C, H, W] -> [N, features, OH, OW]; convolution_transpose defines OH and OW.
+// Variables: <name>.weight [C, features / groups, KH, KW], <name>.bias [features].
+// Throws BuildError if x is no batch of images, groups does not divide C and features, or the extents do not fit.
 template <FloatingElement T>
 Tensor<T> conv_transpose2d(ReplicaContext& replica, Tensor<T> x, std::string_view name,
                            const ConvTranspose2dOptions& options,

@@ -20,9 +20,10 @@ struct EmbeddingOptions {
   std::optional<SpectralNormOptions> spectral_norm = {};  // if set, the weight is <name>.weight_orig and <name>.weight_u
 };
 
-// Looks up rows of the table by indices: int32 or int64 [I...] -> [I..., features]. Variable: <name>.weight [entries,
-// features]; float32 for bfloat16. Throws BuildError unless entries and features are at least 1. An index outside of
-// [0, entries) throws DataError in the step.
+// Looks up rows of the table by indices: int32 or int64 [I...] -> [I..., features].
+// Variable: <name>.weight [entries, features]; float32 for bfloat16.
+// Throws BuildError unless entries and features are at least 1. An index outside of [0, entries) throws DataError in
+// the step.
 template <FloatingElement T = float, IndexElement I>
 Tensor<T> embedding(ReplicaContext& replica, Tensor<I> indices, std::string_view name, const EmbeddingOptions& options,
                     std::source_location where = std::source_location::current()) {

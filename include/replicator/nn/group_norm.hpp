@@ -89,9 +89,11 @@ Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view what
 }  // namespace detail
 
 // Group normalisation of [N, C, ...]: each example is normalised by its own mean and variance, over each group of C /
-// groups successive channels and all further axes. Same shape. Variables: <name>.weight, <name>.bias [C], initially 1
-// and 0. Throws BuildError if groups does not divide the channels, for a rank below 2, for one element in a group, and
-// for an epsilon that is negative or not finite. Source: Wu and He, "Group normalization", 2018.
+// groups successive channels and all further axes. Same shape.
+// Variables: <name>.weight, <name>.bias [C], initially 1 and 0.
+// Throws BuildError if groups does not divide the channels, for a rank below 2, for one element in a group, and for an
+// epsilon that is negative or not finite.
+// Source: Wu and He, "Group normalization", 2018.
 template <FloatingElement T>
 Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const GroupNormOptions& options,
                      std::source_location where = std::source_location::current()) {
@@ -99,9 +101,11 @@ Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name
 }
 
 // Instance normalisation of [N, C, ...]: each channel of each example is normalised by its own mean and variance. Same
-// shape. Variables, if affine: <name>.weight, <name>.bias [C], initially 1 and 0. Throws BuildError for a rank below 2,
-// for one element in a channel, and for an epsilon that is negative or not finite. Source: Ulyanov, Vedaldi, Lempitsky,
-// "Instance normalization", 2016.
+// shape.
+// Variables, if affine: <name>.weight, <name>.bias [C], initially 1 and 0.
+// Throws BuildError for a rank below 2, for one element in a channel, and for an epsilon that is negative or not
+// finite.
+// Source: Ulyanov, Vedaldi, Lempitsky, "Instance normalization", 2016.
 template <FloatingElement T>
 Tensor<T> instance_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name,
                         const InstanceNormOptions& options = {},

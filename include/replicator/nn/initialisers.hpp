@@ -26,7 +26,8 @@ inline std::int64_t fan_out(const Shape& weight) {
 }
 
 // Normal with variance 2 / fan. Keeps the variance of activations (fan_in) or of gradients (fan_out) through ReLUs. A
-// fan of 0 counts as 1. Source: He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015.
+// fan of 0 counts as 1.
+// Source: He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015.
 inline Initializer he_normal(std::int64_t fan) {
   return Initializer::normal(0, std::sqrt(2.0 / static_cast<double>(std::max<std::int64_t>(fan, 1))));
 }
@@ -38,8 +39,8 @@ inline Initializer inverse_root_uniform(std::int64_t fan) {
 }
 
 // Uniform with variance gain^2 2 / (fan_in + fan_out). With gain 1 it keeps the variance of activations and gradients
-// through tanh. Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks",
-// 2010.
+// through tanh.
+// Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
 inline Initializer glorot_uniform(const Shape& weight, double gain = 1) {
   const double bound = gain * std::sqrt(6.0 / static_cast<double>(std::max<std::int64_t>(fan_in(weight) + fan_out(weight), 1)));
   return Initializer::uniform(-bound, bound);

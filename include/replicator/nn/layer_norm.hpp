@@ -18,9 +18,10 @@ struct LayerNormOptions {
   bool affine = true;  // false: no variables
 };
 
-// Normalises each example over the last `axes` axes by its own mean and variance. Same shape. Variables: <name>.weight,
-// <name>.bias, both of the shape of the normalised axes, initially 1 and 0. For bfloat16, computation and variables are
-// float32. Throws BuildError if x has fewer axes or no elements, and for an epsilon that is negative or not finite.
+// Normalises each example over the last `axes` axes by its own mean and variance. Same shape.
+// Variables: <name>.weight, <name>.bias, both of the shape of the normalised axes, initially 1 and 0. For bfloat16,
+// computation and variables are float32.
+// Throws BuildError if x has fewer axes or no elements, and for an epsilon that is negative or not finite.
 // Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
 template <FloatingElement T>
 Tensor<T> layer_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LayerNormOptions& options = {},

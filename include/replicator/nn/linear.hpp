@@ -22,8 +22,9 @@ struct LinearOptions {
   std::optional<SpectralNormOptions> spectral_norm = {};  // if set, the weight is <name>.weight_orig and <name>.weight_u
 };
 
-// x weight^T + bias: [.., inputs] -> [.., features]. Variables: <name>.weight [features, inputs], <name>.bias
-// [features]; float32 for bfloat16. Throws BuildError unless x has at least two axes and features >= 1.
+// x weight^T + bias: [.., inputs] -> [.., features].
+// Variables: <name>.weight [features, inputs], <name>.bias [features]; float32 for bfloat16.
+// Throws BuildError unless x has at least two axes and features >= 1.
 template <FloatingElement T>
 Tensor<T> linear(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LinearOptions& options,
                  std::source_location where = std::source_location::current()) {

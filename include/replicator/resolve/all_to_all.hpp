@@ -50,8 +50,9 @@ inline AnyTensor join_axes(AnyTensor x, std::size_t axis, Location where) {
 // Cuts each replica's tensor along axis `split` into one part for each replica, and sends part r to replica r. A
 // replica joins the parts it receives along axis `join`, in the order of the replicas. So the extent of `split` is
 // divided by the number of replicas, and that of `join` is multiplied by it. Axis -1 is the last. The gradient is the
-// reverse exchange. Throws BuildError if an axis does not exist, or if the number of replicas (members of a group) does
-// not divide the extent.
+// reverse exchange.
+// Throws BuildError if an axis does not exist, or if the number of replicas (members of a group) does not divide the
+// extent.
 template <Element T>
 Tensor<T> all_to_all(Tensor<T> x, std::int64_t split = 0, std::int64_t join = 0, const CollectiveOptions& options = {},
                      std::source_location where = std::source_location::current()) {

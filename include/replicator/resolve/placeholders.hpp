@@ -26,8 +26,8 @@ struct CollectiveOptions {
 };
 
 // The sum (mean, min, max) over the replicas, on every replica. Same shape. Integer sums wrap: uint8 beyond 255. The
-// minimum of bool is a logical and, the maximum a logical or. A minimum or maximum with a NaN is NaN. The
-// gradient of an extremum goes to the first replica that attains it.
+// minimum of bool is a logical and, the maximum a logical or. A minimum or maximum with a NaN is NaN. The gradient of
+// an extremum goes to the first replica that attains it.
 // Throws BuildError for the sum of bool and the mean of bool and of integers.
 template <Element T>
 Tensor<T> all_reduce(Tensor<T> x, Reduction reduction, const CollectiveOptions& options = {},
@@ -43,7 +43,8 @@ Tensor<T> all_gather(Tensor<T> x, const CollectiveOptions& options = {}, std::so
 }
 
 // The reduction over the replicas, split along axis 0: replica i gets part i, [replicas * n, ...] -> [n, ...].
-// Otherwise like all_reduce. Throws BuildError if axis 0 cannot be split, and for the same reasons as all_reduce.
+// Otherwise like all_reduce.
+// Throws BuildError if axis 0 cannot be split, and for the same reasons as all_reduce.
 template <Element T>
 Tensor<T> reduce_scatter(Tensor<T> x, Reduction reduction, const CollectiveOptions& options = {},
                          std::source_location where = std::source_location::current()) {

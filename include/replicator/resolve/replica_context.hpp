@@ -32,7 +32,8 @@ class ReplicaContext {
   operator Graph&() const { return *graph_; }  // NOLINT: implicit on purpose
 
   // Declares the variable `scope + name`, or finds it. The same name gives the same variable in every step function of
-  // the Replicator. Throws BuildError if type or kind differ from an earlier declaration.
+  // the Replicator.
+  // Throws BuildError if type or kind differ from an earlier declaration.
   template <Element T>
   Variable<T> variable(std::string_view name, Shape shape, Initializer initializer, VariableOptions options = {},
                        std::source_location where = std::source_location::current()) {

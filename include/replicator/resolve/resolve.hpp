@@ -175,8 +175,8 @@ inline void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions&
   }
 }
 
-// Resolves the graphs of this process's replicas, as traced. Throws BuildError if replicas disagree, or if a mirrored
-// variable would get a value that varies.
+// Resolves the graphs of this process's replicas, as traced.
+// Throws BuildError if replicas disagree, or if a mirrored variable would get a value that varies.
 template <class = void>
 Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options = {}) {
   Resolution result;

@@ -72,8 +72,8 @@ class Actors {
   }
 
   // One step of each environment of a group, on the threads of `pool`, or in this thread if it is null. `actions` is
-  // [environments, actions]; exploration noise is added here. The transitions are kept until store(). Throws BuildError
-  // for another shape, and whatever an environment throws.
+  // [environments, actions]; exploration noise is added here. The transitions are kept until store().
+  // Throws BuildError for another shape, and whatever an environment throws.
   void act(std::int64_t group, const Array<float>& actions, data::WorkerPool* pool = nullptr) {
     const Shape expected{environments(), action_size()};
     if (!(actions.shape() == expected))

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exploration noise on an agent's actions. Sources: Barth-Maron et al., "Distributed distributional deterministic
-// policy gradients", 2018 (Gaussian); Uhlenbeck and Ornstein, "On the theory of the Brownian motion", 1930, as used by
-// Lillicrap et al., "Continuous control with deep reinforcement learning", 2016.
+// Exploration noise on an agent's actions.
+// Sources: Barth-Maron et al., "Distributed distributional deterministic policy gradients", 2018 (Gaussian); Uhlenbeck
+// and Ornstein, "On the theory of the Brownian motion", 1930, as used by Lillicrap et al., "Continuous control with
+// deep reinforcement learning", 2016.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the steps of an episode into n-step transitions. Source: Sutton, "Learning to predict by the methods of
-// temporal differences", 1988.
+// Turns the steps of an episode into n-step transitions.
+// Source: Sutton, "Learning to predict by the methods of temporal differences", 1988.
 #pragma once
 
 #include <algorithm>

@@ -99,9 +99,9 @@ struct Scene {
 // at a time.
 class Renderer {
  public:
-  // **Construct it while no other renderer draws**: MuJoCo looks up OpenGL's functions anew each time. Throws
-  // DeviceError if there is no OpenGL without a screen, DataError for a model without the camera, and BuildError for
-  // more pixels than the model's <visual><global offwidth offheight/>.
+  // **Construct it while no other renderer draws**: MuJoCo looks up OpenGL's functions anew each time.
+  // Throws DeviceError if there is no OpenGL without a screen, DataError for a model without the camera, and BuildError
+  // for more pixels than the model's <visual><global offwidth offheight/>.
   Renderer(const mjModel& model, std::int64_t height, std::int64_t width) : model_{model}, height_{height}, width_{width} {
     if (height < 1 || width < 1 || height > model.vis.global.offheight || width > model.vis.global.offwidth)
       throw BuildError{"pictures of " + std::to_string(height) + " x " + std::to_string(width) + " pixels were asked for, but the model allows at most " +
@@ -133,8 +133,8 @@ class Renderer {
     }
   }
 
-  // Draws RGB, the upper row first: height * width * 3 bytes. Throws BuildError for another number of bytes, and
-  // DeviceError.
+  // Draws RGB, the upper row first: height * width * 3 bytes.
+  // Throws BuildError for another number of bytes, and DeviceError.
   void draw(const mjData& data, std::span<std::uint8_t> pixels) {
     if (pixels.size() != static_cast<std::size_t>(3 * height_ * width_))
       throw BuildError{"a picture of " + std::to_string(height_) + " x " + std::to_string(width_) + " pixels was to be drawn into " +

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random shifts of pictures by a few pixels, as data augmentation against overfitting. Source: Kostrikov, Yarats,
-// Fergus, "Image augmentation is all you need: regularizing deep reinforcement learning from pixels", 2021.
+// Random shifts of pictures by a few pixels, as data augmentation against overfitting.
+// Source: Kostrikov, Yarats, Fergus, "Image augmentation is all you need: regularizing deep reinforcement learning from
+// pixels", 2021.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,8 @@
 namespace replicator::rl {
 
 // Shifts each of the pictures [N, channels, height, width] by up to `most` pixels vertically and horizontally, all its
-// channels alike. Repeats the pixels of the edge. Throws BuildError for another shape, and unless most >= 0.
+// channels alike. Repeats the pixels of the edge.
+// Throws BuildError for another shape, and unless most >= 0.
 inline void random_shift(Array<std::uint8_t>& pictures, std::int64_t most, PhiloxStream& random) {
   const Shape& shape = pictures.shape();
   if (shape.rank() != 4 || most < 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replay buffer of transitions, uniform or prioritized. Sources: Lin, "Self-improving reactive agents based on
-// reinforcement learning, planning and teaching", 1992; Schaul, Quan, Antonoglou, Silver, "Prioritized experience
-// replay", 2016.
+// A replay buffer of transitions, uniform or prioritized.
+// Sources: Lin, "Self-improving reactive agents based on reinforcement learning, planning and teaching", 1992; Schaul,
+// Quan, Antonoglou, Silver, "Prioritized experience replay", 2016.
 #pragma once
 
 #include <algorithm>
@@ -58,8 +58,8 @@ class Replay {
   std::int64_t size() const { return std::min(added_, options_.capacity); }
   std::int64_t added() const { return added_; }
 
-  // Adds a transition with the largest priority so far, so that it is soon drawn. Throws BuildError if the extents
-  // differ.
+  // Adds a transition with the largest priority so far, so that it is soon drawn.
+  // Throws BuildError if the extents differ.
   void add(const Transition<O>& transition) {
     const auto extent = static_cast<std::size_t>(observation_.elements());
     if (transition.observation.size() != extent || transition.next.size() != extent || transition.action.size() != static_cast<std::size_t>(actions_))
@@ -77,8 +77,8 @@ class Replay {
     ++added_;
   }
 
-  // Draws n transitions with replacement, one from each of n equal parts of the total priority. Throws BuildError if
-  // the replay is empty, or n < 1.
+  // Draws n transitions with replacement, one from each of n equal parts of the total priority.
+  // Throws BuildError if the replay is empty, or n < 1.
   Batch<O> sample(std::int64_t n, PhiloxStream& random) const {
     if (n < 1 || added_ == 0)
       throw BuildError{"a batch of " + std::to_string(n) + " was asked for of a replay of " + std::to_string(size()) + " transitions"};
@@ -90,9 +90,9 @@ class Replay {
     return batch_of(slots);
   }
 
-  // Sets the errors, of any sign, of the transitions of a batch. Skips transitions that were replaced meanwhile. Throws
-  // BuildError if the numbers differ, and for a transition that was never added. Throws DataError for an error that is
-  // not finite, and for one whose priority is not.
+  // Sets the errors, of any sign, of the transitions of a batch. Skips transitions that were replaced meanwhile.
+  // Throws BuildError if the numbers differ, and for a transition that was never added.
+  // Throws DataError for an error that is not finite, and for one whose priority is not.
   void set_errors(std::span<const std::int64_t> items, std::span<const float> errors) {
     if (items.size() != errors.size())
       throw BuildError{std::to_string(errors.size()) + " errors were given for " + std::to_string(items.size()) + " transitions"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sum tree: draws numbers by changing weights, in logarithmic time. Source: Schaul, Quan, Antonoglou, Silver,
-// "Prioritized experience replay", 2016, appendix B.2.1.
+// A sum tree: draws numbers by changing weights, in logarithmic time.
+// Source: Schaul, Quan, Antonoglou, Silver, "Prioritized experience replay", 2016, appendix B.2.1.
 #pragma once
 
 #include <bit>
@@ -42,8 +42,8 @@ class SumTree {
     }
   }
 
-  // Lays the weights end to end on the line 0 ... total() and returns the number at `at`, never one of weight 0. Throws
-  // BuildError if all weights are 0.
+  // Lays the weights end to end on the line 0 ... total() and returns the number at `at`, never one of weight 0.
+  // Throws BuildError if all weights are 0.
   std::int64_t find(double at) const {
     if (!(total() > 0)) throw BuildError{"a sum tree was asked for one of its numbers, but all weights are 0"};
     std::size_t node = 1;

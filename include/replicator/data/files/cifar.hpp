@@ -68,8 +68,9 @@ class CifarFiles {
 }  // namespace detail
 
 // The pictures of cifar-10-batches-bin (data_batch_1.bin to data_batch_5.bin, or test_batch.bin). Elements are (uint8
-// [3, 32, 32], int32 label). Throws DataError that names file and byte: at once for a file that is missing or cut
-// short, and while reading for a label that does not exist.
+// [3, 32, 32], int32 label).
+// Throws DataError that names file and byte: at once for a file that is missing or cut short, and while reading for a
+// label that does not exist.
 inline TableSource<detail::CifarFiles> cifar10(const std::string& folder, const CifarOptions& options = {}) {
   std::vector<std::string> paths;
   if (!options.train) paths.push_back(folder + "/test_batch.bin");

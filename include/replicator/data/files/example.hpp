@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the message tf.train.Example, the usual content of TFRecord files. Source:
-// tensorflow/core/example/example.proto and feature.proto; protobuf.dev/programming-guides/encoding.
+// Parses the message tf.train.Example, the usual content of TFRecord files.
+// Source: tensorflow/core/example/example.proto and feature.proto; protobuf.dev/programming-guides/encoding.
 #pragma once
 
 #include <cstddef>
@@ -111,8 +111,8 @@ class Example {
     const auto found = features_.find(name);
     return found == features_.end() ? Kind::none : found->second.kind;
   }
-  // bytes(): entry `i` of a list of bytes, as uint8 [bytes]. floats(), int64s(): the whole list as [count]. Throws
-  // DataError if there is no such feature or entry.
+  // bytes(): entry `i` of a list of bytes, as uint8 [bytes]. floats(), int64s(): the whole list as [count].
+  // Throws DataError if there is no such feature or entry.
   Array<std::uint8_t> bytes(const std::string& name, std::size_t i = 0) const {
     const auto& list = feature(name, Kind::bytes).bytes;
     if (i >= list.size())

@@ -17,8 +17,8 @@
 
 namespace replicator::data::detail {
 
-// Lists the file itself, or the files of a folder with fitting names, sorted. `kind` describes them in errors. Throws
-// DataError for a folder without any.
+// Lists the file itself, or the files of a folder with fitting names, sorted. `kind` describes them in errors.
+// Throws DataError for a folder without any.
 inline std::vector<std::string> files_at(const std::string& path, const char* kind, bool (*fits)(std::string_view)) {
   std::error_code failed;
   if (!std::filesystem::is_directory(path, failed)) return {path};

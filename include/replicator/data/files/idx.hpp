@@ -17,8 +17,8 @@ namespace replicator::data {
 
 namespace detail {
 
-// An IDX file is two zero bytes, the type, the rank, the extents as 32-bit big-endian numbers, and the data. Throws
-// DataError for anything else.
+// An IDX file is two zero bytes, the type, the rank, the extents as 32-bit big-endian numbers, and the data.
+// Throws DataError for anything else.
 inline StoredArray read_idx_header(const std::string& path, std::span<const std::byte> file) {
   StoredArray result;
   if (file.size() < 4) io::detail::refuse(path, 0, "an IDX file begins with 4 bytes, found " + std::to_string(file.size()));
@@ -47,8 +47,8 @@ inline StoredArray read_idx_header(const std::string& path, std::span<const std:
 
 // The elements of an IDX file: Array<T> of the shape without the first dimension. The stored type must be T or one
 // whose values T holds exactly: idx<std::int32_t>("train-labels-idx1-ubyte") for labels. Use zip() to join pictures and
-// labels. The file is memory-mapped. Throws DataError that names file and byte if it is no IDX file, cut short, or does
-// not fit T.
+// labels. The file is memory-mapped.
+// Throws DataError that names file and byte if it is no IDX file, cut short, or does not fit T.
 template <Element T>
 TableSource<detail::StoredRows<T>> idx(const std::string& path) {
   io::detail::MappedFile file{path};

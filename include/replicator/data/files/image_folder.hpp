@@ -104,8 +104,9 @@ class ImageFolder {
 };
 
 // Scans `root` at once. Its sub-folders are the classes, sorted by name. Their .jpg and .jpeg files, in upper or lower
-// case and with those of nested folders, are the images, sorted. Throws DataError if the folder is missing, has no
-// sub-folders, a sub-folder has no JPEG files, or something with such a name is no file.
+// case and with those of nested folders, are the images, sorted.
+// Throws DataError if the folder is missing, has no sub-folders, a sub-folder has no JPEG files, or something with such
+// a name is no file.
 inline ImageFolder image_folder(const std::string& root) { return ImageFolder{root}; }
 
 }  // namespace replicator::data

@@ -74,8 +74,8 @@ struct Zipped {
 }  // namespace detail
 
 // Joins several sources of the same size, for example pictures and labels from two files. Elements are tuples of all
-// components. The orders of the sources are dropped: apply shuffle() and shard() to the result. Throws BuildError that
-// names both sources if the sizes differ.
+// components. The orders of the sources are dropped: apply shuffle() and shard() to the result.
+// Throws BuildError that names both sources if the sizes differ.
 template <Table T, Table... More>
 auto zip(const TableSource<T>& first, const TableSource<More>&... more) {
   const std::int64_t sizes[] = {first.size(), more.size()...};

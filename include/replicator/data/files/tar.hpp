@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads samples from tar archives in WebDataset's layout: the files of a sample have one name with different endings,
-// and follow one another. Source: github.com/webdataset/webdataset ("The WebDataset Format").
+// and follow one another.
+// Source: github.com/webdataset/webdataset ("The WebDataset Format").
 #pragma once
 
 #include <cstddef>
@@ -199,8 +200,8 @@ class TarPictures {
   Index index_;
 };
 
-// The archive, or all *.tar of a folder. Every sample is a JPEG file and its label, a decimal number. Throws as tar()
-// does; reading throws DataError for a label that is no number.
+// The archive, or all *.tar of a folder. Every sample is a JPEG file and its label, a decimal number.
+// Throws as tar() does; reading throws DataError for a label that is no number.
 inline TarPictures tar_pictures(const std::string& path, const std::string& picture = "jpg;jpeg", const std::string& label = "cls") {
   return {path, picture, label};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the members of a tar archive. Source: POSIX.1-2017, pax ("ustar" and "pax" interchange formats); GNU tar's
-// manual for long names.
+// Reads the members of a tar archive.
+// Source: POSIX.1-2017, pax ("ustar" and "pax" interchange formats); GNU tar's manual for long names.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ struct TarMember {
   std::uint64_t size = 0;
 };
 
-// Returns the regular files of an archive in order; skips folders, links and devices. Throws DataError that names
-// archive and byte for damaged headers and for an archive that is cut short.
+// Returns the regular files of an archive in order; skips folders, links and devices.
+// Throws DataError that names archive and byte for damaged headers and for an archive that is cut short.
 class TarReader {
  public:
   TarReader(const std::string& path, std::span<const std::byte> archive) : path_{path}, archive_{archive} {}

@@ -79,8 +79,9 @@ class RecordFiles {
 
 // The records of a TFRecord file, or of all files of a folder with .tfrecord in their names. Elements are uint8
 // [bytes]; parse them in transform() (see parse_example). The files are memory-mapped, and the lengths of the records
-// are read and checked once, so shuffle(), shard() and seeking work over all records. Throws DataError that names file
-// and byte: at once for wrong lengths and files cut short, and while reading for a record with a wrong checksum.
+// are read and checked once, so shuffle(), shard() and seeking work over all records.
+// Throws DataError that names file and byte: at once for wrong lengths and files cut short, and while reading for a
+// record with a wrong checksum.
 inline TableSource<detail::RecordFiles> tfrecord(const std::string& path) {
   return TableSource<detail::RecordFiles>{
       detail::RecordFiles{detail::files_at(path, "files with .tfrecord in their names",

@@ -81,7 +81,8 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
   }
 
   // Up to `size` pictures and labels as [n, 3, height, width] and [n]; nothing at the end. The pictures are decoded in
-  // parallel, directly into the batch. Throws DataError that names the first unusable file.
+  // parallel, directly into the batch.
+  // Throws DataError that names the first unusable file.
   std::optional<value_type> read_batch(std::int64_t size) {
     ahead_.clear();
     const std::int64_t count = left(size);
@@ -224,8 +225,9 @@ auto operator|(S&& source, const DecodeStage& stage) {
 
 // Decodes on the pool of shard(). Training: a random crop, resized (bilinear, antialiased) and randomly mirrored.
 // Evaluation: resized, and the middle cut out. Elements are (float32 [3, height, width], int32 label). Random choices
-// depend only on the seed and the position, never on threads. Throws BuildError for impossible options. Reading throws
-// DataError that names a file that is no JPEG, damaged or cut short.
+// depend only on the seed and the position, never on threads.
+// Throws BuildError for impossible options. Reading throws DataError that names a file that is no JPEG, damaged or cut
+// short.
 inline detail::DecodeStage decode_jpeg(const DecodeOptions& options = {}) { return {options}; }
 
 }  // namespace replicator::data

@@ -57,8 +57,9 @@ class JpegDecoder {
   std::int64_t height() const { return height_; }
 
   // Decodes the opened picture at 1/shrink of its size (rounded up); shrink is 1, 2, 4 or 8. Grey and CMYK pictures
-  // become RGB. Throws DataError for a picture that is damaged or cut short, and for a progressive one with more than
-  // 500 scans. Each scan covers the whole picture, so a small file could take hours.
+  // become RGB.
+  // Throws DataError for a picture that is damaged or cut short, and for a progressive one with more than 500 scans.
+  // Each scan covers the whole picture, so a small file could take hours.
   void decode(int shrink, Picture& picture) {
     const tjscalingfactor factor{1, shrink};
     picture.resize(TJSCALED(height_, factor), TJSCALED(width_, factor));
@@ -125,8 +126,8 @@ inline Array<std::uint8_t> read_jpeg(const std::string& path) {
 }
 
 // Encodes `pixels` of shape [height, width, 3], or [height, width] for grey, as a JPEG file; quality is 1 to 100.
-// Colours are stored at half the resolution, as in most JPEG files. Throws BuildError for another shape, an empty
-// picture or another quality.
+// Colours are stored at half the resolution, as in most JPEG files.
+// Throws BuildError for another shape, an empty picture or another quality.
 inline std::vector<std::byte> encode_jpeg(const Array<std::uint8_t>& pixels, int quality = 90) {
   const Shape& shape = pixels.shape();
   const bool grey = shape.rank() == 2;

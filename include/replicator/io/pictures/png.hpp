@@ -86,7 +86,8 @@ inline std::vector<std::byte> zlib_stored(std::span<const std::byte> data) {
 }  // namespace detail
 
 // Encodes a picture as a PNG file. `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3]
-// (RGB). Throws BuildError for any other shape, an extent of 0, and a picture of 2 GiB or more.
+// (RGB).
+// Throws BuildError for any other shape, an extent of 0, and a picture of 2 GiB or more.
 inline std::vector<std::byte> encode_png(const Array<std::uint8_t>& pixels) {
   const Shape& shape = pixels.shape();
   const std::int64_t channels = shape.rank() == 3 ? shape[2] : 1;

@@ -64,8 +64,8 @@ Tensor<E> part_of(Tensor<E> x, int part, int parts, std::source_location where) 
 //   nn::wrap_optimizer(nn::sgd({.learning_rate = 0.1})).apply_gradients(replica, variables, gradients);
 // Sums are taken from the left, ((1 + 2) + 3) + ..., inside the replica, and divided by the number of parts. So a loss
 // that is a mean over examples gets the gradient of the whole batch, up to rounding. Batch norm, however, sees parts.
-// An optimizer then averages the gradients over the replicas. Throws BuildError if an input cannot be split, a loss is
-// not one number, or no trainable variable was read.
+// An optimizer then averages the gradients over the replicas.
+// Throws BuildError if an input cannot be split, a loss is not one number, or no trainable variable was read.
 template <Element... Inputs, std::invocable<Tensor<Inputs>...> LossFn>
 auto accumulate(ReplicaContext& replica, int parts, const std::tuple<Tensor<Inputs>...>& inputs, LossFn loss_fn,
                 std::source_location where = std::source_location::current()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizers Adam and AdamW, by PyTorch's formulas. AdamW applies weight decay apart from the gradient. Sources:
-// Kingma and Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1; Loshchilov and Hutter, "Decoupled
-// weight decay regularization", 2019, algorithm 2.
+// The optimizers Adam and AdamW, by PyTorch's formulas. AdamW applies weight decay apart from the gradient.
+// Sources: Kingma and Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1; Loshchilov and Hutter,
+// "Decoupled weight decay regularization", 2019, algorithm 2.
 #pragma once
 
 #include <source_location>
@@ -33,7 +33,8 @@ using AdamwOptions = AdamOptionsOf<true>;  // subtracts learning_rate weight_dec
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g
 //   p -= learning_rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon)
 // m and v are the variables "<name>/first_moment" and "<name>/second_moment": mirrored, initially 0, and float32 for
-// bfloat16 variables. Variables that are updated together share one count t, in "<name of the first one>/updates".
+// bfloat16 variables.
+// Variables that are updated together share one count t, in "<name of the first one>/updates".
 class Adam : public UpdatesVariables<Adam> {
  public:
   // Throws BuildError for options that are not finite or out of the ranges above, and for a negative rate or decay.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient clipping by the global norm of all gradients. Source: Pascanu, Mikolov, Bengio, "On the difficulty of
-// training recurrent neural networks", 2013, algorithm 1.
+// Gradient clipping by the global norm of all gradients.
+// Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1.
 #pragma once
 
 #include <limits>

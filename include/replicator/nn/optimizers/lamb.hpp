@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer LAMB, for large batches: Adam with a learning rate for each layer. Source: You et al., "Large batch
-// optimization for deep learning: training BERT in 76 minutes", 2020, algorithm 2.
+// The optimizer LAMB, for large batches: Adam with a learning rate for each layer.
+// Source: You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, algorithm 2.
 #pragma once
 
 #include <source_location>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer LARS, for large batches: momentum with a learning rate for each layer. Source: You, Gitman, Ginsburg,
-// "Large batch training of convolutional networks", 2017, algorithm 1.
+// The optimizer LARS, for large batches: momentum with a learning rate for each layer.
+// Source: You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017, algorithm 1.
 #pragma once
 
 #include <source_location>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PowerSGD: low-rank gradient compression with error feedback. A gradient moves as two thin matrices. Source: Vogels,
-// Karimireddy, Jaggi, "PowerSGD: practical low-rank gradient compression for distributed optimization", 2019.
+// PowerSGD: low-rank gradient compression with error feedback. A gradient moves as two thin matrices.
+// Source: Vogels, Karimireddy, Jaggi, "PowerSGD: practical low-rank gradient compression for distributed optimization",
+// 2019.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exponential moving averages of variables, which give a smoother model for evaluation. Source: Polyak and Juditsky,
-// "Acceleration of stochastic approximation by averaging", 1992; Tarvainen and Valpola, "Mean teachers are better role
-// models", 2017.
+// Exponential moving averages of variables, which give a smoother model for evaluation.
+// Source: Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992; Tarvainen and Valpola,
+// "Mean teachers are better role models", 2017.
 #pragma once
 
 #include <limits>

@@ -84,8 +84,8 @@ inline std::string no_gradient_text(const Graph& graph, std::optional<std::uint3
 }  // namespace detail
 
 // The gradients of this replica's loss, one for each variable. For a variable that the step has assigned, this is the
-// gradient with respect to the last of its values that the loss has read. Throws BuildError unless the loss is one
-// number and has a gradient for at least one of the variables.
+// gradient with respect to the last of its values that the loss has read.
+// Throws BuildError unless the loss is one number and has a gradient for at least one of the variables.
 template <FloatingElement T>
 std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Variable<T>>& variables,
                                           std::source_location where = std::source_location::current()) {
@@ -186,8 +186,8 @@ class AveragingOptimizer {
   }
 
   // Takes one step towards a smaller mean of the losses. Updates the given variables; by default, every trainable
-  // variable of the loss's element type that this step has read. Throws BuildError without a variable, if one is not
-  // mirrored, or if the loss is not one number.
+  // variable of the loss's element type that this step has read.
+  // Throws BuildError without a variable, if one is not mirrored, or if the loss is not one number.
   template <FloatingElement T>
   void minimize(ReplicaContext& replica, Tensor<T> loss,
                 std::source_location where = std::source_location::current()) const {

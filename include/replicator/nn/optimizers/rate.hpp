@@ -79,7 +79,8 @@ inline Rate step_decay(double rate, double factor, std::int64_t every) {
 }
 
 // Rises linearly to `peak` over `warmup` steps, then falls along half a cosine to `final` at step `total`, and stays
-// there. Source: Loshchilov and Hutter, "SGDR", 2017; Goyal et al., "Accurate, large minibatch SGD", 2017.
+// there.
+// Source: Loshchilov and Hutter, "SGDR", 2017; Goyal et al., "Accurate, large minibatch SGD", 2017.
 inline Rate warmup_cosine(double peak, std::int64_t warmup, std::int64_t total, double final = 0) {
   detail::require_not_negative("warmup_cosine", "peak", peak);
   detail::require_not_negative("warmup_cosine", "final", final);

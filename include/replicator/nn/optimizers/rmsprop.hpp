@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer RMSProp, optionally centred and with momentum, by PyTorch's formulas. Sources: Tieleman and Hinton,
-// "Lecture 6.5: rmsprop", 2012; Graves, "Generating sequences with recurrent neural networks", 2013.
+// The optimizer RMSProp, optionally centred and with momentum, by PyTorch's formulas.
+// Sources: Tieleman and Hinton, "Lecture 6.5: rmsprop", 2012; Graves, "Generating sequences with recurrent neural
+// networks", 2013.
 #pragma once
 
 #include <source_location>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sharded optimizer (ZeRO stage 1): its state is split over the replicas instead of copied on each. Source:
-// Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020 (its first stage).
+// A sharded optimizer (ZeRO stage 1): its state is split over the replicas instead of copied on each.
+// Source: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020 (its first
+// stage).
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,14 @@ struct ShardedOptions {
   Wire wire = Wire::whole;    // for the gradients; the new values move unchanged
 };
 
+// **A checkpoint can be resumed only with the same R and `least`**: it holds every replica's part.
+//
 // With R replicas, a reduce_scatter gives replica i part i of the mean gradient. The replica updates that part of the
 // variable, and an all_gather joins the parts. As many bytes move as in an all-reduce.
 //
 // The state ("<variable>/momentum", ...) is replica-local and has 1/R of the elements, so a device with r replicas
 // holds r/R of it. The new values have the bits of the unsharded optimizer: elements are updated one by one, and their
-// means follow the same tree. A checkpoint holds every replica's part. **It can be resumed only with the same R and
-// `least`.**
+// means follow the same tree.
 template <UpdatesElements Optimizer>
 class Sharded {
  public:

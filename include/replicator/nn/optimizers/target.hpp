@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Target networks: copies of variables that are refreshed periodically. Source: Mnih et al., "Human-level control
-// through deep reinforcement learning", Nature 518, 2015.
+// Target networks: copies of variables that are refreshed periodically.
+// Source: Mnih et al., "Human-level control through deep reinforcement learning", Nature 518, 2015.
 #pragma once
 
 #include <cstdint>
