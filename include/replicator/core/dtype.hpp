@@ -12,6 +12,7 @@
 
 namespace replicator {
 
+// The element type of an array or tensor, at run time.
 enum class DType : std::uint8_t {
   float32,
   float64,
