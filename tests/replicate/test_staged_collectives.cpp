@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of devices through host memory: their bits, their overlap, and that no device waits for one that it need
-// not wait for.
+// Collectives of devices through host memory: their bits and their overlap. The host does not wait for the device, nor the
+// device for the network.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
