@@ -173,8 +173,8 @@ inline std::int64_t checked_batch(std::int64_t size) {
 }  // namespace detail
 
 // Stacks `size` elements: arrays of shape [...] become arrays of shape [size, ...]. By default, the last elements of a
-// finite input that do not fill a batch are dropped, since a training step has one shape. {.last =
-// rp::data::Last::keep} keeps them.
+// finite input that do not fill a batch are dropped, since a training step has one shape.
+// {.last = rp::data::Last::keep} keeps them.
 // Throws BuildError if size < 1. Reading throws DataError if the shapes of the elements differ.
 inline detail::BatchStage batch(std::int64_t size, BatchOptions options = {}) {
   return {detail::checked_batch(size), options};

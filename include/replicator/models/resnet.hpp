@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Residual networks (ResNet), version 1.5: the stride is in the 3x3 convolution.
-// Variables have torchvision's names.
+// Residual networks (ResNet), version 1.5: the stride is in the 3x3 convolution. Variables have torchvision's names.
 // Source: He, Zhang, Ren, Sun, "Deep residual learning for image recognition", 2016; torchvision.models.resnet.
 #pragma once
 

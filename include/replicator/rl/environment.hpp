@@ -25,7 +25,7 @@ concept Environment = requires(E& e, const E& c, std::uint64_t episode, std::spa
   { c.observation_shape() } -> std::same_as<Shape>;
   { c.action_size() } -> std::same_as<std::int64_t>;
   e.reset(episode);                            // begins the episode of this number
-  c.observe(out);                              // begins the episode of this number
+  c.observe(out);                              // observation_shape().elements() values
   { e.act(action) } -> std::same_as<Outcome>;  // action_size() values in [-1, 1]
 };
 

@@ -89,7 +89,7 @@ inline AnyTensor orthonormal_columns(AnyTensor x, Location where) {
   Graph& graph = x.graph();
   const auto rank = x.shape()[1];
   AnyTensor rest = replicator::detail::map_at(
-      graph, DType::float64, where, [](Symbol v) { return v; }, x);  // The columns from k on.
+      graph, DType::float64, where, [](Symbol v) { return v; }, x);  // the columns from k on
   AnyTensor whole = squares_of_columns(rest, where);
   std::vector<AnyTensor> columns;
   for (std::int64_t k = 0; k < rank; ++k) {
