@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of an all-reduce of float32 between threads of one process: size, microseconds, GB/s of payload. On two ranks
-// beside a bare loop on the same threads and buffers: each thread reads both inputs and writes both
-// outputs of its half, and waits for the other one in the end. Both times are medians; on a
-// loaded machine trust the ratio, best under `chrt -f 10`.
+// Times an all-reduce of float32 between threads of one process: size, microseconds, GB/s of payload. With two ranks it
+// also times a bare loop on the same threads and buffers. There each thread reads both inputs, writes its half of both
+// outputs, and waits for the other. Times are medians. On a loaded machine only the ratio is reliable, best under `chrt
+// -f 10`.
 //
 //   allreduce [ranks = 2] [largest bytes = 64 MiB] [samples = 101] [smallest bytes = 64] [schedule = auto, or its name]
 #include <sched.h>
@@ -22,7 +22,7 @@ namespace rt = replicator::detail::transport;
 
 namespace {
 
-// What two threads could do on the buffers of a collective.
+// The lower bound: two threads that add on the buffers of a collective.
 class BareLoop {
  public:
   explicit BareLoop(std::int64_t elements) : elements_{elements} {}
@@ -67,7 +67,7 @@ struct Times {
   double ours = 0, bare = 0;
 };
 
-// Microseconds of one of `repeat` calls.
+// Microseconds per call, over `repeat` calls.
 template <class F>
 double time_of(int repeat, F&& call) {
   const auto begin = rt::Clock::now();
@@ -75,7 +75,7 @@ double time_of(int repeat, F&& call) {
   return std::chrono::duration<double, std::micro>(rt::Clock::now() - begin).count() / repeat;
 }
 
-// After two more samples, in which the caches forget what was before.
+// The median over the samples, after two warm-up samples that refill the caches.
 template <class F>
 double median_time(int samples, int repeat, F&& call) {
   std::vector<double> times;
@@ -101,7 +101,7 @@ void run_rank(rc::Communicator& communicator, const rc::CollectiveSpec& spec, co
   if (bare) times.bare = median_time(samples, repeat, [&] { bare->run(rank); });
 }
 
-// As the library does with its devices where there are cores enough.
+// Pins the thread to a core, as the library does with its devices if there are enough cores.
 void pin(int rank) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a straggler costs: steps per second without one and with one, in the synchronous and in the asynchronous regime.
+// The cost of a straggler: steps per second with and without one, in the synchronous and in the asynchronous regime.
 //   async [--work MS] [--straggler MS] [--steps N] and the flags of a deployment
-// Every replica works so long in each step, the last one so much longer where there is a straggler: asleep, so that the figures do not depend on
-// how many cores there are. A step counts when as many gradients as there are replicas (or groups) have come. As the processes of a job it measures over
-// those; process 0 prints.
+// Every replica sleeps for --work in each step; the straggler, which is the last replica, sleeps --straggler longer.
+// Sleeping makes the figures independent of the number of cores. A step counts when as many gradients as there are
+// replicas (or groups) have arrived. In a job of several processes it measures over all of them, and process 0 prints.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -33,7 +33,7 @@ Options parse(const std::vector<std::string>& arguments) {
   return options;
 }
 
-// `prints`: whether this process is the one to.
+// `prints`: set to whether this process must print.
 double steps_per_second(const rp::Deployment& deployment, const Options& options, bool straggler, bool& prints) {
   rp::Replicator repl{deployment};
   prints = repl.process() == 0;
@@ -65,7 +65,7 @@ int main(int argc, char** argv) try {
     deployment.devices = rp::detail::parse_devices("cpu:0-3");
   }
   bool prints = true;
-  const auto measure = [&](rp::Regime regime, const char* name) {  // returns what it makes with a straggler
+  const auto measure = [&](rp::Regime regime, const char* name) {  // returns the steps/s with a straggler
     auto one = deployment;
     one.regime = regime;
     if (regime == rp::Regime::synchronous) one.staleness.reset(), one.sync_group = 1;

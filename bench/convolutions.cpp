@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the convolutions of a training step of ResNet-50 v1.5 cost alone on a device, by the kernels that a step takes, and how fast the device
-// copies its own memory: with the bytes of a step's other kernels (scripts/kernel_bytes.py) that is what the step costs at least.
+// Times the convolutions of a training step of ResNet-50 v1.5 alone on a device, with the kernels that a step would
+// choose. Also times how fast the device copies its own memory. Together with the bytes of a step's other kernels
+// (scripts/kernel_bytes.py) this gives a lower bound for a step.
 //   convolutions [--device cpu:0] [--batch 16] [--image-size 224] [--precision float32] [--tf32 yes] [--fastest-kernels yes] [--steps 5]
-// Prints seconds (median), whose kernels they are, and bytes/s read and written.
+// Prints seconds (median), the names of the kernels, and the bytes/s that are read and written.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -49,7 +50,7 @@ class Device {
   }
   const rp::detail::Queue& queue() const { return queue_; }
 
-  // Filled with small numbers: on zeros a processor may draw less power, and run faster.
+  // Filled with small numbers: on zeros a processor may draw less power and run faster.
   rp::detail::Arena allocate(std::size_t bytes) const {
     rp::detail::Arena memory{support_, index_, bytes};
     const std::vector<std::byte> numbers(bytes, std::byte{0x3c});
@@ -64,7 +65,7 @@ class Device {
   rp::detail::Queue queue_;
 };
 
-// As large as the largest that was asked for.
+// Grows to the largest requested size.
 class Buffer {
  public:
   void reserve(const Device& device, std::size_t bytes) {
@@ -83,7 +84,8 @@ std::unique_ptr<rp::Executable> make(const bench::Direction& direction, const Op
   throw rp::BuildError{"this program has no kernel of " + std::string{direction.operation.name()} + " for " + options.device.text()};
 }
 
-// A layer in all directions. What it makes goes to `result`, which nobody reads: values that went round would soon be infinite.
+// One layer in all directions. Outputs go to `result`, which is never read: values that were fed back would soon be
+// infinite.
 class Convolutions {
  public:
   Convolutions(const bench::Layer& layer, const Options& options, const Device& device, Buffer& result, std::map<std::string_view, int>& kernels)
@@ -118,7 +120,7 @@ class Convolutions {
   std::vector<std::pair<std::unique_ptr<rp::Executable>, std::array<std::size_t, 3>>> runs_;
 };
 
-// Seconds of work(), the median, after a first time that is not counted.
+// The median seconds of work(), after one uncounted call.
 template <class Work>
 double seconds_of(const rp::detail::Queue& queue, int times, Work work) {
   std::vector<double> seconds;
@@ -163,7 +165,7 @@ int main(int argc, char** argv) try {
   const Device device{options.device};
   const rp::detail::cpu::KernelEnvironment environment{1};
   Buffer result;
-  std::map<std::string_view, int> kernels;  // how often each runs
+  std::map<std::string_view, int> kernels;  // how often each kernel runs
   std::vector<std::unique_ptr<Convolutions>> layers;
   for (const auto& layer : bench::resnet50_layers(options.image_size)) layers.push_back(std::make_unique<Convolutions>(layer, options, device, result, kernels));
   const double seconds = seconds_of(device.queue(), options.steps, [&] {

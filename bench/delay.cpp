@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cable that takes time, for kernels without netem: two TAP devices in two network namespaces; each frame that one of them
-// sends comes out of the other after so many microseconds. Large frames pass whole (TSO), so that one core keeps up with some
-// Gbit/s; below about 75 us the time that it takes itself shows. Needs root; ends when its standard input does.
-//   delay MICROSECONDS NAMESPACE DEVICE NAMESPACE DEVICE       then it says "ready"
+// A link with a delay, for kernels without netem. It connects two TAP devices in two network namespaces: each frame
+// that one device sends leaves the other after the given time. Large frames pass whole (TSO), so one core handles some
+// Gbit/s. Below about 75 us its own overhead shows. Needs root; ends at the end of its standard input. Prints "ready"
+// once it forwards.
+//   delay MICROSECONDS NAMESPACE DEVICE NAMESPACE DEVICE
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -27,15 +28,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t largest = (64 << 10) + 256;  // a frame of TSO, its headers, and what the kernel puts in front
-constexpr int at_once = 64;                        // frames read before the other way has its turn
+constexpr std::size_t largest = (64 << 10) + 256;  // a TSO frame with its headers and the kernel's prefix
+constexpr int at_once = 64;                        // frames to read before the other direction has its turn
 
 int require(int result, const std::string& what) {
   if (result < 0) throw std::runtime_error{what + ": " + std::strerror(errno)};
   return result;
 }
 
-// A TAP device in a namespace, which this thread is in afterwards.
+// Opens a TAP device in a namespace. The thread stays in that namespace.
 int open_tap(const std::string& space, const std::string& device) {
   const int entered = require(::open(("/run/netns/" + space).c_str(), O_RDONLY | O_CLOEXEC), "the namespace " + space);
   require(::setns(entered, CLONE_NEWNET), "entering the namespace " + space);
@@ -49,7 +50,7 @@ int open_tap(const std::string& space, const std::string& device) {
   return tap;
 }
 
-// The frames on their way from one device to the other, oldest first.
+// The frames in one direction, oldest first.
 class Way {
  public:
   Way(int from, int to, Clock::duration delay) : from_{from}, to_{to}, delay_{delay} {}
@@ -68,7 +69,7 @@ class Way {
       frames_.push_back({Clock::now() + delay_, static_cast<std::size_t>(size), std::move(bytes)});
     }
   }
-  // What the other end refuses is lost, as on a cable whose end is pulled.
+  // A frame that the other end refuses is lost, as on an unplugged cable.
   void release(Clock::time_point now) {
     for (; !frames_.empty() && next() <= now; frames_.pop_front()) {
       static_cast<void>(!::write(to_, frames_.front().bytes.data(), frames_.front().size));

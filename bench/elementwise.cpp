@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise expressions and reductions on one core against hand-written fused loops of the same instruction level.
-// The ratio is hand time / interpreter time: 1 means as fast as the hand-written loop. GB/s count every array once.
+// Times elementwise expressions and reductions on one core against hand-written fused loops of the same instruction
+// level. The ratio is hand time / interpreter time: 1 means as fast as the hand-written loop. GB/s count every array
+// once.
 #include <ctime>
 
 #include <cstdio>
@@ -19,7 +20,7 @@ using namespace replicator::detail;
 
 namespace {
 
-// Of this thread on a core: a busy neighbour does not count, though it takes its share of the memory.
+// CPU time of this thread. Time that other programs take on the core does not count; their use of the memory does.
 double now() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -82,7 +83,7 @@ class Prepared {
   std::vector<std::byte*> out_;
 };
 
-// The hand-written loops, over images, channel blocks, pixels and `inner` channels (16, or 1 for plain).
+// Sizes of the hand-written loops: images, channels, pixels, and `inner` channels of a block (16, or 1 for plain).
 struct Sizes {
   std::int64_t n, c, pixels, inner;
 };
@@ -308,7 +309,7 @@ void optimizer(std::int64_t n) {
       "  momentum", 20.0 * static_cast<double>(n), [&] { momentum(n, w.data(), g.data(), v.data(), w2.data(), v2.data()); }, [&] { ours(); });
 }
 
-// Without a rival: nanoseconds per element of what is not memory-bound.
+// Nanoseconds per element of functions that are not memory-bound. There is no hand-written loop to compare with.
 void functions() {
   constexpr std::int64_t n = 1 << 16;
   const auto x = random_values(n);

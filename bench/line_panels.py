@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of lines side by side, as SVG: what several runs, of a few kinds, came to."""
+"""Line plots side by side, as SVG, for runs of several kinds."""
 import math
 from dataclasses import dataclass
 from typing import Callable
@@ -8,7 +8,7 @@ WIDTH, HEIGHT = 420, 290  # of a panel's plot
 
 
 def ticks(low, high):
-    """Multiples of 1, 2 or 5 times a power of ten, about five of them; the first and the last enclose both ends."""
+    """About five multiples of 1, 2 or 5 times a power of ten. The first and the last enclose the range."""
     span = high - low or 1
     power = 10 ** math.floor(math.log10(span / 4))
     step = next(power * each for each in (1, 2, 5, 10) if power * each * 4.5 >= span)
@@ -47,7 +47,7 @@ class Panel:
 
 
 def drawing(panels, colours):
-    """`colours`: {kind: colour}, which is the legend."""
+    """`colours`: {kind: colour}; they also make the legend."""
     legend = "".join(f'<line x1="{70 + 200 * i}" x2="{95 + 200 * i}" y1="385" y2="385" stroke="{colour}" stroke-width="2"/>'
                      f'<text x="{101 + 200 * i}" y="389">{kind}</text>' for i, (kind, colour) in enumerate(colours.items()))
     body = "\n".join(panel.svg(60 + 520 * i, colours) for i, panel in enumerate(panels))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times whole training steps of a small actor-critic: two layers of 256 after 8 observations, heads of 4 actions and a value; forward,
-// backward, all-reduce, Adam. A step is so short that what is around the kernels counts.
+// Times whole training steps of a small actor-critic: forward, backward, all-reduce, Adam. It has 8 observations, two
+// layers of 256, and heads of 4 actions and a value. A step is so short that the overhead around the kernels counts.
 //   mlp_step [--batch 256] [--steps 1000] [--turns yes] and the flags of a deployment
-// Prints the median microseconds of a step and the last loss. --turns: turns.hpp. bench/run runs it beside PyTorch.
+// Prints the median microseconds of a step and the last loss. --turns: see turns.hpp. bench/run runs it beside PyTorch.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -38,7 +38,8 @@ Options parse(const std::vector<std::string>& arguments) {
   return options;
 }
 
-// mean(advantage (-log p(action))) + 1/2 mean((return - value)^2) - 0.01 mean(entropy), where advantage = return - value is taken as it is
+// mean(advantage (-log p(action))) + 1/2 mean((return - value)^2) - 0.01 mean(entropy). advantage = return - value is a
+// constant here.
 rp::Tensor<float> actor_critic_loss(rp::ReplicaContext& replica, rp::Tensor<float> seen, rp::Tensor<std::int32_t> done,
                                     rp::Tensor<float> returns) {
   auto x = rp::relu(rp::nn::linear(replica, seen, "first", {.features = hidden}));  // [B, 256]

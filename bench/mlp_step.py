@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same training step as bench/mlp_step.cpp in PyTorch, tuned: fused Adam.
+"""The training step of bench/mlp_step.cpp in PyTorch, tuned: fused Adam.
 
-With --turns it measures in turns with its rivals (turns.py). With --compile, forward and backward are compiled by torch.compile (which
-needs a C++ compiler). Prints the median microseconds of a step and the last loss."""
+With --turns it measures in turns with other programs (turns.py). With --compile, torch.compile compiles forward and backward, which
+needs a C++ compiler. Prints the median microseconds of a step and the last loss."""
 import argparse
 import time
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts for measurements: network namespaces of this machine, joined by a bridge in one of its own, and processes of a job
-in them. Linux, iproute2, root."""
+"""Hosts for measurements: network namespaces of this machine, and the processes of a job in them. A bridge in a namespace of
+its own connects them. Needs Linux, iproute2 and root."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ import subprocess
 
 link = "replicator"  # the interface of each host
 burst = 128 << 10    # bytes that a shaped link lets pass at once
-queue = 1 << 20      # bytes that wait for it; more are lost
+queue = 1 << 20  # bytes that wait for the link; more are lost
 
 
 class Failed(Exception):
@@ -38,8 +38,10 @@ def network(command, *words):
 
 
 class Namespaces:
-    """One for each host, gone with it. `rate`: bits/s that each host's link has each way; 0: as many as there are. `delay`:
-    microseconds for each way of each link, which `forwarder` (bench/delay) keeps frames for; 0: none. `settings`: of sysctl, in each."""
+    """A namespace for each host; they are removed with this object.
+
+    `rate`: bits/s of each host's link, each way; 0: unlimited. `delay`: microseconds of each link, each way, by the program `forwarder`
+    (bench/delay); 0: none. `settings`: sysctl settings of each host."""
 
     def __init__(self, hosts, rate=0, delay=0, forwarder=None, settings=()):
         self.names, self.forwarders, self.settings = [], [], settings
@@ -78,7 +80,7 @@ class Namespaces:
             raise SystemExit(f"{forwarder} could not connect {ends}")
 
     def shape(self, hosts, rate):
-        """What a host sends at its end, what it receives where the bridge sends it. Queues are as long as those of switches, no longer: heartbeats wait in them too."""
+        """Limits sending at the host's end and receiving at the bridge's. Queues are as short as those of switches: heartbeats wait in them too."""
         for host in range(hosts):
             for name, device in ((namespace(host), link), (namespace("bridge"), f"end{host}")):
                 network(f"tc -n {name} qdisc replace dev {device} root tbf rate {rate}bit burst {burst} limit {queue}")
@@ -92,7 +94,7 @@ class Namespaces:
 
 
 def spawned(commands, master, more, timeout):
-    """Runs one process of a job for each command and gives what each wrote to its standard output. `more`: environment."""
+    """Runs a process of a job for each command, and returns their standard outputs. `more`: environment variables."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -116,5 +118,5 @@ def spawned(commands, master, more, timeout):
 
 
 def over_tcp():
-    """The environment in which UCX keeps to the interface of its namespace, and sees no shared memory."""
+    """Environment variables that restrict UCX to tcp on the interface of its namespace, without shared memory."""
     return {"UCX_TLS": "tcp", "UCX_NET_DEVICES": link}

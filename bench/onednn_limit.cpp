@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step of ResNet-50 v1.5 costs at least with oneDNN: all its convolutions, and with its batch norms (ReLU fused where one
-// follows), forward and backward, in the layouts that oneDNN likes best, on pages that stay mapped, and nothing else.
+// The lower bound of a training step of ResNet-50 v1.5 with oneDNN: all its convolutions forward and backward, alone
+// and together with its batch norms (with fused ReLU where one follows). Uses oneDNN's preferred layouts and pages that
+// stay mapped.
 //   onednn_limit [--batch 16] [--image-size 224] [--precision float32] [--threads 1] [--devices 1] [--steps 5] [--winograd yes] [--turns yes]
-// --devices: so many threads do the same at once, each with a batch of its own. --turns: turns.hpp. Prints images/s of all, medians.
+// --devices: number of threads that do this at once, each with its own batch. --turns: see turns.hpp. Prints images/s
+// of all devices together, as medians.
 #include <algorithm>
 #include <array>
 #include <barrier>
@@ -35,7 +37,7 @@ struct Options {
   bool turns = false;
 };
 
-// Zero-filled, as large as the largest that was asked for.
+// Zero-filled; grows to the largest requested size.
 class Buffer {
  public:
   void reserve(std::size_t bytes) {
@@ -98,7 +100,7 @@ dnnl_status_t dnnl_batch_normalization_backward_primitive_desc_create(dnnl_primi
 }
 #endif
 
-// oneDNN's batch norm of training, both directions; the library itself has it as elementwise passes.
+// oneDNN's batch norm for training, in both directions. The library itself uses elementwise passes instead.
 class BatchNorm {
  public:
   BatchNorm(const dnn::MemoryDescription& data, const Buffer& from, bool rectified) {
@@ -157,7 +159,7 @@ class BatchNorm {
   std::vector<dnnl_exec_arg_t> arguments_[2];  // forward, backward
 };
 
-// All kernels of one layer. A tensor and its gradient share a buffer: nobody looks at the values.
+// All kernels of one layer. A tensor and its gradient share a buffer, since the values do not matter.
 class LayerKernels {
  public:
   LayerKernels(const bench::Layer& layer, const Options& options) : times_{layer.times} {
@@ -190,7 +192,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// So many threads with all layers each.
+// One thread per device, each with all layers.
 class Devices {
  public:
   explicit Devices(const Options& options) : together_{options.devices + 1} {
@@ -202,7 +204,7 @@ class Devices {
     for (auto& thread : threads_) thread.join();
   }
 
-  // Seconds of a pass over all layers, by all devices together.
+  // Seconds of one pass over all layers by all devices at once.
   double pass(bool with_norm) {
     with_norm_ = with_norm;
     together_.arrive_and_wait();

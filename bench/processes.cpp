@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of collectives of float32 between processes: bytes, median and least microseconds of a call, see processes/timing.hpp.
-// bench/compare_processes runs it beside Open MPI, MPICH and Gloo. Starts as any World does: mpirun, or RANK,
-// WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+// Times collectives of float32 between processes: bytes, median and least microseconds of a call (see
+// processes/timing.hpp). bench/compare_processes runs it beside Open MPI, MPICH and Gloo. Start it as any World: by
+// mpirun, or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 //
 //   processes [collective=all_reduce] [smallest=4] [largest=268435456] [samples=15]
 //             [buffers=transport] or world: anywhere; allocated: by World::allocate    [window=...] the bytes that a World moves at once
-//             [schedule=auto] or the name of an all-reduce; ring adds in an order of its own; add: the least that memory allows, see Adding
-//             [transport=shared_memory] or ucx, where built with it
+//             [schedule=auto] or the name of an all-reduce; ring adds in its own order; add: the limit that memory sets, see Adding
+//             [transport=shared_memory] or ucx, if built with it
 #include <xmmintrin.h>
 
 #include <chrono>
@@ -39,7 +39,7 @@ rc::Kind kind_of(const std::string& collective) {
   return rc::Kind::all_to_all;
 }
 
-// Buffers in the memory of the transport, as a training step has them.
+// Buffers in the transport's memory, as in a training step.
 class InTransport {
  public:
   InTransport(const std::string& transport, const std::string& schedule)
@@ -99,10 +99,10 @@ class InTransport {
   std::unique_ptr<rc::Collective> maximum_, collective_;
 };
 
-// Buffers of the caller's.
+// Buffers of the caller.
 class Raw {
  public:
-  // `allocated`: elements of a buffer that the world allocates; 0: it is the program's own memory.
+  // `allocated`: elements of a buffer that the world allocates; 0: use the program's own memory.
   Raw(const replicator::WorldOptions& options, bool any_order, std::int64_t allocated) : any_order_{any_order}, world_{options} {
     if (allocated == 0) return;
     shared_input_ = world_.allocate<float>(allocated);
@@ -158,8 +158,9 @@ class Raw {
   float* out_ = nullptr;
 };
 
-// No collective: all processes at once add two buffers of their own to a third one. An all-reduce of S bytes between P reads
-// and writes at least 2 P S, this 3 P S: two thirds of its time are the limit that memory sets.
+// A limit, not a collective: all processes at once add two of their own buffers into a third. An all-reduce of S bytes
+// between P processes reads and writes at least 2 P S bytes, this loop 3 P S. Two thirds of its time are thus the limit
+// that memory sets.
 class Adding {
  public:
   explicit Adding(Raw& world) : world_{world} {}

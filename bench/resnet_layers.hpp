@@ -15,7 +15,7 @@ namespace bench {
 namespace rp = replicator;
 
 struct Layer {
-  std::int64_t in, out, window, stride, extent;  // extent of the picture that comes in
+  std::int64_t in, out, window, stride, extent;  // extent of the input picture
   int times;
   bool rectified;  // a ReLU follows the batch norm
 };
@@ -47,7 +47,7 @@ struct Direction {
   std::array<std::size_t, 3> tensors;  // 0: x, 1: w, 2: y
 };
 
-// Forward, then what of the backward pass there is: nobody asks for the gradient of pictures.
+// The forward pass, then the backward passes. The first layer needs no gradient of the pictures.
 inline std::vector<Direction> directions_of(const Layer& layer, std::int64_t batch, rp::DType dtype) {
   const std::int64_t padding = layer.window / 2;
   const rp::ConvolutionOptions options{.stride = {layer.stride, layer.stride}, .padding = {padding, padding}};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times whole training steps of a ResNet on random pictures (no decoding): forward, backward, all-reduce, SGD with momentum.
+// Times whole training steps of a ResNet on random pictures (no decoding): forward, backward, all-reduce, SGD with
+// momentum.
 //   resnet_step [--depth 50] [--image-size 224] [--batch 16] [--steps 8] [--precision float32] [--mode train] [--turns yes] and the flags of a
 //   deployment
-// --mode evaluate: forward alone, by the running statistics. --steps 0: plans, and runs none. --turns: turns.hpp. Prints the median seconds of
-// a step, images/s, and how long tracing, initial values, resolving and planning took; then the memory of the plan, what was resident before
-// planning, and the most that was.
+// --mode evaluate: forward only, with the running statistics. --steps 0: plans and runs no step. --turns: see
+// turns.hpp. Prints the median seconds of a step, images/s, and how long tracing, initial values, resolving and
+// planning took. Then it prints the memory of the plan, and the resident memory before planning and at its peak.
 // bench/run runs it beside PyTorch and others.
 #include <algorithm>
 #include <chrono>
@@ -47,7 +48,7 @@ Options parse(const std::vector<std::string>& arguments) {
   return options;
 }
 
-// Of this process, in MiB: "VmRSS" is resident, "VmHWM" the most that ever was.
+// Memory of this process in MiB: "VmRSS" is the resident memory, "VmHWM" its peak.
 double resident(const std::string& field) {
   std::ifstream status{"/proc/self/status"};
   for (std::string line; std::getline(status, line);)

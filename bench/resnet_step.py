@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same training step as bench/resnet_step.cpp in PyTorch, tuned: channels-last, a fused optimizer.
+"""The training step of bench/resnet_step.cpp in PyTorch, tuned: channels-last, a fused optimizer.
 
-bench/run sets the allocator so that pages stay mapped. --bfloat16 computes under autocast; --compile compiles forward and backward, on a
-GPU (--device cuda) as CUDA graphs. In one of several processes (WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT) it is a replica of
-DistributedDataParallel over Gloo, and --batch is that of all of them. With --turns it measures in turns with its rivals (turns.py). Prints
-the median seconds of a step and images/s; then what was resident before the model was made, and the most that was."""
+bench/run sets the allocator so that pages stay mapped. --bfloat16 computes under autocast. --compile compiles forward and backward; on
+a GPU (--device cuda) as CUDA graphs. As one of several processes (WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT) it is a replica of
+DistributedDataParallel over Gloo, and --batch counts the pictures of all of them. With --turns it measures in turns with other programs
+(turns.py). Prints the median seconds of a step and images/s; then the resident memory before the model was made, and its peak."""
 import argparse
 import os
 import time
@@ -95,7 +95,7 @@ def main():
 
     if options.compile:
         loss_of = torch.compile(loss_of, mode="reduce-overhead" if options.device == "cuda" else None)
-    first = 3 if options.device == "cuda" or options.compile or processes > 1 else 1  # steps that choose algorithms, compile and capture
+    first = 3 if options.device == "cuda" or options.compile or processes > 1 else 1  # warm-up steps: they choose algorithms, compile and capture
 
     def step():
         begin = time.perf_counter()

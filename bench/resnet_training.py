@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The training run of examples/resnet50 on small pictures in PyTorch: the same network, first values, augmentation, rate and optimizer, with
-other random numbers. Prints `step N loss L top-1 T` for every step, `validation N T` every --validate-every steps and after the last."""
+"""The training run of examples/resnet50 on small pictures in PyTorch: the same network, initialisation, augmentation, rate and optimizer,
+but other random numbers. Prints `step N loss L top-1 T` for every step, `validation N T` every --validate-every steps and at the end."""
 import argparse
 import math
 import sys
@@ -32,7 +32,7 @@ def normalised(images):
 
 
 def shifted_and_mirrored(images, pad):
-    """Every picture moved by up to `pad` pixels each way over black, and every other one mirrored."""
+    """Shifts each picture by up to `pad` pixels each way over black, and mirrors half of them."""
     size, padded = images.shape[-1], nn.functional.pad(images, (pad,) * 4)
     moved = [padded[i, :, y:y + size, x:x + size] for i, (y, x) in enumerate(torch.randint(0, 2 * pad + 1, (len(images), 2)).tolist())]
     return torch.stack([image.flip(-1) if mirror else image for image, mirror in zip(moved, torch.rand(len(images)) < 0.5)])
@@ -45,7 +45,7 @@ def first_values(model):
 
 
 def rate_at(step, o):
-    """linear to the peak in a tenth of the steps, then half a cosine to 0"""
+    """Rises linearly to the peak in a tenth of the steps, then falls along half a cosine to 0."""
     warmup = o.steps // 10
     if step < warmup:
         return o.learning_rate * (step + 1) / warmup
@@ -53,7 +53,7 @@ def rate_at(step, o):
 
 
 def endless(count, batch):
-    """Indices of batches; a permutation of its own for each epoch, which batches may span."""
+    """Indices of batches. Each epoch is a new permutation; a batch may span two epochs."""
     left = torch.empty(0, dtype=torch.long)
     while True:
         while len(left) < batch:
@@ -78,7 +78,7 @@ def main():
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--validate-every", type=int, default=100)
     parser.add_argument("--learning-rate", type=float, default=0.05)
-    parser.add_argument("--weight-decay", type=float, default=1e-4, help="not of batch norm and biases")
+    parser.add_argument("--weight-decay", type=float, default=1e-4, help="not applied to batch norm and biases")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     o = parser.parse_args()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that are compared take turns, so that what else the machine does meets all of them alike. turns.py does the same.
+// Lets compared programs measure in turns, so that other load of the machine affects all of them alike. See also
+// turns.py.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +10,7 @@
 
 namespace bench {
 
-// Measures once; with `turns` whenever a line comes on standard input, until that ends, and prints "ready" before each.
+// Measures once. With `turns`, measures for each line on standard input until its end, and prints "ready" before each.
 inline void take_turns(bool turns, const std::function<void()>& measure) {
   if (!turns) return measure();
   const auto ready = [] { return std::puts("ready"), std::fflush(stdout); };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As turns.hpp, for the rivals that are written in Python."""
+"""The same as turns.hpp, for programs in Python."""
 import sys
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one file of replicator::c.
+// The implementation of the C interface (replicator_c.h), and the only file of replicator::c.
 #include <replicator/replicator_c.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ struct replicator_world {
 
 namespace {
 
-// The sentence may not fit into memory either.
+// Storing the message may itself run out of memory.
 int keep(replicator_world* handle, int status, const char* text) noexcept {
   try {
     handle->error = text;
@@ -101,7 +101,7 @@ WorldOptions options_of(const replicator_options& given) {
   options.replicas = given.replicas;
   if (given.transport) options.transport = given.transport;
   using std::chrono::milliseconds;
-  constexpr double countable = 1e15;  // milliseconds: World takes as many for none
+  constexpr double countable = 1e15;  // milliseconds; World treats that many as no deadline
   if (std::isnan(given.deadline)) throw BuildError{"replicator_options: deadline is not a number: give seconds, or less than 0 for none"};
   if (given.deadline > 0) options.deadline = milliseconds{1 + static_cast<std::int64_t>(std::min(given.deadline * 1000, countable))};
   if (given.deadline < 0) options.deadline = milliseconds{0};
@@ -121,7 +121,7 @@ ProcessEnvironment environment_of(const replicator_options& given) {
     throw BuildError{"replicator_options: with a world_size there must be a master_address and a master_port"};
   result.master_address = given.master_address;
   result.master_port = static_cast<std::uint16_t>(given.master_port);
-  // What is not among the options stays in the variables, a secret above all.
+  // The other settings, above all the secret, always come from environment variables.
   using replicator::detail::transport::detail::variable;
   result.job_name = variable("REPLICATOR_JOB").value_or("");
   result.job_token = replicator::detail::transport::find_job_token({});

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# The optional parts of replicator. The build and the installed package both look them up here.
+# Finds the optional components of replicator, for the build and for the installed package.
 #
 #   replicator_find_component(<name>)
 #
-# defines the target replicator::<name>, which carries replicator::replicator with it, or sets
+# defines the target replicator::<name>, which links replicator::replicator. If the component is missing, it sets
 # replicator_<name>_NOT_FOUND_MESSAGE to the reason in the caller's scope.
 set(replicator_components onednn ucx pmix crypto jpeg mujoco egl cuda cublaslt cudnn nvrtc nccl compiled c)
 
@@ -53,10 +53,10 @@ function(replicator_find_component name)
   endif()
 endfunction()
 
-# Everything below defines the target, or sets `reason` in the caller's scope.
+# Each function below defines the target, or sets `reason` in the caller's scope.
 
-# One header and its libraries; PACKAGE is who brings them, to be named when they are missing. VERSION: lib<library>.so.<VERSION> will
-# do, as where only what running programs need is installed.
+# Finds one header and its libraries. PACKAGE: the package to name in the message if they are missing. VERSION: accept
+# lib<library>.so.<VERSION> as well, for machines with run-time files only.
 function(replicator_find_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "HEADER;PACKAGE;VERSION" "LIBRARIES;HINTS")
   string(TOUPPER "REPLICATOR_${name}_INCLUDE_DIR" include_dir)
@@ -88,14 +88,14 @@ function(replicator_find_library name)
   add_library(replicator::${name} INTERFACE IMPORTED GLOBAL)
   target_include_directories(replicator::${name} SYSTEM INTERFACE "${${include_dir}}")
   target_link_libraries(replicator::${name} INTERFACE replicator::replicator ${libraries})
-  # Holds <replicator/with/${name}.hpp>, by which replicator.hpp knows that the component is part of the program.
+  # Holds <replicator/with/${name}.hpp>. replicator.hpp looks for it to know that the component is part of the program.
   set(marker "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/${name}")
   if(EXISTS "${marker}")
     target_include_directories(replicator::${name} INTERFACE "${marker}")
   endif()
 endfunction()
 
-# Only the C header and the library: oneDNN's own CMake package also asks for OpenCL's development files.
+# Only the C header and the library: oneDNN's own CMake package also requires OpenCL's development files.
 function(replicator_find_onednn)
   find_path(REPLICATOR_ONEDNN_INCLUDE_DIR dnnl.h)
   set(version_file "${REPLICATOR_ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h")
@@ -112,14 +112,14 @@ function(replicator_find_onednn)
 endfunction()
 
 # The static runtime is CMake's default for CUDA programs; two runtimes in one program would not share their state.
-# Never CUDA::cuda_driver: a program linked with it cannot start on a machine without a driver.
+# Never link CUDA::cuda_driver: a program linked with it cannot start on a machine without a driver.
 function(replicator_find_cuda)
   if(NOT CMAKE_CUDA_COMPILER)
     set(reason "the language CUDA is not enabled (nvcc not found, or the project did not enable it)" PARENT_SCOPE)
     return()
   endif()
   find_package(CUDAToolkit QUIET)
-  # Thrust and CUB lie beside nvcc, which finds them by itself.
+  # Thrust and CUB are installed beside nvcc, which finds them by itself.
   include(CheckSourceCompiles)
   set(CMAKE_REQUIRED_QUIET TRUE)
   check_source_compiles(CUDA "#include <thrust/version.h>\nint main() {}" REPLICATOR_NVCC_FINDS_THRUST)
@@ -133,7 +133,7 @@ function(replicator_find_cuda)
   endif()
 endfunction()
 
-# A library beside the CUDA toolkit; ARGN as of replicator_find_library.
+# Finds a library beside the CUDA toolkit. ARGN: arguments of replicator_find_library.
 function(replicator_find_for_cuda name)
   replicator_find_component(cuda)
   if(NOT TARGET replicator::cuda)
@@ -149,7 +149,7 @@ function(replicator_find_for_cuda name)
   set(reason "${reason}" PARENT_SCOPE)
 endfunction()
 
-# NVRTC, and the headers of cuda/rtc as text for it.
+# NVRTC, with the headers of cuda/rtc as text for it.
 function(replicator_find_nvrtc)
   replicator_find_for_cuda(nvrtc HEADER nvrtc.h LIBRARIES nvrtc VERSION 13 PACKAGE "the CUDA toolkit")
   if(TARGET replicator::nvrtc)
@@ -159,7 +159,7 @@ function(replicator_find_nvrtc)
   set(reason "${reason}" PARENT_SCOPE)
 endfunction()
 
-# Writes <folder>/replicator/with/rtc_headers.hpp: what a running program gives NVRTC to include.
+# Writes <folder>/replicator/with/rtc_headers.hpp: the headers that a running program passes to NVRTC.
 function(replicator_write_rtc_headers folder)
   get_target_property(include_dirs replicator::replicator HEADER_DIRS)
   list(GET include_dirs 0 include_dir)
@@ -187,7 +187,7 @@ inline constexpr RtcHeader rtc_headers[] = {
 ]])
 endfunction()
 
-# Those of the components that REPLICATOR_WITH_<component> does not switch off.
+# The given components without those that REPLICATOR_WITH_<component> switches off.
 function(replicator_wanted result)
   set(wanted "")
   foreach(component IN LISTS ARGN)
@@ -199,16 +199,16 @@ function(replicator_wanted result)
   set(${result} ${wanted} PARENT_SCOPE)
 endfunction()
 
-# Engine, kernels and transports compiled once, in several units (compiled/*.cpp), so that files that include replicator.hpp compile several
-# times faster. Takes in the other components that are there.
+# Engine, kernels and transports compiled once, in several units (compiled/*.cpp). Files that include replicator.hpp
+# then compile several times faster. Includes the other available components.
 function(replicator_find_compiled)
   file(GLOB units CONFIGURE_DEPENDS "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/*.cpp")
   add_library(replicator-compiled OBJECT EXCLUDE_FROM_ALL ${units})
   target_link_libraries(replicator-compiled PUBLIC replicator::replicator)
   target_include_directories(replicator-compiled PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/compiled")
-  # A project that names no CMAKE_BUILD_TYPE would have kernels that are not optimised, and wonder.
+  # In a project without a CMAKE_BUILD_TYPE the kernels would be silently unoptimised.
   target_compile_options(replicator-compiled PRIVATE $<$<STREQUAL:$<CONFIG>,>:-O2>)
-  # A program keeps only the functions that it reaches. (Sanitizers register globals, which must all stay.)
+  # A program keeps only the functions that it uses. (Sanitizers register globals, which must all stay.)
   if(NOT REPLICATOR_SANITIZE)
     target_compile_options(replicator-compiled PRIVATE -ffunction-sections -fdata-sections)
     target_link_options(replicator-compiled INTERFACE LINKER:--gc-sections)
@@ -223,7 +223,7 @@ function(replicator_find_compiled)
   target_include_directories(replicator::compiled INTERFACE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/compiled")
 endfunction()
 
-# The C interface of the collectives as a shared library, libreplicator-c. An installed package brings it built.
+# The C interface of the collectives as a shared library, libreplicator-c. An installed package contains it built.
 function(replicator_find_c)
   get_filename_component(include_dir "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../include" ABSOLUTE)
   if(NOT EXISTS "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/c.cpp")
@@ -240,7 +240,7 @@ function(replicator_find_c)
     replicator_find_component(${component})
     target_link_libraries(replicator-c PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:replicator::${component}>>)
   endforeach()
-  # Nothing but replicator_* is seen from outside.
+  # Exports nothing but replicator_*.
   set(exports "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/c.map")
   target_link_options(replicator-c PRIVATE LINKER:--as-needed LINKER:--no-undefined LINKER:--version-script=${exports})
   set_target_properties(replicator-c PROPERTIES

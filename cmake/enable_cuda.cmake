@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Enables the language CUDA where a compiler that works is found. nvcc is often installed off the PATH.
+# Enables the language CUDA if a working compiler is found. nvcc is often installed off the PATH.
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(REPLICATOR_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
   mark_as_advanced(REPLICATOR_NVCC)

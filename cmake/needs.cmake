@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Which outside libraries a file of this project needs, read from its #include lines, so that no list has to be kept.
+# Determines the external libraries that a file of this project needs, from its #include lines. So no list must be
+# kept.
 
-# What is included or named -> what it needs.
+# Patterns of included headers and file names, each with the library they need.
 set(replicator_include_needs
   "^dnnl" onednn  "^uc[pst]/" ucx  "^pmix" pmix  "^openssl/" crypto  "^turbojpeg" jpeg  "^mujoco/" mujoco  "^EGL/" egl  "^cublas" cublaslt  "^cudnn" cudnn  "^nvrtc" nvrtc  "^nccl" nccl
   "^replicator/with/onednn" onednn  "^replicator/with/ucx" ucx  "^replicator/with/pmix" pmix
@@ -11,7 +12,7 @@ set(replicator_include_needs
   "^replicator/replicator_c\\.h$" c)
 set(replicator_name_needs onednn onednn  ucx ucx  pmix pmix  jpeg jpeg  cuda cuda  "\\.cuh?$" cuda  nccl nccl)
 
-# replicator_includes(<file> <variable>): the file and all that it includes from this project, directly or not.
+# replicator_includes(<file> <variable>): the file and everything it includes from this project, directly or not.
 function(replicator_includes file out)
   get_property(seen GLOBAL PROPERTY "replicator closure ${file}")
   if(NOT seen)
@@ -29,7 +30,7 @@ function(replicator_includes file out)
   set(${out} "${seen}" PARENT_SCOPE)
 endfunction()
 
-# replicator_needs(<file> <variable>): what it and all that it includes need.
+# replicator_needs(<file> <variable>): the needs of the file and of everything it includes.
 function(replicator_needs file out)
   get_property(known GLOBAL PROPERTY "replicator all needs ${file}" SET)
   if(NOT known)
@@ -46,9 +47,8 @@ function(replicator_needs file out)
   set(${out} "${needs}" PARENT_SCOPE)
 endfunction()
 
-# Reads one file, once: "replicator includes <file>" becomes the files of this project that it includes, "replicator
-# needs <file>" what it needs by itself. Includes between #if and #endif are left alone: they are there because the
-# file can do without them.
+# Reads one file, once. Sets "replicator includes <file>" to the files of this project that it includes, and
+# "replicator needs <file>" to its own needs. Ignores includes between #if and #endif: the file works without them.
 function(replicator_read_includes file)
   get_property(known GLOBAL PROPERTY "replicator includes ${file}" SET)
   if(known)
@@ -82,7 +82,7 @@ function(replicator_read_includes file)
   set_property(GLOBAL PROPERTY "replicator needs ${file}" "${needs}")
 endfunction()
 
-# The needs in `table` (pattern, need, pattern, need, ...) whose pattern fits the text.
+# The needs in `table` (pattern, need, pattern, need, ...) with a pattern that matches the text.
 function(replicator_match text table out)
   set(needs "")
   while(table)
@@ -94,7 +94,7 @@ function(replicator_match text table out)
   set(${out} "${needs}" PARENT_SCOPE)
 endfunction()
 
-# replicator_missing(<file> <variable>): the sentence that says why <file> cannot be built here; empty when it can.
+# replicator_missing(<file> <variable>): says why <file> cannot be built here; empty if it can.
 function(replicator_missing file out)
   replicator_needs("${file}" needs)
   set(sentences "")
@@ -107,7 +107,7 @@ function(replicator_missing file out)
   set(${out} "${sentences}" PARENT_SCOPE)
 endfunction()
 
-# What tests, examples and benchmarks use besides the components.
+# Libraries that tests, examples and benchmarks use besides the components.
 function(replicator_find_tool name target package)
   if(TARGET ${target})
     add_library(replicator::${name} INTERFACE IMPORTED GLOBAL)
@@ -119,7 +119,7 @@ endfunction()
 
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 find_package(Catch2 2.13 QUIET)
-if(NOT TARGET Catch2::Catch2)  # its single header does
+if(NOT TARGET Catch2::Catch2)  # its single header is enough
   find_path(REPLICATOR_CATCH2_INCLUDE_DIR catch2/catch.hpp)
   mark_as_advanced(REPLICATOR_CATCH2_INCLUDE_DIR)
   if(REPLICATOR_CATCH2_INCLUDE_DIR)
@@ -139,7 +139,8 @@ replicator_find_tool(json nlohmann_json::nlohmann_json nlohmann-json3-dev)
 replicator_find_tool(benchmark benchmark::benchmark libbenchmark-dev)
 replicator_find_tool(zlib ZLIB::ZLIB zlib1g-dev)
 
-# All components but cuda, cublaslt, cudnn, nvrtc and nccl, which only what is compiled by nvcc links. --as-needed drops what is not used.
+# All components except cuda, cublaslt, cudnn, nvrtc and nccl, which only code compiled by nvcc links. --as-needed
+# drops unused libraries.
 add_library(replicator-everything INTERFACE)
 target_link_libraries(replicator-everything INTERFACE replicator::replicator)
 foreach(component onednn ucx pmix crypto jpeg mujoco egl)
@@ -147,8 +148,8 @@ foreach(component onednn ucx pmix crypto jpeg mujoco egl)
 endforeach()
 target_link_options(replicator-everything INTERFACE LINKER:--as-needed)
 
-# replicator_link(<target> <files>...): links what these files need, and every component for those that choose by
-# __has_include.
+# replicator_link(<target> <files>...): links the libraries that these files need. It adds every component for files
+# that choose by __has_include.
 function(replicator_link target)
   get_target_property(type ${target} TYPE)
   set(scope PRIVATE)
@@ -178,8 +179,8 @@ function(replicator_link target)
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 endfunction()
 
-# replicator_link_cuda_kernels(<target> <files>...): replicator_link, and the kernels of `cuda` beside these files: they register
-# themselves, so one compilation by nvcc, which takes its time, serves all programs.
+# replicator_link_cuda_kernels(<target> <files>...): replicator_link, plus the kernels of `cuda`. The kernels register
+# themselves, so one slow compilation by nvcc serves all programs.
 function(replicator_link_cuda_kernels target)
   if(NOT TARGET replicator-cuda-kernels)
     set(source "${PROJECT_BINARY_DIR}/cuda_kernels.cu")
@@ -191,8 +192,8 @@ function(replicator_link_cuda_kernels target)
   replicator_link(${target} ${ARGN} "${PROJECT_SOURCE_DIR}/include/replicator/cuda/kernels.cuh")
 endfunction()
 
-# replicator_add_cuda_twin(<target> <file>): the program <target>_cuda is what <target> was compiled to from this file, with the
-# kernels of `cuda` beside it.
+# replicator_add_cuda_twin(<target> <file>): adds the program <target>_cuda from the objects of <target>, compiled from
+# this file, and the kernels of `cuda`.
 function(replicator_add_cuda_twin target file)
   if(NOT TARGET ${target} OR NOT TARGET replicator::cuda OR TARGET ${target}_cuda)
     return()
@@ -203,8 +204,8 @@ function(replicator_add_cuda_twin target file)
   replicator_link_cuda_kernels(${target}_cuda "${file}")
 endfunction()
 
-# replicator_add_programs(<folder> <prefix>): one executable per *.cpp and *.cu of the folder, its target named
-# <prefix><name>; prints why one is left out.
+# replicator_add_programs(<folder> <prefix>): one executable per *.cpp and *.cu of the folder, with the target
+# <prefix><name>. Prints why an executable is left out.
 function(replicator_add_programs folder prefix)
   file(GLOB files CONFIGURE_DEPENDS "${folder}/*.cpp" "${folder}/*.cu")
   foreach(file IN LISTS files)

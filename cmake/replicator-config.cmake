@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# find_package(replicator [COMPONENTS onednn ucx pmix crypto jpeg mujoco egl cuda cublaslt cudnn nvrtc nccl compiled c] [OPTIONAL_COMPONENTS ...]) defines
-# replicator::replicator and one target for each component that was asked for and found; why one was not found
-# stands in replicator_<component>_NOT_FOUND_MESSAGE.
+# find_package(replicator [COMPONENTS onednn ucx pmix crypto jpeg mujoco egl cuda cublaslt cudnn nvrtc nccl compiled c]
+# [OPTIONAL_COMPONENTS ...]) defines replicator::replicator, and a target for each requested component that was found.
+# For the others, replicator_<component>_NOT_FOUND_MESSAGE holds the reason.
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
 find_dependency(OpenMP COMPONENTS CXX)

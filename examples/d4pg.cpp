@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Distributed distributional deterministic policy gradients (D4PG, Barth-Maron et al. 2018) on bodies that MuJoCo moves:
+// Distributed distributional deterministic policy gradients (D4PG, Barth-Maron et al. 2018) on bodies simulated by
+// MuJoCo:
 //   ./d4pg --task cartpole --replicas 2 --devices cpu:0-1 --curve cartpole.png
-// Two replicated steps share their variables: one chooses actions, the other learns (d4pg/steps.hpp). Each replica has environments and a
-// replay of its own (d4pg/world.hpp). docs/d4pg.md says more.
+// Two replicated steps share their variables: one chooses actions, the other learns (d4pg/steps.hpp). Each replica has
+// its own environments and replay (d4pg/world.hpp). docs/d4pg.md says more.
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
@@ -24,14 +25,14 @@
 
 namespace d4pg {
 
-// Throws BuildError for what a run that cannot be resumed, or repeated from outside, has no answer to: before anything is made for it.
+// Refuses flags that need a run to be resumable, before anything is built. Throws BuildError.
 void require_possible(const rp::Deployment& deployment) {
   const std::pair<bool, const char*> impossible[] = {
       {!deployment.checkpoint.folder.empty(), "--checkpoint"}, {deployment.elastic, "--elastic"}, {!deployment.see.replay.empty(), "--replay"}};
   for (const auto& [asked, flag] : impossible)
     if (asked)
       throw rp::BuildError{std::string{flag} +
-                           ": what environments and replays hold is kept nowhere, so a run can only be begun anew; --save keeps its networks"};
+                           ": environments and replays are not saved, so a run can only start anew; --save keeps its networks"};
 }
 
 // Throws BuildError for options that do not fit the processes and replicas that there are.
@@ -50,13 +51,13 @@ int train(rp::Deployment deployment, const Options& o) {
   const bool speaks = repl.process() == 0;
   const rp::rl::Body body{task_of(o.task)};
   Report report{o, body.task(), speaks};
-  std::optional<rp::rl::Renderer> renderer;  // of process 0, where a strip is to be drawn
+  std::optional<rp::rl::Renderer> renderer;  // only on process 0, and only to draw a strip
   if (!o.strip.empty() && speaks) renderer.emplace(body.model(), strip_extent, strip_extent);
   rp::data::WorkerPool pool{static_cast<int>(o.threads)};
   World<E> world{repl, o, body, true, pool}, unseen{repl, o, body, false, pool};
 
   const auto going = [&] { return repl.stop_signal() == 0; };
-  const auto warm_up = std::max(o.warm_up, World<E>::Actors::groups * o.environments * o.n_step);  // each replay has something then
+  const auto warm_up = std::max(o.warm_up, World<E>::Actors::groups * o.environments * o.n_step);  // so that no replay is empty
   while (world.steps_done() < warm_up && going()) report.explored(0, world.act());
   if (!going()) return rp::end_training(repl, 0, o.steps, "its networks have learned nothing");
 

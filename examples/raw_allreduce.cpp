@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fits y = a x + b on data that lies in several processes. The gradients, plain vectors of the program's own, are averaged
-// by an rp::World; nothing else of the library is used.
+// Fits y = a x + b on data that is distributed over several processes. An rp::World averages the gradients, which are
+// plain vectors of the program. It uses nothing else of the library.
 //
 //   raw_allreduce                              one process
-//   mpirun -n 3 raw_allreduce                  the same with three of them
-//   raw_allreduce --replicas 12                who contribute; more than processes: each computes the share of several
+//   mpirun -n 3 raw_allreduce                  three processes
+//   raw_allreduce --replicas 12                more replicas than processes: each process computes the share of several
 //
 // With the same --replicas it prints the same digits on any number of processes.
 #include <cstdio>
@@ -25,7 +25,7 @@ struct Model {
   float a = 0, b = 0;
 };
 
-// d/da, d/db and the value of sum((a x + b - y)^2) / points over a replica's own points, which lie around y = 3 x - 1.
+// d/da, d/db and the value of sum((a x + b - y)^2) / points, over a replica's own points near y = 3 x - 1.
 std::vector<float> gradient(const Model& model, int replica) {
   replicator::PhiloxStream random{1, static_cast<std::uint64_t>(replica)};
   std::vector<float> sums(3);
@@ -43,7 +43,7 @@ std::vector<float> gradient(const Model& model, int replica) {
 void fit(rp::World& world, int steps) {
   Model model;
   for (int step = 0; step < steps; ++step) {
-    std::vector<float> local;  // three numbers for each replica that is here
+    std::vector<float> local;  // three numbers for each local replica
     for (int r = 0; r < world.local_replicas(); ++r)
       for (const float value : gradient(model, world.first_replica() + r)) local.push_back(value);
     float mean[3];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the loss and the gradients of all parameters of a ResNet for given weights and a given batch, to compare them
-// with another library's: see scripts/compare_resnet50.py.
+// with those of another library: see scripts/compare_resnet50.py.
 //   ./resnet_gradients DEPTH cifar|imagenet WEIGHTS.safetensors BATCH.safetensors OUT.safetensors [flags of the
 //   deployment]
 #include <iostream>
@@ -14,7 +14,7 @@ namespace rp = replicator;
 
 namespace {
 
-// Each replica takes its part of the batch's tensors `images` and `labels`.
+// Each replica takes its share of the batch's tensors `images` and `labels`.
 auto part_of(const rp::io::Safetensors& batch) {
   return [&batch](const rp::InputContext& ctx) {
     const rp::Array<float> images{batch.tensors.at("images")};

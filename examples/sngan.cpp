@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A class-conditional generative adversarial network with spectral norm (Miyato et al. 2018, Miyato and Koyama 2018), on JPEG pictures:
+// Trains a class-conditional generative adversarial network with spectral norm (Miyato et al. 2018, Miyato and Koyama
+// 2018) on JPEG pictures:
 //   ./sngan --data pictures --image-size 32 --global-batch 64 --replicas 8 --devices cpu:0-7 --classifier classifier.safetensors
-// Two replicated steps share their variables: one trains the discriminator, the other the generator. docs/sngan.md says more.
+// Two replicated steps share their variables: one trains the discriminator, the other the generator. docs/sngan.md says
+// more.
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -58,34 +60,34 @@ struct Options {
 void add_flags(CLI::App& app, Options& o) {
   const CLI::Range positive{std::int64_t{1}, std::int64_t{1} << 30};
   app.add_option("--image-size", o.image_size, "Height and width in pixels: 16, 32, 64, ...")->check(positive)->capture_default_str();
-  app.add_option("--latent", o.latent, "Random numbers that a picture is made of")->check(positive)->capture_default_str();
-  app.add_option("--generator-channels", o.generator_channels, "Of its feature maps; the paper has 256")->check(positive)->capture_default_str();
-  app.add_option("--discriminator-channels", o.discriminator_channels, "Of its feature maps; the paper has 128")->check(positive)->capture_default_str();
+  app.add_option("--latent", o.latent, "Random numbers from which a picture is generated")->check(positive)->capture_default_str();
+  app.add_option("--generator-channels", o.generator_channels, "Channels of the generator's feature maps; the paper has 256")->check(positive)->capture_default_str();
+  app.add_option("--discriminator-channels", o.discriminator_channels, "Channels of the discriminator's feature maps; the paper has 128")->check(positive)->capture_default_str();
   app.add_option("--global-batch", o.global_batch, "Pictures in a step, over all replicas")->check(positive)->capture_default_str();
   app.add_option("--steps", o.steps, "Steps of the generator")->check(positive)->capture_default_str();
-  app.add_option("--n-dis", o.n_dis, "Steps of the discriminator for each")->check(positive)->capture_default_str();
-  app.add_option("--learning-rate", o.learning_rate, "Of both, for Adam with beta1 = 0 and beta2 = 0.9")->check(examples::not_negative)->capture_default_str();
+  app.add_option("--n-dis", o.n_dis, "Steps of the discriminator for each step of the generator")->check(positive)->capture_default_str();
+  app.add_option("--learning-rate", o.learning_rate, "Adam's rate for both networks, with beta1 = 0 and beta2 = 0.9")->check(examples::not_negative)->capture_default_str();
   app.add_option("--penalty", o.penalty, "Weight of the squared slope of the discriminator at real pictures (Mescheder et al., 2018)")
       ->check(examples::not_negative)
       ->capture_default_str();
-  app.add_option("--average-decay", o.average_decay, "Of the moving average of the generator, which draws the samples; 0.999 and more for runs of many thousand steps")
+  app.add_option("--average-decay", o.average_decay, "Decay of the generator's moving average, which draws the samples; 0.999 and more for runs of many thousand steps")
       ->check(CLI::Range(0.0, 0.9999999))
       ->capture_default_str();
-  app.add_flag("--own-batch-norm", o.own_batch_norm, "Statistics of each replica's own batch in the generator, not of all replicas' batches");
+  app.add_flag("--own-batch-norm", o.own_batch_norm, "The generator's batch norm uses the statistics of each replica's own batch, not of all batches together");
   example::add_precision_flag(app, o.precision);
   app.add_option("--data", o.data,
                  "Folder with train/<class>/*.jpg and val/<class>/*.jpg, or with <class>/*.jpg; without it, a synthetic set is written and used");
   app.add_option("--synthetic-dir", o.synthetic_dir, "Where the synthetic set is written")->capture_default_str();
   app.add_option("--samples", o.samples, "Folder for grids of samples, a row for each class, always of the same latents")->capture_default_str();
-  app.add_option("--sample-every", o.sample_every, "Draw one after every so many steps; 0: only at the end")->check(examples::not_negative)->capture_default_str();
+  app.add_option("--sample-every", o.sample_every, "Steps between grids of samples; 0: only at the end")->check(examples::not_negative)->capture_default_str();
   app.add_option("--sample-columns", o.sample_columns, "Samples of a class in a grid")->check(positive)->capture_default_str();
   app.add_option("--classifier", o.classifier,
-                 "Weights of a ResNet that resnet50 was trained to on the same data and wrote by --save: samples are judged by its features");
-  app.add_option("--classifier-depth", o.classifier_depth, "Its layers")->check(CLI::IsMember({18, 34, 50, 101, 152}))->capture_default_str();
-  app.add_option("--score-every", o.score_every, "Judge after every so many steps; 0: only at the end")->check(examples::not_negative)->capture_default_str();
-  app.add_option("--score-pictures", o.score_pictures, "How many samples are judged, by as many real pictures")->check(positive)->capture_default_str();
+                 "Weights of a ResNet that resnet50 has trained on the same data and written by --save: its features are used to score samples");
+  app.add_option("--classifier-depth", o.classifier_depth, "Layers of the classifier")->check(CLI::IsMember({18, 34, 50, 101, 152}))->capture_default_str();
+  app.add_option("--score-every", o.score_every, "Steps between scores; 0: only at the end")->check(examples::not_negative)->capture_default_str();
+  app.add_option("--score-pictures", o.score_pictures, "Number of samples to score, and of real pictures to compare them with")->check(positive)->capture_default_str();
   app.add_option("--tensorboard", o.tensorboard, "Folder for what TensorBoard shows");
-  app.add_option("--save", o.save, "Where the moving average of the generator is written at the end, as safetensors");
+  app.add_option("--save", o.save, "safetensors file for the generator's moving average at the end");
 }
 
 // --- pictures ------------------------------------------------------------------------------------------------------
@@ -105,7 +107,7 @@ auto picture_input(const Options& o, rp::data::ImageFolder folder) {
   };
 }
 
-// Labels for `batch` samples over all replicas: label_of(number of the sample).
+// Labels for batches of `batch` samples over all replicas: label_of(number of the sample).
 template <class F>
 auto label_input(std::int64_t batch, F label_of) {
   return [=](const rp::InputContext& ctx) {
@@ -131,7 +133,7 @@ rp::models::SnganOptions network(const Options& o, std::int64_t classes, bool tr
           .training = training};
 }
 
-// G(z, y) for each label y, with its own z.
+// G(z, y) for each label y, each with its own z.
 Images generate(rp::ReplicaContext& replica, const Options& o, std::int64_t classes, Labels labels) {
   const auto scope = replica.scope("generator");
   const auto latents = rp::normal(replica, {labels.shape()[0], o.latent});  // [n, latent]
@@ -181,10 +183,11 @@ auto generator_step(const Options& o, std::int64_t classes) {
 
 // --- samples -------------------------------------------------------------------------------------------------------
 
-// A grid in which every row is a class. The step is made anew, so its random numbers are those of a first step: the latents stay.
+// Draws a grid with a row for each class. The step is replicated anew each time, so its random numbers are those of a
+// first step: the latents do not change.
 rp::Array<std::uint8_t> draw(rp::Replicator& repl, const Options& o, std::int64_t classes) {
   const auto wanted = classes * o.sample_columns, replicas = std::int64_t{repl.replicas()};
-  const auto batch = (wanted + replicas - 1) / replicas * replicas;  // what is too many is not shown
+  const auto batch = (wanted + replicas - 1) / replicas * replicas;  // surplus samples are not shown
   const auto class_of = [columns = o.sample_columns, classes](std::int64_t i) { return std::min(i / columns, classes - 1); };
   auto step = repl.replicate(
       label_input(batch, class_of),
@@ -197,8 +200,9 @@ rp::Array<std::uint8_t> draw(rp::Replicator& repl, const Options& o, std::int64_
   return example::picture_grid(shown, {.columns = o.sample_columns, .low = -1, .high = 1});
 }
 
-// Frechet distance and score by the features of our own classifier: no figures of Inception, and comparable only with those
-// of the same classifier. So those of held-out pictures (the best to be had) and of noise stand beside them.
+// Frechet distance and score by the features of our own classifier. They are not Inception's figures, and comparable
+// only with figures of the same classifier. Hence the report adds those of held-out pictures (the best possible) and of
+// noise.
 class Judge {
  public:
   struct Figures {
@@ -241,10 +245,10 @@ class Judge {
     rp::Array<float> probabilities;  // [pictures, classes]
   };
 
-  // Of the pictures of all replicas: features [batch, width], probabilities [batch, classes].
+  // Gathers over all replicas: features [batch, width], probabilities [batch, classes].
   std::tuple<rp::Tensor<float>, rp::Tensor<float>> classify(rp::ReplicaContext& replica, Images images) const {
     const auto scope = replica.scope("classifier");
-    const auto usual = rp::data::DecodeOptions{};  // what resnet50 shows it: pictures in [0, 1], normalised
+    const auto usual = rp::data::DecodeOptions{};  // the preprocessing of resnet50: pictures in [0, 1], normalised
     rp::Array<float> scale{{1, 3, 1, 1}}, shift{{1, 3, 1, 1}};
     for (std::size_t c = 0; c < 3; ++c) {
       scale.data()[c] = 0.5f / usual.stddev[c];
@@ -287,7 +291,7 @@ class Judge {
 
 // --- what is shown and written -------------------------------------------------------------------------------------
 
-// Process 0 speaks: with --elastic another one, perhaps, after each step.
+// Only process 0 reports. With --elastic, another process may become process 0 after each step.
 class Report {
  public:
   Report(const rp::Replicator& repl, const Options& o, std::int64_t steps_before) : repl_{repl}, o_{o} {
@@ -335,7 +339,7 @@ class Report {
   }
 
  private:
-  // Of this step; what another run, or another process, has shown of it before is replaced.
+  // Whether this process reports this step. Entries of this step by an earlier run or another process are replaced.
   bool speaks(std::int64_t step) {
     const bool first = repl_.process() == 0;
     if (!first) board_.reset();
@@ -370,7 +374,7 @@ int train(rp::Deployment deployment, const Options& o) {
     std::cout << pictures.images() << " pictures of " << classes << " classes, " << repl.replicas() << " replicas of "
               << o.global_batch / repl.replicas() << " pictures" << std::endl;
 
-  const auto done = [](const auto& step) { return static_cast<std::int64_t>(step.steps_done()); };  // before a resumption too
+  const auto done = [](const auto& step) { return static_cast<std::int64_t>(step.steps_done()); };  // steps before a resumption included
   double of_discriminator = NAN, of_real = NAN, of_fake = NAN;
   while (done(generator) < o.steps) {
     while (done(discriminator) < o.n_dis * (done(generator) + 1) && repl.stop_signal() == 0) {

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Averages PyTorch gradients by replicator's collectives (libreplicator-c, by ctypes): each replica has a batch of its own, each
-process the share of some replicas. After every step gradients and weights are compared with those of torch's own
-DistributedDataParallel over gloo, which trains the same model, from the same seed, on the same data.
+"""Averages PyTorch gradients by replicator's collectives (libreplicator-c, by ctypes), and checks them against DDP.
 
+Each replica has its own batch, and each process computes the share of some replicas. A second model with the same seed and data
+is trained by torch's DistributedDataParallel over gloo. After every step the gradients and weights of both are compared.
     examples/torch_allreduce.py --library build/libreplicator-c.so --processes 1 2 3
     torchrun --nproc-per-node 2 examples/torch_allreduce.py --library build/libreplicator-c.so
 
-Fails where a gradient differs from DDP's by more than 5e-6 of the tensor's largest element, or where the weights have other bits
-on another number of processes. DDP's own weights may: their digest is printed beside.
+Fails if a gradient differs from DDP's by more than 5e-6 of the tensor's largest element, or if the weights have other bits on
+another number of processes. DDP's own weights may differ there: their digest is printed as well.
 """
 
 import argparse
@@ -30,7 +30,7 @@ class Options(ctypes.Structure):
 
 
 class World:
-    """The three calls: made, all_reduce, finish."""
+    """Three calls of the library: init, all_reduce, finish."""
 
     SUM, MEAN, MIN, MAX = range(4)
 
@@ -49,7 +49,7 @@ class World:
             raise RuntimeError(self.dll.replicator_last_error(self.handle).decode())
 
     def all_reduce(self, tensors, reduction=SUM):
-        """Of one tensor for each replica that is here."""
+        """Reduces one tensor for each local replica."""
         import torch
         dtypes = [torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.bool, torch.bfloat16]
         blocks = torch.stack(tensors).cpu()
@@ -78,7 +78,7 @@ def digest(model):
 
 
 def largest_difference(pairs):
-    """Relative to the largest element of each pair's second. Not-a-number stays what it is."""
+    """Relative to the largest element of each pair's second tensor. Propagates NaN."""
     worst = 0.0
     for mine, theirs in pairs:
         difference = ((mine - theirs).abs().max() / theirs.abs().max()).item()
@@ -92,7 +92,7 @@ def work(arguments):
     torch.set_num_threads(1)
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("gloo")
-    # torch listens on MASTER_PORT, the library on the next one.
+    # torch listens on MASTER_PORT; the library uses the next port.
     world = World(arguments.library, rank, size, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + 1,
                   arguments.replicas)
     ours, reference = make_model(torch), torch.nn.parallel.DistributedDataParallel(make_model(torch))
@@ -102,11 +102,12 @@ def work(arguments):
     gradients_off = weights_off = 0.0
     for step in range(arguments.steps):
         data = [(torch.randn(8, 3, 32, 32, generator=g), torch.randint(10, (8,), generator=g)) for g in generators]
-        # Each replica's gradient by itself: it must not depend on who else is in the process.
+        # The gradient of each replica is computed separately: it must not depend on the other replicas of the process.
         gradients = [torch.autograd.grad(cross_entropy(ours(x), y), tuple(ours.parameters())) for x, y in data]
         for place, parameter in enumerate(ours.parameters()):
             parameter.grad = world.all_reduce([each[place] for each in gradients], World.MEAN)
-        # DDP takes the mean over processes of each one's sum. Scaled afterwards: a factor of the loss would round everything.
+        # DDP averages the processes' sums. The scaling comes afterwards, because scaling the loss would change every
+        # rounding.
         optimizers[1].zero_grad()
         sum(cross_entropy(reference(x), y) for x, y in data).backward()
         for parameter in reference.parameters():
@@ -124,12 +125,12 @@ def work(arguments):
         print(f"{size} processes, {arguments.replicas} replicas, {arguments.steps} steps: gradients differ from DDP's by at most "
               f"{gradients_off:.3g} of the largest, weights at the end by {weights_off:.3g}; weights {digest(ours)} (DDP's {digest(reference)[:8]})",
               flush=True)
-    # Not-a-number is no success.
+    # A NaN is a failure.
     return 0 if gradients_off <= 5e-6 else 1
 
 
 def free_ports():
-    """A port that is free together with the next one."""
+    """A free port with a free successor."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))
@@ -142,7 +143,7 @@ def free_ports():
 
 
 def run_job(processes):
-    """Starts this program as so many processes. Gives the worst exit code, and what process 0 printed."""
+    """Starts this program as so many processes. Returns the worst exit code and the output of process 0."""
     port = free_ports()
     children = []
     for rank in range(processes):
@@ -157,8 +158,8 @@ def run_job(processes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="libreplicator-c.so")
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 3], help="jobs to start, where no launcher has")
-    parser.add_argument("--replicas", type=int, default=6, help="who have a batch of their own, whatever the processes")
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 3], help="sizes of the jobs to start, without a launcher")
+    parser.add_argument("--replicas", type=int, default=6, help="number of replicas, each with its own batch, on any number of processes")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--each-step", action="store_true", help="print the differences after each step")
     arguments = parser.parse_args()

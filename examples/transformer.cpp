@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a language model of letters on a text, and lets it write:
+// Trains a language model on the letters of a text, and generates text with it:
 //   ./transformer --text shakespeare.txt --width 128 --layers 4 --steps 2000 --replicas 4 --devices cpu:0-3
-// A decoder of pre-norm blocks: Vaswani et al., "Attention is all you need", 2017; Radford et al., "Language models are unsupervised
-// multitask learners", 2019.
+// A decoder of pre-norm blocks: Vaswani et al., "Attention is all you need", 2017; Radford et al., "Language models are
+// unsupervised multitask learners", 2019.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -41,7 +41,7 @@ struct Options {
 
 void add_flags(CLI::App& app, Options& o) {
   const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 30);
-  app.add_option("--text", o.text, "File of which the letters (bytes) are learned; without it, made-up sentences")->check(CLI::ExistingFile);
+  app.add_option("--text", o.text, "Text file to learn the letters (bytes) of; without it, made-up sentences")->check(CLI::ExistingFile);
   app.add_option("--context", o.context, "Letters that the model sees")->check(positive)->capture_default_str();
   app.add_option("--width", o.width, "Features of a letter, a multiple of --heads")->check(positive)->capture_default_str();
   app.add_option("--heads", o.heads, "Heads of attention")->check(positive)->capture_default_str();
@@ -57,13 +57,13 @@ void add_flags(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option("--tensorboard", o.tensorboard, "Folder for the curves of this run");
   app.add_option("--write", o.write, "Letters to write at the end")->check(examples::not_negative)->capture_default_str();
-  app.add_option("--temperature", o.temperature, "Below 1 it writes what is likely, above 1 what is not")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--temperature", o.temperature, "Below 1 likely letters become more likely, above 1 less likely")->check(CLI::PositiveNumber)->capture_default_str();
 }
 
 // --- text ----------------------------------------------------------------------------------------------------------
 
-// "two old hens follow one red fox." Subject and verb agree, and so do number and noun. Of a sentence of 35.6 letters on average 9.4
-// nats are free choice: no model can lose less than 0.26 for each letter.
+// "two old hens follow one red fox." Verb agrees with subject, and noun with number. Of a sentence of 35.6 letters on
+// average, 9.4 nats are free choice. So no model can have a loss below 0.26 for each letter.
 std::string made_up_text(std::uint64_t seed) {
   static constexpr std::array numbers{"one", "two", "three", "four"}, adjectives{"red", "old", "small", "quick"};
   static constexpr std::array nouns{"dog", "hen", "owl", "cat"};
@@ -86,11 +86,11 @@ std::string made_up_text(std::uint64_t seed) {
 }
 
 struct Text {
-  std::string alphabet;                     // its different letters, in order
-  std::vector<std::int32_t> train, unseen;  // places in the alphabet; the last tenth is not trained on
+  std::string alphabet;                     // its distinct letters, in order
+  std::vector<std::int32_t> train, unseen;  // indices into the alphabet; the last tenth is held out
 };
 
-// Throws DataError for a text with too few letters for a window of both parts.
+// Throws DataError for a text that is too short for a window of either part.
 Text read_text(const Options& o, std::uint64_t seed) {
   std::string all = made_up_text(seed);
   if (!o.text.empty()) {
@@ -111,7 +111,7 @@ Text read_text(const Options& o, std::uint64_t seed) {
   return text;
 }
 
-// Windows at random places: [n, context + 1]
+// Windows at random positions: [n, context + 1]
 auto windows(const Options& o, const std::vector<std::int32_t>& letters) {
   return [&](const rp::InputContext& ctx) {
     return rp::data::from_generator([&, ctx, n = ctx.replica_batch(o.global_batch)](std::int64_t position) {
@@ -144,7 +144,7 @@ Features perceptron(rp::ReplicaContext& replica, Features x, const Options& o) {
   return rp::nn::linear(replica, h, "down", {.features = o.width});
 }
 
-// [n, t] -> [n, t, alphabet]: for each letter, what comes behind it
+// [n, t] -> [n, t, alphabet]: for each letter, the logits of the next one
 rp::Tensor<float> network(rp::ReplicaContext& replica, Letters letters, const Options& o, std::int64_t alphabet, double dropout) {
   const auto places = rp::iota(replica, static_cast<std::int32_t>(letters.shape()[1]));
   const auto narrow = rp::Initializer::normal(0, 0.1);
@@ -158,7 +158,7 @@ rp::Tensor<float> network(rp::ReplicaContext& replica, Letters letters, const Op
   return rp::nn::linear(replica, rp::nn::layer_norm(replica, x, "norm"), "head", {.features = alphabet});
 }
 
-// In nats for each letter.
+// The loss in nats per letter.
 rp::Tensor<float> loss_of(rp::ReplicaContext& replica, Letters window, const Options& o, std::int64_t alphabet, double dropout) {
   const auto logits = network(replica, rp::slice_axis(window, 1, 0, -1), o, alphabet, dropout);
   return rp::mean(rp::softmax_cross_entropy(logits, rp::slice_axis(window, 1, 1)));
@@ -178,7 +178,7 @@ auto train_step(const Options& o, std::int64_t alphabet) {
   };
 }
 
-// The mean loss of eight batches of unseen text, the same ones each time.
+// The mean loss of eight batches of held-out text, the same batches each time.
 double validate(rp::Replicator& repl, const Options& o, const Text& text) {
   auto step = repl.replicate(
       windows(o, text.unseen),
@@ -189,8 +189,8 @@ double validate(rp::Replicator& repl, const Options& o, const Text& text) {
   return sum / 8;
 }
 
-// Goes on from the first letters of the unseen text. What is written so far is a variable: each step reads it and adds a letter, which
-// every replica draws for itself. That of replica 0 is broadcast, so that all write the same.
+// Continues the first letters of the held-out text. The text so far is a variable: each step reads it and appends a
+// letter. Every replica draws a letter; that of replica 0 is broadcast, so all write the same text.
 std::string write(rp::Replicator& repl, const Options& o, const Text& text) {
   const rp::Array<std::int32_t> prompt{{1, o.context}, std::span{text.unseen}.first(static_cast<std::size_t>(o.context))};
   const auto temperatures = [&](const rp::InputContext&) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs of docs/tutorial.md, one after the other, on four replicas: ./tutorial --devices cpu:0-1 (any devices: the same lines)
+// The programs of docs/tutorial.md, in order, on four replicas; the same output on any devices: ./tutorial --devices cpu:0-1
 #include <algorithm>
 #include <iostream>
 #include <string>
@@ -11,7 +11,7 @@ namespace rp = replicator;
 
 namespace {
 
-// Replica i has the four numbers 4i, 4i + 1, 4i + 2, 4i + 3 of 0 to 15.
+// Of the numbers 0 to 15, replica i has the four numbers 4i, 4i + 1, 4i + 2, 4i + 3.
 auto numbers(const rp::InputContext& ctx) {
   return rp::data::from_generator([i = ctx.replica()](std::int64_t) {
     rp::Array<float> x{{4}};
@@ -38,12 +38,12 @@ void first_program(rp::Replicator& repl) {
     std::cout << "replica " << i << ": " << mine[i].item() << " of " << all[i].item() << '\n';
 }
 
-// --- collectives, each with the plain loop that it stands for ----------------------------------------------------------
+// --- collectives, each with the plain loop that computes the same -----------------------------------------------------
 
 constexpr std::size_t R = 4;                     // replicas
 using Values = std::vector<std::vector<float>>;  // values[i]: what replica i has
 
-// Runs a step function on the numbers above, shows what every replica gets, and compares it with the loop's.
+// Runs a step function on the numbers above, prints every replica's result, and compares it with the loop's.
 template <class StepFn, class Loop>
 void compare(rp::Replicator& repl, const char* name, StepFn step_fn, Loop loop) {
   auto step = repl.replicate(numbers, step_fn);

@@ -5,10 +5,11 @@
     scripts/compare_resnet50.py [--depth 50] [--image-size 64] [--batch 4] [--replicas 1] ...
     scripts/compare_resnet50.py --image-size 224 --batch 1 --seed 19
 
-Needs torch, numpy and safetensors, and the program build/examples/resnet_gradients. Passes if for every tensor
-norm(a - b) / norm(b) < 1e-4 in float32, where b is PyTorch's. A float64 run of PyTorch is printed beside, because ReLU
-and max pooling have kinks: an input within rounding of one changes gradients by 1e-3 or more, whoever computes them.
-Where |torch-exact| or |ours-exact| is above 1e-4 take another --seed. With --store FILE it writes the short form that the tests keep.
+Needs torch, numpy and safetensors, and the program build/examples/resnet_gradients. Passes if norm(a - b) / norm(b) < 1e-4 for
+every tensor in float32, where b is PyTorch's. With --store FILE it writes the short form that the tests use.
+
+It also prints a float64 run of PyTorch, because ReLU and max pooling have kinks. An input within rounding of a kink changes
+gradients by 1e-3 or more, in any library. If |torch-exact| or |ours-exact| is above 1e-4, take another --seed.
 """
 import argparse
 import os
@@ -51,7 +52,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """torchvision's resnet*, with its names; `cifar` for 3x3, stride 1, no pooling."""
+    """torchvision's resnet*, with its names. `cifar`: a stem of 3x3, stride 1, without pooling."""
 
     def __init__(self, depth, classes, cifar):
         super().__init__()
@@ -76,7 +77,7 @@ class ResNet(nn.Module):
 
 
 def hashed(count, salt):
-    """Numbers in [-0.5, 0.5) that any language can make again: the finaliser of MurmurHash3 over (salt, index)."""
+    """Numbers in [-0.5, 0.5) that are easy to reproduce in any language: the finaliser of MurmurHash3 over (salt, index)."""
     with np.errstate(over="ignore"):
         h = np.arange(count, dtype=np.uint32) + np.uint32(salt) * np.uint32(0x9E3779B9)
         h ^= h >> np.uint32(16)
@@ -88,8 +89,8 @@ def hashed(count, salt):
 
 
 def hashed_weights(model, seed):
-    """Every parameter from its number among all of them. Batch norms get small gains and shifts away from zero, for few
-    inputs of ReLUs to lie near its kink: where rounding takes one to the other side, gradients jump (see --seed)."""
+    """Hashes every parameter from its number. Batch norms get small gains, and shifts away from zero, so that few inputs of
+    ReLUs are near the kink. If rounding moves one across it, gradients jump (see --seed)."""
     state = {}
     for salt, (name, parameter) in enumerate(model.named_parameters()):
         v = hashed(parameter.numel(), salt + 10000 * seed)
@@ -144,10 +145,10 @@ def main():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--stem", choices=("imagenet", "cifar"), default="imagenet")
-    parser.add_argument("--seed", type=int, default=7, help="of the weights: one at which PyTorch in float32 and in float64 agree")
-    parser.add_argument("--replicas", type=int, default=1, help="more than 1: cross-replica batch norm, parts of the same batch")
+    parser.add_argument("--seed", type=int, default=7, help="seed of the weights; with a good one PyTorch agrees in float32 and float64")
+    parser.add_argument("--replicas", type=int, default=1, help="more than 1: cross-replica batch norm; the replicas share the batch")
     parser.add_argument("--tolerance", type=float, default=1e-4)
-    parser.add_argument("--devices", default="cpu:0", help="where replicator computes; PyTorch stays on the CPU")
+    parser.add_argument("--devices", default="cpu:0", help="devices of replicator; PyTorch uses the CPU")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "examples", "resnet_gradients"))
     parser.add_argument("--store", metavar="FILE", help="only write PyTorch's values (float64) in a short form")
     o = parser.parse_args()

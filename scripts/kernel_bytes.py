@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Says how many bytes the kernels of a step read and write, from its plan (--plan plan.json): those of the first device.
+"""Prints how many bytes the kernels of a step read and write on the first device, from the step's plan (--plan plan.json).
 
-usage: kernel_bytes.py PLAN.json [--without WORD]     WORD: in the names of kernels that are left out, as in "cuDNN convolution"
-Prints a number."""
+usage: kernel_bytes.py PLAN.json [--without WORD]     WORD: skips kernels with this word in their names, as in "cuDNN convolution"
+"""
 import argparse
 import json
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Says in which part of the time a GPU did nothing between the work that it was given.
+"""Prints the share of the time in which a GPU was idle between its kernels and copies.
 
-usage: launch_gaps.py FILE.csv [--last PART]     what `nsys stats --report cuda_gpu_trace --format csv` wrote
-Looked at is the last half of the time (PART of it), for first steps make kernels ready.
+usage: launch_gaps.py FILE.csv [--last PART]     FILE.csv: from `nsys stats --report cuda_gpu_trace --format csv`
+Uses only the last half of the time (PART of it), because the first steps prepare kernels.
 """
 import argparse
 import csv
@@ -11,7 +11,7 @@ import sys
 
 
 def spans(path):
-    """(begin, end) in nanoseconds of every kernel and copy, by begin."""
+    """(begin, end) in nanoseconds of every kernel and copy, ordered by begin."""
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))
     if not rows or "Start (ns)" not in rows[0] or "Duration (ns)" not in rows[0]:
@@ -20,7 +20,7 @@ def spans(path):
 
 
 def gaps(work, last):
-    """(idle, all) nanoseconds, and how many gaps there were, in the last part of the time."""
+    """(idle, all) nanoseconds and the number of gaps, in the last part of the time."""
     begin, end = work[0][0], max(until for _, until in work)
     at = first = end - int((end - begin) * last)
     idle = count = 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses headers that include upwards. The table of docs/architecture.md, "Floors", says which folder may include which:
+"""Refuses headers that include upwards. The table "Floors" of docs/architecture.md says which folder may include which:
     floors.py REPOSITORY [--self-test]"""
 import pathlib
 import re

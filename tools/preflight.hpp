@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of a job find out about each other before it starts, and what of it is not well.
+// The checks of replicator-preflight: the processes of a job measure and compare each other before it starts.
 #pragma once
 
 #include <algorithm>
@@ -28,20 +28,20 @@ using namespace replicator::detail;
 
 struct PreflightOptions {
   std::string transport = "auto";
-  std::string program = "/proc/self/exe";  // whose bytes are compared
-  int devices = 1;                         // of each process
+  std::string program = "/proc/self/exe";  // file to compare between hosts
+  int devices = 1;                         // per process
   collectives::MeasureOptions measure = {};
 };
 
-// The same on every process.
+// The result, the same on every process.
 struct Preflight {
   struct Process {
     std::string name;  // "process 2 (pid 4711 on host-a)"
-    int host = 0;      // its machine, counted in the order of the processes
+    int host = 0;      // number of its machine, in the order of the processes
     std::string program;
     std::string instructions;
-    double seconds_ahead = 0;  // its clock of the day, against that of process 0
-    double uncertainty = 0;    // of that, in seconds
+    double seconds_ahead = 0;  // its wall clock, relative to that of process 0
+    double uncertainty = 0;    // of seconds_ahead, in seconds
   };
   std::vector<Process> processes;
   collectives::MeasuredJob measured;
@@ -57,7 +57,7 @@ inline std::vector<std::string> exchange_texts(transport::Job& job, const std::s
   return all;
 }
 
-// How far the clock of the day is ahead of the steady one, which measure_clock_offset compares; in nanoseconds.
+// The wall clock minus the steady clock, in nanoseconds. measure_clock_offset compares the steady clocks.
 inline std::int64_t day_ahead_of_steady() {
   const auto nanoseconds = [](auto time) { return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count(); };
   return nanoseconds(std::chrono::system_clock::now()) - nanoseconds(std::chrono::steady_clock::now());
@@ -85,8 +85,8 @@ inline std::string number_text(double value, const char* format) {
 
 }  // namespace detail
 
-// Collective; every wait has a deadline, of the job or of the options. Throws CommunicationError that names who cannot be
-// reached, DataError for a program that cannot be read.
+// Collective. Every wait has a deadline, from the job or the options.
+// Throws CommunicationError that names an unreachable process, and DataError for a program that cannot be read.
 inline Preflight look_around(transport::Job& job, const PreflightOptions& options) {
   Preflight result;
   result.devices = options.devices;
@@ -105,8 +105,8 @@ inline Preflight look_around(transport::Job& job, const PreflightOptions& option
 
 namespace detail {
 
-// A quarter of the links, inside machines or between them, has this bandwidth or more, and a quarter this latency or less: of
-// three hosts one of which is slow two thirds of the links are, so a median would not do.
+// The bandwidth that a quarter of the links reach, and the latency that a quarter do not exceed; links inside machines,
+// or between them. A median would not do: if one of three hosts is slow, two thirds of the links are.
 inline collectives::Link good_link(const Preflight& found, bool inside) {
   std::vector<double> latencies, bandwidths;
   for (std::size_t p = 0; p < found.processes.size(); ++p)
@@ -142,8 +142,9 @@ inline void add_slow_links(const Preflight& found, std::vector<std::string>& pro
 
 }  // namespace detail
 
-// Sentences that name who is meant; none where all is well. A link is slow where it has under half of the bandwidth, or 100 us more
-// than four times the latency, that a quarter of the links of its kind has. A clock that is more than a second away is wrong.
+// The problems, as sentences that name the process; empty if all is well. A link is compared with the best quarter of
+// its kind. It is slow below half of their bandwidth, or above four times their latency plus 100 us. A clock is wrong
+// if it is more than a second away.
 inline std::vector<std::string> problems_of(const Preflight& found) {
   std::vector<std::string> problems;
   const auto& processes = found.processes;
@@ -162,7 +163,7 @@ inline std::vector<std::string> problems_of(const Preflight& found) {
   return problems;
 }
 
-// For people.
+// A table for people.
 inline std::string table_of(const Preflight& found) {
   std::string text;
   for (std::size_t p = 0; p < found.processes.size(); ++p) {
@@ -187,7 +188,7 @@ inline std::string table_of(const Preflight& found) {
   return text;
 }
 
-// For programs: {"processes": [...], "links": [...], "problems": [...]}.
+// JSON for programs: {"processes": [...], "links": [...], "problems": [...]}.
 inline std::string json_of(const Preflight& found) {
   JsonWriter json;
   const auto link_members = [&](const collectives::Link& link) {

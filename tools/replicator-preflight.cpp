@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before a job: do its hosts reach each other, with the same program on the same kind of processor, and how fast? See docs/hosts.md.
+// Checks the hosts of a job before it starts: reachability, program, processor, clocks, bandwidth, latency. See
+// docs/hosts.md.
 #include <chrono>
 #include <exception>
 #include <iostream>
@@ -25,17 +26,17 @@ struct Options {
 };
 
 void add_flags(CLI::App& app, Options& o) {
-  app.add_option("--program", o.preflight.program, "A file that must be the same on every host, in place of this program");
-  app.add_option("--devices", o.preflight.devices, "How many each process will have")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  app.add_option("--program", o.preflight.program, "File that must be the same on every host; default: this program");
+  app.add_option("--devices", o.preflight.devices, "Devices of each process")->check(CLI::Range(1, 1 << 20))->capture_default_str();
   app.add_option("--transport", o.preflight.transport, "auto, shared_memory or ucx, as for the job")->capture_default_str();
-  app.add_option("--topology", o.topology, "Writes what was measured, for --topology of the job");
-  app.add_option("--deadline", o.deadline, "Seconds, for every wait on another process")->check(CLI::Range(1, 3600))->capture_default_str();
+  app.add_option("--topology", o.topology, "File for the measured links, for --topology of the job");
+  app.add_option("--deadline", o.deadline, "Seconds of every wait for another process")->check(CLI::Range(1, 3600))->capture_default_str();
   app.add_option("--job-token-file", o.rendezvous.job_token_file, "As for the job");
   app.add_option("--interface", o.rendezvous.interface, "As for the job");
   app.add_flag("--json", o.json, "Process 0 writes JSON instead of a table");
 }
 
-// 0 where all is well; the same on every process.
+// Returns 0 if all is well; the same on every process.
 int run(Options& o) {
   rp::detail::transport::JobOptions job_options;
   job_options.connect_deadline = job_options.exchange_deadline = o.preflight.measure.deadline = std::chrono::seconds{o.deadline};
@@ -58,14 +59,14 @@ int run(Options& o) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app{
-      "Looks at the hosts of a job before it starts: that every process reaches every other one, that all have the same program and "
-      "instruction set, how far their clocks are apart, and latency and bandwidth between each two. A slow link is named.",
+      "Checks the hosts of a job before it starts. Every process must reach every other one, and all must have the same program and "
+      "instruction set. Measures how far their clocks are apart, and the latency and bandwidth of each link. Names slow links.",
       "replicator-preflight"};
   app.footer(
       "Start it as the job will be:\n"
       "  mpirun -n 4 replicator-preflight --program ./train --devices 2 --topology links.json\n"
       "  RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=29500 replicator-preflight        (and RANK=1 on the other host)\n"
-      "Exit code: 0 where all is well; 1 where something is not, on every process; 2 for flags that cannot be.");
+      "Exit code: 0 if all is well; 1 on every process if something is not; 2 for invalid flags.");
   add_flags(app, options);
   try {
     app.parse(argc, argv);

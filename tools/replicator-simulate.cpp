@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a step would take on other hosts: simulates what --plan wrote. See docs/simulate.md.
+// Predicts the time of a step on other hosts: simulates the plan that --plan wrote. See docs/simulate.md.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -29,7 +29,7 @@ namespace rc = replicator::detail::collectives;
 namespace {
 
 constexpr int timeline_hosts = 4;
-constexpr int most_on_a_path = 2048;  // devices of which the critical path is kept: more need too much memory
+constexpr int most_on_a_path = 2048;  // most devices for which the critical path is kept: it needs much memory
 
 struct Options {
   std::string plan, trace, link, host_link = "20GB/s,1us", reduce = "10GB/s", jitter = "0%", device_jitter = "0%", step_time, schedule = "auto", timeline;
@@ -46,7 +46,7 @@ nlohmann::json read(const std::string& flag, const std::string& path) {
   if (content.is_discarded()) throw rp::DataError{flag + ": \"" + path + "\" is no JSON: name what a run wrote with " + flag};
   return content;
 }
-// What f reads in the file, or an error that names it.
+// Returns f(). Its errors name the file.
 template <class F>
 auto about(const std::string& flag, const std::string& path, F f) {
   try {
@@ -60,37 +60,37 @@ auto about(const std::string& flag, const std::string& path, F f) {
 }
 
 void add_flags(CLI::App& app, Options& o) {
-  app.add_option("plan", o.plan, "What a run wrote with --plan FILE")->required();
-  app.add_option("--trace", o.trace, "What the same run wrote with --trace FILE: the times of its kernels");
+  app.add_option("plan", o.plan, "File that a run wrote with --plan FILE")->required();
+  app.add_option("--trace", o.trace, "File that the same run wrote with --trace FILE: the times of its kernels");
   app.add_option("--step-time", o.step_time,
-                 "What a device computes in a step, all together (110ms): measured times are stretched to it; without --trace it is dealt "
-                 "to kernels by the bytes they touch");
+                 "Time of all kernels of a device in a step (110ms). Measured times are scaled to it; without --trace it is distributed "
+                 "over the kernels by the bytes they touch");
   app.add_option("--hosts", o.hosts, "Hosts")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  app.add_option("--devices-per-host", o.devices_per_host, "Devices of each; all do what the plan's first device does, with as many replicas")
+  app.add_option("--devices-per-host", o.devices_per_host, "Devices of each host; all do the work of the plan's first device, with as many replicas")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--link", o.link, "What a host has to the others, each way, shared by its devices: 12.5GB/s,2us")->required();
-  app.add_option("--host-link", o.host_link, "What a device has to the others of its host")->capture_default_str();
-  app.add_option("--reduce", o.reduce, "How fast a device reduces")->capture_default_str();
+  app.add_option("--link", o.link, "Link of a host to the others, each way, shared by its devices: 12.5GB/s,2us")->required();
+  app.add_option("--host-link", o.host_link, "Link of a device to the others of its host")->capture_default_str();
+  app.add_option("--reduce", o.reduce, "Speed of a device's reductions")->capture_default_str();
   app.add_option("--schedule", o.schedule,
                  "For every all-reduce: auto, owner_computes, direct, hierarchical, naive, ...; ring where the plan allows any order")
       ->capture_default_str();
   app.add_option("--jitter", o.jitter, "Deviation of every time from its mean: 5%, or measured: that of the kernels in the trace")->capture_default_str();
-  app.add_option("--device-jitter", o.device_jitter, "Deviation of a device's kernels, all together, in a step: 2%, or measured")->capture_default_str();
-  app.add_option("--steps", o.steps, "How many steps to draw; the median is told")->check(CLI::Range(1, 100000))->capture_default_str();
-  app.add_option("--seed", o.seed, "Of the jitter")->capture_default_str();
-  app.add_flag("--kernels-aside", o.kernels_aside, "Kernels run beside communication, as on GPUs; else it moves on between kernels");
-  app.add_flag("--no-overlap", o.no_overlap, "Collectives begin where kernels cannot go on without them, and these wait for all of them");
+  app.add_option("--device-jitter", o.device_jitter, "Deviation of the sum of a device's kernels in a step: 2%, or measured")->capture_default_str();
+  app.add_option("--steps", o.steps, "Number of steps to draw; prints the median")->check(CLI::Range(1, 100000))->capture_default_str();
+  app.add_option("--seed", o.seed, "Seed of the jitter")->capture_default_str();
+  app.add_flag("--kernels-aside", o.kernels_aside, "Kernels run beside communication, as on GPUs; without this flag it advances only between kernels");
+  app.add_flag("--no-overlap", o.no_overlap, "Collectives begin only when kernels need one of them, and the kernels wait for all of them");
   app.add_flag("--as-run", o.as_run,
-               "The steps of the trace themselves, on as many hosts and devices, each device with its own times in each step, beside the "
-               "times that the steps took")
-      ->excludes("--hosts")
+               "Simulates the very steps of the trace, with the same hosts and devices and each device's own times in each step, and "
+               "compares them with the measured times");
+  ->excludes("--hosts")
       ->excludes("--devices-per-host")
       ->excludes("--step-time")
       ->excludes("--jitter")
       ->excludes("--device-jitter")
       ->excludes("--steps");
-  app.add_option("--timeline", o.timeline, "Writes what happens on the first 4 hosts in the first step, for ui.perfetto.dev");
+  app.add_option("--timeline", o.timeline, "File for a timeline of the first step on the first 4 hosts, for ui.perfetto.dev");
 }
 
 std::string text_of(double microseconds) {
@@ -112,7 +112,7 @@ std::string name_of(const rc::SimulatedSpan& span, const std::vector<rp::tools::
   return (span.kind == rc::SimulatedSpan::Kind::reduce ? "reductions of " : "messages of ") + text;
 }
 
-// Says on stderr how long it will take, every few seconds.
+// Reports progress and the time left on stderr, every few seconds.
 class Progress {
  public:
   Progress(int steps, int devices) : steps_{steps}, devices_{devices} {}
@@ -130,7 +130,7 @@ class Progress {
   Clock::time_point begin_ = Clock::now(), told_ = begin_;
 };
 
-// Where the time went, the largest first.
+// Prints the shares of the critical path, the largest first.
 void tell_critical_path(const rc::Simulation& simulation, const std::vector<rp::tools::DeviceStep::Use>& uses) {
   std::vector<std::pair<double, std::string>> parts;
   for (const auto& span : simulation.critical_path) {
@@ -156,7 +156,7 @@ void tell_busiest_links(const rc::Simulation& simulation) {
   }
 }
 
-// Of the first hosts: more would be too much to look at.
+// Writes the first hosts only: more would be too many to look at.
 void write_timeline(const std::string& path, const rc::Simulation& simulation, const std::vector<rp::tools::DeviceStep::Use>& uses, int devices_per_host) {
   rp::detail::JsonWriter json;
   std::size_t id = 0;
@@ -214,7 +214,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Steps on other hosts.
+// Simulates steps on other hosts.
 void run(const Options& o) {
   const auto topology = topology_of(o, o.devices_per_host, o.hosts);
   const double step_time = o.step_time.empty() ? 0 : rc::parse_duration("--step-time", o.step_time);
@@ -222,7 +222,7 @@ void run(const Options& o) {
   jitter_of("--jitter", o.jitter, 0);
   jitter_of("--device-jitter", o.device_jitter, 0);
   const auto plan = read("--plan", o.plan), trace = read("--trace", o.trace);
-  about("--plan", o.plan, [&] { return rp::tools::read_step(plan, nullptr, 1); });  // what fails from here on is the trace's
+  about("--plan", o.plan, [&] { return rp::tools::read_step(plan, nullptr, 1); });  // so that later errors are about the trace
   if (o.trace.empty() && o.step_time.empty())
     throw rp::BuildError{"nothing says how long kernels take: give --trace FILE of the run that wrote the plan, or --step-time 110ms"};
   auto step = about("--trace", o.trace, [&] { return rp::tools::read_step(plan, trace, step_time); });
@@ -262,7 +262,7 @@ void run(const Options& o) {
   std::cout << "\nefficiency: " << percent(step.microseconds / median(times)) << '\n';
 }
 
-// The steps that were run.
+// Simulates the steps that were run.
 void run_again(const Options& o) {
   if (o.trace.empty()) throw rp::BuildError{"--as-run simulates the steps of a trace: give --trace FILE of the run that wrote the plan"};
   const auto plan = read("--plan", o.plan), trace = read("--trace", o.trace);
@@ -301,15 +301,15 @@ void run_again(const Options& o) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app{
-      "Simulates a step on other hosts, in virtual time: the kernels and collectives that a plan holds, with schedules chosen anew. "
-      "Efficiency is the time that a device computes against the time of the step.",
+      "Simulates a step on other hosts, in virtual time: the kernels and collectives of a plan, with newly chosen schedules. "
+      "Efficiency is a device's computing time divided by the time of the step.",
       "replicator-simulate"};
   app.footer(
       "Example:\n"
       "  train --devices cpu:0 --plan plan.json --trace trace.json\n"
       "  replicator-simulate plan.json --trace trace.json --hosts 64 --devices-per-host 4 --link 12.5GB/s,2us --jitter 5% --steps 20\n"
       "  replicator-simulate plan.json --trace trace.json --as-run --link 125MB/s,100us        predicted beside measured\n"
-      "Exit code: 0; 1 where a file cannot be used; 2 for flags that cannot be.");
+      "Exit code: 0; 1 if a file cannot be used; 2 for invalid flags.");
   add_flags(app, options);
   try {
     app.parse(argc, argv);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step to be simulated: what one device executes, from plan.json, with times from trace.json or by the bytes of its operands.
+// Reads a step to simulate: one device's instructions from plan.json, with times from trace.json or by the bytes of the
+// operands.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@ namespace replicator::tools {
 
 using namespace replicator::detail;
 
-// What every device of the job does in a step.
+// The work of every device of the job in a step.
 struct DeviceStep {
   struct Use {
     std::string text;
@@ -34,7 +35,7 @@ struct DeviceStep {
   int replicas = 1;
   std::vector<Use> collectives;
   std::vector<collectives::SimulatedAction> actions;
-  double microseconds = 0;  // of all that it computes
+  double microseconds = 0;  // of all its kernels
 };
 
 namespace detail {
@@ -48,14 +49,14 @@ Enum by_name(const std::string& name, std::initializer_list<Enum> all) {
   throw DataError{"the plan has the word \"" + name + "\", which this program does not know: it was written by another version"};
 }
 
-// A whole number of the plan or the trace; `what` names it.
+// Checks a whole number of the plan or the trace. `what` names it for errors.
 inline std::int64_t whole(const json& number, const char* what, std::int64_t lowest, std::int64_t highest) {
   const bool fits = number.is_number_integer() && !(number.is_number_unsigned() && number.get<std::uint64_t>() > std::uint64_t{1} << 62);
   if (!fits || number.get<std::int64_t>() < lowest || number.get<std::int64_t>() > highest)
     throw DataError{std::string{what} + " is " + number.dump() + ": it must be a whole number from " + std::to_string(lowest) + " to " + std::to_string(highest)};
   return number.get<std::int64_t>();
 }
-// Bytes or microseconds.
+// Checks a number of bytes or microseconds.
 inline double amount(const json& number, const char* what) {
   constexpr double most = 1e18;
   const double value = number.get<double>();
@@ -101,7 +102,7 @@ inline DeviceStep::Use read_use(const json& use, const json& schedules) {
   const auto last = static_cast<std::int64_t>(schedules.size()) - 1;
   const json& schedule = schedules.at(static_cast<std::size_t>(whole(use.at("schedule"), "the schedule of a collective of the plan", 0, last)));
   if (schedule.contains("groups"))
-    throw DataError{result.text + " happens inside groups, which cannot be dealt to another number of replicas: simulate a step without them"};
+    throw DataError{result.text + " happens inside groups, which do not fit another number of replicas: simulate a step without them"};
   result.spec.kind = by_name<K>(use.at("kind"), {K::all_reduce, K::all_gather, K::reduce_scatter, K::broadcast, K::all_to_all});
   result.spec.dtype = by_name<DType>(use.at("dtype"), {DType::float32, DType::float64, DType::int32, DType::int64, DType::uint8,
                                                        DType::boolean, DType::bfloat16});
@@ -115,7 +116,7 @@ inline DeviceStep::Use read_use(const json& use, const json& schedules) {
 
 namespace detail {
 
-// What a device does; what an instruction but start and wait takes comes from `time`.
+// The actions of a device. `time` gives the duration of each instruction, except start and wait.
 template <class Time>
 std::vector<collectives::SimulatedAction> read_actions(const json& instructions, std::size_t collectives, Time time) {
   using Kind = collectives::SimulatedAction::Kind;
@@ -148,9 +149,9 @@ inline const json& require_plan(const json& plan) {
 
 }  // namespace detail
 
-// The first device of a plan. `trace` may be null: then `microseconds` (more than 0) is dealt to what computes, by the bytes it
-// touches; with a trace, measured times are stretched to it where it is not 0. Throws DataError for what cannot be simulated,
-// nlohmann::json::exception for files that are something else.
+// Reads the first device of a plan. Without a trace (null), `microseconds` (more than 0) is distributed over the
+// kernels, by the bytes they touch. With a trace, the measured times are scaled to `microseconds`, unless that is 0.
+// Throws DataError for a plan that cannot be simulated, and nlohmann::json::exception for files of another kind.
 inline DeviceStep read_step(const nlohmann::json& plan, const nlohmann::json& trace, double microseconds) {
   const auto& process = detail::require_plan(plan).at("processes").at(0);
   const auto& device = process.at("devices").at(0);
@@ -165,14 +166,15 @@ inline DeviceStep read_step(const nlohmann::json& plan, const nlohmann::json& tr
                                       [&](std::size_t i) { return times.empty() ? detail::bytes_touched(instructions[i]) : times[i]; });
   for (const auto& action : step.actions) step.microseconds += action.microseconds;
   if (microseconds > 0) {
-    if (!(step.microseconds > 0)) throw DataError{"the plan has no instruction that takes time, to which the time of the step could be dealt"};
+    if (!(step.microseconds > 0)) throw DataError{"the plan has no instruction that takes time, so the time of the step cannot be distributed"};
     for (auto& action : step.actions) action.microseconds *= microseconds / step.microseconds;
     step.microseconds = microseconds;
   }
   return step;
 }
 
-// The same without overlap: collectives begin where a device cannot go on without one of them, and it waits for all of these.
+// The same actions without overlap. All collectives begun so far start when the device needs one of them; it waits for
+// all.
 inline std::vector<collectives::SimulatedAction> without_overlap(const std::vector<collectives::SimulatedAction>& actions) {
   using Kind = collectives::SimulatedAction::Kind;
   std::vector<collectives::SimulatedAction> result;
@@ -207,10 +209,10 @@ class ChosenCollectives {
   }
 
   std::vector<collectives::SimulatedCollective> uses;
-  std::vector<std::int64_t> bytes_of;  // of a block of each
+  std::vector<std::int64_t> bytes_of;  // of one block, for each collective
 
  private:
-  // One schedule for all collectives that are done alike.
+  // Collectives that are done alike share one schedule.
   const collectives::Choice& choose(const collectives::CollectiveSpec& spec, std::int64_t bytes, const collectives::ReplicaBlocks& blocks,
                                     const collectives::AllReducePreference& wanted) {
     const int most = std::max(2, most_ranks(blocks, spec.groups.over(blocks.replicas())));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The very steps that a trace holds, device by device, and what chance did to them.
+// Reads the very steps of a trace, device by device, with their jitter.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,12 @@ namespace replicator::tools {
 
 using namespace replicator::detail;
 
-// One step as it was: every device began when it did, and its kernels took what they took.
+// One step as measured: each device's start and the duration of its kernels.
 struct TracedStep {
   std::uint64_t number = 0;
   std::vector<std::vector<collectives::SimulatedAction>> actions;  // by rank
-  double microseconds = 0;                                         // from the first device's begin to the last one's end
-  double computed = 0;                                             // by the device that computed longest
+  double microseconds = 0;                                         // from the first device's start to the last device's end
+  double computed = 0;                                             // of the device that computed longest
 };
 
 struct TracedRun {
@@ -38,7 +38,7 @@ struct TracedRun {
 
 namespace detail {
 
-// What a trace holds of one device in one step.
+// The trace of one device in one step.
 struct TracedDevice {
   double begin = 0, end = 0;
   std::map<std::size_t, double> times;  // by instruction
@@ -102,8 +102,8 @@ inline TracedStep traced_step(std::uint64_t number, const std::vector<TracedDevi
 
 }  // namespace detail
 
-// Of a run with one replicated step whose plan and trace these are. Throws as read_step does, and DataError where the processes
-// differ in their numbers of devices.
+// Reads a run with one replicated step, from its plan and trace.
+// Throws as read_step does, and DataError if the processes have different numbers of devices.
 inline TracedRun read_run(const nlohmann::json& plan, const nlohmann::json& trace) {
   const auto& processes = detail::require_plan(plan).at("processes");
   TracedRun run;
@@ -121,7 +121,7 @@ inline TracedRun read_run(const nlohmann::json& plan, const nlohmann::json& trac
   return run;
 }
 
-// The name of the first collective that the plan does by another schedule than was chosen; empty: there is none.
+// The name of the first collective with another schedule in the plan than was chosen; empty if there is none.
 inline std::string done_otherwise(const nlohmann::json& plan, const TracedRun& run, const ChosenCollectives& chosen) {
   const auto& process = plan.at("processes").at(0);
   const auto& uses = process.at("devices").at(0).at("collectives");
@@ -138,12 +138,12 @@ inline std::string done_otherwise(const nlohmann::json& plan, const TracedRun& r
   return {};
 }
 
-// Of the run's first device.
+// The jitter of the run's first device.
 inline MeasuredJitter jitter_of(const TracedRun& run) {
   std::vector<std::vector<double>> times;
   for (const auto& step : run.steps) {
     auto& row = times.emplace_back();
-    for (std::size_t i = 1; i < step.actions[0].size(); ++i) row.push_back(step.actions[0][i].microseconds);  // behind the time it began
+    for (std::size_t i = 1; i < step.actions[0].size(); ++i) row.push_back(step.actions[0][i].microseconds);  // skips the action for its start
   }
   return measure_jitter(times);
 }

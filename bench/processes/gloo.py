@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives of Gloo, through torch.distributed, timed as timing.hpp does it. PyTorch all-reduces and broadcasts in
-place. Started by compare_processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+"""Times collectives of Gloo through torch.distributed, in the same way as timing.hpp. PyTorch all-reduces and broadcasts in
+place. compare_processes starts it with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
 
 import sys
 import time
@@ -45,7 +45,7 @@ def require_right(collective, block, source, target, call):
         wanted = given(0 if collective == "broadcast" else processes * (processes + 1) // 2 - 1, block)
     if not torch.equal(target, wanted):
         sys.exit(f"process {me}: {collective} of {block} elements is wrong")
-    target.zero_()  # summed in place again and again
+    target.zero_()  # else repeated sums in place would grow
     dist.barrier()
 
 

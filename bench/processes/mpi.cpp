@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of whichever MPI this is compiled with (compare_processes does that).
+// Times collectives of the MPI that compiles it; compare_processes does that for each.
 #include <mpi.h>
 
 #include <string>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every system is timed with: the same buffers, the same calls, as many of them, the same clock. Needs no library.
+// The measurement that all systems share: the same buffers, the same calls, the same number of them, the same clock.
+// Needs no library.
 //
-// Buffers hold `bytes` on every process: that is what all_reduce and broadcast move, the input of reduce_scatter (which
-// gives each process its block), the output of all_gather, and both of all_to_all.
+// Buffers hold `bytes` on every process. That is the amount that all_reduce and broadcast move, the input of
+// reduce_scatter (which gives each process its block), the output of all_gather, and both of all_to_all.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ struct Options {
   int samples_of(std::int64_t bytes) const { return bytes >= (std::int64_t{16} << 20) ? std::min(samples, 5) : samples; }
 };
 
-// What a system reads beside, of the form key=value, is left to it.
+// Ignores other words of the form key=value: a system may read them.
 inline Options options_from(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -36,7 +37,7 @@ inline Options options_from(int argc, char** argv) {
   return options;
 }
 
-// Its lengths in elements, for `bytes` and P processes.
+// Lengths in elements, for `bytes` and P processes.
 struct Lengths {
   std::int64_t block, input, output;
 };
@@ -48,19 +49,19 @@ inline Lengths lengths_of(const std::string& collective, std::int64_t bytes, int
   return {all, all, all};
 }
 
-// Process r contributes (r + 1) (1 + i mod 5) at place i of its input.
+// Process r contributes (r + 1) (1 + i mod 5) as element i of its input.
 inline float given(int process, std::int64_t i) { return static_cast<float>((process + 1) * (1 + i % 5)); }
 inline float expected(const std::string& collective, int me, int processes, std::int64_t block, std::int64_t i) {
   const std::int64_t from = block == 0 ? 0 : i / block, inside = block == 0 ? 0 : i % block;
-  const int sum = processes * (processes + 1) / 2 - 1;  // that of all, as the contribution of one of this number
+  const int sum = processes * (processes + 1) / 2 - 1;  // the sum over all equals the contribution of a process of this number
   if (collective == "reduce_scatter") return given(sum, me * block + i);
   if (collective == "all_gather") return given(static_cast<int>(from), inside);
   if (collective == "all_to_all") return given(static_cast<int>(from), me * block + inside);
   return given(collective == "broadcast" ? 0 : sum, i);
 }
 
-// A System has rank(), size(), barrier(), maximum(double) over the processes, and
-// prepare(collective, lengths), which gives input() and output(), until the next, to call().
+// Checks the results of one call. A System has rank(), size(), barrier(), maximum(double) over the processes, and
+// prepare(collective, lengths). The latter sets up input() and output() for call(), until the next prepare.
 template <class System>
 void require_right(System& system, const std::string& collective, const Lengths& lengths) {
   for (std::int64_t i = 0; i < lengths.input; ++i) system.input()[i] = given(system.rank(), i);
@@ -82,7 +83,7 @@ struct Times {
   double median, least;
 };
 
-// Microseconds of a call on the slowest process.
+// Microseconds per call on the slowest process.
 template <class System>
 double sampled(System& system, int calls) {
   system.barrier();
@@ -91,8 +92,8 @@ double sampled(System& system, int calls) {
   return system.maximum(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / calls);
 }
 
-// Over the samples, after two more that warm up; the first of these shows how many calls a sample has time for. On a machine
-// that others use as well, the least time is the one that says something.
+// Times over the samples, after two warm-up samples. The first of these determines how many calls fit into a sample. On
+// a machine with other load, only the least time is meaningful.
 template <class System>
 Times microseconds(System& system, std::int64_t bytes, int samples) {
   constexpr double longest_sample = 20000;
@@ -106,7 +107,7 @@ Times microseconds(System& system, std::int64_t bytes, int samples) {
   return {times[times.size() / 2], times.front()};
 }
 
-// Prints "bytes median least" for sizes in powers of four; process 0 does.
+// Process 0 prints "bytes median least" for sizes in powers of four.
 template <class System>
 void measure(System& system, const Options& options) {
   for (std::int64_t bytes = options.smallest; bytes <= options.largest; bytes *= 4) {

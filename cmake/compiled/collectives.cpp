@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of replicator::compiled: collectives and transports.
+// A unit of replicator::compiled: collectives and transports.
 #define REPLICATOR_TEMPLATE extern template
 #include "job.hpp"
 #undef REPLICATOR_TEMPLATE

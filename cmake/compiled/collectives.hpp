@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing, simulating and running collectives, and the transports that every build has.
+// Instantiates choosing, simulating and running collectives, and the transports of every build.
 #pragma once
 
 #include <replicator/collectives/choose/choose_schedule.hpp>

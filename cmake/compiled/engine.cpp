@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of replicator::compiled: the engines. They call all other units, and share most of what is compiled here, hence one unit.
+// A unit of replicator::compiled: the engines. They call all other units and share most of their own code, hence a
+// single unit.
 #define REPLICATOR_TEMPLATE extern template
 #include "collectives.hpp"
 #include "files.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of replicator::compiled: files.
+// A unit of replicator::compiled: files.
 #define REPLICATOR_TEMPLATE extern template
 #include "collectives.hpp"
 #undef REPLICATOR_TEMPLATE

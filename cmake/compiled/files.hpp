@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of the engine: checkpoints, recordings, topologies.
+// Instantiates the engine's file formats: checkpoints, recordings, topologies.
 #pragma once
 
 #include <replicator/engine/find_topology.hpp>

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of replicator::compiled: how processes meet.
+// A unit of replicator::compiled: the rendezvous of processes.
 #define REPLICATOR_TEMPLATE template
 #include "job.hpp"

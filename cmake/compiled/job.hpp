@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meeting the other processes of a job. Every list of this folder is instantiated by the unit of its name (REPLICATOR_TEMPLATE is `template`
-// there), and is `extern template` in the units that call it.
+// Instantiates the rendezvous with the other processes of a job. Each header of this folder is a list of
+// REPLICATOR_TEMPLATE lines. The unit of the same name defines that as `template` and holds the code; units that call
+// it use `extern template`.
 #pragma once
 
 #include <replicator/job/job.hpp>

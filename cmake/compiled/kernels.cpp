@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of replicator::compiled: kernels of the CPU. They register themselves.
+// A unit of replicator::compiled: the CPU kernels. They register themselves.
 #include <replicator/cpu/kernels.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of replicator::compiled: what files of the user's would instantiate: operations, layers, models, flags.
+// A unit of replicator::compiled: the operations, layers, models and flags that user files would otherwise instantiate.
 #include <replicator/graph/layout_copy.hpp>
 #include <replicator/models/resnet.hpp>
 #include <replicator/nn/nn.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations, as files of the user's have them.
+// The operations that user files share with replicator::compiled.
 #pragma once
 
 #include <replicator/graph/layout_copy.hpp>

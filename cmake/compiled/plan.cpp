@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of replicator::compiled: planning programs.
+// A unit of replicator::compiled: planning programs.
 #define REPLICATOR_TEMPLATE extern template
 #include "collectives.hpp"
 #include "operations.hpp"

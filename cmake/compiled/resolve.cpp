@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of replicator::compiled: resolution.
+// A unit of replicator::compiled: resolution.
 #define REPLICATOR_TEMPLATE extern template
 #include "operations.hpp"
 #undef REPLICATOR_TEMPLATE

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolution, with the passes over graphs.
+// Instantiates resolution, with its passes over graphs.
 #pragma once
 
 #include <replicator/graph/dot.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of replicator::compiled: programs.
+// A unit of replicator::compiled: running programs.
 #define REPLICATOR_TEMPLATE extern template
 #include "collectives.hpp"
 #include "operations.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering and running programs, and the first values of variables.
+// Instantiates lowering and running programs, and the initial values of variables.
 #pragma once
 
 #include <replicator/runtime/execute.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of replicator::compiled: reports.
+// A unit of replicator::compiled: reports.
 #define REPLICATOR_TEMPLATE extern template
 #include "collectives.hpp"
 #include "operations.hpp"

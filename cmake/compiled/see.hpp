@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports about programs and steps.
+// Instantiates the reports about programs and steps.
 #pragma once
 
 #include <replicator/runtime/see/calibrate.hpp>

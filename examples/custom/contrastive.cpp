@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contrastive learning: every example is to recognise its partner among those of ALL replicas, by an all_gather in the forward
-// pass whose gradient is a reduce_scatter (CLIP, Radford et al. 2021; SimCLR, Chen et al. 2020): ./contrastive --replicas 4 --devices cpu:0-1
+// Contrastive learning: each example must recognise its partner among the examples of ALL replicas. The forward pass
+// has an all_gather; its gradient is a reduce_scatter (CLIP, Radford et al. 2021; SimCLR, Chen et al. 2020):
+//   ./contrastive --replicas 4 --devices cpu:0-1
 #include <iostream>
 #include <replicator/replicator.hpp>
 namespace rp = replicator;
 
-// To unit length.
+// Scales rows to unit length.
 rp::Tensor<float> normalised(rp::Tensor<float> x) {                   // [n, f]
   return x / rp::sqrt(rp::sum(x * x, rp::Axes{-1}.kept()) + 1e-12f);  // [n, f] / [n, 1]
 }
 
 int main(int argc, char** argv) try {
   rp::Replicator repl{rp::Deployment::only_from(argc, argv)};
-  // Two noisy views of the same thing: 4 numbers that matter, hidden in 16, each view in a way of its own.
+  // Two noisy views of the same thing. A thing is 4 numbers; each view hides them differently among 16.
   auto input_fn = [](const rp::InputContext& ctx) {
     return rp::data::from_generator([n = ctx.replica_batch(32), ctx](std::int64_t position) {
       rp::PhiloxStream random{ctx.seed(), static_cast<std::uint64_t>(position), static_cast<std::uint32_t>(ctx.replica())};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sources of one's own: a table of numbered items, which can be shuffled, shared out, repeated and resumed; and a generator, for what
-// has no end: ./data_source --replicas 4 --devices cpu:0-1
+// User-defined data sources. A table of numbered items can be shuffled, sharded, repeated and resumed. A generator can
+// be endless: ./data_source --replicas 4 --devices cpu:0-1
 #include <cmath>
 #include <iostream>
 #include <replicator/replicator.hpp>
 namespace rp = replicator;
 
-// Two spirals, point by point. A table says how many items it has and makes each of them anew, from any thread.
+// Two spirals, point by point. A table knows its number of items and creates each of them on demand, from any thread.
 class Spirals {
  public:
   std::int64_t size() const { return 512; }
@@ -39,7 +39,7 @@ int main(int argc, char** argv) try {
   for (auto [loss] : train.steps(80))
     if (train.steps_done() % 16 == 0) std::cout << "loss " << rp::mean(loss) << '\n';
 
-  // A function of the position: such an input can seek, so a run that is resumed goes on where it was. std::nullopt ends it.
+  // A function of the position can seek, so a resumed run continues where it stopped. std::nullopt ends the input.
   auto generated = [](const rp::InputContext& ctx) {
     return rp::data::from_generator([ctx](std::int64_t position) -> std::optional<rp::Array<float>> {
       if (position == 3) return std::nullopt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective algorithm of one's own: recursive doubling, an all-reduce in log2 D steps. The checker proves it, a planted mistake is
-// named, a simulation says what it costs, and D threads run it: ./own_collective
+// A user-defined collective algorithm: recursive doubling, an all-reduce in log2 D steps. The checker proves it and
+// finds a planted mistake, a simulation predicts its cost, and D threads run it: ./own_collective
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -41,7 +41,7 @@ rs::Schedule recursive_doubling(int steps) {
   return schedule;
 }
 
-// The bits that every rank receives, run by threads.
+// Runs the schedule with one thread per rank and returns the result of each rank.
 std::vector<std::vector<float>> run(const rs::Schedule& schedule, std::int64_t elements) {
   rs::CollectiveSpec spec;
   spec.kind = rs::Kind::all_reduce;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operation of one's own, with a gradient and a kernel: roll, which turns the last axis round by `shift` places. The filter
-// w [8] that turned a signal is learnt: ./own_operation --replicas 4 --devices cpu:0-1
+// A user-defined operation with a gradient and a kernel: roll, which rotates the last axis by `shift` places. The
+// program learns the filter w [8] that was applied to a signal: ./own_operation --replicas 4 --devices cpu:0-1
 #include <cstring>
 #include <iostream>
 #include <memory>
 #include <replicator/replicator.hpp>
 namespace rp = replicator;
 
-// What it is: attributes, a shape rule, a gradient rule. y[..., (i + shift) mod n] = x[..., i]
+// The operation: attributes, a shape rule, a gradient rule. y[..., (i + shift) mod n] = x[..., i]
 struct Roll {
   static constexpr std::string_view name = "roll";
   std::int64_t shift = 1;  // from 0 to n - 1
@@ -26,7 +26,7 @@ struct Roll {
   }
 };
 
-// How a CPU does it: made once for an attribute and a shape, then run in every step, for any replica.
+// The CPU kernel: made once for an attribute and a shape, then run in every step, for any replica.
 class RollLoops final : public rp::Executable {
  public:
   RollLoops(const rp::Shape& shape, std::int64_t shift) : n_{shape[shape.rank() - 1]}, rows_{shape.elements() / n_}, shift_{shift} {
@@ -51,7 +51,7 @@ inline constexpr rp::Kernel roll_loops{"roll loops", [](const rp::KernelRequest&
                                        }};
 inline const bool registered = rp::register_kernel<Roll>(rp::DeviceKind::cpu, rp::KernelTier::user, &roll_loops);
 
-// How a step function calls it. Errors name the caller's line.
+// The function for step functions. Errors name the caller's line.
 rp::Tensor<float> roll(rp::Tensor<float> x, std::int64_t shift, std::source_location where = std::source_location::current()) {
   const auto n = x.shape().rank() > 0 ? x.shape()[x.shape().rank() - 1] : 1;
   return rp::Tensor<float>{rp::compute(x.graph(), Roll{((shift % n) + n) % n}, {x.any()}, where)};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An optimizer of one's own: Lion (Chen et al., "Symbolic discovery of optimization algorithms", 2023), by which a small
-// network learns the parity of two bits: ./own_optimizer --replicas 4 --devices cpu:0-1
+// A user-defined optimizer: Lion (Chen et al., "Symbolic discovery of optimization algorithms", 2023). A small network
+// learns the parity of two bits with it: ./own_optimizer --replicas 4 --devices cpu:0-1
 #include <iostream>
 #include <replicator/replicator.hpp>
 namespace rp = replicator;
 
-// It knows one replica: given variables and gradients it assigns variables. What sums the gradients over replicas is put around it.
+// An optimizer knows one replica: it assigns variables from their gradients. wrap_optimizer adds the sum over the
+// replicas.
 //   u = sign(beta1 m + (1 - beta1) g);   p -= rate (u + decay p);   m = beta2 m + (1 - beta2) g
 struct Lion {
   float rate = 0.01f, beta1 = 0.9f, beta2 = 0.99f, decay = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Curves, pictures and histograms of a loop of your own, for TensorBoard, on any number of processes:
+// Writes curves, pictures and histograms of your own training loop for TensorBoard, on any number of processes:
 //   ./tensorboard --replicas 2 && tensorboard --logdir runs
 #include <algorithm>
 #include <iostream>

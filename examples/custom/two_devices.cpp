@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model over two logical devices, each replica in two halves. Two replicas on four devices, or all of it on one:
+// Model parallelism: each replica is split over two logical devices. Two replicas on four devices, or everything on
+// one:
 //   ./two_devices --replicas 2 --logical-devices 2 --devices cpu:0-3
 #include <iostream>
 #include <replicator/replicator.hpp>
@@ -18,7 +19,7 @@ int main(int argc, char** argv) try {
     });
   };
   auto step_fn = [](rp::ReplicaContext& replica, rp::Tensor<float> x, rp::Tensor<std::int32_t> y) {  // x [n, 16], y [n]
-    // What is built while `here` lives is on that device, variables too; gradients and updates stay with them.
+    // While `here` lives, new nodes and variables are on that device. Gradients and updates stay with them.
     auto hidden = [&] {
       const auto here = replica.logical_device(0);
       return rp::relu(rp::nn::linear(replica, x, "below", {.features = 64}));  // [n, 64] on device 0

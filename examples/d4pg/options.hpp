@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What d4pg can be asked for.
+// The command-line options of d4pg.
 #pragma once
 
 #include <cstdint>
@@ -46,42 +46,42 @@ inline void add_flags(CLI::App& app, Options& o) {
   app.add_flag("--pixels", o.pixels, "The agent sees three pictures of 64 x 64 pixels, not the state of the body");
   app.add_option("--steps", o.steps, "Steps of the learner")->check(positive)->capture_default_str();
   app.add_option("--global-batch", o.global_batch, "Transitions in a step of the learner, over all replicas")->check(positive)->capture_default_str();
-  app.add_option("--environments", o.environments, "Of each replica that take a step together; there are two such groups")
+  app.add_option("--environments", o.environments, "Environments in each of a replica's two groups; a group acts at once")
       ->check(positive)
       ->capture_default_str();
   app.add_option("--lockstep", o.lockstep,
-                 "Environment steps of each replica for every step of the learner: a run can be repeated bit by bit. 0: both go as fast as they can")
+                 "Environment steps of each replica for every step of the learner; such a run can be repeated bit by bit. 0: both run as fast as they can")
       ->check(from_zero)
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "Of each process, that move bodies while the learner learns")
+  app.add_option("--threads", o.threads, "Threads of each process that move bodies while the learner learns")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
       ->capture_default_str();
   app.add_option("--warm-up", o.warm_up, "Environment steps of each replica before the first step of the learner")
       ->check(positive)
       ->capture_default_str();
-  app.add_option("--capacity", o.capacity, "Transitions that each replica keeps; of pictures, 74 KB each")->check(positive)->capture_default_str();
-  app.add_option("--n-step", o.n_step, "Steps that a transition is over")->check(positive)->capture_default_str();
-  app.add_option("--discount", o.discount, "Of the next step's reward")->check(CLI::Range(0.0, 0.9999))->capture_default_str();
-  app.add_option("--atoms", o.atoms, "Of the critic's distribution of returns")
+  app.add_option("--capacity", o.capacity, "Transitions in each replica's replay; with --pixels 74 KB each")->check(positive)->capture_default_str();
+  app.add_option("--n-step", o.n_step, "Steps of a transition")->check(positive)->capture_default_str();
+  app.add_option("--discount", o.discount, "Discount of the next step's reward")->check(CLI::Range(0.0, 0.9999))->capture_default_str();
+  app.add_option("--atoms", o.atoms, "Atoms of the critic's distribution of returns")
       ->check(CLI::Range(std::int64_t{2}, std::int64_t{1001}))
       ->capture_default_str();
   app.add_option("--target-period", o.target_period, "Steps of the learner from one copy of the target networks to the next")
       ->check(positive)
       ->capture_default_str();
   app.add_option("--hidden", o.hidden, "Features of the hidden layers")->check(positive)->delimiter(',')->capture_default_str();
-  app.add_option("--learning-rate", o.learning_rate, "Of both networks, for Adam")->check(examples::not_negative)->capture_default_str();
-  app.add_option("--priority", o.priority, "Exponent of the error by which transitions are drawn; 0: all alike")->check(share)->capture_default_str();
-  app.add_option("--noise", o.noise, "Standard deviation of what is added to actions, which reach from -1 to 1")
+  app.add_option("--learning-rate", o.learning_rate, "Adam's rate, for both networks")->check(examples::not_negative)->capture_default_str();
+  app.add_option("--priority", o.priority, "Exponent of the error in the probability of drawing a transition; 0: uniform")->check(share)->capture_default_str();
+  app.add_option("--noise", o.noise, "Standard deviation of the noise on actions, which are in [-1, 1]")
       ->check(examples::not_negative)
       ->capture_default_str();
-  app.add_flag("--ornstein-uhlenbeck", o.ornstein_uhlenbeck, "Noise that follows itself, and changes by --noise in a step; else it is new in each");
-  app.add_option("--evaluate-every", o.evaluate_every, "Steps of the learner from one evaluation, without noise, to the next; 0: none")
+  app.add_flag("--ornstein-uhlenbeck", o.ornstein_uhlenbeck, "Correlated noise that changes by --noise in a step; without this flag it is independent in each step");
+  app.add_option("--evaluate-every", o.evaluate_every, "Learner steps between evaluations, which have no noise; 0: none")
       ->check(from_zero)
       ->capture_default_str();
   app.add_option("--tensorboard", o.tensorboard, "Folder for what TensorBoard shows");
-  app.add_option("--curve", o.curve, "Where the learning curve is drawn at the end, as PNG: in grey with noise, in blue without");
-  app.add_option("--strip", o.strip, "Where pictures of an episode are drawn at the end, as PNG");
-  app.add_option("--save", o.save, "Where the networks are written at the end, as safetensors");
+  app.add_option("--curve", o.curve, "PNG file for the learning curve at the end: in grey with noise, in blue without");
+  app.add_option("--strip", o.strip, "PNG file for pictures of an episode at the end");
+  app.add_option("--save", o.save, "safetensors file for the networks at the end");
 }
 
 }  // namespace d4pg

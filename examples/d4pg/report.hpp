@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is shown and written: scores, a learning curve, pictures of an episode.
+// The output of d4pg: scores, a learning curve, pictures of an episode.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ inline double mean_score(const rp::rl::Task& task, const std::vector<rp::rl::Epi
   return sum / static_cast<double>(episodes.size());
 }
 
-// Of process 0; episodes are those of its replicas.
+// Only process 0 reports. Its episodes are those of its own replicas.
 class Report {
  public:
-  // Throws DataError where a file that is asked for could not be written.
+  // Throws DataError if an output file cannot be written.
   Report(const Options& o, const rp::rl::Task& task, bool speaks) : o_{o}, task_{task}, speaks_{speaks} {
     if (!speaks) return;
     if (!o.save.empty()) rp::io::require_writable("--save", o.save);
@@ -65,7 +65,7 @@ class Report {
     std::fflush(stdout);
     if (board_) board_->scalar("score/evaluation", step, evaluated_.y.back());
   }
-  // Score by learner steps: exploring in grey, without noise in blue.
+  // Draws the score over learner steps: with exploration noise in grey, without noise in blue.
   void draw_curve() const {
     if (!speaks_ || o_.curve.empty()) return;
     const example::Curve curves[] = {exploring_, evaluated_};
@@ -83,7 +83,8 @@ class Report {
 
 constexpr std::int64_t strip_extent = 128;  // pixels
 
-// Twelve pictures of an episode without noise, side by side. All processes call it, for all act; one has a renderer, and writes.
+// Draws twelve pictures of an episode without noise, side by side. All processes must call it, since all act; the one
+// with a renderer writes the file.
 template <class E>
 void draw_strip(const std::string& file, World<E>& world, std::optional<rp::rl::Renderer>& renderer) {
   constexpr std::int64_t count = 12, size = strip_extent;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the papers say, as the steps of one replica: how actions are chosen, and how the networks learn.
+// The algorithm of the papers as the steps of one replica: how actions are chosen, and how the networks learn.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ inline rp::models::D4pgOptions networks(const Options& o, std::int64_t actions) 
 // Rewards lie in [0, 1], so returns in [0, 1 / (1 - discount)].
 inline rp::AtomOptions atoms(const Options& o) { return {.atoms = o.atoms, .low = 0, .high = 1 / (1 - o.discount)}; }
 
-// Observations as features: what they are, or what the critic's encoder makes of pictures.
+// Observations as features: unchanged, or, for pictures, encoded by the critic's encoder.
 template <class O>
 Floats features(rp::ReplicaContext& replica, rp::Tensor<O> observations, const rp::models::D4pgOptions& network) {
   if constexpr (std::is_same_v<O, float>) return observations;
@@ -33,7 +33,7 @@ Floats features(rp::ReplicaContext& replica, rp::Tensor<O> observations, const r
   }
 }
 
-// a = pi(x); noise is added where it is done
+// a = pi(x). The noise is added where the action is done.
 template <class O>
 auto actor_step(const Options& o, std::int64_t actions) {
   return [network = networks(o, actions)](rp::ReplicaContext& replica, rp::Tensor<O> observations) {
@@ -41,7 +41,7 @@ auto actor_step(const Options& o, std::int64_t actions) {
   };
 }
 
-// Transitions (x, a, r_0 + ... + g^(n-1) r_(n-1), g^n, x_n) and their weights, of this replica's own replay.
+// The input: transitions (x, a, r_0 + ... + g^(n-1) r_(n-1), g^n, x_n) of this replica's replay, and their weights.
 template <class O>
 auto learner_step(const Options& o, std::int64_t actions) {
   return [&o, network = networks(o, actions)](rp::ReplicaContext& replica, rp::Tensor<O> observation, Floats action, Floats reward, Floats discount,
@@ -51,7 +51,7 @@ auto learner_step(const Options& o, std::int64_t actions) {
     const auto best = rp::models::d4pg_actor(replica, fixed, network);                     // [n, actions]: pi(x)
     for (const char* scope : {"actor", "critic"}) rp::nn::update_targets(replica, scope, o.target_period);
 
-    // Y = r_0 + ... + g^(n-1) r_(n-1) + g^n Z'(x_n, pi'(x_n)), brought back to the atoms
+    // Y = r_0 + ... + g^(n-1) r_(n-1) + g^n Z'(x_n, pi'(x_n)), projected onto the atoms
     const auto future = [&] {
       const auto scope = replica.scope("target");
       const auto x_n = features(replica, next, network);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of our own and what they are to do: cart-pole, pendulum, reacher, walker. An episode gives at most 1000 (see score).
-// The tasks follow those of Tassa et al., "DeepMind control suite", 2018; models, figures and rewards are our own.
+// The MuJoCo bodies and their tasks: cart-pole, pendulum, reacher, walker. The best score of an episode is 1000 (see
+// score). The tasks follow those of Tassa et al., "DeepMind control suite", 2018; models, figures and rewards are our
+// own.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace rp = replicator;
 
 namespace detail {
 
-// 1 where x is within [low, high], falling as a Gaussian to 0.1 at `margin` outside of it.
+// 1 for x in [low, high]. Outside it falls as a Gaussian, to 0.1 at a distance of `margin`.
 inline double near(double x, double low, double high, double margin) {
   const double outside = x < low    ? low - x
                          : x > high ? x - high
@@ -31,7 +32,7 @@ inline constexpr double half_turn = 3.141592653589793;
 
 }  // namespace detail
 
-// A cart on a rail, whose motor is strong enough to swing a pole up, not to lift it.
+// A cart on a rail with a pole. The motor is strong enough to swing the pole up, but not to lift it directly.
 inline rp::rl::Task cartpole_task() {
   rp::rl::Task task;
   task.name = "cartpole";
@@ -76,7 +77,7 @@ inline rp::rl::Task cartpole_task() {
   return task;
 }
 
-// A pole whose motor can only lift it by swinging.
+// A pole that its motor can only lift by swinging.
 inline rp::rl::Task pendulum_task() {
   rp::rl::Task task;
   task.name = "pendulum";
@@ -113,7 +114,7 @@ inline rp::rl::Task pendulum_task() {
   return task;
 }
 
-// An arm of two parts in a plane, whose tip is to be on a mark.
+// A planar arm of two parts. Its tip must reach a mark.
 inline rp::rl::Task reacher_task() {
   rp::rl::Task task;
   task.name = "reacher";
@@ -162,7 +163,7 @@ inline rp::rl::Task reacher_task() {
   return task;
 }
 
-// Two legs in a plane, to walk to the right at 1 m/s.
+// Two planar legs that must walk to the right at 1 m/s.
 inline rp::rl::Task walker_task() {
   rp::rl::Task task;
   task.name = "walker";
@@ -224,7 +225,7 @@ inline rp::rl::Task walker_task() {
     for (int i : {4, 7}) d.qpos[i] = detail::between(random, -0.3, 0);  // knees bend one way
   };
   task.observe = [](const mjModel&, const mjData& d, float* out) {
-    *out++ = static_cast<float>(d.qpos[0]);  // where along the floor it is does not matter
+    *out++ = static_cast<float>(d.qpos[0]);  // its position along the floor does not matter
     *out++ = static_cast<float>(std::cos(d.qpos[2]));
     *out++ = static_cast<float>(std::sin(d.qpos[2]));
     for (int i = 3; i < 9; ++i) *out++ = static_cast<float>(d.qpos[i]);
@@ -239,10 +240,10 @@ inline rp::rl::Task walker_task() {
   return task;
 }
 
-// What task_of takes.
+// The names that task_of accepts.
 inline std::vector<std::string> task_names() { return {"cartpole", "pendulum", "reacher", "walker"}; }
 
-// Throws BuildError for a name that is none of task_names().
+// Throws BuildError for a name that is not in task_names().
 inline rp::rl::Task task_of(std::string_view name) {
   if (name == "cartpole") return cartpole_task();
   if (name == "pendulum") return pendulum_task();
@@ -251,7 +252,7 @@ inline rp::rl::Task task_of(std::string_view name) {
   throw rp::BuildError{"there is no task \"" + std::string{name} + "\": there are cartpole, pendulum, reacher and walker"};
 }
 
-// What an episode's sum of rewards is worth: 1000 where every tick gave 1.
+// The score of an episode with this sum of rewards: 1000 if every time step gave 1.
 inline double score(const rp::rl::Task& task, double reward) { return 1000 * reward / static_cast<double>(task.actions_per_episode()); }
 
 }  // namespace d4pg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the replicas of a process live in, and what they learn from.
+// The environments and replays of a process's replicas, and the learner that draws from them.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,8 @@ inline rp::rl::ActorsOptions actors_of(const Options& o, const rp::InputContext&
           .stream = number << 32};
 }
 
-// Environments that fill replays, or that are only looked at. One thread beside the calling one, and those of the pool, move bodies; all
-// else, replays and what the steps are given, is of the calling thread.
+// Environments that fill replays, or that only evaluate. An extra thread and the threads of the pool move bodies. All
+// other work, such as that on replays and inputs of steps, is done by the calling thread.
 template <rp::rl::Environment E>
 class World {
  public:
@@ -52,7 +52,7 @@ class World {
     std::optional<Replay> replay;
   };
 
-  // The element of step i is what group i % 2 shows. It is read while step i - 1 runs, when the actions of step i - 2 have been done.
+  // Step i reads the observations of group i % 2. It reads them while step i - 1 runs, after the actions of step i - 2.
   auto observations(const rp::InputContext& ctx, bool explores) {
     Actors actors{actors_of(o_, ctx, explores), [this] { return E{body_}; }};
     std::optional<Replay> replay;
@@ -65,7 +65,7 @@ class World {
   }
 
  public:
-  // All outlive this.
+  // All arguments must outlive this object.
   World(rp::Replicator& repl, const Options& o, const rp::rl::Body& body, bool explores, rp::data::WorkerPool& pool)
       : repl_{repl},
         o_{o},
@@ -77,12 +77,13 @@ class World {
   World& operator=(const World&) = delete;
 
   Replay& replay(int replica) { return *parts_.at(replica)->replay; }
-  std::int64_t steps_done() const { return steps_done_; }  // of each replica
+  std::int64_t steps_done() const { return steps_done_; }  // by each replica
   std::size_t environments() const { return parts_.size() * static_cast<std::size_t>(Actors::groups * o_.environments); }
   const rp::rl::Body& body() const { return body_; }
   const E& first_environment() const { return parts_.begin()->second->actors.environment(0, 0); }
 
-  // One action of each environment of a group; meanwhile(still_moving) is called while bodies move. Returns the episodes that ended.
+  // Every environment of a group acts once. Calls meanwhile(still_moving) while bodies move. Returns the episodes that
+  // ended.
   template <class F>
   std::vector<rp::rl::Episode> act(F&& meanwhile) {
     const auto results = step_.step();
@@ -106,11 +107,12 @@ class World {
   }
 
  private:
-  // Rethrows what an environment throws. Nobody can stop one that does not come back, so the process ends then; others of the job notice.
+  // Rethrows an environment's exception. An environment that does not return cannot be stopped, so at the deadline the
+  // process exits. The other processes of the job notice that.
   void wait_for(std::future<void>& moving) const {
     const auto late = repl_.deployment().late;
     const std::chrono::milliseconds deadline = repl_.deployment().deadline;
-    // In slices: time in which this process is stopped itself does not count.
+    // Waits in slices, so that time in which this process itself is stopped does not count.
     std::chrono::milliseconds waited{0};
     const auto missed = [&](std::chrono::milliseconds time) {
       while (waited < time) {
@@ -165,7 +167,7 @@ class Learner {
   }
 
  public:
-  // Draws its first batch: the replays must have something in them. All outlive this.
+  // Draws its first batch, so no replay may be empty. All arguments must outlive this object.
   Learner(rp::Replicator& repl, const Options& o, const rp::rl::Body& body, World<E>& world)
       : world_{world},
         step_{repl.replicate([&](const rp::InputContext& ctx) { return batches(ctx, o); }, learner_step<Observation>(o, body.actions()))} {}
@@ -185,7 +187,7 @@ class Learner {
 
  private:
   World<E>& world_;
-  std::map<int, std::deque<std::vector<std::int64_t>>> drawn_;  // by replica: the batches whose errors are not known yet
+  std::map<int, std::deque<std::vector<std::int64_t>>> drawn_;  // by replica: the batches without errors so far
   rp::Step<rp::Array<float>, rp::Array<float>, rp::Array<float>> step_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws one random word: the same on every machine.
+// Prints one random word, which is the same on every machine.
 #include <iostream>
 
 #include <replicator/core/philox.hpp>

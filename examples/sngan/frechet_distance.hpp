@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far two sets of feature vectors are apart, each taken for a normal distribution.
+// The Frechet distance between two sets of feature vectors, each modelled as a normal distribution.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ struct Gaussian {
   std::vector<double> covariance;  // d d, row by row
 };
 
-// Mean and covariance (divided by one less than the examples) of features [N, d]. Throws BuildError for another rank or less
-// than two examples.
+// Mean and covariance (divisor: examples - 1) of features [N, d].
+// Throws BuildError for another rank or less than two examples.
 inline Gaussian fit_gaussian(const rp::Array<float>& features) {
   const rp::Shape& shape = features.shape();
   if (shape.rank() != 2 || shape[0] < 2)
@@ -46,8 +46,8 @@ inline Gaussian fit_gaussian(const rp::Array<float>& features) {
 
 namespace detail {
 
-// L with L L^T = a, lower triangular; a is symmetric and has no negative eigenvalues, save for rounding: a column whose pivot is
-// nothing but rounding becomes zero.
+// Cholesky: lower triangular L with L L^T = a. `a` is symmetric and positive semidefinite up to rounding. A column with
+// a pivot of the size of rounding errors becomes zero.
 inline std::vector<double> cholesky(const std::vector<double>& a, std::size_t n) {
   double largest = 0;
   for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, a[i * n + i]);
@@ -85,10 +85,11 @@ inline std::vector<double> between(const std::vector<double>& l, const std::vect
 
 }  // namespace detail
 
-// |m_a - m_b|^2 + tr(A + B - 2 (A B)^(1/2)), the squared Wasserstein distance of the two normal distributions. With A = L L^T the
-// trace of the root is the sum of the roots of the eigenvalues of L^T B L. About 6 d^3 operations.
-// On features of Inception v3 this is the FID; on others its values can only be compared with each other. It is biased upwards
-// for few examples: compare sets of one size. Throws BuildError where the widths differ, DataError for values that are not finite.
+// m_a - m_b|^2 + tr(A + B - 2 (A B)^(1/2)), the squared Wasserstein distance of the two normal distributions. With A =
+// L L^T the trace of the root is the sum of the roots of the eigenvalues of L^T B L. About 6 d^3 operations. On
+// features of Inception v3 this is the FID; values on other features are comparable only with each other. It is biased
+// upwards for few examples, so compare sets of one size.
+// Throws BuildError if the widths differ, and DataError for values that are not finite.
 // Source: Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash equilibrium", 2017.
 inline double frechet_distance(const Gaussian& a, const Gaussian& b) {
   const std::size_t d = a.mean.size();

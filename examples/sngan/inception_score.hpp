@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How sure a classifier is of each picture, and how evenly its classes are met.
+// The Inception score: how sure a classifier is of each picture, and how evenly its classes occur.
 #pragma once
 
 #include <cmath>
@@ -13,9 +13,11 @@ namespace sngan {
 
 namespace rp = replicator;
 
-// exp(mean over the examples of KL(p(class | example) || p(class))) of probabilities [N, C], whose rows sum to one: from 1 (all
-// alike, or never sure) to C (always sure, all classes equally often). Throws BuildError for another rank, or no examples, DataError for what is no probability.
-// With Inception v3 it is the Inception score. Source: Salimans et al., "Improved techniques for training GANs", 2016.
+// exp(mean over the examples of KL(p(class | example) || p(class))) of probabilities [N, C] with rows that sum to one.
+// It ranges from 1 (all alike, or never sure) to C (always sure, all classes equally often). With Inception v3 it is
+// the Inception score.
+// Throws BuildError for another rank or no examples, and DataError for an invalid probability.
+// Source: Salimans et al., "Improved techniques for training GANs", 2016.
 inline double inception_score(const rp::Array<float>& probabilities) {
   const rp::Shape& shape = probabilities.shape();
   if (shape.rank() != 2 || shape.elements() == 0)
@@ -25,7 +27,7 @@ inline double inception_score(const rp::Array<float>& probabilities) {
   for (std::size_t n = 0; n < count; ++n)
     for (std::size_t c = 0; c < classes; ++c) {
       const auto p = static_cast<double>(probabilities.data()[n * classes + c]);
-      if (!(p >= 0 && p < 1.5))  // of a softmax 1 may be exceeded by rounding
+      if (!(p >= 0 && p < 1.5))  // rounding may bring a softmax slightly above 1
         throw rp::DataError{"inception_score: example " + std::to_string(n) + " has the probability " + std::to_string(p) + " of class " + std::to_string(c) +
                             ": take the softmax of the logits, and look for NaN in what they were computed from"};
       marginal[c] += p / static_cast<double>(count);

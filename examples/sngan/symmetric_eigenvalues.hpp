@@ -23,7 +23,7 @@ struct Tridiagonal {
   std::vector<double> beside;    // n: beside[i] lies at (i, i + 1), the last is 0
 };
 
-// Householder's reflections, one column after the other. `a` [n, n], row by row, is overwritten.
+// Householder reflections, one column after the other. Overwrites `a` [n, n], row by row.
 // Source: Golub and Van Loan, "Matrix computations", 8.3.1.
 inline Tridiagonal tridiagonalise(std::vector<double>& a, std::size_t n) {
   Tridiagonal t{std::vector<double>(n), std::vector<double>(n)};
@@ -51,7 +51,7 @@ inline Tridiagonal tridiagonalise(std::vector<double>& a, std::size_t n) {
   return t;
 }
 
-// One implicitly shifted QL sweep over rows first .. last; false where the matrix fell apart on the way.
+// One implicitly shifted QL sweep over rows first .. last. Returns false if the matrix was split on the way.
 inline bool sweep(Tridiagonal& t, std::size_t first, std::size_t last) {
   auto& d = t.diagonal;
   auto& e = t.beside;
@@ -83,8 +83,9 @@ inline bool sweep(Tridiagonal& t, std::size_t first, std::size_t last) {
 
 }  // namespace detail
 
-// The eigenvalues, ascending, of a symmetric matrix [n, n] given row by row; about 3 n^3 operations. Each is exact to about
-// the rounding of the largest one. Throws BuildError unless there are n n values, DataError where one is not finite.
+// The eigenvalues, ascending, of a symmetric matrix [n, n] given row by row; about 3 n^3 operations. The error of each
+// is about the rounding error of the largest.
+// Throws BuildError unless there are n n values, and DataError if one is not finite.
 // Source: Wilkinson and Reinsch, "Linear algebra", 1971 (Householder, then QL with implicit shifts).
 inline std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std::size_t n) {
   if (matrix.size() != n * n)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public face: everything that a step function and a program around it need. Namespace rp = replicator.
+// The public face: includes all that a step function and its program need. Namespace rp = replicator.
 #pragma once
 
 #include <replicator/version.hpp>
@@ -36,8 +36,9 @@
 #include <replicator/resolve/nests.hpp>
 #include <replicator/resolve/placeholders.hpp>
 
-// The optional parts that this build has: their folders are on the include path only then. Kernels, transports and the
-// engine are compiled here, unless an object of the program holds them already (the CMake target replicator::compiled).
+// Optional parts. The folder of a part is on the include path only if this build has it. The kernels, transports and
+// the engine are compiled here, unless the program links a library that holds them (the CMake target
+// replicator::compiled).
 #if __has_include(<replicator/with/jpeg.hpp>)
 #include <replicator/with/jpeg.hpp>
 #endif

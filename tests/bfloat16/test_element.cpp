@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bfloat16 as an element: what a number is rounded to, and what the engine computes of it.
+// bfloat16 as an element type: how numbers are rounded to it, and how the engine computes with it.
 #include <catch2/catch.hpp>
 
 #include <bit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of bfloat16 sum in float32 and round their result once: they differ from the definition in double, rounded,
-// by one unit in the last place at most.
+// Kernels of bfloat16 sum in float32 and round their result once. They differ from the definition in double, rounded,
+// by at most one unit in the last place.
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 

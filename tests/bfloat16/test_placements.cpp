@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives over bfloat16 follow T with a rounding at each of its nodes, wherever the node is computed.
+// Collectives over bfloat16 follow the tree T and round at each node, wherever the node is computed.
 #include <catch2/catch.hpp>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface: a program in C99 as 1, 2 and 3 processes, and the words for mistakes.
+// The C interface: a C99 program as 1, 2 and 3 processes, and its error messages.
 #include <unistd.h>
 #include <catch2/catch.hpp>
 

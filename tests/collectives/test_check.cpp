@@ -70,8 +70,8 @@ bool relays(const rc::Schedule& schedule) {
   return false;
 }
 
-// An oracle of its own for what a schedule computes: runs it in an order drawn at random, with text for values and
-// messages that wait for each other. Empty where it gets stuck.
+// An independent oracle for the result of a schedule. It runs the schedule in a random order, with text as values and
+// messages that wait for each other. Empty if it gets stuck.
 class RandomRun {
  public:
   RandomRun(const rc::Schedule& schedule, std::uint64_t seed) : s_{schedule}, random_{seed, 1} {}
@@ -372,12 +372,14 @@ TEST_CASE("messages that wait for each other in a circle are a deadlock") {
   CHECK(rc::find_fault(schedule) == "a deadlock: instructions wait for each other in a circle");
 }
 
-// What may be accepted, because it changes nothing:
-//  - neighbours swapped where neither touches what the other writes; dependencies that other ones imply; where
-//    ranks relay finished chunks, a copy from another rank that is known to have it already: then 20 runs in random
-//    orders must give what the schedule gives;
-//  - left and right swapped under any_order: addition commutes.
-// All else must be refused.
+// Mutations that change nothing may be accepted:
+// - Neighbours swapped, if neither touches what the other writes.
+// - Removed dependencies that other ones imply.
+// - Where ranks relay finished chunks, a copy from another rank that is known to have the chunk already. Then 20 runs
+//   in random orders must give the result of the schedule.
+// - Left and right swapped under any_order: addition commutes.
+//
+// All others must be refused.
 TEST_CASE("every single mutation of a schedule is refused unless it changes nothing") {
   int mutants = 0, accepted = 0;
   for (const auto& blocks : {rc::ReplicaBlocks{2, 2}, {3, 2}, {3, 3}, {5, 3}, {4, 4}, {6, 4}})

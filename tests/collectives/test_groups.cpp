@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives inside groups, and all_to_all: proved by the checker and run on every number of ranks, against what the
-// members of each group give in closed form.
+// Collectives inside groups, and all_to_all. The checker proves them; runs on every number of ranks are compared with
+// closed forms of each group's results.
 #include <catch2/catch.hpp>
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measurement of links: who meets whom, figures that make sense, the same on every process, partners that do not come.
+// Measuring links: the pairing of processes, plausible figures that are the same on every process, and missing
+// partners.
 #include <catch2/catch.hpp>
 
 #include <atomic>

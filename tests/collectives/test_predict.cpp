@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicted times on a topology, against the simulator, and the choice by them.
+// Predicted times on a topology, compared with the simulator, and the choice of schedules by these times.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

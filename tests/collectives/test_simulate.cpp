@@ -68,8 +68,8 @@ TEST_CASE("simulated devices of a host share its link: hierarchical sends a D-th
     const rc::Topology topology{{{devices, {0.5, 50000}}, {hosts, {latency, bandwidth}}}, 0};
     const int ranks = devices * hosts;
     const auto time = [&](const rc::Schedule& schedule) { return rc::simulate(schedule, spec_of(elements), topology).time(); };
-    // All devices of a host together: (hosts - 1) / hosts of the whole through its link, twice. One device after the other has
-    // its turn, so what comes back for the first hides a latency behind what the last one sends.
+    // All devices of a host together send (hosts - 1) / hosts of the whole through its link, twice. The devices take
+    // turns, so the answer for the first one hides a latency behind the message of the last one.
     CHECK(time(rc::hierarchical({ranks, ranks}, {devices, hosts})) ==
           Approx(2 * (0.5 + whole * (devices - 1) / devices / 50000) + latency + 2 * whole * (hosts - 1) / hosts / bandwidth));
     // Every rank reads all others; the link of a host carries what its devices read from other hosts.

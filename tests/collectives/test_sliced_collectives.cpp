@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Raw collectives on the caller's own memory, over every kind of transport, against plain loops: equal bits, also where
-// input and output are one, lie at odd addresses, or in memory that peers reach.
+// Raw collectives on the caller's own memory, over every kind of transport, have the bits of plain loops. Input and
+// output may be the same buffer, at odd addresses, or in memory that peers can reach.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random layouts, and what a copy between two of them has to do.
+// Random layouts, and the expected result of a copy between two of them.
 #pragma once
 
 #include <algorithm>

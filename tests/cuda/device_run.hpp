@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one kernel on cuda:0, through nothing but the registry and the device's support: no file that includes this is
-// compiled by nvcc.
+// Runs one kernel on cuda:0 through the registry and the device's support only. nvcc compiles no file that includes
+// this.
 #pragma once
 
 #include <catch2/catch.hpp>

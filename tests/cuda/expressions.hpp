@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions to try kernels of GPUs with.
+// Expressions for testing GPU kernels.
 #pragma once
 
 #include <algorithm>

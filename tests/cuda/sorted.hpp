@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of kernels of cuda:0 that put elements in order have in common: the CPU's loops are the reference, bit for bit.
+// Shared by the tests of sorting kernels on cuda:0. The reference is the CPU's loops, bit for bit.
 #pragma once
 
 #include "device_run.hpp"

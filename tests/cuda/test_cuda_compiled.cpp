@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions that NVRTC compiles have the interpreter's bits. (On the host the same sources are compiled by the tests' own compiler.)
+// Expressions compiled by NVRTC have the interpreter's bits. (On the host, the tests' own compiler compiles the same
+// sources.)
 #include "device_run.hpp"
 #include "expressions.hpp"
 

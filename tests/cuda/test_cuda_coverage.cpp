@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Needs no GPU: that training asks for nothing which a GPU has no kernel for.
+// Needs no GPU: every operation that training uses has a GPU kernel.
 #include <catch2/catch.hpp>
 
 #include <set>

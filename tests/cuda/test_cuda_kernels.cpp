@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of cuda:0 against plain loops: the CPU's kernels where the bits must be equal, definitions in double else. Of Map and Reduce
-// the interpreter's: test_cuda_compiled.cpp compares compiled ones with it.
+// The kernels of cuda:0 against plain loops: against the CPU's kernels where the bits must be equal, else against
+// definitions in double. Map and Reduce are interpreted here; test_cuda_compiled.cpp compares the compiled ones with
+// the interpreter.
 #include "device_run.hpp"
 
 #include <replicator/collectives/reduction.hpp>

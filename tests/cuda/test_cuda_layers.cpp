@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What networks need beside elementwise operations, reductions and products, on cuda:0: the CPU's plain loops are the reference, whose
-// bits are expected wherever no library and no transcendental function comes in.
+// The other operations of networks on cuda:0, besides elementwise operations, reductions and products. The reference is
+// the CPU's plain loops. Their bits are expected wherever no library and no transcendental function is involved.
 #include "device_run.hpp"
 
 #include <limits>

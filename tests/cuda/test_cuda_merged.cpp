@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several Maps of one expression in one launch have the bits of launches of their own.
+// Several Maps of one expression in one launch have the bits of separate launches.
 #include "device_run.hpp"
 #include "expressions.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ResNet-50 on a GPU: the loss and the gradients of the CPU, and one digest however the GPU is divided.
+// A ResNet-50 on a GPU has the CPU's loss and gradients, and one digest for every division of the GPU.
 #include "device_run.hpp"
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of cuda:0 that put elements in order, at shapes that take each of their ways.
+// Sorting kernels of cuda:0, with shapes that reach each of their code paths.
 #include "sorted.hpp"
 
 #include <replicator/cpu/gather.hpp>

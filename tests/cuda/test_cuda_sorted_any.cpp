@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of cuda:0 that put elements in order, of any shapes.
+// Sorting kernels of cuda:0, with random shapes.
 #include <rapidcheck.h>
 
 #include "sorted.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Needs no GPU: the sources that are made of expressions, and that NVRTC makes machine code of them.
+// Needs no GPU: checks the sources generated from expressions, and that NVRTC compiles them.
 #include <catch2/catch.hpp>
 
 #include <optional>

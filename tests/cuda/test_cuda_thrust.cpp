@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps that Thrust computes have the interpreter's bits, and what it does not take it leaves to others.
+// Maps computed by Thrust have the interpreter's bits; other Maps go to other kernels.
 #include "device_run.hpp"
 #include "expressions.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Promise 1 on a GPU: however many logical devices share it, the bits are the same.
+// Promise 1 on a GPU: the bits do not depend on the number of logical devices that share it.
 #include "device_run.hpp"
 
 #include <tuple>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes in a step function are told at the user's line, while the graph is built. (Those between replicas: tests/resolve;
-// of inputs and deployments: tests/replicate and tests/input; of types: tests/compile_fail.)
+// Mistakes in a step function are reported at the user's line, while the graph is built. (Mistakes between replicas:
+// tests/resolve; of inputs and deployments: tests/replicate and tests/input; of types: tests/compile_fail.)
 #include <catch2/catch.hpp>
 
 #include <source_location>
@@ -141,8 +141,8 @@ TEST_CASE("a loss that no variable has a part in") {
   });
   CHECK(found.message == "replica 1: the loss minimised at " + found.line +
                              " does not depend on any of the 1 variables that are to be trained "
-                             "(\"fc.weight\" is one): compute it from what the layers return, and not behind a rp::stop_gradient; "
-                             "where a replica has nothing to add, take 0 times such a loss");
+                             "(\"fc.weight\" is one): compute it from the outputs of the layers, without a rp::stop_gradient between; "
+                             "if a replica has nothing to add, use 0 times such a loss");
 }
 
 TEST_CASE("a loss behind an argmax or a comparison, which hand no gradient on") {
@@ -154,8 +154,8 @@ TEST_CASE("a loss behind an argmax or a comparison, which hand no gradient on") 
   });
   CHECK_THAT(found.message, Catch::StartsWith("replica 1: the loss minimised at " + found.line +
                                               " has no gradient for any of the 1 variables that are to be trained (\"fc.weight\" is one): it ends at ") &&
-                                Catch::Contains(" at " + found.line + ", whose derivative is 0 wherever there is one") &&
-                                Catch::EndsWith("minimise what that was computed from"));
+                                Catch::Contains(" at " + found.line + ", where the derivative is 0 or does not exist") &&
+                                Catch::EndsWith("minimise the input of that operation"));
   found = mistake([](T x, T, Where& at) {
     ReplicaContext replica{x.graph()};
     const auto w = replica.variable<float>("fc.weight", {2}, Initializer::zeros());

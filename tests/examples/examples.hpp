@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs of examples/ print of all they have computed.
+// Reads the results that the programs of examples/ print.
 #pragma once
 
 #include <catch2/catch.hpp>

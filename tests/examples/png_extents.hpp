@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large the picture in a PNG file is.
+// The extents of the picture in a PNG file.
 #pragma once
 
 #include <cstddef>

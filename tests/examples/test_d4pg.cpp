@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent for a few tiny steps: one sha256 of all weights wherever its replicas are.
+// The agent for a few tiny steps: one sha256 of all weights on any placement of its replicas.
 #include <catch2/catch.hpp>
 
 #include <csignal>
@@ -65,7 +65,7 @@ TEST_CASE("d4pg makes no folder of checkpoints, which it cannot keep") {
 
 TEST_CASE("d4pg says at once what it cannot do") {
   const std::map<std::string, std::string> refused = {
-      {"--checkpoint " + std::filesystem::temp_directory_path().string(), "d4pg: --checkpoint: what environments and replays hold is kept nowhere"},
+      {"--checkpoint " + std::filesystem::temp_directory_path().string(), "d4pg: --checkpoint: environments and replays are not saved, so a run can only start anew"},
       {"--global-batch 25", "d4pg: a batch of 25 over all replicas was asked for, but 3 replicas do not divide it"},
       {"--global-batch 24 --curve /nowhere/curve.png", "d4pg: --curve: "}};
   for (const auto& [flags, sentence] : refused) {

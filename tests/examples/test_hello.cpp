@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The smallest complete program: one digest wherever its replicas are.
+// The smallest complete program: one digest on any placement of its replicas.
 #include <signal.h>
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ResNet-18 learns what a linear classifier on the same synthetic pictures cannot (tests/input/test_synthetic.cpp).
+// ResNet-18 learns synthetic pictures on which a linear classifier fails (tests/input/test_synthetic.cpp).
 #include <catch2/catch.hpp>
 
 #include <string>

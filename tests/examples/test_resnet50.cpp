@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ResNet-18 on JPEG files: one sha256 of all weights wherever its replicas are.
+// ResNet-18 on JPEG files: one sha256 of all weights on any placement of its replicas.
 #include <catch2/catch.hpp>
 
 #include <filesystem>

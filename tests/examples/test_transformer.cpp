@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The language model on tiny texts: one sha256 of all weights, and the same letters written, wherever its replicas are.
+// The language model on tiny texts: one sha256 of all weights, and the same generated text, on any placement of its
+// replicas.
 #include <catch2/catch.hpp>
 
 #include <filesystem>

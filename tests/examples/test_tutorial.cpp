@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs that docs/ explains: they print the same wherever their replicas are, and docs/ shows them as they are.
+// The programs that docs/ explains print the same on any placement of their replicas, and docs/ quotes them exactly.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

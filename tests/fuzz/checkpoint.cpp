@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints whose check sums are right: what their metadata may say, in a file and as they are handed over between processes.
+// Fuzzes checkpoints with correct checksums: their metadata, in a file and in the hand-over between processes.
 // covers: engine/state/checkpoint.hpp engine/state/snapshot.hpp io/safetensors.hpp
 #include <replicator/engine/state/snapshot.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of other frameworks. What they say of their memory must be believed, so no input may point out of it; all else may be
-// wrong.
+// Fuzzes tensors of other frameworks. Their description of the memory must be trusted, so no input may point outside of
+// it. All other fields may be wrong.
 // covers: io/dlpack.hpp
 #include <array>
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What launchers and users write into variables: RANK, WORLD_SIZE, ..., one a line in this order; as those of srun, too.
+// Fuzzes the variables of launchers and users: RANK, WORLD_SIZE, ..., one per line in this order; also as srun's.
 // covers: job/rendezvous.hpp job/process_environment.hpp job/slurm.hpp job/wire/socket_address.hpp
 #include <array>
 #include <replicator/job/rendezvous.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protobuf message tf.train.Example.
+// Fuzzes the protobuf message tf.train.Example.
 // covers: data/files/example.hpp
 #include <replicator/data/files/example.hpp>
 

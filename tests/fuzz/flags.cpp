@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines of a Deployment: one argument a line.
+// Fuzzes command lines of a Deployment: one argument per line.
 // covers: replicate/deployment_flags.hpp replicate/deployment.hpp replicate/record_options.hpp core/parse.hpp
 // covers: core/nearest_word.hpp collectives/algorithms/all_reduces.hpp
 #include <replicator/collectives/algorithms/all_reduces.hpp>

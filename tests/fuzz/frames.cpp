@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of a connection: frames, in pieces, and the fields of those that begin a job.
+// Fuzzes the bytes of a connection: frames, in pieces, and the fields of the first frames of a job.
 // covers: job/wire/link.hpp job/wire/frame.hpp job/join_request.hpp job/membership.hpp
 #include <fcntl.h>
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that MappedFile maps lie on the heap instead, where AddressSanitizer sees a read behind their last byte: a page has room
-// behind it.
+// Puts the files of MappedFile on the heap, where AddressSanitizer sees a read past the last byte. A mapped page may
+// have readable bytes there.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cursor under all headers of JSON, beside a library that reads all of JSON: what the cursor takes for an object of strings,
-// numbers and lists of whole numbers must be one, of the same values.
+// Compares the cursor of all JSON headers with a complete JSON library. If the cursor accepts an object of strings,
+// numbers and lists of whole numbers, the library must accept it with the same values.
 // covers: io/json/json_reader.hpp io/text_cursor.hpp
 #include <cmath>
 #include <map>

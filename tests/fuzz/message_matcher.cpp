@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages through shared memory from a peer that writes what it likes, into its ring and into the counters of both.
+// Fuzzes messages through shared memory. The peer writes anything into its ring and into the counters of both.
 // covers: transport/message_matcher.hpp transport/shared_ring.hpp
 #include <memory>
 #include <replicator/transport/message_matcher.hpp>

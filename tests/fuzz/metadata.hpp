@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of an input as the metadata and the tensors of a safetensors file: "key=value", "+name".
+// Turns the lines of an input into metadata ("key=value") and tensors ("+name") of a safetensors file.
 #pragma once
 
 #include <algorithm>

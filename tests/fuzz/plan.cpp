@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What replicator-simulate reads: plan.json and trace.json, and the step that it then simulates.
+// Fuzzes the input of replicator-simulate, plan.json and trace.json, and simulates the step.
 // covers: ../../tools/simulated_step.hpp
 #include "../../tools/simulated_step.hpp"
 

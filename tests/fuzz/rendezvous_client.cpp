@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A newcomer and somebody in place of process 0 who says what he likes. First byte: with a job token or without.
+// Fuzzes a joining process, with anything in place of process 0. First byte: with or without a job token.
 // covers: job/rendezvous_client.hpp job/membership.hpp job/token_authentication.hpp
 #include "strangers.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process 0 and newcomers that say what they like. First byte: with a job token or without, one newcomer or two.
+// Fuzzes process 0 with arbitrary joining processes. First byte: with or without a job token, one or two of them.
 // covers: job/rendezvous_server.hpp job/pending_connections.hpp job/token_authentication.hpp job/join_request.hpp
 #include "strangers.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of weights, whole, and their headers alone.
+// Fuzzes weight files, and their headers alone.
 // covers: io/safetensors.hpp io/safetensors_header.hpp io/json/json_reader.hpp io/text_cursor.hpp
 #include <replicator/io/safetensors.hpp>
 

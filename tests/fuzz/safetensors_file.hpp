@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a safetensors file, as write_safetensors puts them on the disk.
+// The bytes of a safetensors file, as write_safetensors writes them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The other side of a rendezvous, which says what an input holds and then no more; and a cryptography whose proofs can be guessed.
+// The other side of a rendezvous: it sends the input and then nothing more. Its cryptography has proofs that can be
+// guessed.
 #pragma once
 
 #include <poll.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Archives of pictures and labels.
+// Fuzzes archives of pictures and labels.
 // covers: data/files/tar.hpp data/files/tar_header.hpp
 #include <cstdio>
 #include <replicator/data/files/tar.hpp>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every target of fuzzing shares; scripts/fuzz builds and runs them. A target says, in its first lines,
+// Shared by all fuzz targets; scripts/fuzz builds and runs them. The first lines of a target say
 //
-//   // covers: io/safetensors.hpp ...     the headers whose lines are counted
-//   // links: turbojpeg ...               libraries, where it needs some
+//   // covers: io/safetensors.hpp ...     the headers in which covered lines are counted
+//   // links: turbojpeg ...               libraries, if it needs some
 //
-// and defines the two functions below. Each is one file, so that each includes this once.
+// The target then defines the two functions below. Each target is one file, so this is included once.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every pass keeps the values; what each one is for.
+// Every pass keeps the values and has its intended effect.
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backward pass computes again, and what it keeps.
+// Which values a backward pass recomputes, and which it keeps.
 #include <catch2/catch.hpp>
 
 #include <cstdint>

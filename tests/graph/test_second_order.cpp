@@ -26,7 +26,7 @@ namespace {
 
 constexpr Reduction reductions[] = {Reduction::sum, Reduction::mean, Reduction::min, Reduction::max};
 
-// How far the gradient of the gradient is off, for a function whose gradient depends on x before and behind the
+// The error of the gradient of the gradient, for a function whose gradient depends on x before and after the
 // collective, and on the replica.
 template <class F>
 double second_order_error(int replicas, const Shape& shape, F collective) {

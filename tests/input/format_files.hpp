@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small files of the formats that sources read, byte by byte.
+// Small files in the formats of the sources, byte by byte.
 #pragma once
 
 #include <cstdint>

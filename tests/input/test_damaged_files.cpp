@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever bytes a file has, a source reads it or refuses it: run under AddressSanitizer, nothing else may happen.
+// A source reads or refuses a file of any bytes. Under AddressSanitizer, nothing else may happen.
 #include <rapidcheck.h>
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources over the files of others: what they give, and how they refuse.
+// Sources of foreign file formats: their elements, and their errors.
 #include <catch2/catch.hpp>
 
 #include <string>
@@ -50,7 +50,7 @@ TEST_CASE("IDX gives the rows of big-endian numbers, exactly or in a wider type"
   CHECK(values(data::idx<std::int32_t>(folder.write("i4", idx_file<std::int32_t>(12, {1, 1}, {-300000})))(0)) == std::vector<std::int32_t>{-300000});
   CHECK(values(data::idx<float>(folder.write("f4", idx_file<float>(13, {2}, {0.5f, -1.25f})))(1)) == std::vector<float>{-1.25f});
   CHECK(values(data::idx<double>(folder.write("f8", idx_file<double>(14, {2}, {0.1, 2})))(0)) == std::vector<double>{0.1});
-  CHECK_THROWS_WITH(data::idx<float>(folder.path() + "/i4"), Contains("i4: it holds int32, which was to be read as float32"));
+  CHECK_THROWS_WITH(data::idx<float>(folder.path() + "/i4"), Contains("i4: it holds int32, but was asked for as float32"));
   CHECK_THROWS_WITH(data::idx<std::uint8_t>(folder.path() + "/i1"), Contains("holds int8"));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Last batches that are filled up: every element has weight 1 once.
+// Padded last batches: every element has weight 1 exactly once.
 #include <rapidcheck.h>
 
 #include <catch2/catch.hpp>

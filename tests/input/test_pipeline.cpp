@@ -186,7 +186,7 @@ TEST_CASE("a prefetching input can be destroyed at any time") {
 }
 
 TEST_CASE("the end of a prefetching input whose source is long in giving its element says what it waits for") {
-  const std::string line = "replicator: the end of a prefetch(), or its seek, waits for the element that its source is at\n";
+  const std::string line = "replicator: a prefetch() that ends or seeks waits until its source has read the current element\n";
   const TemporaryFolder folder;
   const auto told_of_end = [&](std::chrono::milliseconds late, const auto& make_second) {
     std::atomic<bool> at_second = false;

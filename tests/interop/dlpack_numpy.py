@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays to numpy and back by DLPack, as a capsule: the same memory where that is possible, given back when nobody needs it.
+"""Exchanges arrays with numpy by DLPack capsules, without a copy if possible. Memory must be released after its last use.
 
     tests/interop/dlpack_numpy.py --library build/tests/libdlpack_peer.so
 """

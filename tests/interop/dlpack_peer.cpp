@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays and DLPack tensors for a script: what dlpack_numpy.py loads.
+// Arrays and DLPack tensors for dlpack_numpy.py, which loads this library.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>

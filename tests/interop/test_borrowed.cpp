@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays over memory that somebody else owns.
+// Arrays over borrowed memory.
 #include <catch2/catch.hpp>
 
 #include <memory>

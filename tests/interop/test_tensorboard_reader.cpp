@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What we write for TensorBoard, as its own reader finds it.
+// Our event files, as TensorBoard's own reader sees them.
 #include <catch2/catch.hpp>
 
 #include <cstdlib>

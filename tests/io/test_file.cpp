@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may lie where a file is to be written. Devices are nodes of our own in a temporary folder, never those of the machine.
+// Existing things at the path of an output file. Devices are our own nodes in a temporary folder, never those of the
+// machine.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>

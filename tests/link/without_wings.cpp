@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built from headers without the folders async/, elastic/ and job/elastic/: the synchronous regime works, and who asks for one of the
-// others is told what this program was built without.
+// Built without the folders async/, elastic/ and job/elastic/. The synchronous regime works. Requests for the others
+// are refused with a message that names the missing part.
 #include <cstdio>
 #include <string>
 #include <tuple>

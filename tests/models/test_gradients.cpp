@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss and all gradients of a ResNet-18 and a ResNet-50 against PyTorch's, kept in tests/data/:
+// The loss and all gradients of a ResNet-18 and a ResNet-50 against those of PyTorch. PyTorch's are kept in tests/data/
+// and made by
 //   scripts/compare_resnet50.py --depth 18 --stem cifar --image-size 16 --classes 10 --seed 0 --store resnet18_gradients.txt
 //   scripts/compare_resnet50.py --depth 50 --image-size 64 --seed 7 --store resnet50_gradients.txt
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eigenvalues and distances that have a closed form.
+// Eigenvalues and distances with closed forms.
 #include <catch2/catch.hpp>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three updates of one variable by given gradients, run by the engine. The expected figures in the tests are those of PyTorch's
-// optimizers in float64.
+// Three updates of one variable by given gradients, run by the engine. The expected values in the tests come from
+// PyTorch's optimizers in float64.
 #pragma once
 
 #include <algorithm>

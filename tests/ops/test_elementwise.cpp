@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written with operators on tensors. (What maps compute: tests/cpu/test_map.cpp.)
+// Operators on tensors. (Values of maps: tests/cpu/test_map.cpp.)
 #include <catch2/catch.hpp>
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions with the arithmetic around them: what they are, which graphs get them and which must not, and what a step of ResNet-50 saves.
+// Convolutions fused with the arithmetic around them: their definition, which graphs use them and which must not, and
+// the savings in a step of ResNet-50.
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions with the sums over their results: what they are, which graphs get them, and that training is the same within rounding.
+// Convolutions fused with sums over their results: their definition, which graphs use them, and that training is the
+// same within rounding.
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers written in a step reach elements of 64 bits as they were written.
+// Numbers in a step reach 64-bit elements without rounding.
 #include <catch2/catch.hpp>
 
 #include <cmath>

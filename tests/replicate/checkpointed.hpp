@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An experiment that uses what a checkpoint must keep: momentum, a rate that changes, replica-local statistics, random numbers, and
-// input of three sorts.
+// An experiment with everything that a checkpoint must keep: momentum, a changing rate, replica-local statistics,
+// random numbers, and three kinds of input.
 #pragma once
 
 #include <cstdint>

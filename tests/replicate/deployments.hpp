@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deployments and errors as the tests of replication need them.
+// Deployments and errors for the tests of replication.
 #pragma once
 
 #include <cstdint>

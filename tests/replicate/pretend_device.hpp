@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kind of device in place of `cuda`: its memory cannot be touched but by its own queues, and read by those of devices that have reached it.
-// Queues do what they are given some time before they are waited for, in an order that is drawn, and the kernels are the CPU's. So whoever
-// forgets a copy or a wait crashes or gets other bits. Captured work is done again as it was given, and knows of the step only what lies in memory.
+// A pretend kind of device in place of `cuda`, to find missing copies and waits. Only its own queues can access its
+// memory, and the devices that have been given access can read it. Queues run their work, in random order, at some time
+// before they are waited for; the kernels are the CPU's. So a missing copy or wait crashes or changes bits. Captured
+// work is repeated exactly as it was given. It sees nothing of the current step but memory.
 #pragma once
 
 #include <sys/mman.h>
@@ -298,7 +299,8 @@ struct Pinned {
 };
 inline Pinned pinned;
 
-// Where all memory can be pinned nobody has a reason to copy another one, for which he waits until the queue has done all, and which is not captured.
+// If all memory can be pinned, copying unpinned memory is a mistake: the copy waits until the queue has done all its
+// work, and cannot be captured.
 inline void require_pinned(const Work& work, const std::byte* host) {
   const std::lock_guard lock{gate};
   if (pinned.all && (work.captures || !work.queued.empty()) && !pinned.holds(host))

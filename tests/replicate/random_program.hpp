@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step functions drawn at random: programs over tensors of four shapes that use every collective, variables of both
-// kinds, random numbers, gradients, and graphs that differ between replicas. All values stay small.
+// Random step functions: programs over tensors of four shapes with every collective, variables of both kinds, random
+// numbers, gradients, and graphs that differ between replicas. All values stay small.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Input that is drawn: other elements for each replica and position.
+// Random input: different elements for each replica and position.
 #pragma once
 
 #include <cstdint>

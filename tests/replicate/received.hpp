@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on raw values, by way of the host's memory and on devices, to be compared bit for bit.
+// Collectives on raw values, through host memory and on devices, for bitwise comparison.
 #pragma once
 
 #include <algorithm>

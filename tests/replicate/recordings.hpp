@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of --record and of --replay share.
+// Shared by the tests of --record and --replay.
 #pragma once
 
 #include <cstdint>

@@ -214,9 +214,9 @@ TEST_CASE("an error of one replica ends the step for all") {
   CHECK(error_of([&] { repl.replicate(ones, [](ReplicaContext&, Tensor<float> x) { return x; }); }) == error);
 }
 
-// Of two groups over two devices each the second one is held up in the reading of its input, in its second step; the first makes so many
-// steps meanwhile that the program's second step is done. Then the step is destroyed, and only after that the second group goes on. `last`:
-// the element that its second step uses.
+// Runs two groups over two devices each. The second group is held up while it reads its input in its second step.
+// Meanwhile the first group makes so many steps that the program's second step is done. Then the step is destroyed, and
+// only after that the second group continues. `last`: the element that its second step uses.
 double seconds_of_ending(Replicator& repl, const std::shared_ptr<Gate>& gate, float last) {
   const auto held_up = [gate](int replica) {
     return data::from_generator([gate, replica](std::int64_t position) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The asynchronous regime over several processes: shards are owned, read and updated from everywhere, and a process that is lost ends all.
+// The asynchronous regime over several processes: any process reads and updates any shard, and the loss of a process
+// ends the job.
 #include <catch2/catch.hpp>
 
 #include <signal.h>
@@ -79,7 +80,7 @@ void slowly(Tensor<float>& x, bool slow, int milliseconds) {
   x = host_callback(x, [milliseconds](const Observation&) { std::this_thread::sleep_for(std::chrono::milliseconds{milliseconds}); });
 }
 
-// What a program returns, behind what it has told on stderr.
+// The program's return value: the text after its messages on stderr.
 std::string last_line(const std::string& text) { return text.substr(text.rfind('\n') + 1); }
 
 // That all processes see which are forked later. A replica that waits for it stands still in every step but its first.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a call of a step of the asynchronous regime is done and when it was the last, without a thread: what each process has heard is given.
+// When a step call of the asynchronous regime is done, and which call is the last. Runs without threads: the test
+// supplies each process's messages.
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stretches of a device's program that are captured once and replayed in every later step.
+// Segments of a device's program that are captured once and replayed in every later step.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints in one process: a run that is resumed has the bits of one that was never stopped.
+// Checkpoints in one process: a resumed run has the bits of an uninterrupted one.
 #include <catch2/catch.hpp>
 
 #include <signal.h>

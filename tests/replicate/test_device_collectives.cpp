@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives in the memory of devices that read each other's: the bits of those in the host's memory, and what happens where they cannot.
+// Collectives in device memory that peers can read: the bits are those of host memory. Also the fallback if devices
+// cannot read each other.
 #include <catch2/catch.hpp>
 
 #include <chrono>

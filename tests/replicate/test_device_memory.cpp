@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs on a kind of device that has memory and a queue of its own.
+// Programs on a kind of device with its own memory and queue.
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 

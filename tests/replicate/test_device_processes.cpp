@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs of several processes, whose devices have memory of their own.
+// Jobs of several processes with devices that have their own memory.
 #include <catch2/catch.hpp>
 
 #include <string>

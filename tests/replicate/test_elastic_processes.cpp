@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs that lose processes and go on, and take in those that come back: all end with the bits of the undisturbed run.
+// Jobs that lose processes, continue, and take in restarted ones: all end with the bits of the undisturbed run.
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>
@@ -41,8 +41,8 @@ Deployment elastic(int devices = 1) {
   return where;
 }
 
-// Of a process: before it begins to read the element for this step (for the first of its replicas), after that step, or some
-// microseconds after that step.
+// The moment of a process's death: before it begins to read the element of this step (for the first of its replicas),
+// after that step, or some microseconds later.
 struct Death {
   int process;
   std::int64_t step;

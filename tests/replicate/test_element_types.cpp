@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective on bool, uint8, int64 and double, on any placement, against what its definition gives.
+// Every collective on bool, uint8, int64 and double, on any placement, against its definition.
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one file of this program that holds the engine and the kernels. Deployments that cannot be, and steps that fail.
+// Invalid deployments, and failing steps. This is also the only file of its program that compiles the engine and the
+// kernels.
 #include <catch2/catch.hpp>
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mean over a validation set counts every element once, however many replicas and whatever batch read it.
+// A mean over a validation set counts every element once, with any number of replicas and any batch size.
 #include <rapidcheck.h>
 
 #include <catch2/catch.hpp>

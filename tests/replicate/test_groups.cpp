@@ -130,8 +130,8 @@ TEST_CASE("groups of several sizes each have their own sum, on any number of dev
 }
 
 TEST_CASE("a layer whose parts lie in the columns of a grid trains with the same losses on any number of devices") {
-  // 2 rows of 2 columns: a row shares an example and adds up what its columns' parts make of it; each part's gradient is
-  // averaged over its column.
+  // A grid of 2 rows and 2 columns. A row shares an example and adds the results of its columns' parts. The gradient of
+  // each part is averaged over its column.
   const int replicas = 4, columns = 2;
   Floats one_device;
   for (int devices = 1; devices <= replicas; ++devices) {

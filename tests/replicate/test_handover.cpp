@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process that comes back to its job is handed: the bytes of a checkpoint, whole or refused.
+// The hand-over to a process that rejoins its job: the bytes of a checkpoint, complete or refused.
 #include <catch2/catch.hpp>
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices whose kernels never end: nobody waits for them for longer than the deadline, and nothing that would is called afterwards.
+// Devices with endless kernels: no wait for them exceeds the deadline, and nothing that would wait is called
+// afterwards.
 #include <catch2/catch.hpp>
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a step's inputs to a device, with the next step's on their way while it computes.
+// The transfer of a step's inputs to a device, while the next step's inputs are already on their way.
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 

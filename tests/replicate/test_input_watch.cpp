@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of an input that is long in coming the program is told, by name.
+// The program warns about a slow input, and names it.
 #include <catch2/catch.hpp>
 
 #include <chrono>

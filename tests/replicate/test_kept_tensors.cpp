@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles on tensors and variables that are kept where they do not belong: each is an error with a sentence, never another value or a crash.
+// Handles on tensors and variables that are used outside of their step: each use is an error with a message, never a
+// wrong value or a crash.
 #include <catch2/catch.hpp>
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model parallelism: a replica spread over several devices has the bits of one that is not.
+// Model parallelism: a replica split over several devices has the bits of an unsplit one.
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step's plan says about memory, its limit, and what recomputation saves. No bit changes.
+// The memory figures of a step's plan, the memory limit, and the savings of recomputation. None of it changes a bit.
 #include <catch2/catch.hpp>
 
 #include <cstdint>
@@ -115,8 +115,8 @@ TEST_CASE("batch norm and ReLU computed again save the ReLU's output of every bl
   const auto all = train(test::on_devices(1, 1), never, plain), less = train(test::on_devices(1, 1), 0, plain);
   CHECK(all.digest == less.digest);
   const std::string use = "activations kept for the backward pass";
-  // Kept are what the convolutions gave and what the ReLUs made of it, where the last one is part of the loss; the sums
-  // over the batch are small.
+  // Kept are the results of the convolutions and of the ReLUs; the last ReLU is part of the loss. The sums over the
+  // batch are small.
   INFO(all.explanation << less.explanation);
   CHECK(said(all.explanation, use) == Approx((2 * blocks - 1) * value_bytes).epsilon(0.02));
   CHECK(said(less.explanation, use) == Approx(blocks * value_bytes).epsilon(0.03));
@@ -129,7 +129,7 @@ TEST_CASE("the plan of a step whose blocks are marked with recompute keeps what 
   const std::string use = "activations kept for the backward pass";
   INFO(all.explanation << marks.explanation);
   CHECK(said(all.explanation, use) == Approx(many * value_bytes).epsilon(0.03));
-  // What is between the pairs, and two values of the last one, whose derivatives come at once.
+  // The values between the pairs, and two values of the last pair, whose derivatives are computed at once.
   CHECK(said(marks.explanation, use) == Approx((many / 2 - 1 + 2) * value_bytes).epsilon(0.03));
   // What is computed again counts while it is there: of one pair at a time.
   CHECK(said(marks.explanation, "\nmemory") < said(all.explanation, "\nmemory") - 4 * value_bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations with kernels of their own, through the whole engine: one network of them all trains to the same bits on
-// any placement.
+// Operations with their own kernels, through the whole engine. A network of all of them trains to the same bits on any
+// placement.
 #include <catch2/catch.hpp>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs of several processes: results that are whole on each, inputs that end, mistakes, and processes that are killed
-// or stopped.
+// Jobs of several processes: complete results on each, inputs that end, mistakes, and processes that are killed or
+// stopped.
 #include <catch2/catch.hpp>
 
 #include <signal.h>
@@ -323,7 +323,8 @@ namespace {
 auto one_number() {
   return [](const InputContext&) { return numbers(9); };
 }
-// Adds the sum of all replicas' numbers to "total", then tries a step that cannot be, and goes on: what it was told, and the digest.
+// Adds the sum of all replicas' numbers to "total", tries an invalid step, and continues. Returns the error message and
+// the digest.
 template <class Mistake>
 std::string goes_on_after(Replicator& repl, Mistake mistake) {
   auto train = repl.replicate(one_number(), [](ReplicaContext& replica, Tensor<float> x) {

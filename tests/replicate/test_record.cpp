@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --record: what a replica received in some steps, in a file.
+// --record: the inputs of a replica in some steps, in a file.
 #include <catch2/catch.hpp>
 
 #include <filesystem>

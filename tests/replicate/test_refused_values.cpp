@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that kernels of devices with memory of their own cannot take: the host learns of them where it waits for the device, and the step ends
-// as on a CPU.
+// Invalid values for kernels of devices with their own memory. The host detects them when it waits for the device, and
+// the step fails as on a CPU.
 #include <catch2/catch.hpp>
 
 #include <cstdint>

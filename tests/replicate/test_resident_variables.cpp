@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variables stay on a device that has memory of its own: the host's copy is brought up when somebody asks for it.
+// Variables stay on a device with its own memory; the host's copy is updated on request.
 #include <catch2/catch.hpp>
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers with memory, samples and derivatives of second order in steps that train: the placement never changes the
-// bits.
+// Stateful layers, random samples and second-order derivatives in training steps: the placement never changes the bits.
 #include <catch2/catch.hpp>
 
 #include <cmath>

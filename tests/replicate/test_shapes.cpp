@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements whose shapes change: where and when they like, for all processes compile together or not at all.
+// Elements with changing shapes, at any time and place. All processes compile together or not at all.
 #include <catch2/catch.hpp>
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model parallelism in jobs of several processes: a replica's devices are all of one process.
+// Model parallelism in jobs of several processes: all devices of a replica belong to one process.
 #include <catch2/catch.hpp>
 
 #include <string>

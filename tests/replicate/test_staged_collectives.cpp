@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of devices by way of the host's memory: bits, what goes on at the same time, and that nobody waits for whom he must not.
+// Collectives of devices through host memory: their bits and their overlap. The host does not wait for the device, nor the
+// device for the network.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -233,7 +234,8 @@ TEST_CASE("a wait until the deadline names the device that has not computed, or 
 
 namespace {
 
-// A kind of device whose copies take a unit of time for each piece, in a time that the test sets: each queue is a bus.
+// A kind of device with simulated time, which the test controls. A copy takes one unit of time for each piece; each
+// queue is a bus.
 namespace timed {
 
 std::size_t now = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals between steps: all processes stop after the same step, and what was there before is put back.
+// Signals between steps: all processes stop after the same step, and the previous signal handlers are restored.
 #include <catch2/catch.hpp>
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that are at different calls agree after which one they stop.
+// Processes at different calls agree on the call after which they stop.
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of a topology: written, read again, refused where it is damaged or of another job, alike on every process.
+// The topology file: written, read again, and refused if it is damaged or of another job, in the same way on every
+// process.
 #include <catch2/catch.hpp>
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop around steps: what it prints, keeps and writes, and how it ends.
+// The training loop: its output, checkpoints and files, and how it ends.
 #include <catch2/catch.hpp>
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel around another one, to which it looks alike.
+// A kernel that wraps another one and looks like it.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of several replicas to resolve, traced without an engine.
+// Graphs of several replicas for resolution, traced without an engine.
 #pragma once
 
 #include <string>

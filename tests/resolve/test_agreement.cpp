@@ -73,7 +73,7 @@ TEST_CASE("moments over replicas need as many elements on each") {
   };
   CHECK_THAT(resolution_error(traced(2, moments(2))),
              Catch::StartsWith("replica 1: all_reduce \"bn/mean\" at ") && Catch::Contains(" has moments of 2 element(s); replica 0 has those of 4 at ") &&
-                 Catch::EndsWith(": replicas must take equally many, for each one's count alike: make their batches equal"));
+                 Catch::EndsWith(": every replica's moments have equal weight, so all need equally many elements: make their batches equal"));
   CHECK(resolution_error(traced(2, moments(4))) == "nothing");
 
   const auto in_groups = [](const std::vector<std::int64_t>& counts) {

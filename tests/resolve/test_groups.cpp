@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of replicas in resolution: agreement, uniformity, buckets; and what groups cannot be.
+// Groups of replicas in resolution: agreement, uniformity, buckets, and invalid groups.
 #include <catch2/catch.hpp>
 
 #include <source_location>
@@ -34,7 +34,7 @@ TEST_CASE("replicas that name different groups are told both") {
   });
   CHECK(resolution_error(graphs) == "replica 2: all_reduce at " + at_line(where) +
                                         " has the groups [0, 1], [2, 3]; replica 0 has the groups [0, 2], [1, 3] at " +
-                                        at_line(where) + ": replicas must name the same groups, those of all replicas");
+                                        at_line(where) + ": every replica must name the groups of all replicas, and the same ones");
 }
 
 TEST_CASE("a group of everybody is no group") {

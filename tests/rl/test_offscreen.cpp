@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies that are seen: every task is drawn without a screen, and the same episode shows the same pixels.
+// Rendered bodies: every task is drawn without a screen, and the same episode shows the same pixels.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ TEST_CASE("every body is seen: three equal pictures at first, other ones when it
 
 TEST_CASE("pictures that are too large for the model, or for where they go, are refused") {
   const rl::Body body{d4pg::pendulum_task()};
-  CHECK_THROWS_WITH((rl::Renderer{body.model(), 64, 10000}), "pictures of 64 x 10000 pixels were asked for of a model that is drawn with up to 480 x 640");
+  CHECK_THROWS_WITH((rl::Renderer{body.model(), 64, 10000}), "pictures of 64 x 10000 pixels were asked for, but the model allows at most 480 x 640");
   rl::Renderer renderer{body.model(), 8, 8};
   rl::BodyEnvironment environment{body};
   std::vector<std::uint8_t> small(3 * 64 - 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sum tree, transitions over n steps, replay and noise, against plain arithmetic.
+// Sum tree, n-step transitions, replay and noise, against plain arithmetic.
 #include <catch2/catch.hpp>
 
 #include <array>
@@ -174,7 +174,7 @@ TEST_CASE("a replay says what does not fit") {
   const float errors[] = {NAN};
   CHECK_THROWS_WITH(replay.set_errors(items, errors), "the error of transition 0 is not finite");
   const float found[] = {1};
-  CHECK_THROWS_WITH(replay.set_errors(items, found), "an error was given for transition 0, but those from 0 up to, not including 0 were added");
+  CHECK_THROWS_WITH(replay.set_errors(items, found), "an error was given for transition 0, but only those below 0 were added");
   CHECK_THROWS_AS((rl::Replay<float>{rp::Shape{2}, 1, {.capacity = 0}}), rp::BuildError);
   CHECK_THROWS_WITH((rl::Replay<float>{rp::Shape{2}, 1, {.capacity = std::int64_t{1} << 61}}),
                     Contains("with two observations [2] of 8 bytes in each: there is no room for it; take a smaller capacity"));

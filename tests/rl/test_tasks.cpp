@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bodies: they load, repeat bit by bit, give rewards in [0, 1], and cannot be had for nothing.
+// The bodies load, repeat bit by bit, give rewards in [0, 1], and give no high reward for doing nothing.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

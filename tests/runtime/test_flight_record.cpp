@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a device stands: the last collectives in order, whoever looks and whenever.
+// A device's flight record: its last collectives in order, for any reader at any time.
 #include <catch2/catch.hpp>
 
 #include <atomic>

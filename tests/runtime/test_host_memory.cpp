@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose memory of the host a device copies from and to, and who frees it.
+// The host memory that a device copies from and to, and who frees it.
 #include <catch2/catch.hpp>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of devices: planned and executed without a Replicator.
+// Device programs, planned and executed without a Replicator.
 #include <catch2/catch.hpp>
 
 #include <atomic>

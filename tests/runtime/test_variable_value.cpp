@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value of a variable on the host and on devices with memory of their own: whoever asks has the newest one.
+// A variable's value on the host and on devices with their own memory: every reader gets the newest one.
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
 

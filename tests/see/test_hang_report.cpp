@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why nothing moves: processes that are stopped, devices that never arrive, signals, and silence when all is well.
+// Hang reports: stopped processes, devices that never arrive, signals, and no report while all is well.
 #include <catch2/catch.hpp>
 
 #include <signal.h>

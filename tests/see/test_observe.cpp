@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking at values inside a step, and finding the first NaN.
+// Observing values inside a step, and finding the first NaN.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

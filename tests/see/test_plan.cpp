@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs and plans as other programs read them.
+// Graphs and plans in the form for other programs.
 #include <catch2/catch.hpp>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as the simulator of whole steps reads it.
+// Reading a plan for the simulation of whole steps.
 #include <catch2/catch.hpp>
 
 #include <cmath>

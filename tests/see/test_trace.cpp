@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines: what is recorded, and what the file says.
+// Timelines: what is recorded, and the content of the file.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many cases a test tries: all of them, or a few in the builds under sanitizers, which are slow and look for what few show.
+// The number of cases that a test tries: all, or a few in the slow builds with sanitizers, which need only a few.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace replicator::test {
 
-// tests/CMakeLists.txt says so.
+// Set by tests/CMakeLists.txt.
 inline bool few_cases() { return std::getenv("REPLICATOR_FEW_CASES") != nullptr; }
 
 template <class T>
@@ -17,7 +17,7 @@ std::vector<T> cases(std::initializer_list<T> all, std::initializer_list<T> few)
   return few_cases() ? few : all;
 }
 
-// 1 to last; if few, those of 1, 2, 3, 5 that are less, and last.
+// The counts from 1 to `last`; if few, only 1, 2, 3, 5 and `last`.
 inline std::set<int> counts_to(int last) {
   std::set<int> result;
   for (int count = 1; count <= last; ++count)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions to test with: drawn shapes, and the definition as seven loops in double.
+// Convolutions for tests: random shapes, and the definition as seven loops in double.
 #pragma once
 
 #include <rapidcheck.h>
@@ -33,7 +33,7 @@ inline ConvolutionCase convolution_case(const Shape& x, const Shape& w, const Co
   return {options, x, w, replicator::detail::convolution_shape(x, w, options)};
 }
 
-// Extents, strides, paddings on either side, dilations and groups at random; the window always fits.
+// Random extents, strides, paddings on either side, dilations and groups. The window always fits.
 inline ConvolutionCase draw_convolution(const std::vector<std::int64_t>& channels_per_group, std::int64_t largest = 9) {
   const auto in = [](std::int64_t low, std::int64_t high) { return *rc::gen::inRange<std::int64_t>(low, high + 1); };
   ConvolutionOptions o;
@@ -96,7 +96,7 @@ inline ConvolutionResults by_kernels(const ConvolutionCase& c, const AnyArray& x
           run(ConvolutionBackwardWeights{c.options, c.w}, x, dy, w)};
 }
 
-// The largest difference between elements, in units of the root mean square of those expected.
+// The largest difference between elements, in units of the root mean square of the expected elements.
 inline double difference_to_scale(const AnyArray& found, const AnyArray& expected) {
   const auto x = doubles(found), y = doubles(expected);
   double most = 0, squares = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient rules against central differences, in double.
+// Checks gradient rules against central differences, in double.
 #pragma once
 
 #include <span>
@@ -22,8 +22,8 @@ inline double dot(const AnyArray& a, const AnyArray& b) {
   return sum;
 }
 
-// How far sum(f(x) * r) moves along a random direction of each input, against what the gradient says: the largest
-// difference relative to 1 + the derivative. `order` 2 looks at the gradient of sum(gradient * s) instead.
+// Compares the change of sum(f(x) * r) along a random direction of each input with the gradient. Returns the largest
+// difference relative to 1 + the derivative. `order` 2 checks the gradient of sum(gradient * s) instead.
 inline double gradient_error(const Function& f, std::vector<AnyArray> x, int order, double step = 1e-4,
                              const EvaluateOptions& options = {}) {
   Graph graph;

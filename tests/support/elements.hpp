@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is claimed for every element type is checked with each.
+// Runs a check for every element type.
 #pragma once
 
 #include <cstdint>
 
 namespace replicator::test {
 
-// check<T>() for every number that is added up as it is.
+// check<T>() for every wide numeric type, which is accumulated in itself.
 template <class Check>
 void for_wide_elements(const Check& check) {
   check.template operator()<float>();
@@ -14,7 +14,7 @@ void for_wide_elements(const Check& check) {
   check.template operator()<std::int32_t>();
   check.template operator()<std::int64_t>();
 }
-// And for the narrow ones.
+// The same, and for the narrow types.
 template <class Check>
 void for_all_elements(const Check& check) {
   for_wide_elements(check);

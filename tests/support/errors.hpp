@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a mistake says.
+// The messages of errors.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace replicator::test {
 
 using namespace replicator::detail;
 
-// What f throws as an Error, or "nothing".
+// The message of the Error that f throws, or "nothing".
 template <class F>
 std::string error_of(F f) {
   try {

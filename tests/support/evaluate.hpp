@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a graph node by node through the registered CPU kernels, with nothing of the planner or the runtime. Map and
-// Reduce are interpreted here, element by element in double: tests of other operations need no engine for them.
+// Runs a graph node by node through the registered CPU kernels, without planner or runtime. Map and Reduce are
+// interpreted here, element by element in double, so tests of other operations need no kernels for them.
 #pragma once
 
 #include <algorithm>
@@ -93,7 +93,7 @@ inline AnyArray array_of(const Held& value) {
   return result;
 }
 
-// True where every element of the storage that is no element of the tensor has only zero bytes.
+// True if every storage element outside of the tensor has only zero bytes.
 inline bool padding_is_zero(const Held& value) {
   const std::size_t size = size_of(value.type.dtype);
   std::vector<bool> used(value.memory.size_bytes() / size);
@@ -206,10 +206,10 @@ struct EvaluateOptions {
   int threads = 1;
   KernelChoice choice{};
   StepContext context{};
-  std::map<std::string, AnyArray> variables{};  // at the step's start
+  std::map<std::string, AnyArray> variables{};  // values at the step's start
 };
 
-// The kernel of the highest tier allowed that takes these shapes. Throws where there is none.
+// The kernel of the highest allowed tier that takes these shapes. Throws if there is none.
 inline std::unique_ptr<Executable> make_kernel(const AnyOperation& operation, const KernelRequest& request, KernelTier highest) {
   for (std::size_t tier = static_cast<std::size_t>(highest) + 1; tier-- > 0;)
     if (const Kernel* kernel = operation.slots()[static_cast<std::size_t>(DeviceKind::cpu)][tier].load())
@@ -217,7 +217,7 @@ inline std::unique_ptr<Executable> make_kernel(const AnyOperation& operation, co
   throw std::logic_error{"no kernel for " + std::string{operation.name()} + "(" + operation.attributes() + ")"};
 }
 
-// Runs into memory full of NaN; throws where a kernel leaves anything but zero in the padding of a layout.
+// Runs a kernel into memory full of NaN. Throws if it leaves anything but zero in the padding of a layout.
 inline std::vector<Held> run_kernel(const AnyOperation& operation, std::vector<Held> inputs, std::span<const TensorType> outputs,
                                     const EvaluateOptions& options = {}) {
   std::vector<TensorType> types;
@@ -271,8 +271,8 @@ inline AnyArray given(const Input& input, std::span<const AnyArray> elements, co
   return elements[input.index];
 }
 
-// The values asked for. `inputs` are the components of the input element, by index. Assignments are left out; an
-// all-reduce is that of a single replica.
+// The wanted values. `inputs` are the components of the input element, by index. Ignores assignments; an all-reduce is
+// that of a single replica.
 inline std::vector<AnyArray> evaluate(const Graph& graph, std::span<const Value> wanted, std::span<const AnyArray> inputs,
                                       const EvaluateOptions& options = {}) {
   Graph whole = graph;
@@ -315,7 +315,7 @@ Tensor<T> input(Graph& graph, const Array<T>& like, std::uint32_t index) {
 
 // --- values ---
 
-// Uniform in [-1, 1), or whole numbers from -4 to 3 where T is no floating type.
+// Uniform in [-1, 1); whole numbers from -4 to 3 if T is no floating type.
 template <Element T>
 Array<T> random_array(const Shape& shape, std::uint64_t seed) {
   PhiloxStream random{seed, 7};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the programs and scripts are that tests run; ctest knows the folders.
+// The folders of the programs and scripts that tests run; ctest sets them.
 #pragma once
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ inline std::string folder_of(const char* variable) {
   return folder;
 }
 
-// Paths.
+// Paths of a program or script.
 inline std::string example(const std::string& name) { return folder_of("REPLICATOR_EXAMPLES") + "/" + name; }
 inline std::string script(const std::string& name) { return folder_of("REPLICATOR_SCRIPTS") + "/" + name; }
 inline std::string test_program(const std::string& name) { return folder_of("REPLICATOR_TEST_PROGRAMS") + "/" + name; }

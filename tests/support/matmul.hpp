@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices to test with, and the definition in double.
+// Matrix products for tests, and the definition in double.
 #pragma once
 
 #include <rapidcheck.h>
@@ -27,7 +27,7 @@ struct MatmulCase {
   }
 };
 
-// Up to three axes in front; each operand has all of them, the last few, or some as 1.
+// Random operands with up to three leading axes. An operand has all of them, the last few, or some with extent 1.
 inline MatmulCase draw_matmul(std::int64_t largest) {
   const auto in = [](std::int64_t low, std::int64_t high) { return *rc::gen::inRange<std::int64_t>(low, high + 1); };
   const auto yes = [] { return *rc::gen::arbitrary<bool>(); };
@@ -46,7 +46,7 @@ inline MatmulCase draw_matmul(std::int64_t largest) {
   return c;
 }
 
-// The place in x, whose axes in front broadcast, of element (row, column) of the matrix at `index` of the result.
+// The index in x of element (row, column) of the matrix at `index` of the result. The leading axes of x broadcast.
 inline std::size_t place_in_matrices(const Shape& x, std::span<const std::int64_t> index, std::int64_t row,
                                      std::int64_t column) {
   std::vector<std::int64_t> at;

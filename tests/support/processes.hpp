@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a function in several processes and collects what became of each.
+// Runs a function in several processes and collects their results.
 #pragma once
 
 #include <fcntl.h>
@@ -21,12 +21,12 @@
 namespace replicator::test {
 
 struct ProcessResult {
-  int exit_code = -1;      // of exit(); -1 where a signal ended it
-  int signal = 0;          // that ended it
-  bool stopped = false;    // by SIGSTOP; killed once all others were done
+  int exit_code = -1;      // of exit(); -1 if a signal ended it
+  int signal = 0;          // the signal that ended it
+  bool stopped = false;    // by SIGSTOP; killed after all others have ended
   bool timed_out = false;  // killed because it was stuck
   double seconds = 0;      // until it ended
-  std::string text;        // what the function returned, or "error: " and what it threw; stderr before that
+  std::string text;        // stderr, then the function's result, or "error: " and the exception's message
 };
 
 namespace detail {
@@ -78,16 +78,15 @@ inline void look_at(Child& child, ProcessResult& result) {
 
 }  // namespace detail
 
-// Forks `count` processes (so: to be called while this one has a single thread); process r returns body(r), or throws.
-// After `limit` whoever still runs is killed and marked; a process that is stopped is killed when the others have
-// ended.
+// Forks `count` processes; process r returns body(r), or throws. Call it only while this process has a single thread.
+// Processes that still run after `limit` are killed and marked. A stopped process is killed when the others have ended.
 inline std::vector<ProcessResult> run_processes(int count, const std::function<std::string(int)>& body,
                                                 std::chrono::seconds limit = std::chrono::seconds{60}) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   std::vector<detail::Child> children(static_cast<std::size_t>(count));
   std::vector<ProcessResult> results(children.size());
-  std::fflush(nullptr);  // or each child would say again what Catch2 has said
+  std::fflush(nullptr);  // else each child would repeat Catch2's buffered output
   for (int rank = 0; rank < count; ++rank) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error{"pipe2 failed"};
@@ -122,7 +121,7 @@ inline std::vector<ProcessResult> run_processes(int count, const std::function<s
   return results;
 }
 
-// For failure messages: one line per process.
+// One line per process, for failure messages.
 inline std::string describe(const std::vector<ProcessResult>& results) {
   std::string text;
   for (std::size_t r = 0; r < results.size(); ++r) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs programs, alone or as the processes of a job, and keeps what they print.
+// Runs programs, alone or as the processes of a job, and keeps their output.
 #pragma once
 
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@ namespace replicator::test {
 
 struct ProgramResult {
   int exit_code = -1;
-  std::string text;  // what it printed, errors too
+  std::string text;  // its output, errors included
 };
 
 inline ProgramResult run_program(const std::string& command) {
@@ -47,7 +47,7 @@ inline std::string line_of(const std::string& text, const std::string& start) {
   return {};
 }
 
-// A port that nobody listened on a moment ago.
+// A port that was free a moment ago.
 inline int free_port() {
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -60,7 +60,7 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-// What a launcher tells process `rank` of a job on this machine.
+// Sets the variables by which a launcher describes a job on this machine to process `rank`.
 inline void set_environment(int rank, int count, int port) {
   ::setenv("RANK", std::to_string(rank).c_str(), 1);
   ::setenv("WORLD_SIZE", std::to_string(count).c_str(), 1);
@@ -68,7 +68,7 @@ inline void set_environment(int rank, int count, int port) {
   ::setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
 }
 
-// As run_processes, but the processes are those of a job, and know it as from a launcher.
+// Like run_processes, but the processes form a job, as if started by a launcher.
 inline std::vector<ProcessResult> run_as_job(int count, const std::function<std::string(int)>& body,
                                              std::chrono::seconds limit = std::chrono::seconds{60}) {
   const int port = free_port();
@@ -81,7 +81,7 @@ inline std::vector<ProcessResult> run_as_job(int count, const std::function<std:
       limit);
 }
 
-// The command as each process of a job; the exit codes are the program's own.
+// Runs the command as each process of a job. The exit codes are the program's own.
 inline std::vector<ProcessResult> run_as_processes(int count, const std::string& command) {
   return run_as_job(count, [&](int) {
     const auto result = run_program(command);

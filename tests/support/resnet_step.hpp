@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of ResNet-50 for 1000 classes, as a deployment of two replicas resolves it.
+// A resolved step of ResNet-50 for 1000 classes, for a deployment of two replicas.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace replicator::test {
 
 using namespace replicator::detail;
 
-// `images`: [n, 3, height, width]. Products are computed in `products`. Without training it is the loss alone, by the running statistics.
+// `images`: [n, 3, height, width]. Products are computed in `products`. Without training it is only the loss, with the
+// running statistics.
 inline Resolution resnet_step(const Shape& images, DType products, bool training = true, ConvolutionFusions fused = {}) {
   Graph graph{0, 2};
   const auto element = [&](std::uint32_t index, const TensorType& type) {

@@ -10,7 +10,7 @@ namespace replicator::test {
 
 using namespace replicator::detail;
 
-// Of a rank and with extents in these bounds, both included.
+// A shape with a rank and extents within these bounds, both included.
 inline Shape draw_shape(int least_rank, int most_rank, std::int64_t least, std::int64_t most) {
   Shape shape;
   for (int rank = *rc::gen::inRange(least_rank, most_rank + 1); rank > 0; --rank)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the graphs of all replicas side by side, node by node: collectives by their definition, the rest by the evaluator.
+// Runs the graphs of all replicas side by side, node by node: collectives by their definition, other nodes by the
+// evaluator.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace replicator::test {
 
 using namespace replicator::detail;
 
-// What replica r receives when replica i has given parts[i].
+// The values that replica r receives if replica i contributes parts[i].
 inline std::vector<double> by_definition(const Placeholder& p, const std::vector<std::vector<double>>& parts, int r) {
   const Groups groups = p.groups.over(static_cast<int>(parts.size()));
   const auto& members = groups.members(groups.group_of(r));
@@ -30,7 +31,7 @@ inline std::vector<double> by_definition(const Placeholder& p, const std::vector
   const auto given = [&](std::size_t member) -> const std::vector<double>& { return parts[static_cast<std::size_t>(members[member])]; };
   if (p.kind == CollectiveKind::broadcast) return given(static_cast<std::size_t>(p.root));
   std::vector<double> joined;
-  const std::size_t n = given(0).size() / members.size();  // elements of a part, where there are parts
+  const std::size_t n = given(0).size() / members.size();  // elements of a part, if the collective has parts
   if (p.kind == CollectiveKind::all_gather || p.kind == CollectiveKind::all_to_all) {
     for (std::size_t m = 0; m < members.size(); ++m) {
       const auto from = p.kind == CollectiveKind::all_gather ? given(m).begin() : given(m).begin() + static_cast<std::ptrdiff_t>(position * n);
@@ -88,7 +89,7 @@ inline std::vector<std::vector<AnyArray>> run_together(const std::vector<Graph>&
   return results;
 }
 
-// The gradient at each replica against differences of the sum over all replicas of sum(f(x_r) * r).
+// Checks the gradient at each replica against differences of the sum over all replicas of sum(f(x_r) * r).
 template <class F>
 double collective_error(std::size_t replicas, const Shape& shape, F f) {
   std::vector<Graph> graphs;

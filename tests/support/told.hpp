@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a part of a test writes to stderr.
+// Captures the stderr of a part of a test.
 #pragma once
 
 #include <fcntl.h>
@@ -21,12 +21,12 @@ inline std::string told_so_far(const TemporaryFolder& folder) {
   std::ifstream file{told_file(folder), std::ios::binary};
   return {std::istreambuf_iterator<char>{file}, {}};
 }
-// While told() is at its f: until that has written the text, for 20 s at most.
+// While told() runs f: waits until f has written the text, for at most 20 s.
 inline void await_told(const TemporaryFolder& folder, const std::string& text) {
   for (int i = 0; i < 20000 && told_so_far(folder).find(text) == std::string::npos; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
 }
 
-// Of f, by a file in the folder.
+// The stderr of f, captured in a file in the folder.
 template <class F>
 std::string told(const TemporaryFolder& folder, F f) {
   std::fflush(stderr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections that speak as no process of a job would: for the tests of the rendezvous.
+// Connections that violate the protocol of a job, for the tests of the rendezvous.
 #pragma once
 
 #include <poll.h>

@@ -144,7 +144,8 @@ struct Steps {
   std::function<void()> joined = [] {};
 };
 
-// As a program whose steps are exchanges, of which all know that somebody waits: until that one has come, or many have passed.
+// Behaves like a program whose steps are exchanges, while all processes know that one waits to join: until it has
+// joined, or many steps have passed.
 std::string await_return(ElasticJob& elastic, const Bytes& state, const Steps& steps) {
   auto job = elastic.job();
   for (int step = 0; step < 1000; ++step) {

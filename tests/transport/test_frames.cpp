@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames that were changed at random: whatever comes over a connection is refused or understood, and harms nobody.
+// Randomly changed frames: any bytes on a connection are refused or understood, without harm.
 #include <unistd.h>
 
 #include <algorithm>

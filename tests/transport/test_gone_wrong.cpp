@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process of the job sends that has gone wrong: neither half a result nor another size is taken for what was asked for.
+// Messages of a misbehaving process of the job: neither a partial result nor one of another size is accepted.
 #include <poll.h>
 
 #include <catch2/catch.hpp>

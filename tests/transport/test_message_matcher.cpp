@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages through shared memory that a peer, or anybody else, has written over.
+// Messages through shared memory that a peer, or another process, has overwritten.
 #include <catch2/catch.hpp>
 
 #include <cstring>

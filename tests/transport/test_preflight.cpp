@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The look around before a job: what the processes find out, and what is named where it is not well.
+// The preflight check of a job: what the processes measure, and which problems are named.
 #include <catch2/catch.hpp>
 
 #include <chrono>

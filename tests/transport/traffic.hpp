@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every transport must carry. The functions return "" or what was wrong; one call per rank.
+// The traffic that every transport must carry. The functions return "" or the fault; each is called once per rank.
 #pragma once
 
 #include <algorithm>

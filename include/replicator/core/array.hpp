@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host array, row-major. `Array<T>` is typed, `AnyArray` knows its dtype at run time. An array owns its elements, unless it
-// was borrowed; copies always own theirs.
+// Arrays in host memory, row-major. `Array<T>` knows its element type at compile time, `AnyArray` at run time. An array
+// owns its elements unless it was made by `borrow`. A copy always owns its elements.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace replicator {
 
-inline constexpr std::size_t buffer_alignment = 64;  // bytes: where an array that owns its elements begins
+inline constexpr std::size_t buffer_alignment = 64;  // bytes: the alignment of arrays that own their elements
 
 namespace detail {
 struct AlignedDelete {
@@ -35,9 +35,9 @@ class AnyArray {
   explicit AnyArray(TensorType type) : type_{type}, bytes_{detail::aligned_bytes(type.bytes())} {
     std::memset(bytes_.get(), 0, type.bytes());
   }
-  // Views `type.bytes()` bytes at `data`, aligned for the element type, without copying them; what holds them lives as long as
-  // `owner` does (without an owner: the caller sees to it), which the array and those moved from it keep.
-  // Throws BuildError for memory that is missing or not aligned.
+  // An array over `type.bytes()` bytes at `data`, without a copy. `data` must be aligned for the element type. The
+  // array, and any array moved from it, holds `owner`. Without an owner the caller keeps the memory alive.
+  // Throws BuildError for a null pointer and for memory that is not aligned.
   static AnyArray borrow(TensorType type, void* data, std::shared_ptr<const void> owner = nullptr) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(type.dtype) == 0;
     if (!data || !aligned)
@@ -63,14 +63,14 @@ class AnyArray {
   const TensorType& type() const { return type_; }
   const Shape& shape() const { return type_.shape; }
   DType dtype() const { return type_.dtype; }
-  // Whether it has no memory: made without a type, or moved from.
+  // True for an array without memory: default-constructed or moved from.
   bool empty() const { return bytes_ == nullptr; }
   std::size_t size_bytes() const { return bytes_ ? type_.bytes() : 0; }
   std::byte* data() { return bytes_.get(); }
   const std::byte* data() const { return bytes_.get(); }
   std::span<const std::byte> bytes() const { return {bytes_.get(), size_bytes()}; }
 
-  // The elements; none of an array that is empty(). Throws BuildError where the dtype is another one.
+  // The elements; an empty span if empty(). Throws BuildError if the dtype is not T.
   template <Element T>
   std::span<T> as() {
     check<T>();
@@ -91,7 +91,7 @@ class AnyArray {
   }
 
   TensorType type_;
-  std::shared_ptr<std::byte> bytes_;  // of borrowed memory: the owner's count, or none
+  std::shared_ptr<std::byte> bytes_;  // borrowed memory: shares the owner's reference count, if there is one
 };
 
 template <Element T>
@@ -100,7 +100,7 @@ class Array {
   Array() = default;
   // Zero-filled.
   explicit Array(Shape shape) : any_{TensorType{dtype_of<T>, shape}} {}
-  // Throws BuildError unless there are shape.elements() values.
+  // Throws BuildError unless `values` has shape.elements() values.
   Array(Shape shape, std::span<const T> values) : Array{shape} {
     if (static_cast<std::int64_t>(values.size()) != shape.elements())
       throw BuildError{"an array of shape " + shape.text() + " needs " + std::to_string(shape.elements()) +
@@ -108,7 +108,7 @@ class Array {
     if (!values.empty()) std::memcpy(any_.data(), values.data(), values.size_bytes());
   }
   Array(Shape shape, std::initializer_list<T> values) : Array{shape, std::span<const T>{values.begin(), values.size()}} {}
-  // As AnyArray::borrow: views shape.elements() elements at `data`.
+  // Like AnyArray::borrow: an array over shape.elements() elements at `data`.
   static Array borrow(Shape shape, T* data, std::shared_ptr<const void> owner = nullptr) {
     return Array{AnyArray::borrow({dtype_of<T>, shape}, data, std::move(owner))};
   }

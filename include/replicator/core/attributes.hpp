@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Visitors over the attributes that a struct declares once by `describe(visitor)`:
+// Visitors over the attributes of a struct. The struct declares them once, in `describe(visitor)`:
 //   template <class V> void describe(V& v) const { v("stride", stride); v("padding", padding); }
-// Hash, equality, printing and the fingerprint between hosts all come from it.
+// Hash, equality, printing and the fingerprint between hosts all use it.
 #pragma once
 
 #include <bit>

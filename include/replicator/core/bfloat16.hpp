@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen bits of floating point: the upper half of a float. Something to store, send and multiply matrices of; it has no
-// arithmetic of its own, values are computed as floats.
+// The 16-bit floating type bfloat16: the upper half of a float. It is a type for storage, messages and matrix products.
+// It has no arithmetic of its own: values are computed as floats.
 #pragma once
 
 #include <bit>
@@ -8,8 +8,8 @@
 
 namespace replicator {
 
-// The nearest bfloat16 of a float, ties to even; what is too large becomes infinite, NaN stays NaN (quiet, with its sign
-// and upper bits). Without branches, so that loops of it vectorise.
+// Rounds a float to the nearest bfloat16, ties to even. Values that are too large become infinite. NaN stays a quiet
+// NaN with its sign and upper bits. There is no branch, so loops over it vectorise.
 constexpr std::uint16_t bfloat16_bits(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
@@ -18,11 +18,10 @@ constexpr std::uint16_t bfloat16_bits(float value) {
   return static_cast<std::uint16_t>((is_nan ? quiet : rounded) >> 16);
 }
 
-// The float that these bits are the upper half of.
+// The float with `bits` as its upper half; the lower half is zero.
 constexpr float bfloat16_value(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
-// Numbers convert to it and back without being asked, as between float and double. A double and an integer are rounded to
-// float first.
+// Converts implicitly from and to float. A double or an integer is rounded to float first.
 struct bfloat16 {
   std::uint16_t bits = 0;
 

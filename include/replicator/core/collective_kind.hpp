@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives by name.
+// The kinds of collectives, and their names.
 #pragma once
 
 #include <cstddef>

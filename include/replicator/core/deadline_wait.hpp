@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One wait for somebody else: says once that it takes long, and ends at a deadline.
+// A wait for a peer with two limits: it warns once when the peer is late, and fails at a deadline.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace replicator::detail {
 
-// How long a wait may take: times after its beginning. Zero means never.
+// The limits of a wait, counted from its start. Zero means no limit.
 struct WaitLimits {
-  std::chrono::nanoseconds deadline{};  // the wait fails
-  std::chrono::nanoseconds late{};      // somebody is told of it, once
+  std::chrono::nanoseconds deadline{};  // after this time the wait fails
+  std::chrono::nanoseconds late{};      // after this time the wait warns, once
 };
 
-// Used by one thread. The words, and what happens at the deadline, are the caller's.
+// For one thread. The caller supplies the warning and handles the deadline.
 class DeadlineWait {
  public:
   using Clock = std::chrono::steady_clock;
@@ -25,25 +25,25 @@ class DeadlineWait {
   // The wait begins at `now`.
   explicit DeadlineWait(const WaitLimits& limits, Time now = Clock::now()) : limits_{limits}, end_{after(now, limits.deadline)}, late_{after(now, limits.late)} {}
 
-  // Time::max() where there is none.
+  // Time::max() without a deadline.
   Time deadline() const { return end_; }
-  // The next time at which something is to be done: whoever waits sleeps no longer than that.
+  // The latest time until which the caller may sleep: the deadline or the warning, whichever is earlier.
   Time next() const { return std::min(end_, late_); }
   bool is_over(Time now) const { return now >= end_; }
-  // True once: it is time to say that the wait takes long.
+  // Returns true once, at the first call after the warning time.
   bool becomes_late(Time now) {
     if (now < late_) return false;
     late_ = Time::max();
     return true;
   }
-  // Somebody has come, and the wait is for the next one. Nothing is said of that where it has been said already.
+  // Starts the wait for the next peer. A warning that was already given is not repeated.
   void restart(Time now = Clock::now()) {
     end_ = after(now, limits_.deadline);
     if (late_ != Time::max()) late_ = after(now, limits_.late);
   }
 
-  // sleep(until) waits, and returns whether what it waits for is there; it returns false at `until`, and not before. Calls tell() when it is late;
-  // at the deadline returns false.
+  // Calls sleep(until) until it returns true. `sleep` returns true once the awaited event has happened. It returns
+  // false at `until`, not before. Calls tell() once when the wait is late. Returns false at the deadline.
   template <class Sleep, class Tell>
   bool wait(Sleep sleep, Tell tell) {
     while (!sleep(next())) {
@@ -53,7 +53,7 @@ class DeadlineWait {
     }
     return true;
   }
-  // The same on a condition variable. done() and tell() are called with the lock.
+  // The same on a condition variable. Calls done() and tell() under the lock.
   template <class Done, class Tell>
   bool wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Done done, Tell tell) {
     return wait([&](Time until) { return sleep(changed, lock, until, done); }, std::move(tell));

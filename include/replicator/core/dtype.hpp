@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element types a tensor may have.
+// The element types of arrays and tensors.
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@
 
 namespace replicator {
 
-// What the elements of arrays and tensors can be.
+// The element type of an array or tensor, at run time.
 enum class DType : std::uint8_t {
   float32,
   float64,
@@ -23,12 +23,12 @@ enum class DType : std::uint8_t {
   bfloat16
 };
 
-// The types in C++ of a DType.
+// The C++ types that correspond to a DType.
 template <class T>
 concept Element = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> ||
     std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t> || std::same_as<T, bool> || std::same_as<T, bfloat16>;
 
-// Those that have fractions: the ones that gradients flow through.
+// The floating types. Gradients flow only through these.
 template <class T>
 concept FloatingElement = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bfloat16>;
 

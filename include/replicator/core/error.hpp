@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The families of errors. Messages say: what was asked, what was found, where, how to mend it.
+// The exception types. A message says what was asked, what was found, where, and how to mend it.
 #pragma once
 
 #include <stdexcept>
@@ -7,41 +7,41 @@
 
 namespace replicator {
 
-// What every error of the library is.
+// The base of all errors that the library throws.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A mistake of the user, found while building: shapes, graphs, options. Nothing has moved yet.
+// A mistake of the user in shapes, graphs or options. It is found while building, before any data moves.
 class BuildError : public Error {
  public:
   using Error::Error;
 };
 
-// Data that cannot be used: of a file, which the message names, or of a step, whose line it names.
+// Unusable data. The message names the file, or the line of the step that produced the data.
 class DataError : public Error {
  public:
   using Error::Error;
 };
 
-// A check inside a step found something false; the message names replica, step and line.
+// A check inside a step failed. The message names the replica, the step and the line.
 class CheckError : public Error {
  public:
   using Error::Error;
 };
 
-// A device that is missing or failed.
+// A device is missing or has failed.
 class DeviceError : public Error {
  public:
   using Error::Error;
 };
 
-// A failure of the wire or of a peer, found while running.
+// The network or a peer failed while running.
 class CommunicationError : public Error {
  public:
   CommunicationError(const std::string& message, int culprit) : Error(message), culprit_{culprit} {}
-  // The process (host) to blame, or -1 where none is known.
+  // The process (host) that caused the failure, or -1 if unknown.
   int culprit() const noexcept { return culprit_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A partition of the replicas: a collective runs inside each group.
+// A partition of the replicas into groups. A collective runs inside each group.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,14 @@
 
 namespace replicator {
 
-// Every replica is in exactly one group. A member's *position* is its index in its group, whose members ascend. *Places*
-// count all replicas group by group: first the members of group 0, then those of group 1. Groups are in the order of their
-// first members. By default, nothing is listed: all replicas are one group.
+// Every replica is in exactly one group. Members of a group ascend, and groups are ordered by their first member. A
+// member's *position* is its index in its group. *Places* count all replicas group by group: first the members of group
+// 0, then those of group 1. A default-constructed value lists nothing and means one group of all replicas.
 class Groups {
  public:
   Groups() = default;
-  // {{0, 1}, {2, 3}}: each list is a group. Whether they are a partition is asked by `fault`, where they meet the replicas.
+  // {{0, 1}, {2, 3}}: each list is a group. The constructor accepts any lists; `fault` tells whether they are a
+  // partition.
   Groups(std::initializer_list<std::vector<int>> members) : Groups(std::vector<std::vector<int>>(members)) {}
   Groups(std::vector<std::vector<int>> members) : members_{std::move(members)} {  // NOLINT: implicit on purpose
     std::sort(members_.begin(), members_.end());
@@ -40,16 +41,16 @@ class Groups {
     }
   }
 
-  // Whether there is one group only.
+  // True if all replicas are in one group.
   bool everybody() const { return members_.size() <= 1; }
-  // The same with all members listed: what the functions below need.
+  // The same groups with all members listed. The functions below need that.
   Groups over(int replicas) const {
     if (!members_.empty()) return *this;
     std::vector<int> all;
     for (int replica = 0; replica < replicas; ++replica) all.push_back(replica);
     return Groups{std::vector<std::vector<int>>{std::move(all)}};
   }
-  // Empty, or why this is no partition of so many replicas.
+  // Says why this is no partition of `replicas` replicas; empty if it is one.
   std::string fault(int replicas) const {
     std::vector<int> seen(static_cast<std::size_t>(replicas), 0);
     for (const auto& group : members_) {
@@ -76,7 +77,7 @@ class Groups {
   int position(int replica) const { return place(replica) - begin(group_of(replica)); }
   int place(int replica) const { return place_of_[static_cast<std::size_t>(replica)]; }
   int replica_at(int place) const { return replicas_[static_cast<std::size_t>(place)]; }
-  int begin(int group) const { return begins_[static_cast<std::size_t>(group)]; }  // the first of its places
+  int begin(int group) const { return begins_[static_cast<std::size_t>(group)]; }  // the first place of the group
 
   // "[0, 1], [2, 3]", or "all replicas"
   std::string text() const {
@@ -110,7 +111,8 @@ inline void require_grid(int replicas, int columns, Location where) {
 }
 }  // namespace detail
 
-// Replicas as a grid, row by row: replica r is in row r / columns and column r % columns. Each row is a group.
+// Arranges the replicas as a grid, row by row. Replica r is in row r / columns and column r % columns. Each row is a
+// group.
 // Throws BuildError unless `columns` divides `replicas`.
 inline Groups group_rows(int replicas, int columns, std::source_location where = std::source_location::current()) {
   detail::require_grid(replicas, columns, where);
@@ -118,7 +120,7 @@ inline Groups group_rows(int replicas, int columns, std::source_location where =
   for (int replica = 0; replica < replicas; ++replica) rows[static_cast<std::size_t>(replica / columns)].push_back(replica);
   return Groups{std::move(rows)};
 }
-// Of the same grid each column.
+// The columns of the same grid as groups. Throws BuildError unless `columns` divides `replicas`.
 inline Groups group_columns(int replicas, int columns, std::source_location where = std::source_location::current()) {
   detail::require_grid(replicas, columns, where);
   std::vector<std::vector<int>> all(static_cast<std::size_t>(columns));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 128-bit hash for graphs, plans and fingerprints. The same on every host: it never sees a pointer.
+// A 128-bit hash for graphs, plans and fingerprints. It never hashes a pointer, so it is the same on every host.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace replicator::detail {
 
-// What equal things have in common: 128 bits of a hash.
+// A 128-bit hash value.
 struct Digest {
   std::uint64_t high = 0;
   std::uint64_t low = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the elements of a tensor lie in memory.
+// The memory layout of a tensor: row-major, strided or blocked.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 
 namespace replicator {
 
-// Plain row-major unless `blocks` > 0 or the strides say otherwise. A blocked layout splits some axes into an outer
-// part with a stride and inner blocks that lie contiguously, the last block innermost: nChw16c is
-// axis = {1}, size = {16}, strides of the outer N, C/16, H, W in elements.
+// Row-major while `plain`; otherwise given by the strides and blocks. A blocked layout splits some axes into an outer
+// part with a stride and inner blocks. The blocks are contiguous, the last block innermost. Example: nChw16c has axis =
+// {1}, size = {16}, and the strides of the outer N, C/16, H, W, in elements.
 struct Layout {
   static constexpr std::size_t max_blocks = 4;
 
@@ -28,12 +28,12 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-// Elements that memory must hold for a tensor of this shape.
+// The number of elements that memory must hold for a tensor of this shape, padding included.
 inline std::int64_t storage_elements(const Layout& layout, const Shape& shape) {
   return layout.plain ? shape.elements() : layout.storage;
 }
 
-// Images [N, C, H, W] with the channels of a pixel side by side: NHWC. Of the weights of a convolution: OHWI.
+// Images [N, C, H, W] stored as NHWC: the channels of a pixel lie side by side. For convolution weights: OHWI.
 inline Layout channels_last(const Shape& shape) {
   Layout layout;
   layout.plain = false;
@@ -42,13 +42,13 @@ inline Layout channels_last(const Shape& shape) {
   return layout;
 }
 
-// Strides in elements of a layout without blocks.
+// Strides in elements. Only for a layout without blocks.
 inline std::array<std::int64_t, Shape::max_rank> strides_of(const Layout& layout, const Shape& shape) {
   return layout.plain ? shape.strides() : layout.strides;
 }
 
-// Plain where a layout without blocks puts every element where row-major does, as channels_last of one channel or one pixel:
-// what need not be copied then is not.
+// Returns the plain layout if `layout` stores every element where row-major does, else `layout`. For example,
+// channels_last with one channel or one pixel is plain. That saves copies. Only for a layout without blocks.
 inline Layout simplest(const Layout& layout, const Shape& shape) {
   const auto own = strides_of(layout, shape), plain = shape.strides();
   for (std::size_t axis = 0; axis < shape.rank(); ++axis)
@@ -56,7 +56,7 @@ inline Layout simplest(const Layout& layout, const Shape& shape) {
   return Layout{};
 }
 
-// The axes from the outermost to the innermost in memory, of a layout without blocks.
+// The axes from the outermost to the innermost in memory. Only for a layout without blocks.
 inline std::vector<std::size_t> storage_order(const Layout& layout, const Shape& shape) {
   const auto strides = strides_of(layout, shape);
   std::vector<std::size_t> axes;
@@ -65,7 +65,7 @@ inline std::vector<std::size_t> storage_order(const Layout& layout, const Shape&
   return axes;
 }
 
-// True where no element of the storage is padding.
+// True if no element of the storage is padding.
 inline bool is_dense(const Layout& layout, const Shape& shape) { return storage_elements(layout, shape) == shape.elements(); }
 
 }  // namespace replicator

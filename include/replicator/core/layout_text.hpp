@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layout in words.
+// A memory layout as text, for messages and reports.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 
 namespace replicator::detail {
 
-// "row-major", or axes a, b, ... from the outermost to the innermost in memory, capitals where blocks are taken of them, then the blocks: "ABcd16b16a".
+// "row-major", or a tag such as "ABcd16b16a". The letters a, b, ... are the axes from the outermost to the innermost in
+// memory, in capitals if the axis has blocks. The blocks follow.
 // Source: oneDNN's memory format tags.
 inline std::string layout_text(const Layout& layout) {
   if (layout.plain) return "row-major";

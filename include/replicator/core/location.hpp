@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in the user's program something was asked.
+// A source position in the user's program, for error messages.
 #pragma once
 
 #include <concepts>
@@ -11,7 +11,7 @@
 
 namespace replicator {
 
-// A cheap source position. `file` points to static storage.
+// Cheap to copy. `file` points to static storage.
 struct Location {
   const char* file = "";
   std::uint32_t line = 0;
@@ -28,8 +28,8 @@ struct Location {
   }
 };
 
-// A value together with the line of the call it was passed in: lets operators, which cannot take a
-// defaulted argument, know the user's line.
+// A value together with the source line of the call that passes it. Operators cannot take a defaulted argument; a
+// parameter of this type still gives them the user's line.
 template <class T>
 struct located {
   T value;

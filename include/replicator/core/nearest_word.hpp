@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What somebody who mistyped a word meant.
+// Suggests the word that a user probably meant by a mistyped one.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace replicator::detail {
 
-// How many letters have to be inserted, left out or replaced. Source: Wagner and Fischer, "The string-to-string
-// correction problem", 1974.
+// The number of letters to insert, delete or replace.
+// Source: Wagner and Fischer, "The string-to-string correction problem", 1974.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);  // of the first letters of `a`, against all beginnings of `b`
+  std::vector<std::size_t> row(b.size() + 1);  // distances of the first i letters of `a` to every prefix of `b`
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     std::size_t diagonal = row[0];
@@ -27,7 +27,7 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// The word that is nearest to `typed`, the first of several; empty where all differ in more than a third of its letters.
+// The word nearest to `typed`, the first one on a tie. Empty if every word differs in more than a third of the letters.
 template <class Words>
 std::string_view nearest_word(std::string_view typed, const Words& words) {
   std::string_view nearest;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A number written in a program, on its way to elements of a type that is not known yet.
+// A numeric literal of the user's program. It is converted once the element type is known.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace replicator {
 
-// Integers stay integers, so that no id or hash of 64 bits is rounded; all else is a double. What int64 cannot hold is a double too.
+// Keeps integers up to int64 exact, so that no 64-bit id or hash is rounded. Everything else is stored as a double.
 class Number {
  public:
   template <class T>
@@ -24,14 +24,14 @@ class Number {
   constexpr Number(bfloat16 value) : real_{static_cast<double>(static_cast<float>(value))} {}  // NOLINT: implicit on purpose
 
   constexpr double real() const { return is_whole_ ? static_cast<double>(whole_) : real_; }
-  // Towards zero; what int64 cannot hold becomes its nearest value, NaN 0, as rp::cast does.
+  // Rounds towards zero. Values beyond int64 become its nearest limit, and NaN becomes 0, as in rp::cast.
   constexpr std::int64_t whole() const {
     if (is_whole_) return whole_;
     if (real_ >= 0x1p63) return std::numeric_limits<std::int64_t>::max();
     if (real_ <= -0x1p63) return std::numeric_limits<std::int64_t>::min();
     return real_ == real_ ? static_cast<std::int64_t>(real_) : 0;
   }
-  // As an element: narrower integers take the low bits, as in expressions.
+  // As an element of type T. Narrower integers take the low bits, as in expressions.
   template <Element T>
   constexpr T as() const {
     if constexpr (std::is_same_v<T, bool>) return real() != 0;
@@ -39,7 +39,7 @@ class Number {
     else return static_cast<T>(real());
   }
 
-  // 2 and 2.0 are one number: together the two tell all that any element can see.
+  // 2 and 2.0 are equal: these two values determine the result for every element type.
   template <class V>
   void describe(V& v) const {
     v("real", real());

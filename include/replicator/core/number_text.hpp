@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers for people to read.
+// Numbers as text for people to read.
 #pragma once
 
 #include <charconv>
@@ -7,7 +7,7 @@
 
 namespace replicator::detail {
 
-// "0.1", "1e-05", "nan": six digits at most, with a point in any locale.
+// "0.1", "1e-05", "nan": at most six digits, with a decimal point in any locale.
 inline std::string number_text(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6).ptr};

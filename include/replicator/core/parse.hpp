@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole numbers that users write, in flags and in variables of the environment.
+// Parses whole numbers in flags and environment variables.
 #pragma once
 
 #include <charconv>
@@ -15,7 +15,7 @@
 
 namespace replicator::detail {
 
-// All of a text as a decimal number from `lowest` to `highest`; nothing where it is anything else.
+// Parses the whole text as a decimal number from `lowest` to `highest`. Returns nothing for any other text.
 template <class T>
 std::optional<T> whole_number(std::string_view text, T lowest = 0, T highest = std::numeric_limits<T>::max()) {
   T value{};
@@ -24,20 +24,20 @@ std::optional<T> whole_number(std::string_view text, T lowest = 0, T highest = s
   return value;
 }
 
-// The same of what a user wrote; `what` names it: "--replicas", "the variable RANK".
+// The same, with an error. `what` names the text for the message: "--replicas", "the variable RANK".
 // Throws BuildError `<what> is "<text>": it must be a whole number ...`.
 inline std::int64_t parse_number(std::string_view what, std::string_view text, std::int64_t lowest,
                                  std::int64_t highest = std::numeric_limits<int>::max()) {
   if (const auto value = whole_number(text, lowest, highest)) return *value;
   std::string range = " from " + std::to_string(lowest) + " to " + std::to_string(highest);
-  // The limit of a type is of interest to those alone who went beyond it.
+  // The limit of the type is shown only to a user who exceeded it.
   if (highest >= std::numeric_limits<int>::max())
     range = ", at least " + std::to_string(lowest) +
             (whole_number(text, lowest) ? " and at most " + std::to_string(highest) : std::string{});
   throw BuildError{std::string{what} + " is \"" + std::string{text} + "\": it must be a whole number" + range};
 }
 
-// "8GiB", "512MiB", "64KiB", "123456"; at least 1. Throws BuildError for anything else.
+// Parses "8GiB", "512MiB", "64KiB" or "123456" into bytes, at least 1. Throws BuildError for anything else.
 inline std::int64_t parse_bytes(std::string_view what, std::string_view text) {
   std::int64_t unit = 1;
   for (const auto& [suffix, shift] : {std::pair<std::string_view, int>{"KiB", 10}, {"MiB", 20}, {"GiB", 30}})

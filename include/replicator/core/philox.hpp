@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox4x32-10: random numbers as a pure function of a counter and a key.
+// The random number generator Philox4x32-10: random numbers as a pure function of a counter and a key.
 // Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace replicator {
 
-using PhiloxCounter = std::array<std::uint32_t, 4>;  // which of the blocks of random bits
-using PhiloxKey = std::array<std::uint32_t, 2>;      // of which sequence
+using PhiloxCounter = std::array<std::uint32_t, 4>;  // the number of a block of random bits
+using PhiloxKey = std::array<std::uint32_t, 2>;      // selects the sequence
 
-// Ten rounds; 128 random bits.
+// Ten rounds. Returns 128 random bits.
 constexpr PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter[0];
@@ -24,8 +24,8 @@ constexpr PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key) {
   return counter;
 }
 
-// A stream of 32-bit words for host-side uses (initial values, permutations, augmentation):
-// word i of the stream (seed, stream, substream).
+// A stream of 32-bit random words for the host: initial values, permutations, augmentation. Word i depends only on
+// (seed, stream, substream) and i.
 class PhiloxStream {
  public:
   constexpr PhiloxStream(std::uint64_t seed, std::uint64_t stream, std::uint32_t substream = 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a collective combines the contributions of the replicas.
+// The reductions of collectives: how the contributions of the replicas are combined.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace replicator {
 
-// `mean` is a sum whose root is divided once by the number of replicas.
+// `mean` is the sum, divided once at the root by the number of replicas.
 enum class Reduction : std::uint8_t {
   sum,
   mean,
@@ -29,8 +29,8 @@ constexpr std::string_view name_of(Reduction reduction) {
   return "?";
 }
 
-// Why elements of this dtype cannot be combined so over replicas, in a sentence that calls them `what`; empty where they can.
-// Everything has a minimum and a maximum; of bool nothing else is defined, and integers have no mean.
+// Says why elements of this dtype cannot be reduced this way, in a sentence that calls them `what`; empty if they can.
+// Every dtype has min and max. bool has nothing else, and integers have no mean.
 inline std::string reduction_fault(DType dtype, Reduction reduction, std::string_view what) {
   const bool adds = reduction == Reduction::sum || reduction == Reduction::mean;
   if (!(dtype == DType::boolean && adds) && (is_floating(dtype) || reduction != Reduction::mean)) return {};

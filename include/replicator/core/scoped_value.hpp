@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value that is another one for a while.
+// Changes a variable for the duration of a scope.
 #pragma once
 
 #include <utility>
 
 namespace replicator::detail {
 
-// While it lives, `place` holds another value; then it holds again what it held before. The innermost one counts.
+// Assigns `value` to `place`, and restores the old value in the destructor. Scopes nest.
 template <class T>
 class [[nodiscard]] ScopedValue {
  public:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-256 (FIPS 180-4), incremental. Our own because a GPU machine may offer nothing beyond the CUDA toolkit.
+// SHA-256 (FIPS 180-4), incremental. The library has its own because a GPU machine may have no library beyond the CUDA
+// toolkit.
 #pragma once
 
 #include <array>
@@ -34,7 +35,7 @@ class Sha256 {
   }
   void update(std::string_view text) { update(std::as_bytes(std::span{text.data(), text.size()})); }
 
-  // 64 hexadecimal digits of everything given so far; more may be added afterwards.
+  // The digest of all data so far, as 64 hexadecimal digits. update() may be called again afterwards.
   std::string text() const {
     Sha256 copy = *this;
     copy.pad();

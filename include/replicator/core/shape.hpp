@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Extents of a tensor, outermost first.
+// The shape of a tensor (its extents, outermost first), and its type.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace replicator {
 
-// At most eight dimensions, kept in place: shapes are copied freely while tracing.
+// At most eight dimensions, stored without allocation: tracing copies shapes freely.
 class Shape {
  public:
   static constexpr std::size_t max_rank = 8;
@@ -29,29 +29,29 @@ class Shape {
   }
 
   std::size_t rank() const { return rank_; }
-  // Axis -1 is the last. Throws BuildError for one that is not there.
+  // Axis -1 is the last one. Throws BuildError for an axis that does not exist.
   std::int64_t operator[](std::int64_t axis) const { return extents_[place(axis)]; }
   std::int64_t& operator[](std::int64_t axis) { return extents_[place(axis)]; }
   const std::int64_t* begin() const { return extents_.data(); }
   const std::int64_t* end() const { return extents_.data() + rank_; }
 
-  // Throws BuildError beyond max_rank dimensions or for a negative extent.
+  // Throws BuildError for a ninth dimension and for a negative extent.
   void push_back(std::int64_t extent) {
     if (rank_ == max_rank) throw BuildError{"a tensor may have at most 8 dimensions"};
     if (extent < 0) throw BuildError{"a tensor cannot have the extent " + std::to_string(extent)};
     extents_[rank_++] = extent;
   }
 
-  // No tensor may have more elements: their bytes, and the sum of a few such counts, then fit 63 bits.
+  // The limit for one tensor. The bytes of a tensor, and the sum of a few such counts, then fit into 63 bits.
   static constexpr std::int64_t max_elements = (std::int64_t{1} << 59) - 1;
-  // Whether it has more. Empty extents count as one, so that no partial product (strides are such) can be too large either.
+  // True beyond max_elements. Empty extents count as 1, so that no stride or other partial product overflows either.
   bool too_large() const {
     std::int64_t product = 1;
     for (const auto extent : *this)
       if (__builtin_mul_overflow(product, extent > 1 ? extent : 1, &product) || product > max_elements) return true;
     return false;
   }
-  // Product of the extents; 1 for a scalar. Throws BuildError where it is too large.
+  // The product of the extents; 1 for a scalar. Throws BuildError if too_large().
   std::int64_t elements() const {
     if (too_large()) throw BuildError{too_large_text()};
     std::int64_t product = 1;
@@ -63,7 +63,7 @@ class Shape {
     return "a tensor of shape " + text() + " has more than 2^59 - 1 elements: one of these extents must be wrong";
   }
 
-  // An extent too large for a tensor where the sum, or the product, is none: it is refused as such.
+  // Sum and product that saturate on overflow. A shape with the saturated extent is then refused as too large.
   static std::int64_t sum(std::int64_t a, std::int64_t b) {
     std::int64_t result = 0;
     return __builtin_add_overflow(a, b, &result) ? std::numeric_limits<std::int64_t>::max() : result;
@@ -117,7 +117,8 @@ class Shape {
   std::size_t rank_ = 0;
 };
 
-// NumPy's rule: align at the right, extents equal or one of them 1. Empty where they do not fit.
+// NumPy's broadcasting: shapes align at the right, and extents must be equal or one of them 1. Empty if they do not
+// fit.
 inline std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
   const std::size_t rank = a.rank() > b.rank() ? a.rank() : b.rank();
   Shape result;
@@ -130,7 +131,7 @@ inline std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
   return result;
 }
 
-// What is known of a tensor before it has a value.
+// The dtype and shape of a tensor: known before it has a value.
 struct TensorType {
   DType dtype = DType::float32;
   Shape shape;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several elements as one, along a new first dimension.
+// Batching: stacks several elements into one, along a new first dimension.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,20 @@
 
 namespace replicator::data {
 
-// What becomes of the last elements of a finite input where they do not fill a batch. Two types, because the elements of a
-// padded input have one more component.
+// The policy for the last elements of a finite input that do not fill a batch. It consists of two types, because the
+// elements of a padded input have one more component.
 struct Last {
   enum Uneven {
-    drop,  // not used: for training, where the next epoch brings them
-    keep,  // a smaller batch, for which the step is planned anew
+    drop,  // skips them: for training; the next epoch brings them
+    keep,  // a smaller batch; the step is planned anew for it
   };
   enum Even {
-    pad,  // a batch of the same size, with weights that say what is real
+    pad,  // a batch of full size, with weights that mark the real elements
   };
 };
 
 struct BatchOptions {
-  Last::Uneven last = Last::drop;  // what becomes of elements that do not fill a batch
+  Last::Uneven last = Last::drop;  // for the elements that do not fill a batch
 };
 struct PaddedBatchOptions {
   Last::Even last;  // Last::pad
@@ -57,7 +57,7 @@ class Batched : public Stream<Batched<S>, typename S::value_type> {
                          " elements; take a smaller batch, {.last = rp::data::Last::keep} or {.last = rp::data::Last::pad}"};
   }
 
-  // An exception takes the place of its batch: the input goes on behind it.
+  // An exception of the source replaces its batch; the input continues with the next one.
   std::optional<Value> next() {
     const std::int64_t before = source_.position();
     std::optional<Value> value;
@@ -115,7 +115,7 @@ class PaddedBatches : public Stream<PaddedBatches<S>, typename Weighted<typename
     const std::int64_t before = source_.position();
     std::optional<typename S::value_type> value;
     try {
-      // A replica whose share has ended before another's reads something to fill its shapes with.
+      // A replica with a share that ends earlier than another's still reads an element, for the shapes.
       value = read_stacked(source_, std::max<std::int64_t>(own, 1));
     } catch (...) {
       if constexpr (Seekable<S>) seek(position_ + 1);
@@ -164,7 +164,7 @@ auto operator|(S&& source, const PaddedBatchStage& stage) {
   return PaddedBatches<decltype(stream)>{std::move(stream), stage.size};
 }
 
-// Throws BuildError when size < 1.
+// Returns `size`. Throws BuildError if size < 1.
 inline std::int64_t checked_batch(std::int64_t size) {
   if (size < 1) throw BuildError{"batch(" + std::to_string(size) + "): a batch has at least one element"};
   return size;
@@ -172,18 +172,22 @@ inline std::int64_t checked_batch(std::int64_t size) {
 
 }  // namespace detail
 
-// Stacks `size` elements: arrays of shape [...] become arrays of shape [size, ...]. The last elements of a finite
-// input that do not fill a batch are dropped, since a training step has one shape; {.last = rp::data::Last::keep} keeps them.
-// Throws BuildError when size < 1, DataError (while reading) when the shapes of the elements differ.
+// Stacks `size` elements: arrays of shape [...] become arrays of shape [size, ...]. By default, the last elements of a
+// finite input that do not fill a batch are dropped, since a training step has one shape.
+// {.last = rp::data::Last::keep} keeps them.
+// Throws BuildError if size < 1. Reading throws DataError if the shapes of the elements differ.
 inline detail::BatchStage batch(std::int64_t size, BatchOptions options = {}) {
   return {detail::checked_batch(size), options};
 }
 
-// With {.last = rp::data::Last::pad} every batch has `size` elements, and one component more: the weights, float32 [size], 1 for
-// an element of the data, 0 for one that fills up. Over shard(), transform() and take() of a finite source every replica gives the
-// same number of batches, and each element has weight 1 exactly once over all replicas, whatever their number and the size:
-// a mean over a validation set is sum(weights * value) over sum(weights). (Other inputs do not know of the other replicas:
-// each pads its own last batch, and all replicas stop with the first that ends.) Throws as above.
+// With {.last = rp::data::Last::pad} every batch has `size` elements and one more component, the weights: float32
+// [size], 1 for an element of the data and 0 for padding. A mean over a validation set is sum(weights * value) over
+// sum(weights).
+//
+// Over shard(), transform() and take() of a finite source, every replica gives the same number of batches. Each element
+// has weight 1 exactly once over all replicas, for any size and number of replicas. Other inputs do not know the other
+// replicas: each pads its own last batch, and all replicas stop with the first that ends.
+// Throws as above.
 inline detail::PaddedBatchStage batch(std::int64_t size, PaddedBatchOptions) {
   return {detail::checked_batch(size)};
 }

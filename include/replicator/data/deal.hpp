@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One reader for several replicas: for sources that cannot be split.
+// Deals the elements of one reader to several replicas: for sources that cannot be split.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace replicator::data {
 
 namespace detail {
 
-// The source, and what was read for hands that have not asked yet.
+// The source, and a queue for each hand of elements that were read but not yet asked for.
 template <class S>
 class Dealer {
  public:
@@ -27,7 +27,7 @@ class Dealer {
 
   Dealer(S source, int hands) : source_{std::move(source)}, waiting_(static_cast<std::size_t>(hands)) {}
 
-  // An exception of the source takes the place of its element.
+  // An exception of the source replaces its element.
   std::optional<Value> take(std::size_t hand) {
     const std::lock_guard lock{mutex_};
     auto& mine = waiting_[hand];
@@ -66,8 +66,8 @@ class Dealer {
 
 }  // namespace detail
 
-// Every n-th element of a source that is shared with the other hands; element i of the source is element i / n of hand i % n,
-// whoever asks first, on whatever threads. It cannot seek.
+// One consumer of a shared source: every n-th element. Element i of the source is element i / n of hand i % n, in any
+// order of requests and on any threads. It cannot seek.
 template <class S>
 class Hand : public Stream<Hand<S>, typename S::value_type> {
  public:
@@ -91,12 +91,12 @@ class Hand : public Stream<Hand<S>, typename S::value_type> {
   std::int64_t position_ = 0;
 };
 
-// Deals the elements of a range to so many hands in turn, each of which is an input of its own: for a queue, a simulator, a
-// generator that gives something else to whoever asks. What a hand has not asked for yet is kept for it, so use all of them; in a
-// job of one process:
+// Deals the elements of a range in turn to `hands` hands; each hand is an input of its own. Use it for a queue, a
+// simulator or a generator that gives every caller something new. **Use all hands**: elements for a hand that is not
+// read pile up. In a job of one process:
 //   auto hands = rp::data::deal(reader(), repl.replicas());
 //   repl.replicate([&](const rp::InputContext& ctx) { return std::move(hands[ctx.replica()]) | rp::data::batch(32); }, step_fn);
-// An input_fn that takes rp::HostContext is dealt so by replicate(). Throws BuildError for less than one hand.
+// replicate() does the same for an input_fn that takes rp::HostContext. Throws BuildError for less than one hand.
 template <class R>
 auto deal(R&& range, int hands) {
   if (hands < 1) throw BuildError{"deal(" + std::to_string(hands) + "): there must be at least one hand to deal to"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An input made from a function.
+// Makes an input from a function.
 #pragma once
 
 #include <concepts>
@@ -68,8 +68,8 @@ class Generator : public Stream<Generator<F>, typename ResultOf<F>::type> {
 
 }  // namespace detail
 
-// Elements f(0), f(1), ... (such an input can seek) or f(), f(), ... Each is an Array<T>, a std::tuple of them, or a
-// std::optional of one of these; std::nullopt ends the input.
+// Elements f(0), f(1), ... (this input can seek) or f(), f(), ... Each is an Array<T>, a std::tuple of them, or a
+// std::optional of one of these. std::nullopt ends the input.
 template <class F>
 auto from_generator(F f) {
   constexpr bool callable = std::invocable<F&, std::int64_t> || std::invocable<F&>;

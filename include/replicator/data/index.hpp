@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which item of a finite set a replica reads at which position: shuffle, shard, epochs, take.
+// The order in which a replica reads the items of a finite set: shuffle, shard, epochs, take.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 
 namespace replicator::data {
 
-// A pure function position -> item, so that seeking costs nothing. Position p of replica r is position p * R + r of
-// the whole job: R replicas that take n items each read the same global batch as one replica that takes n * R, every
-// item comes exactly once per epoch, and batches go on across the end of an epoch, so that nothing is dropped there.
+// A pure function position -> item, so that seeking costs nothing. Position p of replica r is position p * R + r of the
+// whole job. So R replicas that take n items each read the same global batch as one replica that takes n * R. Every
+// item comes exactly once per epoch. Batches continue across the end of an epoch, so nothing is dropped there.
 class Index {
  public:
   struct Place {
@@ -41,8 +41,8 @@ class Index {
     return {Permutation{size_, shuffle_seed_.value_or(shard_.seed), epoch}(place), epoch, number};
   }
 
-  // How many items this replica reads, the same for all replicas (so at most R - 1 items of a finite run are left
-  // over); -1 goes on for ever.
+  // The number of items each replica reads, the same for all replicas; -1 if endless. At most R - 1 items of a finite
+  // run are left over.
   std::int64_t limit() const {
     const std::int64_t epochs = shard_.epoch_limit;
     const std::int64_t by_epochs = epochs < 0 ? -1 : epochs * size_ / shard_.replicas;
@@ -50,7 +50,7 @@ class Index {
     return std::min(by_epochs, take_);
   }
 
-  // The part of this replica where nothing may be left over: the first replicas then have one item more.
+  // The share of this replica if nothing is left over: the first replicas then read one item more.
   Share share() const {
     const auto taken = [&](std::int64_t count) { return take_ < 0 ? count : std::min(count, take_); };
     if (shard_.epoch_limit < 0) return {take_, take_};
@@ -58,7 +58,8 @@ class Index {
     return {taken((total + replicas - 1 - shard_.replica) / replicas), taken((total + replicas - 1) / replicas)};
   }
 
-  // Throws BuildError behind shard(): an order of the part would not be an order of the whole. Behind take() it would order what is not taken, too.
+  // Throws BuildError after shard(), because shuffling a part does not give a part of the shuffled whole. Also throws
+  // after take(), because it would include items that are not taken.
   void shuffle(std::optional<std::uint64_t> seed) {
     if (sharded_)
       throw BuildError{"shuffle() stands behind shard(): put it before, so that all replicas cut the same order"};
@@ -67,7 +68,8 @@ class Index {
     shuffled_ = true;
     shuffle_seed_ = seed;
   }
-  // Throws BuildError for a replica outside of [0, replicas), the second time, and behind take(), which counts this replica's items.
+  // Throws BuildError for a replica outside of [0, replicas), for a second shard(), and after take(), which counts this
+  // replica's items.
   void shard(const Shard& shard) {
     if (sharded_) throw BuildError{"shard() was asked for twice in one pipeline"};
     if (take_ >= 0)
@@ -80,14 +82,14 @@ class Index {
     shard_ = shard;
     epochs_are(epochs >= 0 ? epochs : shard.epoch_limit);
   }
-  // Throws BuildError for a negative count, and for so many that the items of all cannot be counted.
+  // Throws BuildError for a negative count, and for so many epochs that the number of items overflows.
   void epochs(std::int64_t count) { epochs_are(checked("epochs", count)); }
   void take(std::int64_t count) {
     take_ = take_ < 0 ? checked("take", count) : std::min(take_, checked("take", count));
   }
 
  private:
-  // Their items, and a few replicas more, can then be counted.
+  // Leaves room above the number of items to add a few replicas without overflow.
   void epochs_are(std::int64_t count) {
     std::int64_t items = 0;
     if (__builtin_mul_overflow(count, size_, &items) || items > std::int64_t{1} << 62)
@@ -149,12 +151,12 @@ auto operator|(S&& source, const EpochsStage& stage) {
 }
 }  // namespace detail
 
-// Another random order in every epoch, the same for all replicas; keyed by the seed of shard() or by one's own.
+// A new random order in every epoch, the same for all replicas. The key is shard()'s seed, or the given one.
 inline detail::ShuffleStage shuffle() { return {}; }
 inline detail::ShuffleStage shuffle(std::uint64_t seed) { return {seed}; }
-// This replica's part. Takes what converts to Shard, an InputContext for one.
+// This replica's part. The argument may be anything that converts to Shard, such as an InputContext.
 inline detail::ShardStage shard(const Shard& shard) { return {shard}; }
-// So many passes over the data (default: without end).
+// The number of passes over the data; without this stage the passes never end.
 inline detail::EpochsStage epochs(std::int64_t count) { return {count}; }
 
 }  // namespace replicator::data

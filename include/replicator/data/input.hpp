@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may feed a step: any C++20 input range of arrays or of tuples of arrays.
+// Concepts for the input of a step: any C++20 input range of arrays or of tuples of arrays.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline constexpr bool is_array_tuple = false;
 template <class... T>
 inline constexpr bool is_array_tuple<std::tuple<T...>> = sizeof...(T) > 0 && (is_array<T> && ...);
 
-// std::ranges says the same; <ranges> alone would cost every user 0.3 s of compile time.
+// Equivalent to std::ranges; including <ranges> would cost every user 0.3 s of compile time.
 using std::begin;
 using std::end;
 template <class R>
@@ -44,14 +44,14 @@ using element_of = std::iter_value_t<decltype(first_of(std::declval<R&>()))>;
 template <class R>
 inline constexpr bool gives_elements = false;
 
-// Throws DataError for an array that was made without a shape or moved from.
+// Throws DataError for an array that was made without a shape, or moved from.
 template <class A>
 void require_memory(const A& array) {
   if (!array.data() && array.shape().elements() > 0)
     throw DataError{"the input gave an array without memory: it was made without a shape (`rp::Array<float>{}`) or moved from"};
 }
 
-// The element there. What can be read once only may be moved from; what could be read again is left as it is.
+// The element at the iterator. Moves it if the range can be read only once, else copies it.
 template <std::input_iterator I>
 std::iter_value_t<I> element_at(I& at) {
   if constexpr (std::forward_iterator<I>) return std::iter_value_t<I>(*at);
@@ -73,7 +73,7 @@ inline constexpr bool gives_elements<R> = InputElement<element_of<R>>;
 template <class R>
 concept Input = detail::InputRange<R> && detail::gives_elements<R>;
 
-// May continue at any element: seek(position) makes element number `position` (from 0) the next one.
+// An input that may continue at any element: seek(position) makes element number `position` (from 0) the next one.
 template <class R>
 concept Seekable = requires(R& input, std::int64_t position) {
   input.seek(position);
@@ -83,7 +83,7 @@ concept Seekable = requires(R& input, std::int64_t position) {
 template <Input R>
 using InputValue = detail::element_of<R>;
 
-// Says in a sentence why R is no Input.
+// Explains, by a static_assert, why R is no Input.
 template <class R>
 constexpr void require_input() {
   if constexpr (!detail::InputRange<R>) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A random order of n items that needs no memory: item number i of the order is computed when it is asked for.
+// A random permutation of n items without memory: each position is computed on demand.
 #pragma once
 
 #include <bit>
@@ -8,9 +8,9 @@
 
 namespace replicator::data {
 
-// A bijection of [0, size), another one for each (seed, epoch): a Feistel network over the smallest even number of
-// bits that holds `size`, walked until the value falls inside (Black and Rogaway, "Ciphers with arbitrary finite
-// domains", CT-RSA 2002). Under four walks on average. `size` is at least 1.
+// A bijection of [0, size) for each (seed, epoch). A Feistel network permutes the smallest even number of bits that
+// holds `size`. It is applied until the value falls inside, on average fewer than four times. `size` is at least 1.
+// Source: Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002.
 class Permutation {
  public:
   Permutation(std::int64_t size, std::uint64_t seed, std::int64_t epoch)
@@ -39,7 +39,7 @@ class Permutation {
     return left << half_bits_ | right;
   }
 
-  // Keeps these numbers apart from others drawn with the same seed.
+  // Separates these random numbers from others with the same seed.
   static constexpr std::uint32_t domain = 0x73687566;
 
   std::uint64_t size_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes elements ahead of their use, on a thread of its own.
+// Reads elements ahead of their use, on a separate thread.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ namespace detail {
 
 struct PrefetchStage {
   int depth;
-  std::chrono::milliseconds late{10000};  // for the source's element, at the end of the input
+  std::chrono::milliseconds late{10000};  // warns if stopping waits longer than this for the source's element
 };
 
 template <class S>
@@ -35,7 +35,7 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
 
   Prefetched(S source, const PrefetchStage& stage) : state_{std::make_unique<State>(std::move(source), stage)} {}
 
-  // An exception of the source takes the place of its element: the input goes on behind it.
+  // An exception of the source replaces its element; the input continues with the next one.
   std::optional<Value> next() {
     State& state = *state_;
     std::unique_lock lock{state.mutex};
@@ -53,7 +53,7 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
       ++position_;
       return std::move(slot.value);
     }
-    state.halt();  // the thread has ended with this slot; the next call starts another one
+    state.halt();  // the thread ended after this slot; the next call starts a new one
     if (slot.error) {
       ++position_;
       std::rethrow_exception(slot.error);
@@ -69,7 +69,7 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
   }
 
  private:
-  // An element, an exception, or (neither) the end.
+  // An element, an exception, or neither: the end.
   struct Slot {
     std::optional<Value> value;
     std::exception_ptr error;
@@ -86,7 +86,7 @@ class Prefetched : public Stream<Prefetched<S>, typename S::value_type> {
         stop = true;
         changed.notify_all();
         replicator::detail::DeadlineWait{{.late = late}}.wait(
-            changed, lock, [&] { return !producing; }, [] { std::fputs("replicator: the end of a prefetch(), or its seek, waits for the element that its source is at\n", stderr); });
+            changed, lock, [&] { return !producing; }, [] { std::fputs("replicator: a prefetch() that ends or seeks waits until its source has read the current element\n", stderr); });
       }
       thread.join();
     }
@@ -144,10 +144,10 @@ auto operator|(S&& source, const PrefetchStage& stage) {
 
 }  // namespace detail
 
-// Keeps up to `depth` elements ready, made by one thread (which decode_jpeg spreads over the worker pool). The thread
-// starts with the first element asked for. Destroying the input at any time waits for the element in the making, however long the source is at it; after
-// 10 s stderr is told.
-// Throws BuildError when depth < 1.
+// Keeps up to `depth` elements ready. One thread reads them, starting with the first request. decode_jpeg spreads that
+// thread's work over the worker pool. **Destroying the input waits for the element being read, however long the source
+// takes**; after 10 s a warning appears on stderr.
+// Throws BuildError if depth < 1.
 inline detail::PrefetchStage prefetch(int depth) {
   if (depth < 1) throw BuildError{"prefetch(" + std::to_string(depth) + "): at least one element must be kept ready"};
   return {.depth = depth};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From elements to one array with a new first dimension.
+// Stacks elements into one array with a new first dimension.
 #pragma once
 
 #include <concepts>
@@ -16,7 +16,7 @@
 
 namespace replicator::data::detail {
 
-// A source that makes whole batches better than one by one (decode_jpeg): up to `size` elements, nothing at the end.
+// A source with a faster path for whole batches (decode_jpeg): reads up to `size` elements; nothing at the end.
 template <class S>
 concept BatchReader = requires(S& source, std::int64_t size) {
   { source.read_batch(size) } -> std::same_as<std::optional<typename S::value_type>>;
@@ -28,7 +28,7 @@ inline Shape with_rows(std::int64_t rows, const std::int64_t* begin, const std::
   return shape;
 }
 
-// `get(element)` picks the array of each element.
+// `get(element)` returns the array of an element that is to be stacked.
 template <class T, class V, class Get>
 Array<T> stack(const std::vector<V>& elements, const Get& get) {
   const Shape& shape = get(elements[0]).shape();
@@ -59,7 +59,7 @@ std::tuple<Array<T>...> stack_elements(const std::vector<std::tuple<Array<T>...>
   (std::index_sequence_for<T...>{});
 }
 
-// Up to `size` elements as one; nothing at the end.
+// Reads and stacks up to `size` elements; nothing at the end.
 template <class S>
 std::optional<typename S::value_type> read_stacked(S& source, std::int64_t size) {
   if constexpr (BatchReader<S>) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The base of all pipeline stages: an owning, move-only input range made from a function next().
+// Base class of all pipeline stages: an owning, move-only input range built from a function next().
 #pragma once
 
 #include <concepts>
@@ -15,10 +15,9 @@
 
 namespace replicator::data {
 
-// Derived has `std::optional<Value> next()` (nothing at the end), `std::int64_t position()` (the number of the element
-// that next() gives next) and, where its source allows it, `void seek(std::int64_t position)`.
-// begin() takes the next element, as std::ranges::istream_view does: a second loop goes on behind the first.
-// Moving a stage invalidates its iterators.
+// CRTP. Derived has `std::optional<Value> next()` (nothing at the end) and `std::int64_t position()`, the number of the
+// next element. If its source can seek, it also has `void seek(std::int64_t position)`. begin() reads an element, as in
+// std::ranges::istream_view: a second loop continues after the first. Moving a stage invalidates its iterators.
 template <class Derived, class Value>
 class Stream {
  public:
@@ -77,7 +76,7 @@ concept IsStream = requires(S& stream) {
   { stream.position() } -> std::same_as<std::int64_t>;
 };
 
-// A user's range as a stream. The range lies on the heap: its iterators outlive a move of the stage.
+// A user's range as a stream. The range is on the heap, so its iterators survive a move of the stage.
 template <Input R>
 class RangeStream : public Stream<RangeStream<R>, InputValue<R>> {
  public:
@@ -107,25 +106,25 @@ class RangeStream : public Stream<RangeStream<R>, InputValue<R>> {
   std::int64_t position_ = 0;
 };
 
-// A source of items that are not decoded yet (image_folder and its like).
+// A source with items by number, such as image_folder (not decoded yet), idx or npy.
 template <class S>
 concept Indexed = requires(S& source) {
   source.index();
 };
 
-// A source whose items are elements of an input already (idx, npy and their like): source(position) gives one.
+// An indexed source with items that are input elements already, such as idx and npy: source(position) returns one.
 template <class S>
 concept IndexedElements = Indexed<S> && requires(const S& source, std::int64_t position) {
   requires InputElement<std::remove_cvref_t<decltype(source(position))>>;
 };
 
-// A source that knows how many elements it has; -1: without end.
+// A source that knows its number of elements; -1: endless.
 template <class S>
 concept HasLimit = requires(const S& source) {
   { source.limit() } -> std::same_as<std::int64_t>;
 };
 
-// A finite source that knows its share, and can read on behind it (into the next epoch): what fills up a last batch.
+// A finite source that knows its share. It can read on behind it, into the next epoch, to fill up a last batch.
 template <class S>
 concept HasShare = requires(S& source) {
   { source.share() } -> std::same_as<Share>;
@@ -138,7 +137,7 @@ class IndexedStream : public Stream<IndexedStream<S>, std::remove_cvref_t<declty
   using Value = std::remove_cvref_t<decltype(std::declval<const S&>()(std::int64_t{}))>;
   explicit IndexedStream(S source) : source_{std::move(source)}, limit_{source_.index().limit()} {}
 
-  // An exception takes the place of its element.
+  // An exception replaces its element.
   std::optional<Value> next() {
     if (limit_ >= 0 && position_ >= limit_) return std::nullopt;
     return source_(position_++);
@@ -155,7 +154,7 @@ class IndexedStream : public Stream<IndexedStream<S>, std::remove_cvref_t<declty
   std::int64_t position_ = 0;
 };
 
-// Whatever stands before a stage, as a stream.
+// Turns anything that may precede a stage into a stream.
 template <class S>
 auto as_stream(S&& source) {
   using R = std::remove_cvref_t<S>;

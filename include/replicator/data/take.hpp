@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first elements of an input.
+// Takes the first elements of an input.
 #pragma once
 
 #include <algorithm>
@@ -65,7 +65,8 @@ auto operator|(S&& source, const TakeStage& stage) {
 
 }  // namespace detail
 
-// Elements 0 .. count-1 of a replica: images behind image_folder(), batches behind batch(). shuffle() and shard() stand before it.
+// Elements 0 .. count-1 of each replica: images after image_folder(), batches after batch(). Put shuffle() and shard()
+// before it.
 // Throws BuildError for a negative count.
 inline detail::TakeStage take(std::int64_t count) {
   if (count < 0) throw BuildError{"take(" + std::to_string(count) + "): the count cannot be negative"};

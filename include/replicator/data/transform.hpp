@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function applied to every element.
+// Applies a function to every element of an input.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct TransformStage {
   F f;
 };
 
-// f(array...) for the components of an element, or f(element).
+// f(element), or f(array...) with the components of the element.
 template <class F, class V>
 decltype(auto) transformed(F& f, V&& element) {
   if constexpr (std::is_invocable_v<F&, V&&>) return f(std::forward<V>(element));
@@ -67,9 +67,9 @@ auto operator|(S&& source, TransformStage<F> stage) {
 
 }  // namespace detail
 
-// Elements f(array...) in the place of (array...), one for one: f takes the components of an element, or the element. What reads on
-// must be an element again: an Array<T> or a std::tuple of them. f is called in order, by one thread at a time; it should depend
-// on nothing but its arguments.
+// Replaces each element by f(element), or f(array...) with its components. The result must be an element again: an
+// Array<T> or a std::tuple of them. f is called in order, by one thread at a time. It should depend on nothing but its
+// arguments.
 template <class F>
 detail::TransformStage<F> transform(F f) {
   return {std::move(f)};

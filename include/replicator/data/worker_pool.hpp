@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that prepare input. One pool serves all pipelines of a process; it is passed along, never global.
+// A thread pool for preparing input. One pool serves all pipelines of a process. It is passed along, never global.
 #pragma once
 
 #include <condition_variable>
@@ -17,10 +17,10 @@ namespace replicator::data {
 
 class WorkerPool {
  public:
-  // Work on item `index`, done by worker `worker` in [0, threads()): scratch memory may be kept per worker.
+  // Processes item `index` on worker `worker` in [0, threads()). Scratch memory may be kept per worker.
   using Work = std::function<void(std::int64_t index, int worker)>;
 
-  // `threads` = 0 takes as many as there are usable_cores. They start with the first work.
+  // `threads` = 0 takes usable_cores() threads. They start with the first work.
   explicit WorkerPool(int threads = 0) : size_{threads > 0 ? threads : replicator::detail::usable_cores()} {}
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -35,8 +35,8 @@ class WorkerPool {
 
   int threads() const { return size_; }
 
-  // Does work(0..count-1) on the pool's threads and returns when all is done; the calling thread only waits, so that
-  // pipelines never use more cores than the pool has. If work throws, the exception of the lowest index is rethrown,
+  // Runs work(0..count-1) on the pool's threads and returns when all is done. The calling thread only waits, so
+  // pipelines never use more cores than the pool has. If work throws, rethrows the exception of the lowest index,
   // whatever the timing. Several threads may call this at once; work itself must not.
   void for_each(std::int64_t count, const Work& work) {
     if (count <= 0) return;
@@ -56,7 +56,7 @@ class WorkerPool {
     const Work& work;
     std::int64_t next = 0;
     std::int64_t finished = 0;
-    std::int64_t failed = 0;  // the lowest index that threw, where `error` is set
+    std::int64_t failed = 0;  // the lowest index that threw, if `error` is set
     std::exception_ptr error = nullptr;
   };
 
@@ -93,7 +93,7 @@ class WorkerPool {
   bool stop_ = false;
 };
 
-// As WorkerPool::for_each, in the calling thread where there is no pool.
+// Like WorkerPool::for_each; without a pool, in the calling thread.
 inline void for_each_index(WorkerPool* pool, std::int64_t count, const WorkerPool::Work& work) {
   if (pool) return pool->for_each(count, work);
   for (std::int64_t index = 0; index < count; ++index) work(index, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check sum CRC-32C. Source: Castagnoli, Braeuer, Herrmann 1993; RFC 3720, appendix B.4; eight tables at a time after Kounavis
-// and Berry 2008.
+// The checksum CRC-32C, computed eight bytes at a time with eight tables.
+// Sources: Castagnoli, Braeuer, Herrmann 1993; RFC 3720, appendix B.4; Kounavis and Berry 2008 (the eight tables).
 #pragma once
 
 #include <array>

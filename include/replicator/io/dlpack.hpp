@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays to and from other frameworks of the same process without copying, by DLPack.
+// Exchanges arrays with other frameworks of the same process without a copy, by DLPack.
 // Source: dmlc.github.io/dlpack/latest ("DLPack C API"), versions 0.8 (unversioned) and 1.x (versioned).
 #pragma once
 
@@ -18,7 +18,7 @@ namespace replicator::dlpack {
 
 // --- the layout of the specification: a pointer to its DLManagedTensorVersioned may be cast to one to ManagedVersioned ----------
 
-// Of the specification.
+// The version that the specification gives a tensor.
 struct Version {
   std::uint32_t major = 1;
   std::uint32_t minor = 0;
@@ -41,13 +41,13 @@ struct Tensor {
   std::int64_t* strides = nullptr;  // in elements; null: row-major without gaps
   std::uint64_t byte_offset = 0;
 };
-// As exchanged before version 1: Python's capsule "dltensor".
+// The structure before version 1: Python's capsule "dltensor".
 struct Managed {
   Tensor tensor;
   void* context = nullptr;
   void (*deleter)(Managed*) = nullptr;
 };
-// Since version 1: Python's capsule "dltensor_versioned".
+// The structure since version 1: Python's capsule "dltensor_versioned".
 struct ManagedVersioned {
   Version version;
   void* context = nullptr;
@@ -55,21 +55,21 @@ struct ManagedVersioned {
   std::uint64_t flags = 0;
   Tensor tensor;
 };
-inline constexpr std::uint64_t read_only = 1;  // a flag of ManagedVersioned: the taker must not write
-inline constexpr std::uint64_t is_copied = 2;  // a flag of ManagedVersioned: the giver has copied the elements
+inline constexpr std::uint64_t read_only = 1;  // a flag of ManagedVersioned: the consumer must not write
+inline constexpr std::uint64_t is_copied = 2;  // a flag of ManagedVersioned: the producer has copied the elements
 
 static_assert(std::is_standard_layout_v<ManagedVersioned> && sizeof(void*) == 8);
 static_assert(offsetof(Tensor, rank) == 16 && offsetof(Tensor, dtype) == 20 && offsetof(Tensor, shape) == 24 && sizeof(Tensor) == 48);
 static_assert(offsetof(ManagedVersioned, flags) == 24 && offsetof(ManagedVersioned, tensor) == 32 && sizeof(Managed) == 64);
 
-// Gives a tensor back to its maker when it goes out of scope.
+// Calls the tensor's deleter when the owner goes out of scope.
 template <class M>
 struct Delete {
   void operator()(M* managed) const {
     if (managed && managed->deleter) managed->deleter(managed);
   }
 };
-// Deletes what it holds as the specification asks.
+// Owns a tensor and deletes it as the specification asks.
 template <class M>
 using Owner = std::unique_ptr<M, Delete<M>>;
 
@@ -146,7 +146,7 @@ inline TensorType checked_type(const Tensor& tensor) {
   return type;
 }
 
-// Borrows where memory order, alignment and the right to write allow it, else copies.
+// Borrows the memory if its order, its alignment and the right to write allow it; otherwise copies.
 template <class M>
 AnyArray taken(Owner<M> owner, bool writable) {
   const Tensor& tensor = owner->tensor;
@@ -163,7 +163,7 @@ AnyArray taken(Owner<M> owner, bool writable) {
   return copy;
 }
 
-// What an exported tensor points to, until its taker deletes it.
+// The memory behind an exported tensor. It lives until the consumer calls the deleter.
 template <class M>
 struct Exported {
   M managed;
@@ -191,18 +191,20 @@ Owner<M> exported(AnyArray array) {
 
 namespace replicator {
 
-// An array as a DLPack tensor that owns it: nothing is copied when the array is moved in. release() what is returned to hand
-// it over; its taker calls the deleter. Throws BuildError for an array without a shape.
+// Returns the array as a DLPack tensor that owns it. Nothing is copied if the array is moved in. To hand the tensor
+// over, call release() on the result; its consumer calls the deleter.
+// Throws BuildError for an array without a shape.
 inline dlpack::Owner<dlpack::ManagedVersioned> to_dlpack(AnyArray array) {
   return dlpack::detail::exported<dlpack::ManagedVersioned>(std::move(array));
 }
-// The same for takers that know DLPack before version 1 only.
+// The same for consumers that only know DLPack before version 1.
 inline dlpack::Owner<dlpack::Managed> to_dlpack_unversioned(AnyArray array) { return dlpack::detail::exported<dlpack::Managed>(std::move(array)); }
 
-// The array in a DLPack tensor, which is taken over whatever happens: its deleter is called with the last use of the memory, or
-// before an error is thrown. The memory is borrowed where it is row-major without gaps, aligned and writable; otherwise copied.
-// Throws BuildError for another major version than 1, a device other than host memory, types that arrays do not have, more than
-// 8 dimensions, extents that cannot be. Whether memory is there for all elements cannot be seen: that is believed.
+// Takes over a DLPack tensor and returns it as an array. The deleter is always called: after the last use of the
+// memory, or before an error is thrown. Memory that is row-major without gaps, aligned and writable is borrowed; other
+// memory is copied.
+// Throws BuildError for a major version other than 1, a device other than host memory, an unknown element type, more
+// than 8 dimensions, and impossible extents. It cannot check that `data` holds all elements, and trusts it.
 inline AnyArray from_dlpack(dlpack::ManagedVersioned* managed) {
   dlpack::Owner<dlpack::ManagedVersioned> owner{managed};
   if (!owner) throw BuildError{"from_dlpack: no tensor was given"};

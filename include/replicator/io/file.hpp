@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole files: read at once, or written beside their place and renamed into it; devices and pipes are written where they are.
+// Reads and writes whole files. A regular file is written beside its place and then renamed; devices and pipes in
+// place.
 #pragma once
 
 #include <fcntl.h>
@@ -30,7 +31,7 @@ namespace detail {
   throw DataError{path + ": cannot " + what + ": " + std::strerror(errno)};
 }
 
-// 16 hexadecimal digits; process numbers repeat between containers.
+// 16 random hexadecimal digits. A process id would not do: ids repeat between containers.
 inline std::string random_name() {
   std::uint64_t number = 0;
   while (::getrandom(&number, sizeof number, 0) != sizeof number) {
@@ -45,7 +46,7 @@ inline std::string random_name() {
 class File {
  public:
   File(const std::string& path, int flags, const char* what) : File{path, flags, what, path} {}
-  // `named`: what the user calls it.
+  // `named`: the path as the user wrote it, for errors.
   File(const std::string& path, int flags, const char* what, const std::string& named) : fd_{::open(path.c_str(), flags | O_CLOEXEC, 0666)} {
     if (fd_ < 0) fail(named, what);
   }
@@ -83,7 +84,7 @@ inline std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "./" : path.substr(0, slash + 1);
 }
 
-// Where symbolic links lead; the last may name what is not there yet.
+// Follows symbolic links. The last link may name a file that does not exist yet.
 inline std::string followed(const std::string& path) {
   auto at = path;
   for (int links = 0; links < 40; ++links) {
@@ -97,15 +98,16 @@ inline std::string followed(const std::string& path) {
   fail(path, "follow the links");
 }
 
-// What is there, behind all links. Throws DataError for a folder.
+// The status of the file behind all links; nothing if there is none. Throws DataError for a folder.
 inline std::optional<struct stat> status_of_output(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {};
-  if (S_ISDIR(status.st_mode)) throw DataError{path + ": is a folder, a file is to be written: name one in it"};
+  if (S_ISDIR(status.st_mode)) throw DataError{path + ": is a folder: name a file in it"};
   return status;
 }
 
-// The stream of this process that the status is of: what "/dev/stdout" leads to may be a file, a terminal or a pipe.
+// stdout or stderr of this process if `status` belongs to one of them. "/dev/stdout" may be a file, a terminal or a
+// pipe.
 inline std::FILE* own_stream(const struct stat& status) {
   for (std::FILE* stream : {stdout, stderr}) {
     struct stat own {};
@@ -116,7 +118,7 @@ inline std::FILE* own_stream(const struct stat& status) {
 
 inline bool in_place(const struct stat& status) { return !S_ISREG(status.st_mode) || own_stream(status); }
 
-// Opens what is written in place, behind what was printed there.
+// Opens a stream that is written in place. Output that was printed there before comes first.
 inline std::unique_ptr<File> open_in_place(const std::string& path, const struct stat& status) {
   std::FILE* const own = own_stream(status);
   if (!own) return std::make_unique<File>(path, O_WRONLY | O_NOCTTY, "open for writing");
@@ -128,7 +130,7 @@ inline std::unique_ptr<File> open_in_place(const std::string& path, const struct
 
 }  // namespace detail
 
-// Reads the whole file into `bytes`, keeping its capacity. Throws DataError that names the file.
+// Reads the whole file into `bytes`, and keeps the vector's capacity. Throws DataError that names the file.
 inline void read_file(const std::string& path, std::vector<std::byte>& bytes) {
   const detail::File file{path, O_RDONLY, "open for reading"};
   struct stat status {};
@@ -138,18 +140,23 @@ inline void read_file(const std::string& path, std::vector<std::byte>& bytes) {
   detail::read_exactly(path, file.fd(), bytes);
 }
 
-// True for devices, pipes and what stdout or stderr of this process go to: one stream, which takes one after the other what would be
-// several files. Throws DataError for a folder.
+// True for devices, pipes, and the files behind stdout or stderr of this process. Such a stream takes several files one
+// after the other.
+// Throws DataError for a folder.
 inline bool written_in_place(const std::string& path) {
   const auto status = detail::status_of_output(path);
   return status && detail::in_place(*status);
 }
 
-// Replaces a file as a whole: what is written goes to "<path>.<random>.partial", which nobody else on any host that shares the folder
-// writes to, and commit() renames it into place once it is on the disk. Without commit() (an exception, say) the old file stays and
-// the partial one is removed. A symbolic link stays, and what it leads to is replaced. What is written in place (see above) is opened
-// here, which waits for the reader of a named pipe, and has each write() at once.
-// All members throw DataError, which names the path; so for a folder.
+// Replaces a file as a whole. Writes go to "<path>.<random>.partial"; no other process on any host that shares the
+// folder writes there. commit() flushes that file to the disk and renames it to `path`. Without commit(), as after an
+// exception, the old file stays and the partial one is removed.
+//
+// - A symbolic link stays, and the file it leads to is replaced.
+// - A stream that is written in place (see above) is opened by the constructor, and each write() reaches it at once.
+//   For a named pipe the constructor waits for the reader.
+//
+// All members throw DataError that names the path, also for a folder.
 class FileReplacement {
  public:
   explicit FileReplacement(std::string path) : path_{std::move(path)} {
@@ -184,12 +191,13 @@ class FileReplacement {
     if (::fsync(names.fd()) != 0 && errno != EINVAL) detail::fail(folder, "flush the folder to the disk");
   }
 
-  std::string path_, target_, partial_;  // no partial file: written in place
+  std::string path_, target_, partial_;  // partial_ is empty if the file is written in place
   std::unique_ptr<detail::File> file_;
 };
 
-// For files that are written after long work. Throws DataError, which begins with `flag`, where one could not be written, so for a
-// folder; leaves nothing behind, and opens no device or pipe.
+// Checks early that a file can be written that a long computation will write at its end.
+// Throws DataError that begins with `flag` if it cannot, also for a folder. Leaves nothing behind, and opens no device
+// or pipe.
 inline void require_writable(const std::string& flag, const std::string& path) {
   try {
     if (!written_in_place(path)) const FileReplacement tried{path};
@@ -199,7 +207,7 @@ inline void require_writable(const std::string& flag, const std::string& path) {
   }
 }
 
-// Writes `data` as the whole file, in place (no rename, no flush). Throws DataError.
+// Writes `data` as the whole file, in place: without a rename or a flush. Throws DataError.
 inline void write_file(const std::string& path, std::span<const std::byte> data) {
   const detail::File file{path, O_WRONLY | O_CREAT | O_TRUNC, "create"};
   detail::write_all(path, file.fd(), data);

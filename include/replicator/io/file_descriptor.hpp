@@ -37,7 +37,7 @@ class FileDescriptor {
   int number_ = -1;
 };
 
-// "Connection refused" and the like; safe in threads, unlike strerror.
+// "Connection refused" and the like. Thread-safe, unlike strerror.
 inline std::string errno_text(int number) { return std::generic_category().message(number); }
 
 }  // namespace replicator::detail::transport

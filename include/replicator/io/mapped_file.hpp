@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file as memory, read as it is needed.
+// A read-only memory-mapped file. The system reads its pages on demand.
 #pragma once
 
 #include <sys/mman.h>
@@ -14,8 +14,8 @@
 
 namespace replicator::io::detail {
 
-// Keeps no descriptor, so that thousands may be open. Whoever makes the file shorter while it is mapped ends the readers of what
-// is gone (SIGBUS): replace files by renaming.
+// **Replace mapped files by renaming, never truncate them**: readers of the missing part die of SIGBUS. Keeps no file
+// descriptor, so thousands of files may be mapped.
 class MappedFile {
  public:
   // Throws DataError that names the file.

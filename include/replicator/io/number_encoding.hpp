@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as files hold them: of more types than tensors have, in either byte order.
+// Numbers as files store them: more types than tensors have, in either byte order.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ constexpr decltype(auto) visit_stored(Stored stored, F&& f) {
   return f.template operator()<double>();
 }
 
-// Every S is exactly a T.
+// True if every value of S is exactly representable as T.
 template <class S, class T>
 constexpr bool fits_into() {
   if constexpr (std::is_same_v<S, T>) return true;
@@ -62,16 +62,16 @@ constexpr std::string_view name_of(Stored stored) {
   return names[static_cast<std::size_t>(stored)];
 }
 
-// Whether every value of the stored type is exactly a T: the same type, or a wider one.
+// True if every value of the stored type is exactly representable as T: the same type, or a wider one.
 template <Element T>
 constexpr bool can_hold(Stored stored) {
   return detail::visit_stored(stored, [&]<class S>() { return detail::fits_into<S, T>(); });
 }
-// Throws DataError "<path>: holds int16; it was asked for as uint8" where it cannot.
+// Throws DataError that names the file and both types unless can_hold<T>(stored).
 template <Element T>
 void require_hold(const std::string& path, Stored stored) {
   if (!can_hold<T>(stored))
-    throw DataError{path + ": it holds " + std::string{name_of(stored)} + ", which was to be read as " +
+    throw DataError{path + ": it holds " + std::string{name_of(stored)} + ", but was asked for as " +
                     std::string{replicator::name_of(dtype_of<T>)} + ": ask for the same type or one that holds all its values"};
 }
 
@@ -95,13 +95,13 @@ void load_as(bool big_endian, const std::byte* from, T* to, std::size_t count) {
   }
 }
 
-// `count` numbers at `from` (not aligned), exactly. Only where can_hold<T>(stored).
+// Converts `count` numbers at `from`, which need not be aligned. Exact. Only if can_hold<T>(stored).
 template <Element T>
 void load(Stored stored, bool big_endian, const std::byte* from, T* to, std::size_t count) {
   detail::visit_stored(stored, [&]<class S>() { detail::load_as<S>(big_endian, from, to, count); });
 }
 
-// An unsigned number of sizeof(U) bytes.
+// Reads an unsigned little-endian (big-endian) number of sizeof(U) bytes.
 template <class U>
 U load_little(const std::byte* from) {
   U value = 0;
@@ -115,7 +115,7 @@ U load_big(const std::byte* from) {
   return value;
 }
 
-// "<path>: byte 17: ..."
+// Throws DataError "<path>: byte 17: ...".
 [[noreturn]] inline void refuse(const std::string& path, std::uint64_t offset, const std::string& found) {
   throw DataError{path + ": byte " + std::to_string(offset) + ": " + found};
 }

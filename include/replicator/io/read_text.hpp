@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole text of a file, a pipe or a device.
+// Reads the whole text of a file, a pipe or a device.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace replicator::detail {
 
-// Nothing where it cannot be read, so for a folder; errno says why.
+// Returns nothing if it cannot be read, for example a folder. errno then says why.
 inline std::optional<std::string> read_text(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{std::fopen(path.c_str(), "rbe"), &std::fclose};
   if (!file) return {};

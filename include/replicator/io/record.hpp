@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The framing of TFRecord and TensorBoard event files: length (8 bytes), its check sum (4), content, its check sum (4), all
-// little-endian. Source: tensorflow.org/tutorials/load_data/tfrecord ("TFRecords format details").
+// The record framing of TFRecord and TensorBoard event files. A record is the length (8 bytes), its checksum (4), the
+// content, and its checksum (4), all little-endian.
+// Source: tensorflow.org/tutorials/load_data/tfrecord ("TFRecords format details").
 #pragma once
 
 #include <cstddef>
@@ -11,16 +12,16 @@
 
 namespace replicator::io::detail {
 
-// What a record has besides its content, in bytes.
+// Bytes of a record besides its content.
 inline constexpr std::size_t record_frame = 16;
 
-// The sum as records store it: turned and shifted, so that sums of data with sums in them stay good ones.
+// The checksum as records store it: rotated and offset. A plain CRC would be weak over data that contains CRCs.
 inline std::uint32_t masked_crc32c(std::span<const std::byte> bytes) {
   const std::uint32_t sum = replicator::detail::crc32c(bytes);
   return (sum >> 15 | sum << 17) + 0xA282EAD8u;
 }
 
-// `content` as a record.
+// Frames `content` as a record.
 inline std::vector<std::byte> framed_record(std::span<const std::byte> content) {
   std::vector<std::byte> record;
   record.reserve(content.size() + record_frame);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights in the safetensors format (https://github.com/huggingface/safetensors), which Python reads and writes too.
+// Reads and writes weights in the safetensors format (https://github.com/huggingface/safetensors), as Python does.
 #pragma once
 
 #include <fcntl.h>
@@ -21,13 +21,13 @@
 
 namespace replicator::io {
 
-// The content of a file.
+// The content of a safetensors file.
 struct Safetensors {
   std::map<std::string, AnyArray> tensors;
   std::map<std::string, std::string> metadata;
 };
 
-// A named tensor in plain row-major layout that somebody else owns.
+// A named tensor in row-major layout. It does not own its memory.
 struct NamedTensor {
   std::string name;
   TensorType type;
@@ -36,8 +36,8 @@ struct NamedTensor {
 
 namespace detail {
 
-// What comes before the data of a file, in which the tensors then come in this order: the one that Python's writer uses too, which keeps every
-// tensor aligned. Larger elements are first, then the order is by name.
+// Sorts the tensors and returns the bytes before their data: the length and the header. Larger elements come first,
+// then the order is by name. Python's writer uses the same order; it keeps every tensor aligned.
 inline std::string begin_safetensors(const std::string& path, std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata) {
   std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
     const std::size_t x = size_of(a.type.dtype), y = size_of(b.type.dtype);
@@ -67,7 +67,7 @@ inline std::string begin_safetensors(const std::string& path, std::vector<NamedT
 
 }  // namespace detail
 
-// Replaces the file as a whole. Throws BuildError for two equal names, DataError when the file cannot be written.
+// Replaces the file as a whole. Throws BuildError for two equal names, and DataError if the file cannot be written.
 inline void write_safetensors(const std::string& path, std::vector<NamedTensor> tensors,
                               const std::map<std::string, std::string>& metadata = {}) {
   const std::string begin = detail::begin_safetensors(path, tensors, metadata);
@@ -77,7 +77,7 @@ inline void write_safetensors(const std::string& path, std::vector<NamedTensor> 
   file.commit();
 }
 
-// The bytes of the same file. `name`: of what they are, for errors.
+// The same file as bytes in memory. `name` stands for the path in errors.
 inline std::vector<std::byte> safetensors_bytes(const std::string& name, std::vector<NamedTensor> tensors,
                                                 const std::map<std::string, std::string>& metadata = {}) {
   const std::string begin = detail::begin_safetensors(name, tensors, metadata);
@@ -100,7 +100,7 @@ inline void write_safetensors(const std::string& path, const std::map<std::strin
 
 namespace detail {
 
-// The tensors must cover the data exactly: no overlap, no hole. Returns them in the order of the data.
+// Checks that the tensors cover the data without overlaps or holes. Returns them in the order of the data.
 inline std::vector<std::pair<TensorEntry, std::string>> checked_order(const std::string& path,
                                                                       const SafetensorsHeader& header,
                                                                       std::uint64_t data_bytes) {
@@ -123,7 +123,7 @@ inline std::vector<std::pair<TensorEntry, std::string>> checked_order(const std:
   return order;
 }
 
-// Of so many bytes, of which read() gives the next ones.
+// Parses a file of `size` bytes. Each call of read(span) fills the span with the next bytes.
 template <class Read>
 Safetensors read_safetensors(const std::string& path, std::uint64_t size, Read read) {
   static constexpr std::uint64_t max_header = 100'000'000;  // the limit of the reference implementation
@@ -154,8 +154,9 @@ Safetensors read_safetensors(const std::string& path, std::uint64_t size, Read r
 
 }  // namespace detail
 
-// Reads a whole file. Throws DataError, naming the file, for whatever is not a valid safetensors file or has a dtype
-// that this library does not know (F16 among them).
+// Reads a whole file.
+// Throws DataError that names the file if it is not a valid safetensors file, or has a dtype that this library does not
+// know (such as F16).
 inline Safetensors read_safetensors(const std::string& path) {
   const detail::File file{path, O_RDONLY, "open for reading"};
   struct stat status {};
@@ -165,7 +166,7 @@ inline Safetensors read_safetensors(const std::string& path) {
                                   [&](std::span<std::byte> into) { detail::read_exactly(path, file.fd(), into); });
 }
 
-// The same of the bytes of a file; errors say `name`.
+// The same for the bytes of a file in memory. `name` stands for the path in errors.
 inline Safetensors read_safetensors(const std::string& name, std::span<const std::byte> bytes) {
   return detail::read_safetensors(name, bytes.size(), [&](std::span<std::byte> into) {
     std::copy_n(bytes.begin(), into.size(), into.begin());

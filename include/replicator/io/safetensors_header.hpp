@@ -16,7 +16,7 @@
 
 namespace replicator::io::detail {
 
-// One tensor as the header describes it; offsets count from the end of the header.
+// The header's entry for one tensor. Offsets count from the end of the header.
 struct TensorEntry {
   TensorType type;
   std::uint64_t begin = 0;
@@ -28,14 +28,14 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// Names of the format, in the order of DType.
+// The format's names of the element types, in the order of DType.
 inline constexpr std::string_view safetensors_names[] = {"F32", "F64", "I32", "I64", "U8", "BOOL", "BF16"};
 
 // Reads {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"k": "v"}}.
-// Throws DataError, naming file and place, for anything else; never reads outside of `text` and never recurses.
+// Throws DataError that names the file and the byte for anything else. Never reads outside of `text`, never recurses.
 class SafetensorsHeaderReader : JsonCursor {
  public:
-  // The header of the file at `path`, where it follows the 8 bytes that say its length.
+  // `text`: the header of the file at `path`. It follows the 8 bytes of its length.
   SafetensorsHeaderReader(std::string_view text, const std::string& path) : JsonCursor{text, 8, path, "header of safetensors"} {}
 
   SafetensorsHeader read() {

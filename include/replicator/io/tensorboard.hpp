@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes what TensorBoard shows: `tensorboard --logdir runs`. Source: event.proto, summary.proto and histogram.proto of
+// Writes event files for TensorBoard; show them with `tensorboard --logdir runs`.
+// Source: event.proto, summary.proto and histogram.proto of
 // github.com/tensorflow/tensorboard/tree/master/tensorboard/compat/proto.
 #pragma once
 
@@ -30,7 +31,8 @@
 namespace replicator::io {
 
 struct TensorBoardOptions {
-  // Of a run that is resumed: what earlier files of the folder say about this step and later ones is forgotten. 0: nothing is.
+  // For a resumed run: TensorBoard drops what earlier files of the folder have for this step and later. 0 drops
+  // nothing.
   std::int64_t first_step = 0;
   // Seconds since 1970.
   std::function<double()> clock = [] { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); };
@@ -73,13 +75,15 @@ inline std::string host_name() {
 
 }  // namespace detail
 
-// One event file of a folder, its own: TensorBoard takes all files of a folder together as one run, and shows what a folder above
-// holds as several. Every call is one record, handed to the system at once: a TensorBoard that is running sees it when it next looks,
-// and a crash of the program can only lose the record it was writing. In a job of several processes process 0 has one, the
-// others none. Tags with a slash are grouped by what is before it: "loss/train". Not for several threads at a time.
+// Writes one event file in a folder. TensorBoard shows all files of a folder as one run, and the folders below a folder
+// as several runs. For one thread at a time. In a job of several processes, only process 0 should have a writer.
+//
+// Every call writes one record to the system at once. A running TensorBoard sees it at its next look, and a crash of
+// the program can only lose the record being written. Tags with a slash are grouped by the part before it:
+// "loss/train".
 class TensorBoardWriter {
  public:
-  // Makes the folder where it is missing. Throws DataError where it cannot write there.
+  // Creates the folder if needed. Throws DataError if the file cannot be created.
   explicit TensorBoardWriter(const std::string& folder, TensorBoardOptions options = {})
       : clock_{std::move(options.clock)}, path_{new_path(folder)}, file_{path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create"} {
     io::detail::ProtobufMessage version;
@@ -95,7 +99,7 @@ class TensorBoardWriter {
 
   const std::string& path() const { return path_; }
 
-  // Throws DataError, as all below, where it cannot be written.
+  // Appends one number. Throws DataError, as all functions below, if the file cannot be written.
   void scalar(std::string_view tag, std::int64_t step, double value) {
     io::detail::ProtobufMessage item;
     item.string(1, tag);
@@ -103,7 +107,8 @@ class TensorBoardWriter {
     summary(step, item);
   }
 
-  // `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB). Throws BuildError for other shapes.
+  // Appends a picture. `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB).
+  // Throws BuildError for other shapes.
   void image(std::string_view tag, std::int64_t step, const Array<std::uint8_t>& pixels) {
     const auto png = encode_png(pixels);
     io::detail::ProtobufMessage picture, item;
@@ -116,8 +121,9 @@ class TensorBoardWriter {
     summary(step, item);
   }
 
-  // How often values lie in each of `buckets` intervals of equal width between the least and the greatest. Those that are not
-  // finite are left out. An array's values: array.any().as<float>(). Throws BuildError unless 0 < buckets <= 2^20.
+  // Counts the values in `buckets` intervals of equal width between the least and the greatest; skips values that are
+  // not finite. For an array, pass array.any().as<float>().
+  // Throws BuildError unless 0 < buckets <= 2^20.
   void histogram(std::string_view tag, std::int64_t step, std::span<const float> values, int buckets = 30) {
     if (buckets < 1 || buckets > 1 << 20)
       throw BuildError{"a histogram of " + std::to_string(buckets) + " intervals was asked for: take 1 to " + std::to_string(1 << 20)};
@@ -128,8 +134,8 @@ class TensorBoardWriter {
   }
 
  private:
-  // TensorBoard reads files with "tfevents" in their names, in the order of names: so the seconds come first, with all digits. The rest
-  // tells writers of the same second apart.
+  // TensorBoard reads the files with "tfevents" in their names, in the order of the names. Hence the seconds come
+  // first, with all digits. The rest distinguishes writers of the same second.
   std::string new_path(const std::string& folder) const {
     std::error_code failed;
     std::filesystem::create_directories(folder, failed);
@@ -154,7 +160,7 @@ class TensorBoardWriter {
     message.message(5, values);
     append(message);
   }
-  // Where the disk is full, say, what was half written is taken back: behind it no record could be read.
+  // Undoes a partial write, as on a full disk: TensorBoard could not read any record behind it.
   void append(const io::detail::ProtobufMessage& message) {
     const auto record = io::detail::framed_record(message.view());
     try {

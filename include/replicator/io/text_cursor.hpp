@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place in the text of a file's header that moves from left to right: what the readers of such headers share.
+// A cursor over the text of a file's header, shared by the parsers of such headers. It moves from left to right.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@
 
 namespace replicator::io::detail {
 
-// Never reads outside of the text. All that is not as asked throws DataError "<path>: byte 17: <header>: ...".
+// Never reads outside of the text. Throws DataError "<path>: byte 17: <header>: ..." if the text does not match.
 class TextCursor {
  public:
-  // `text` stands at byte `begin` of the file.
+  // `text` begins at byte `begin` of the file.
   TextCursor(std::string_view text, std::size_t begin, std::string path, std::string header)
       : text_{text}, begin_{begin}, path_{std::move(path)}, header_{std::move(header)} {}
 
   [[noreturn]] void fail(const std::string& what) const { refuse(path_, begin_ + at_, header_ + ": " + what); }
 
-  // What has not been read yet.
+  // The text that has not been read yet.
   std::string_view rest() const { return text_.substr(at_); }
   bool at_end() const { return at_ == text_.size(); }
-  // Only where so many are left.
+  // Reads so many characters. The text must have them.
   std::string_view take(std::size_t characters) {
     const auto result = text_.substr(at_, characters);
     at_ += characters;
@@ -34,7 +34,7 @@ class TextCursor {
   void space() {
     while (!at_end() && std::string_view{" \t\r\n"}.find(text_[at_]) != std::string_view::npos) ++at_;
   }
-  // Whether c comes next, behind white space; if so, it is read.
+  // Skips white space, and reads `c` if it comes next. Returns whether it did.
   bool accept(char c) {
     space();
     if (at_end() || text_[at_] != c) return false;
@@ -44,7 +44,7 @@ class TextCursor {
   void expect(char c) {
     if (!accept(c)) fail(std::string{"expected '"} + c + "'");
   }
-  // From 0 to 2^63 - 1, without zeros in front.
+  // A decimal number from 0 to 2^63 - 1, without leading zeros.
   std::int64_t integer() {
     constexpr auto most = std::numeric_limits<std::int64_t>::max();
     space();
@@ -59,7 +59,7 @@ class TextCursor {
     if (at_ > start + 1 && text_[start] == '0') fail("a number with zeros in front");
     return value;
   }
-  // What was read ended in a brace: nothing may follow it.
+  // Checks that only white space follows the closing brace.
   void finish() {
     space();
     if (!at_end()) fail("something follows the closing brace");

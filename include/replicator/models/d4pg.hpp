@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks of a distributional actor-critic, and the encoder that lets them see.
-// Sources: Barth-Maron et al., "Distributed distributional deterministic policy gradients", 2018; the encoder: Yarats, Fergus, Lazaric, Pinto,
-// "Mastering visual continuous control", 2021, but that here every convolution halves the picture, which is a fifth of the work.
+// The networks of D4PG, a distributional actor-critic, with an encoder for pictures.
+// Sources: Barth-Maron et al., "Distributed distributional deterministic policy gradients", 2018. The encoder: Yarats,
+// Fergus, Lazaric, Pinto, "Mastering visual continuous control", 2021. Here, however, every convolution halves the
+// picture, which takes a fifth of the work.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,10 @@ namespace replicator::models {
 
 struct D4pgOptions {
   std::int64_t actions = 1;
-  std::vector<std::int64_t> hidden = {256, 256};  // features of the hidden layers of either network
+  std::vector<std::int64_t> hidden = {256, 256};  // features of the hidden layers of actor and critic
   std::int64_t atoms = 51;                        // of the critic's distribution
   std::int64_t channels = 32;                     // of the encoder's feature maps
-  std::int64_t encoded = 50;                      // what the encoder makes of a picture
+  std::int64_t encoded = 50;                      // features that the encoder makes of a picture
 };
 
 namespace detail {
@@ -40,8 +41,9 @@ inline Tensor<float> d4pg_trunk(ReplicaContext& replica, Tensor<float> x, const 
 
 }  // namespace detail
 
-// observations [N, features] -> actions [N, actions] in (-1, 1). The last layer begins small, so that first actions are near 0.
-// Throws BuildError for shapes and options that do not fit, as all three.
+// observations [N, features] -> actions [N, actions] in (-1, 1). The last layer's initial weights are small, so the
+// first actions are near 0. Like the critic and the encoder, it throws BuildError for shapes and options that do not
+// fit.
 inline Tensor<float> d4pg_actor(ReplicaContext& replica, Tensor<float> observations, const D4pgOptions& options,
                                 std::source_location where = std::source_location::current()) {
   const auto scope = replica.scope("actor");
@@ -58,7 +60,8 @@ inline Tensor<float> d4pg_critic(ReplicaContext& replica, Tensor<float> observat
   return nn::linear(replica, x, "atoms", {.features = options.atoms}, where);
 }
 
-// pictures [N, channels, height, width] in [0, 255], of at least 31 x 31 pixels -> [N, encoded]: four convolutions, a layer, layer norm, tanh.
+// pictures [N, channels, height, width] in [0, 255], at least 31 x 31 pixels -> [N, encoded]: four convolutions, a
+// linear layer, layer norm, tanh.
 inline Tensor<float> d4pg_encoder(ReplicaContext& replica, Tensor<float> pictures, const D4pgOptions& options,
                                   std::source_location where = std::source_location::current()) {
   const auto scope = replica.scope("encoder");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Residual networks, version 1.5 (the stride is in the 3x3 convolution), with torchvision's names of variables.
+// Residual networks (ResNet), version 1.5: the stride is in the 3x3 convolution. Variables have torchvision's names.
 // Source: He, Zhang, Ren, Sun, "Deep residual learning for image recognition", 2016; torchvision.models.resnet.
 #pragma once
 
@@ -19,11 +19,11 @@ namespace replicator::models {
 
 struct ResNetOptions {
   std::int64_t classes = 1000;
-  bool training = true;             // batch statistics; false: the running ones
+  bool training = true;             // true: batch statistics; false: the running ones
   bool cifar_stem = false;          // 3x3, stride 1, no pooling: for images of about 32x32
   bool across_replicas = false;     // batch statistics over all replicas
-  bool zero_residual_gain = false;  // every block begins as the identity (Goyal et al., 2017)
-  int logical_devices = 1;          // the four stages are dealt to so many, in order; the stem is with the first stage
+  bool zero_residual_gain = false;  // every block starts as the identity (Goyal et al., 2017)
+  int logical_devices = 1;          // the four stages are distributed over so many, in order; the stem is with the first stage
 };
 
 namespace detail {
@@ -78,7 +78,7 @@ class ResNetBuilder {
   }
 
  private:
-  // One device: where the caller is.
+  // With one device, a stage stays on the caller's device.
   replicator::detail::LogicalDeviceScope place(int stage) const {
     Graph& graph = replica_.graph();
     if (options_.logical_devices == 1) return {graph, graph.device()};
@@ -132,8 +132,9 @@ class ResNetBuilder {
 
 }  // namespace detail
 
-// images [N, 3, H, W] -> logits [N, classes]; depth 18, 34, 50, 101 or 152. Convolutions begin as He's normal (fan
-// out). Throws BuildError for another depth, images of another rank, or images too small for the network.
+// images [N, 3, H, W] -> logits [N, classes]; depth 18, 34, 50, 101 or 152. Convolutions start with He's normal (fan
+// out).
+// Throws BuildError for another depth, images of another rank, or images too small for the network.
 template <FloatingElement T>
 Tensor<T> resnet(ReplicaContext& replica, Tensor<T> images, int depth, const ResNetOptions& options = {},
                  std::source_location where = std::source_location::current()) {
@@ -143,11 +144,11 @@ Tensor<T> resnet(ReplicaContext& replica, Tensor<T> images, int depth, const Res
 
 template <FloatingElement T>
 struct ResNetOutputs {
-  Tensor<T> features;  // what the last layer receives: [N, 512], of bottleneck networks [N, 2048]
+  Tensor<T> features;  // the input of the last layer: [N, 512], of bottleneck networks [N, 2048]
   Tensor<T> logits;    // [N, classes]
 };
 
-// The same network, with what its last layer receives.
+// The same network; also returns the input of its last layer.
 template <FloatingElement T>
 ResNetOutputs<T> resnet_outputs(ReplicaContext& replica, Tensor<T> images, int depth, const ResNetOptions& options = {},
                                 std::source_location where = std::source_location::current()) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A class-conditional generative adversarial network with spectral norm: residual generator and projection discriminator.
-// Source: Miyato, Kataoka, Koyama, Yoshida, "Spectral normalization for generative adversarial networks", 2018;
-// Miyato and Koyama, "cGANs with projection discriminator", 2018.
+// SNGAN: a class-conditional generative adversarial network with spectral normalisation, a residual generator and a
+// projection discriminator.
+// Source: Miyato, Kataoka, Koyama, Yoshida, "Spectral normalization for generative adversarial networks", 2018; Miyato
+// and Koyama, "cGANs with projection discriminator", 2018.
 #pragma once
 
 #include <cmath>
@@ -22,11 +23,11 @@ namespace replicator::models {
 
 struct SnganOptions {
   std::int64_t classes = 10;
-  std::int64_t image_size = 32;  // a power of two from 16 on
+  std::int64_t image_size = 32;  // a power of two, at least 16
   std::int64_t generator_channels = 256;
   std::int64_t discriminator_channels = 128;
-  bool across_replicas = true;  // batch norm of the generator: statistics of the batches of all replicas together
-  bool training = true;         // of the discriminator: false leaves the singular vectors of its weights as they are
+  bool across_replicas = true;  // generator: batch norm uses the statistics of the batches of all replicas together
+  bool training = true;         // discriminator: false does not update the singular vectors of its weights
 };
 
 namespace detail {
@@ -36,7 +37,7 @@ class SnganBuilder {
  public:
   using Labels = Tensor<std::int32_t>;
 
-  // Throws BuildError for a size that is no power of two from 16 on, and where classes or channels are less than 1.
+  // Throws BuildError unless the size is a power of two from 16 on, and classes and channels are at least 1.
   SnganBuilder(ReplicaContext& replica, const SnganOptions& options, std::source_location where)
       : replica_{replica}, options_{options}, where_{where} {
     const auto size = options.image_size;
@@ -46,7 +47,7 @@ class SnganBuilder {
                        std::to_string(options.generator_channels) + " and " + std::to_string(options.discriminator_channels) + " channels"};
   }
 
-  // Doubles 4x4 until the size is reached.
+  // Starts with 4x4 pixels and doubles until the size is reached.
   Tensor<T> generate(Tensor<T> latents, Labels labels) {
     const auto channels = options_.generator_channels;
     const auto dense = nn::linear(replica_, latents, "dense",
@@ -57,7 +58,7 @@ class SnganBuilder {
     return tanh(conv(x, "to_rgb", 3, 3, 1, {}), where_);
   }
 
-  // Halves the picture to 8x8, then two blocks that keep the size; pixels are summed.
+  // Halves the picture down to 8x8, then applies two blocks of constant size, and sums over the pixels.
   Tensor<T> discriminate(Tensor<T> images, Labels labels) {
     Tensor<T> x = first_block(images);
     int i = 2;
@@ -85,7 +86,7 @@ class SnganBuilder {
   }
   Tensor<T> plus(Tensor<T> a, Tensor<T> b) { return Tensor<T>{apply(replicator::detail::ScalarOp::add, {a, b}, where_)}; }
 
-  // norm, relu, twice as large, 3x3, norm, relu, 3x3; beside it twice as large, 1x1.
+  // norm, relu, double, 3x3, norm, relu, 3x3; shortcut: double, 1x1.
   Tensor<T> up_block(Tensor<T> x, Labels labels, const std::string& name) {
     const auto scope = replica_.scope(name);
     const auto channels = options_.generator_channels;
@@ -101,14 +102,15 @@ class SnganBuilder {
 
   Tensor<T> half(Tensor<T> x) { return average_pool(x, {.window = {2, 2}}, where_); }
 
-  // 3x3, relu, 3x3, half; beside it half, 1x1.
+  // 3x3, relu, 3x3, halve; shortcut: halve, 1x1.
   Tensor<T> first_block(Tensor<T> x) {
     const auto scope = replica_.scope("block1");
     const auto channels = options_.discriminator_channels;
     const auto h = relu(conv(x, "conv1", channels, 3, residual_gain, normalised()), where_);
     return plus(half(conv(h, "conv2", channels, 3, residual_gain, normalised())), conv(half(x), "shortcut", channels, 1, 1, normalised()));
   }
-  // relu, 3x3, relu, 3x3 and half where asked; beside it the same with 1x1, or nothing. (1x1 and half commute: half first is less work.)
+  // relu, 3x3, relu, 3x3, and halve if asked; shortcut: the same with 1x1, or the identity. 1x1 and halving commute;
+  // halving first is less work.
   Tensor<T> down_block(Tensor<T> x, const std::string& name, bool halve) {
     const auto scope = replica_.scope(name);
     const auto channels = options_.discriminator_channels;
@@ -116,7 +118,7 @@ class SnganBuilder {
     h = conv(relu(h, where_), "conv2", channels, 3, residual_gain, normalised());
     return halve ? plus(half(h), conv(half(x), "shortcut", channels, 1, 1, normalised())) : plus(h, x);
   }
-  // The product of the features with a vector of the class: [N].
+  // The inner product of the features with the class's vector: [N].
   Tensor<T> projection(Tensor<T> h, Labels labels) {
     const auto of_class = nn::embedding<T>(replica_, labels, "embedding",
                                            {.entries = options_.classes,
@@ -134,17 +136,19 @@ class SnganBuilder {
 
 }  // namespace detail
 
-// latents [N, L], labels [N] -> pictures [N, 3, size, size] in (-1, 1). The statistics of its batch norm are those of the
-// batch, always: pictures depend on the others that are drawn with them. Call it within a scope of its own.
-// Throws BuildError for options or shapes that do not fit; a label outside of [0, classes) throws DataError in the step.
+// latents [N, L], labels [N] -> pictures [N, 3, size, size] in (-1, 1). Batch norm always uses the batch's statistics,
+// so pictures depend on the others in their batch. Call it within its own scope.
+// Throws BuildError for options or shapes that do not fit. A label outside of [0, classes) throws DataError in the
+// step.
 template <FloatingElement T>
 Tensor<T> sngan_generator(ReplicaContext& replica, Tensor<T> latents, Tensor<std::int32_t> labels, const SnganOptions& options = {},
                           std::source_location where = std::source_location::current()) {
   return detail::SnganBuilder<T>{replica, options, where}.generate(latents, labels);
 }
 
-// pictures [N, 3, size, size], labels [N] -> how real they look: scores [N]. Every weight is spectrally normalised; its singular
-// vector moves once in a step, however often the discriminator is called. Throws as sngan_generator does.
+// pictures [N, 3, size, size], labels [N] -> scores [N] of how real they look. Every weight is spectrally normalised.
+// Its singular vector moves once per step, however often the discriminator is called.
+// Throws as sngan_generator does.
 template <FloatingElement T>
 Tensor<T> sngan_discriminator(ReplicaContext& replica, Tensor<T> images, Tensor<std::int32_t> labels, const SnganOptions& options = {},
                               std::source_location where = std::source_location::current()) {

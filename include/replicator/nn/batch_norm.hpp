@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm: a layer with running statistics, of one replica or of all.
+// Batch normalisation as a layer with running statistics, over the batch of one replica or of all.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 namespace replicator::nn {
 
 struct BatchNormOptions {
-  bool training = true;          // false: normalise by the running statistics, and leave them
-  bool across_replicas = false;  // statistics of the batches of all replicas together
-  double momentum = 0.1;         // the part of the new batch in the running statistics
+  bool training = true;          // false: normalise by the running statistics and do not update them
+  bool across_replicas = false;  // statistics over the batches of all replicas together
+  double momentum = 0.1;         // weight of the new batch in the running statistics, in [0, 1]
   double epsilon = 1e-5;
   Initializer gain = Initializer::ones();
-  bool track = true;  // false: without running statistics; the batch's are used, training or not
+  bool track = true;  // false: no running statistics; always uses the batch's, training or not
 };
 
 namespace detail {
@@ -40,7 +40,7 @@ RunningStatistics<T> running_statistics(ReplicaContext& replica, std::int64_t ch
                                          {VariableKind::mirrored, false}, where)};
 }
 
-// Over all axes but the channels, kept as 1, of one replica's batch or of all.
+// The moments over all axes but the channels, which are kept as extents of 1.
 template <FloatingElement T>
 MeanAndVariance<T> batch_moments(ReplicaContext& replica, Tensor<T> x, bool across_replicas, std::source_location where) {
   const Axes axes = (x.shape().rank() == 4 ? Axes{0, 2, 3} : Axes{0}).kept();
@@ -48,7 +48,7 @@ MeanAndVariance<T> batch_moments(ReplicaContext& replica, Tensor<T> x, bool acro
   return cross_replica_moments(x, axes, {.label = replica.graph().scope() + "moments"}, where);
 }
 
-// running += momentum (batch - running); the variance is divided by one less than the number of elements, as in
+// running += momentum (batch - running). The running variance is the unbiased one (divisor: elements - 1), as in
 // PyTorch.
 template <FloatingElement T>
 void track(const RunningStatistics<T>& running, const MeanAndVariance<T>& batch, double elements, double momentum,
@@ -70,7 +70,8 @@ void track(const RunningStatistics<T>& running, const MeanAndVariance<T>& batch,
 
 // Batch normalisation of [N, C, H, W] or [N, C] over all axes but the channels (axis 1). Same shape.
 // Variables: <name>.weight, <name>.bias (mirrored), <name>.running_mean, <name>.running_var (replica-local), all [C],
-// and <name>.num_batches_tracked; the last three only where they are tracked. Of bfloat16 all is computed in float32, the variables are float32.
+// and <name>.num_batches_tracked. The last three exist only with `track`. For bfloat16, computation and variables are
+// float32.
 // Throws BuildError for another rank, for one element per channel while training, and for options out of range.
 // Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template <FloatingElement T>

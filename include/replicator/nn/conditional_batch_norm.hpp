@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm whose gain and bias depend on the class of each example.
+// Conditional batch normalisation: gain and bias depend on the class of each example.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,17 @@ namespace replicator::nn {
 
 struct ConditionalBatchNormOptions {
   std::int64_t classes = 0;      // must be given
-  bool across_replicas = false;  // statistics of the batches of all replicas together
+  bool across_replicas = false;  // statistics over the batches of all replicas together
   double epsilon = 1e-5;
 };
 
-// Normalises x [N, C, H, W] by the statistics of its batch, over all classes together; example n then has the gain and the
-// bias of class labels[n]: labels [N] in [0, classes). Same shape. There are no running statistics: who draws samples gives
-// batches as large as those of training.
-// Variables: <name>.gain.weight (ones at first) and <name>.bias.weight (zeros), both [classes, C]; of bfloat16 all is float32.
-// Throws BuildError where the shapes do not fit, for one element per channel, and for an epsilon that is negative or not finite; a label outside throws DataError in the step.
+// Normalises x [N, C, H, W] by the statistics of its batch, over all classes together. Example n then gets the gain and
+// bias of class labels[n]; labels are [N], in [0, classes). Same shape. There are no running statistics: for sampling,
+// use batches as large as those of training.
+// Variables: <name>.gain.weight (initially 1) and <name>.bias.weight (0), both [classes, C]. For bfloat16, computation
+// and variables are float32.
+// Throws BuildError if the shapes do not fit, for one element per channel, and for an epsilon that is negative or not
+// finite. A label out of range throws DataError in the step.
 // Source: Dumoulin, Shlens, Kudlur, "A learned representation for artistic style", 2017; Miyato and Koyama, 2018.
 template <FloatingElement T, IndexElement I>
 Tensor<T> conditional_batch_norm(ReplicaContext& replica, Tensor<T> x, Tensor<I> labels, std::string_view name,

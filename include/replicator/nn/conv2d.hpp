@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution of images as a layer.
+// A convolution layer for images.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ struct Conv2dOptions {
   Extents2d dilation{1, 1};
   std::int64_t groups = 1;
   bool bias = true;
-  std::optional<Initializer> initializer = {};            // of the weight; inverse_root_uniform(fan_in) unless given
-  std::optional<SpectralNormOptions> spectral_norm = {};  // the weight is then <name>.weight_orig and <name>.weight_u
+  std::optional<Initializer> initializer = {};            // of the weight; default: inverse_root_uniform(fan_in)
+  std::optional<SpectralNormOptions> spectral_norm = {};  // if set, the weight is <name>.weight_orig and <name>.weight_u
 };
 
 // Convolution of [N, C, H, W] -> [N, features, OH, OW].
-// Variables: <name>.weight [features, C / groups, KH, KW], <name>.bias [features]; of bfloat16 they are float32.
-// Throws BuildError where x is no batch of images, features < 1, or the window does not fit.
+// Variables: <name>.weight [features, C / groups, KH, KW], <name>.bias [features]; float32 for bfloat16.
+// Throws BuildError if x is no batch of images, features < 1, or the window does not fit.
 template <FloatingElement T>
 Tensor<T> conv2d(ReplicaContext& replica, Tensor<T> x, std::string_view name, const Conv2dOptions& options,
                  std::source_location where = std::source_location::current()) {

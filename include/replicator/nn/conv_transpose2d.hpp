@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transposed convolution of images as a layer.
+// A transposed convolution layer for images.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ struct ConvTranspose2dOptions {
   Extents2d dilation{1, 1};
   std::int64_t groups = 1;
   bool bias = true;
-  std::optional<Initializer> initializer = {};            // of the weight; as PyTorch's unless given
-  std::optional<SpectralNormOptions> spectral_norm = {};  // the weight is then <name>.weight_orig and <name>.weight_u
+  std::optional<Initializer> initializer = {};            // of the weight; default: as PyTorch's
+  std::optional<SpectralNormOptions> spectral_norm = {};  // if set, the weight is <name>.weight_orig and <name>.weight_u
 };
 
-// Transposed convolution of [N, C, H, W] -> [N, features, OH, OW]; see convolution_transpose for OH and OW.
+// Transposed convolution of [N, C, H, W] -> [N, features, OH, OW]; convolution_transpose defines OH and OW.
 // Variables: <name>.weight [C, features / groups, KH, KW], <name>.bias [features].
-// Throws BuildError where x is no batch of images, the groups do not divide C and features, or the extents do not fit.
+// Throws BuildError if x is no batch of images, groups does not divide C and features, or the extents do not fit.
 template <FloatingElement T>
 Tensor<T> conv_transpose2d(ReplicaContext& replica, Tensor<T> x, std::string_view name,
                            const ConvTranspose2dOptions& options,
@@ -43,7 +43,7 @@ Tensor<T> conv_transpose2d(ReplicaContext& replica, Tensor<T> x, std::string_vie
                      std::to_string(options.groups) + " groups"};
   const auto scope = replica.scope(name);
   const Shape shape{x.shape()[1], options.features / options.groups, options.kernel[0], options.kernel[1]};
-  // PyTorch counts the outputs of one input as its fan-in here.
+  // As in PyTorch, the fan-in here is the number of outputs that one input reaches.
   const Initializer uniform = inverse_root_uniform(shape[1] * shape[2] * shape[3]);
   const auto weight =
       detail::layer_weight<T>(replica, shape, options.initializer.value_or(uniform), options.spectral_norm, 1, where);

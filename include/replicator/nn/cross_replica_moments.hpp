@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mean and variance over the batches of all replicas.
+// Mean and variance over the batches of all replicas together.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,10 @@
 
 namespace replicator::nn {
 
-// The moments of the values of all replicas (of the group) together, of which each must have equally many. Two all-reduces: the mean, then the variance
-// around it, which does not cancel as the difference of squares would. Throws BuildError for an axis that does not exist; replicas that have
-// other numbers of values are refused as collectives that do not match.
+// The moments of the values of all replicas (of the group) together. Every replica must have equally many values. Takes
+// two all-reduces: the mean, then the variance around it. Unlike the difference of squares, that does not cancel.
+// Throws BuildError for an axis that does not exist. Unequal numbers of values are refused as a mismatch of
+// collectives.
 template <FloatingElement T>
 MeanAndVariance<T> cross_replica_moments(Tensor<T> x, const Axes& axes = {}, const CollectiveOptions& options = {},
                                          std::source_location where = std::source_location::current()) {

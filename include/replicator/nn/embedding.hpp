@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of learned rows as a layer.
+// An embedding layer: a table of learned rows.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace replicator::nn {
 struct EmbeddingOptions {
   std::int64_t entries = 0;                               // rows of the table; must be given
   std::int64_t features = 0;                              // columns; must be given
-  std::optional<Initializer> initializer = {};            // of the weight; normal with deviation 1 unless given
-  std::optional<SpectralNormOptions> spectral_norm = {};  // the weight is then <name>.weight_orig and <name>.weight_u
+  std::optional<Initializer> initializer = {};            // of the weight; default: normal with standard deviation 1
+  std::optional<SpectralNormOptions> spectral_norm = {};  // if set, the weight is <name>.weight_orig and <name>.weight_u
 };
 
-// The rows of a table at the indices: [I...] of int32 or int64 -> [I..., features].
-// Variable: <name>.weight [entries, features]; of bfloat16 it is float32.
-// Throws BuildError unless entries and features are at least 1; an index outside of [0, entries) throws DataError in
+// Looks up rows of the table by indices: int32 or int64 [I...] -> [I..., features].
+// Variable: <name>.weight [entries, features]; float32 for bfloat16.
+// Throws BuildError unless entries and features are at least 1. An index outside of [0, entries) throws DataError in
 // the step.
 template <FloatingElement T = float, IndexElement I>
 Tensor<T> embedding(ReplicaContext& replica, Tensor<I> indices, std::string_view name, const EmbeddingOptions& options,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group norm, and instance norm, which is group norm with one channel in each group.
+// Group normalisation, and instance normalisation: group normalisation with one channel in each group.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace replicator::nn {
 
 struct GroupNormOptions {
-  std::int64_t groups = 0;  // must be given, and divide the channels
+  std::int64_t groups = 0;  // must be given and divide the channels
   double epsilon = 1e-5;
   bool affine = true;  // false: no variables
 };
@@ -27,8 +27,8 @@ struct InstanceNormOptions {
 
 namespace detail {
 
-// [N, groups, C / groups] seen from [N, C, 1, ...]. The images themselves are never reshaped, so that they keep
-// whatever layout the convolutions gave them: moments of channels are taken first, and those of groups from them.
+// Moments of [N, groups, C / groups], computed from those of the channels [N, C, 1, ...]. The images themselves are not
+// reshaped, so they keep the layout that the convolutions gave them.
 template <FloatingElement T>
 MeanAndVariance<T> moments_of_groups(const MeanAndVariance<T>& channels, std::int64_t groups,
                                      std::source_location where) {
@@ -50,7 +50,7 @@ MeanAndVariance<T> moments_of_groups(const MeanAndVariance<T>& channels, std::in
   return {spread(mean), spread(average(around))};
 }
 
-// The two layers; `what` is their name in errors. Of bfloat16 all is computed in float32, the variables are float32.
+// Both layers. `what`: the layer's name in errors. For bfloat16, computation and variables are float32.
 template <FloatingElement T>
 Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view what, std::string_view name,
                      const GroupNormOptions& options, std::source_location where) {
@@ -81,16 +81,18 @@ Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view what
     return Tensor<T>{reshape(value, one_per_channel, where)};
   };
   const auto gamma = shaped("weight", 1);
-  // Of the moments' shape, so that all gradients are sums over the same axes: one pass.
+  // Has the shape of the moments, so that all gradients are sums over the same axes and take one pass.
   const auto beta = broadcast_to(shaped("bias", 0), by.mean.shape(), where);
   return Tensor<T>{reshape(normalise(images, by, gamma, beta, options.epsilon, where).any(), shape, where)};
 }
 
 }  // namespace detail
 
-// Group normalisation of [N, C, ...]: each example by its own mean and variance over each group of C / groups
-// successive channels and all further axes. Same shape. Variables: <name>.weight, <name>.bias [C], at first 1 and 0.
-// Throws BuildError where the groups do not divide the channels, for another rank, for one element in a group, or for an epsilon that is negative or not finite.
+// Group normalisation of [N, C, ...]: each example is normalised by its own mean and variance, over each group of C /
+// groups successive channels and all further axes. Same shape.
+// Variables: <name>.weight, <name>.bias [C], initially 1 and 0.
+// Throws BuildError if groups does not divide the channels, for a rank below 2, for one element in a group, and for an
+// epsilon that is negative or not finite.
 // Source: Wu and He, "Group normalization", 2018.
 template <FloatingElement T>
 Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const GroupNormOptions& options,
@@ -98,9 +100,11 @@ Tensor<T> group_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name
   return detail::group_norm(replica, x, "group_norm", name, options, where);
 }
 
-// Instance normalisation of [N, C, ...]: each channel of each example by its own mean and variance. Same shape.
-// Variables, if affine: <name>.weight, <name>.bias [C], at first 1 and 0.
-// Throws BuildError for another rank, for one element in a channel, or for an epsilon that is negative or not finite.
+// Instance normalisation of [N, C, ...]: each channel of each example is normalised by its own mean and variance. Same
+// shape.
+// Variables, if affine: <name>.weight, <name>.bias [C], initially 1 and 0.
+// Throws BuildError for a rank below 2, for one element in a channel, and for an epsilon that is negative or not
+// finite.
 // Source: Ulyanov, Vedaldi, Lempitsky, "Instance normalization", 2016.
 template <FloatingElement T>
 Tensor<T> instance_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// First values of weights, whose shapes are [outputs, inputs] or [outputs, inputs / groups, height, width].
+// Initialisers for weights of shape [outputs, inputs] or [outputs, inputs / groups, height, width].
 #pragma once
 
 #include <algorithm>
@@ -12,33 +12,35 @@
 
 namespace replicator::nn {
 
-// How many inputs reach one output of a weight [out, in, window...]; 1 where it has no such axes, 0 where it has no inputs.
+// The number of inputs that reach one output of a weight [out, in, window...]. 1 without such axes, 0 without inputs.
 inline std::int64_t fan_in(const Shape& weight) {
   std::int64_t fan = 1;
   for (std::size_t axis = 1; axis < weight.rank(); ++axis) fan *= weight[axis];
   return fan;
 }
-// How many outputs one input of it reaches.
+// The number of outputs that one input of the weight reaches.
 inline std::int64_t fan_out(const Shape& weight) {
   std::int64_t fan = 1;
   for (std::size_t axis = 0; axis < weight.rank(); ++axis) fan *= axis == 1 ? 1 : weight[axis];
   return fan;
 }
 
-// Normal with variance 2 / fan: keeps the variance of activations (fan_in) or of gradients (fan_out) through ReLUs.
-// A fan of 0 counts as 1. Source: He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015.
+// Normal with variance 2 / fan. Keeps the variance of activations (fan_in) or of gradients (fan_out) through ReLUs. A
+// fan of 0 counts as 1.
+// Source: He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015.
 inline Initializer he_normal(std::int64_t fan) {
   return Initializer::normal(0, std::sqrt(2.0 / static_cast<double>(std::max<std::int64_t>(fan, 1))));
 }
 
-// Uniform in +-1 / sqrt(fan_in): what PyTorch gives the weights and biases of linear and convolution layers. A fan of 0 counts as 1.
+// Uniform in +-1 / sqrt(fan_in), as PyTorch initialises linear and convolution layers. A fan of 0 counts as 1.
 inline Initializer inverse_root_uniform(std::int64_t fan) {
   const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(fan, 1)));
   return Initializer::uniform(-bound, bound);
 }
 
-// Uniform with variance gain^2 2 / (fan_in + fan_out): with a gain of 1 keeps the variance of activations and gradients through
-// tanh. Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
+// Uniform with variance gain^2 2 / (fan_in + fan_out). With gain 1 it keeps the variance of activations and gradients
+// through tanh.
+// Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
 inline Initializer glorot_uniform(const Shape& weight, double gain = 1) {
   const double bound = gain * std::sqrt(6.0 / static_cast<double>(std::max<std::int64_t>(fan_in(weight) + fan_out(weight), 1)));
   return Initializer::uniform(-bound, bound);

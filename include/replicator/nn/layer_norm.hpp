@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer norm: each example is normalised by itself.
+// Layer normalisation: each example is normalised by itself.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 namespace replicator::nn {
 
 struct LayerNormOptions {
-  std::int64_t axes = 1;  // so many of the last axes are normalised together
+  std::int64_t axes = 1;  // the number of last axes that are normalised together
   double epsilon = 1e-5;
   bool affine = true;  // false: no variables
 };
 
-// Each example (of all axes but the last ones) normalised by its own mean and variance. Same shape.
-// Variables: <name>.weight, <name>.bias, both of the shape of the normalised axes, at first 1 and 0.
-// Of bfloat16 all is computed in float32, the variables are float32.
-// Throws BuildError where x has fewer axes, or no elements, and for an epsilon that is negative or not finite.
+// Normalises each example over the last `axes` axes by its own mean and variance. Same shape.
+// Variables: <name>.weight, <name>.bias, both of the shape of the normalised axes, initially 1 and 0. For bfloat16,
+// computation and variables are float32.
+// Throws BuildError if x has fewer axes or no elements, and for an epsilon that is negative or not finite.
 // Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
 template <FloatingElement T>
 Tensor<T> layer_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LayerNormOptions& options = {},
@@ -31,7 +31,7 @@ Tensor<T> layer_norm(ReplicaContext& replica, Tensor<T> x, std::string_view name
   if (options.axes < 1 || options.axes > rank || x.shape().elements() == 0)
     throw BuildError{"replica " + std::to_string(replica.id()) + ": layer_norm \"" + std::string{name} + "\" at " +
                      Location{where}.text() + ": asked for the last " + std::to_string(options.axes) + " axes of " +
-                     x.any().type().text() + ": it must have them, and elements"};
+                     x.any().type().text() + ": x must have so many axes, and must not be empty"};
   replicator::detail::require_epsilon(options.epsilon, where);
   Axes axes;
   Shape normalised;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A matrix product with a bias as a layer.
+// A linear (fully connected) layer: a matrix product with a bias.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,13 @@ namespace replicator::nn {
 struct LinearOptions {
   std::int64_t features = 0;  // outputs; must be given
   bool bias = true;
-  std::optional<Initializer> initializer = {};            // of the weight; inverse_root_uniform(fan_in) unless given
-  std::optional<SpectralNormOptions> spectral_norm = {};  // the weight is then <name>.weight_orig and <name>.weight_u
+  std::optional<Initializer> initializer = {};            // of the weight; default: inverse_root_uniform(fan_in)
+  std::optional<SpectralNormOptions> spectral_norm = {};  // if set, the weight is <name>.weight_orig and <name>.weight_u
 };
 
-// x weight^T + bias: [.., inputs] -> [.., features]. Variables: <name>.weight [features, inputs], <name>.bias
-// [features]; of bfloat16 they are float32. Throws BuildError unless x has at least two axes and features >= 1.
+// x weight^T + bias: [.., inputs] -> [.., features].
+// Variables: <name>.weight [features, inputs], <name>.bias [features]; float32 for bfloat16.
+// Throws BuildError unless x has at least two axes and features >= 1.
 template <FloatingElement T>
 Tensor<T> linear(ReplicaContext& replica, Tensor<T> x, std::string_view name, const LinearOptions& options,
                  std::source_location where = std::source_location::current()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spectral norm: a weight divided by its largest singular value.
+// Spectral normalisation: divides a weight by its largest singular value.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 namespace replicator::nn {
 
 struct SpectralNormOptions {
-  bool training = true;  // false: leave u as it is
+  bool training = true;  // false: do not update u
   std::int64_t power_iterations = 1;
-  double epsilon = 1e-12;        // vectors are divided by their length, and by no less than this
+  double epsilon = 1e-12;        // lower bound of the lengths by which vectors are divided
   std::int64_t output_axis = 0;  // of the weight; the layers set it
 };
 
@@ -37,12 +37,12 @@ Tensor<T> to_unit_length(Tensor<T> x, double epsilon, std::source_location where
 
 template <FloatingElement T>
 struct SingularVectors {
-  Tensor<T> u;  // left, of the weight's rank: 1 at all axes but the output's
-  Tensor<T> v;  // right: 1 at the output's axis
+  Tensor<T> u;  // left singular vector, of the weight's rank: extent 1 at all axes but the output's
+  Tensor<T> v;  // right singular vector: extent 1 at the output's axis
 };
 
-// `count` times v = W^T u, u = W v, each of unit length. W is the weight as a matrix from all its other axes to the
-// output's; broadcasting stands for the reshape, so that any layout of it will do.
+// Repeats v = W^T u, u = W v `power_iterations` times, each scaled to unit length. W is the weight as a matrix from all
+// its other axes to the output's. Broadcasting replaces the reshape, so the weight may have any layout.
 template <FloatingElement T>
 SingularVectors<T> power_iterations(Tensor<T> weight, Tensor<T> u, const SpectralNormOptions& options,
                                     std::source_location where) {
@@ -63,12 +63,13 @@ SingularVectors<T> power_iterations(Tensor<T> weight, Tensor<T> u, const Spectra
 
 }  // namespace detail
 
-// weight / sigma, where sigma estimates the largest singular value of the weight [outputs, ...] as a matrix: u^T W v
-// after a power iteration from <name>_u, which remembers the left singular vector from step to step. Same shape.
-// The gradient takes u and v for constants. Variable: <name>_u [outputs], mirrored, not trained: the iteration is the
-// same on all replicas and runs once per device. In one step it moves once, however often the weight is asked for, and
-// every call sees the same sigma. A weight of zeros gives NaN.
-// Throws BuildError for a weight with less than two axes, an output_axis that it has not, or no iteration.
+// weight / sigma. sigma = u^T W v estimates the largest singular value of the weight [outputs, ...] as a matrix, after
+// a power iteration that starts from <name>_u. Same shape. The gradient treats u and v as constants. A weight of zeros
+// gives NaN.
+// Variable: <name>_u [outputs], the left singular vector, kept from step to step. It is mirrored and not trained: the
+// iteration is the same on all replicas and runs once per device. It moves once per step, however often the weight is
+// asked for, and every call sees the same sigma.
+// Throws BuildError for a weight with less than two axes, an output_axis that does not exist, or no iteration.
 // Source: Miyato, Kataoka, Koyama, Yoshida, "Spectral normalization for generative adversarial networks", 2018.
 template <FloatingElement T>
 Tensor<T> spectral_norm(ReplicaContext& replica, Tensor<T> weight, std::string_view name,
@@ -101,13 +102,12 @@ Tensor<T> spectral_norm(ReplicaContext& replica, Tensor<T> weight, std::string_v
 
 namespace detail {
 
-// As what a layer keeps its variables: a layer of bfloat16 has float32 ones and rounds them where it reads them, so that
-// small steps of an optimizer are not lost.
+// The element type of a layer's variables. A bfloat16 layer has float32 variables and rounds them when it reads them,
+// so that small steps of an optimizer are not lost.
 template <FloatingElement T>
 using VariableElement = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
 
-// The weight that a layer declares: <scope>weight, or spectrally normalised from <scope>weight_orig and
-// <scope>weight_u.
+// The weight of a layer: the variable <scope>weight, or, spectrally normalised, <scope>weight_orig and <scope>weight_u.
 template <FloatingElement T>
 Tensor<T> layer_weight(ReplicaContext& replica, const Shape& shape, Initializer initializer,
                        std::optional<SpectralNormOptions> spectral, std::int64_t output_axis,

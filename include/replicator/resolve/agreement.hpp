@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All replicas must ask for the same collectives, in the same order, with the same shapes and attributes, declare the same
-// variables and return the same types: else what one of them finds would depend on which others live beside it.
+// Checks that all replicas of a step agree. They must have the same collectives in the same order, with the same shapes
+// and attributes, the same variables, and results of the same types. Without this check, errors would depend on the
+// placement.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 
 namespace replicator::detail {
 
-// The placeholders of a graph by ordinal: where each one's node is.
+// The nodes of a graph's placeholders, by ordinal.
 inline std::vector<std::uint32_t> placeholders_of(const Graph& graph) {
   std::vector<std::uint32_t> nodes;
   for (std::uint32_t i = 0; i < graph.nodes().size(); ++i)
@@ -54,20 +55,21 @@ inline void require_equal(const Graph& a, const Node& x, const Graph& b, const N
     report("its place on logical device " + std::to_string(x.device), "logical device " + std::to_string(y.device),
            "replicas must place their collectives on the same logical devices");
   if (p.groups != q.groups)
-    report("the groups " + p.groups.text(), "the groups " + q.groups.text(), "replicas must name the same groups, those of all replicas");
+    report("the groups " + p.groups.text(), "the groups " + q.groups.text(), "every replica must name the groups of all replicas, and the same ones");
   if (x.label != y.label)
     report("the label \"" + x.label + "\"", "\"" + y.label + "\"",
            "replicas must ask for the same collectives in the same order");
 }
 
-// Where values count alike, those of a group stand for as many elements.
+// With `stands_for`, the values of all replicas have equal weight. So in each group they must stand for equally many
+// elements.
 inline void require_equal_counts(const Graph& a, const Node& x, const Graph& b, const Node& y) {
   const auto &p = *x.get<Placeholder>(), &q = *y.get<Placeholder>();
   if (p.stands_for == q.stands_for) return;
   disagree(a, x, b, y, "moments of " + std::to_string(p.stands_for) + " element(s)", "those of " + std::to_string(q.stands_for),
-           "replicas must take equally many, for each one's count alike: make their batches equal");
+           "every replica's moments have equal weight, so all need equally many elements: make their batches equal");
 }
-// The first one here of the replicas that meet with graphs[g]'s.
+// The index of the first local replica in the same group as graphs[g].
 inline std::size_t first_of_group(std::span<const Graph> graphs, std::size_t g, const Groups& groups) {
   if (groups.everybody()) return 0;
   const int group = groups.group_of(graphs[g].replica());
@@ -76,7 +78,7 @@ inline std::size_t first_of_group(std::span<const Graph> graphs, std::size_t g, 
   return first;
 }
 
-// "made at train.cpp:31", or "an input" of the step as it is.
+// "made at train.cpp:31", or "an input" for a result that is an input of the step.
 inline std::string origin(const Node& node) { return node.get<Input>() ? std::string{"an input"} : "made at " + node.where.text(); }
 
 inline void require_equal_results(const Graph& a, const Graph& b) {
@@ -95,7 +97,7 @@ inline bool same_first_value(const Initializer& a, const Initializer& b) {
   return a.array == b.array || (a.array->type() == b.array->type() && std::ranges::equal(a.array->bytes(), b.array->bytes()));
 }
 
-// Every variable of a is one of b.
+// Checks that b declares every variable of a.
 inline void require_equal_variables(const Graph& a, const Graph& b) {
   for (const auto& x : a.variables()) {
     const std::string who = "replica " + std::to_string(a.replica()) + ": the variable \"" + x.name + "\" at " + x.where.text();
@@ -112,7 +114,7 @@ inline void require_equal_variables(const Graph& a, const Graph& b) {
   }
 }
 
-// Throws BuildError that names the first difference, both replicas and both source lines.
+// Throws BuildError at the first difference. The message names both replicas and both source lines.
 inline void check_agreement(std::span<const Graph> graphs) {
   if (graphs.empty()) return;
   std::vector<std::vector<std::uint32_t>> placeholders{placeholders_of(graphs[0])};

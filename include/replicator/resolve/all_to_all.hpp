@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_to_all along any axes: composed of the placeholder, which moves parts of axis 0, and changes of shape.
+// all_to_all along any axes. The placeholder only exchanges parts of axis 0; changes of shape around it do the rest.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace replicator {
 
 namespace detail {
 
-// Axis `from` moved to be axis `to`.
+// Moves axis `from` to position `to`.
 inline AnyTensor move_axis(AnyTensor x, std::size_t from, std::size_t to, Location where) {
   if (from == to) return x;
   AxisValues permutation;
@@ -28,7 +28,7 @@ inline AnyTensor move_axis(AnyTensor x, std::size_t from, std::size_t to, Locati
   return compute(x.graph(), Transpose{std::move(permutation)}, {x}, where);
 }
 
-// Axis `axis` as two: parts, and what is inside each.
+// Splits axis `axis` in two: the parts, and the extent within each.
 inline AnyTensor split_axis(AnyTensor x, std::size_t axis, std::int64_t parts, Location where) {
   Shape shape;
   for (std::size_t i = 0; i < x.shape().rank(); ++i) {
@@ -37,7 +37,7 @@ inline AnyTensor split_axis(AnyTensor x, std::size_t axis, std::int64_t parts, L
   }
   return reshape(x, shape, where);
 }
-// Axes `axis` and `axis + 1` as one.
+// Joins axes `axis` and `axis + 1`.
 inline AnyTensor join_axes(AnyTensor x, std::size_t axis, Location where) {
   Shape shape;
   for (std::size_t i = 0; i < x.shape().rank(); ++i)
@@ -47,10 +47,12 @@ inline AnyTensor join_axes(AnyTensor x, std::size_t axis, Location where) {
 
 }  // namespace detail
 
-// Each replica's tensor is cut along axis `split` into one part for each replica; part r goes to replica r, which joins what it
-// receives along axis `join` in the order of the replicas: the extent of `split` is divided by the number of replicas, that of
-// `join` multiplied. Axis -1 is the last. Its gradient is the exchange back.
-// Throws BuildError where an axis does not exist or the extent is no multiple of the number of replicas (members of a group).
+// Cuts each replica's tensor along axis `split` into one part for each replica, and sends part r to replica r. A
+// replica joins the parts it receives along axis `join`, in the order of the replicas. So the extent of `split` is
+// divided by the number of replicas, and that of `join` is multiplied by it. Axis -1 is the last. The gradient is the
+// reverse exchange.
+// Throws BuildError if an axis does not exist, or if the number of replicas (members of a group) does not divide the
+// extent.
 template <Element T>
 Tensor<T> all_to_all(Tensor<T> x, std::int64_t split = 0, std::int64_t join = 0, const CollectiveOptions& options = {},
                      std::source_location where = std::source_location::current()) {

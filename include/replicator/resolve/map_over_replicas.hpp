@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that is the same for all replicas, dealt over them: thunks, functions without arguments that build a tensor.
+// Distributes work that all replicas need: each replica runs a share of a list of thunks. A thunk is a function without
+// arguments that builds a tensor.
 #pragma once
 
 #include <concepts>
@@ -26,7 +27,7 @@ namespace detail {
 template <class Thunks>
 using ThunkTensor = std::remove_cvref_t<decltype(std::declval<const Thunks&>()[std::size_t{}]())>;
 
-// thunks[i]() is a tensor for i < thunks.size().
+// Satisfied if thunks[i]() is a tensor for every i < thunks.size().
 template <class Thunks>
 concept TensorThunks = requires(const Thunks& thunks) {
   { thunks.size() } -> std::convertible_to<std::size_t>;
@@ -34,14 +35,14 @@ concept TensorThunks = requires(const Thunks& thunks) {
   requires std::convertible_to<ThunkTensor<Thunks>, Tensor<typename ThunkTensor<Thunks>::element_type>>;
 };
 
-// What this replica's thunks gave.
+// The results of this replica's thunks.
 struct MappedThunks {
   std::string where;  // "replica 1: map_gather at train.cpp:31"
-  int count;          // of all thunks
-  int members;        // over whom they are dealt
-  TensorType type;    // of each
+  int count;          // the number of all thunks
+  int members;        // the number of replicas that share them
+  TensorType type;    // of each result
   std::vector<AnyTensor> own;
-  AnyTensor first;  // of thunk 0 where the replica has none of its own
+  AnyTensor first;  // the result of thunk 0, if the replica has no thunk of its own
 };
 
 // Runs this replica's thunks.
@@ -74,7 +75,7 @@ MappedThunks run_thunks(Graph& graph, const Thunks& thunks, std::string_view nam
   return result;
 }
 
-// The smaller (larger) of each pair, or the NaN among them, as all_reduce has it.
+// The smaller (larger) of each pair of elements. A NaN wins, as in all_reduce.
 inline AnyTensor extremum(detail::ScalarOp op, AnyTensor a, AnyTensor b, Location where) {
   detail::Expression e;  // b is a NaN ? b : op(a, b)
   e.compute = compute_type(a.dtype());
@@ -85,7 +86,7 @@ inline AnyTensor extremum(detail::ScalarOp op, AnyTensor a, AnyTensor b, Locatio
   return map_node(a.graph(), std::move(e), operands, a.dtype(), where);
 }
 
-// T over the replica's own results.
+// Reduces the replica's own results in the same tree T as the collectives.
 inline AnyTensor fold_thunks(const std::vector<AnyTensor>& results, detail::collectives::TreeNode node, Reduction reduction, Location where) {
   if (node.leaf()) return results[static_cast<std::size_t>(node.begin)];
   const AnyTensor left = fold_thunks(results, node.left(), reduction, where), right = fold_thunks(results, node.right(), reduction, where);
@@ -94,7 +95,8 @@ inline AnyTensor fold_thunks(const std::vector<AnyTensor>& results, detail::coll
   return apply(detail::ScalarOp::add, {left, right}, where);
 }
 
-// Zeros that depend on x: gradients ask for the same collectives as where x is used. No pass can know that no id is -1.
+// Zeros that depend on x, so that a gradient asks for the same collectives as on replicas that use x. The optimiser
+// cannot remove the dependence: it does not know that no id is -1.
 inline AnyTensor nothing_of(AnyTensor x, Location where) {
   detail::Expression e;  // id == -1 ? x : 0
   e.compute = compute_type(x.dtype());
@@ -108,7 +110,7 @@ inline AnyTensor join_rows(const std::vector<AnyTensor>& rows, Location where) {
   if (rows.size() == 1) return rows[0];
   return rows[0].graph().tensor(add_compute(rows[0].graph(), Concat{0}, rows, where));
 }
-// Rows [begin, end), and of each the first `width`, of [n, w, e].
+// Rows [begin, end) of [n, w, e], and of each row the first `width` entries.
 inline AnyTensor cut_rows(AnyTensor x, std::int64_t begin, std::int64_t end, std::int64_t width, Location where) {
   const std::int64_t e = x.shape()[2];
   const AnyTensor cut = compute(x.graph(), Slice{{begin, 0, 0}, {end, width, e}, {1, 1, 1}}, {x}, where);
@@ -117,15 +119,23 @@ inline AnyTensor cut_rows(AnyTensor x, std::int64_t begin, std::int64_t end, std
 
 }  // namespace detail
 
-// The sum (mean, min, max) of what n thunks build, on every replica. The thunks are dealt over the replicas in contiguous
-// blocks, and a replica calls only its own; it reduces their results in a tree, and then all_reduce does. So the bits depend on
-// the number of replicas (or members of a group), not on the placement. A mean is the sum divided by n. Gradients flow through.
-// Thunks must give equal shapes and dtypes, must not communicate, and must neither declare nor assign variables, since not every
-// replica calls them. Gradients may be taken with respect to what each of the thunks uses, or to all that they use together: of
-// a tensor that some thunks use and others do not, alone, the replicas would ask for different collectives, which is refused.
-// Where there are fewer thunks than replicas, those without one call the first.
-// `graph`: the ReplicaContext. `thunks`: anything with size() and [] of functions without arguments that return a Tensor<T>.
-// Throws BuildError where there are none, types differ, or the reduction does not fit the dtype.
+// The sum (mean, min, max) of the results of n thunks, on every replica. `graph`: the ReplicaContext. `thunks`:
+// anything with size() and [], with functions without arguments that return a Tensor<T>. A mean is the sum divided by
+// n. Gradients flow through.
+//
+// The thunks are dealt over the replicas in contiguous blocks, and a replica calls only its own. It reduces their
+// results in a tree; then an all_reduce combines the replicas. So the bits depend on the number of replicas (or members
+// of a group), not on the placement. If there are fewer thunks than replicas, a replica without one calls the first
+// thunk.
+//
+// Rules for thunks:
+// - They give equal shapes and dtypes.
+// - They do not communicate, and neither declare nor assign variables: not every replica calls them.
+// - Gradients may be taken with respect to tensors that every thunk uses, or to all tensors that the thunks use
+//   together. A tensor that only some thunks use, taken alone, is refused: the replicas would ask for different
+//   collectives.
+//
+// Throws BuildError without thunks, if types differ, or if the reduction does not fit the dtype.
 template <class Thunks>
 auto map_reduce(Graph& graph, const Thunks& thunks, Reduction reduction, const CollectiveOptions& options = {},
                 std::source_location where = std::source_location::current()) {
@@ -137,7 +147,7 @@ auto map_reduce(Graph& graph, const Thunks& thunks, Reduction reduction, const C
     const auto mapped = detail::run_thunks(graph, thunks, "map_reduce", options, where);
     const bool adds = reduction == Reduction::sum || reduction == Reduction::mean;
     detail::require_reducible(mapped.type, reduction, mapped.where);
-    // What is added for a replica without thunks is nothing; a minimum may be taken twice.
+    // A replica without thunks adds zeros to a sum. To a minimum or maximum it may contribute a value twice.
     const AnyTensor local = !mapped.own.empty() ? detail::fold_thunks(mapped.own, {0, static_cast<int>(mapped.own.size())}, reduction, where)
                             : adds              ? detail::nothing_of(mapped.first, where)
                                                 : mapped.first;
@@ -146,9 +156,9 @@ auto map_reduce(Graph& graph, const Thunks& thunks, Reduction reduction, const C
   }
 }
 
-// What n thunks build, in their order along a new axis 0, on every replica: [n, ...]. Dealt as by map_reduce, with the same
-// rules. Nothing is computed across replicas: the bits are those of one replica that calls all of them, if the thunks use no
-// random numbers and nothing of the replica.
+// The results of n thunks along a new axis 0, in their order, on every replica: [n, ...]. The thunks are dealt as by
+// map_reduce, with the same rules. No value is computed across replicas. So the bits are those of one replica that
+// calls all thunks, if these use no random numbers and nothing specific to the replica.
 template <class Thunks>
 auto map_gather(Graph& graph, const Thunks& thunks, const CollectiveOptions& options = {},
                 std::source_location where = std::source_location::current()) {
@@ -162,7 +172,7 @@ auto map_gather(Graph& graph, const Thunks& thunks, const CollectiveOptions& opt
     const std::int64_t most = mapped.count / members + (more > 0 ? 1 : 0);
     std::vector<AnyTensor> rows;
     for (const auto& result : mapped.own) rows.push_back(reshape(result, Shape{1, elements}, Location{where}));
-    if (rows.empty()) rows.push_back(reshape(mapped.first, Shape{1, elements}, Location{where}));  // cut off below
+    if (rows.empty()) rows.push_back(reshape(mapped.first, Shape{1, elements}, Location{where}));  // it is cut off below
     if (const auto missing = most - static_cast<std::int64_t>(rows.size()); missing > 0)
       rows.push_back(fill(graph, {mapped.type.dtype, Shape{missing, elements}}, 0, where));
     AnyTensor all = all_gather(Tensor<T>{detail::join_rows(rows, where)}, options, where);

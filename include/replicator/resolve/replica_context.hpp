@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step function knows of the replica it is traced for.
+// The replica that a step function is traced for: its id, its variables, its scope of names and its logical devices.
 #pragma once
 
 #include <cstdint>
@@ -31,16 +31,18 @@ class ReplicaContext {
   Graph& graph() const { return *graph_; }
   operator Graph&() const { return *graph_; }  // NOLINT: implicit on purpose
 
-  // Declares the variable `scope + name`, or finds it: the same name gives the same variable in every step function of
-  // the Replicator. Throws BuildError where type or kind differ from an earlier declaration.
+  // Declares the variable `scope + name`, or finds it. The same name gives the same variable in every step function of
+  // the Replicator.
+  // Throws BuildError if type or kind differ from an earlier declaration.
   template <Element T>
   Variable<T> variable(std::string_view name, Shape shape, Initializer initializer, VariableOptions options = {},
                        std::source_location where = std::source_location::current()) {
     return {*graph_, graph_->declare({graph_->scope() + std::string{name}, {dtype_of<T>, shape}, options.kind, options.trainable && options.kind == VariableKind::mirrored && is_floating(dtype_of<T>), std::move(initializer), where})};
   }
 
-  // The trainable variables of element type T that this step has read so far, in the order of declaration: all, or those below a
-  // scope ("generator": generator.linear.weight, ...), so that a step with two networks can train one of them.
+  // The trainable variables of element type T that this step has read so far, in the order of declaration. With a
+  // scope, only those below it: "generator" gives generator.linear.weight, ... So a step with two networks can train
+  // one of them.
   template <FloatingElement T>
   std::vector<Variable<T>> trainable_variables(std::string_view scope = {}) {
     const std::string start = scope.empty() ? std::string{} : std::string{scope} + ".";
@@ -53,20 +55,20 @@ class ReplicaContext {
     return result;
   }
 
-  // Steps done before this one: an int64 scalar, the same on every replica.
+  // The number of steps done before this one: an int64 scalar, the same on every replica.
   Tensor<std::int64_t> step(std::source_location where = std::source_location::current()) {
     return Tensor<std::int64_t>{
         graph_->tensor(graph_->add({detail::Input{detail::Input::Source::step, 0}, {}, {TensorType{DType::int64, {}}}, where, {}}))};
   }
 
-  // Names of variables declared while it lives begin with `name` and a dot.
+  // While the result lives, names of declared variables begin with `name` and a dot.
   detail::ScopedValue<std::string> scope(std::string_view name) { return {graph_->scope(), graph_->scope() + std::string{name} + "."}; }
 
-  // What is built while it lives, and the variables that it declares, are on logical device i of this replica:
+  // While the result lives, new nodes and the variables they declare are on logical device i of this replica:
   //   Tensor<float> h = [&] { const auto here = replica.logical_device(0); return first_half(replica, x); }();
-  // Outside of any, a node is where its first input is. Gradients are where the node is whose gradient they are; a variable
-  // and what is assigned to it stay together. Copies between devices are made for you, and no placing changes a bit.
-  // Throws BuildError, with the caller's line, where the deployment gives a replica fewer logical devices.
+  // Without it, a node is on the device of its first input. A gradient is on the device of the node it belongs to, and
+  // a variable stays with what is assigned to it. The library inserts copies between devices. No placing changes a bit.
+  // Throws BuildError with the caller's line if the deployment gives a replica fewer logical devices.
   [[nodiscard]] detail::LogicalDeviceScope logical_device(int i, std::source_location where = std::source_location::current()) const {
     return {*graph_, i, Location{where}};
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A resolved step as text for Graphviz.
+// A resolved step as Graphviz text.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace replicator::detail {
 
-// Replicas with equal graphs are one cluster. What is uniform, and so runs once per device, is grey; the collectives that are
-// done as one meet in a bucket, between the clusters. `first_replica`: of those that were resolved.
+// Replicas with equal graphs share one cluster. Uniform nodes, which run once per device, are grey. The collectives of
+// a bucket point to that bucket, between the clusters. `first_replica`: the id of the first resolved replica.
 template <class = void>
 std::string dot(const Resolution& resolution, int first_replica = 0) {
   std::string text = "digraph resolved_step {\n  node [fontsize=10];\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolution: one pure function from the replicas' graphs to what all of them will do together. It needs no device.
+// Resolution: a pure function that turns the replicas' graphs into one common step. It needs no device.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +19,16 @@
 
 namespace replicator::detail {
 
-// What every replica asks for at one place of the program.
+// A collective that every replica asks for at the same place of the program.
 struct ResolvedCollective {
   Placeholder what;
-  TensorType type;            // of a replica's contribution
+  TensorType type;            // of one replica's contribution
   std::string text;           // all_reduce "fc.weight/gradient" at train.cpp:31
-  std::int32_t device = 0;    // of each replica: these devices do it together
+  std::int32_t device = 0;    // the logical device, in each replica, that takes part
   std::uint32_t segment = 0;  // see segments_of
 };
 
-// Collectives done as one: all_reduces of one kind on one device of each replica, next to each other in the order in which
+// All-reduces that run as one. They have the same kind and logical device, and follow one another in the order in which
 // their inputs are ready.
 struct Bucket {
   std::vector<std::uint32_t> members;  // ordinals
@@ -36,7 +36,7 @@ struct Bucket {
   std::int64_t elements = 0;
 };
 
-// Replicas with equal graphs share everything from here on.
+// Replicas with equal graphs. They share everything from here on.
 struct GraphClass {
   Graph graph;
   Uniformity uniformity;
@@ -46,18 +46,18 @@ struct GraphClass {
 
 struct ResolveOptions {
   std::int64_t bucket_bytes = 4 << 20;  // small all_reduces are merged up to this size
-  // Where replicas live in several processes: keeps of the digests those that all processes have.
+  // For several processes: given the digests of this process, returns those that all processes have.
   std::function<std::set<Digest>(const std::set<Digest>&)> common_to_processes = {};
-  int devices = 1;  // how many a replica has: its logical devices share them
+  int devices = 1;  // per replica; its logical devices share them
   passes::RecomputeOptions recompute = {};
-  // Where replicas live in several processes: of the orders in which they make the inputs of collectives, that of process 0.
+  // For several processes: given the order in which this process makes the inputs of collectives, returns process 0's.
   std::function<std::vector<std::uint32_t>(const std::vector<std::uint32_t>&)> order_of_processes = {};
-  // Where replicas live in several processes: raises each number to the largest that a process has; true where all have the same.
+  // For several processes: raises each number to the maximum over the processes. True if all processes had the same.
   std::function<bool(std::vector<std::uint32_t>&)> latest_of_processes = {};
   ConvolutionFusions fuse_convolutions = {};
 };
 
-// The graphs of all local replicas, made one with each other: what a plan is made from.
+// The resolved step of all local replicas. The plan is made from it.
 struct Resolution {
   std::vector<GraphClass> classes;
   std::vector<std::uint32_t> class_of;  // local replica (in the order given) -> class
@@ -72,8 +72,8 @@ inline bool mergeable(const ResolvedCollective& a, const ResolvedCollective& b) 
          a.what.any_order == b.what.any_order && a.what.groups == b.what.groups && a.type.dtype == b.type.dtype && a.device == b.device;
 }
 
-// How many collectives and ways from device to device lie on the longest way to each node: its segment. What a node needs
-// from elsewhere is of an earlier segment. No collective is earlier than `earliest` says of its ordinal.
+// The segment of each node: the number of collectives and of transfers between devices on the longest path to it.
+// Inputs from elsewhere thus come from an earlier segment. A collective's segment is at least earliest[ordinal].
 inline std::vector<std::uint32_t> segments_of(const Graph& graph, std::span<const std::uint32_t> earliest) {
   std::vector<std::uint32_t> segment(graph.nodes().size());
   for (std::uint32_t i = 0; i < graph.nodes().size(); ++i) {
@@ -87,8 +87,9 @@ inline std::vector<std::uint32_t> segments_of(const Graph& graph, std::span<cons
   return segment;
 }
 
-// All replicas do a collective in one segment, since a bucket is waited for as a whole: in the latest that one of their graphs has
-// it in. Graphs differ in this where thunks were dealt over the replicas, say. Gives the segments, by ordinal.
+// A bucket is waited for as a whole, so all replicas must do a collective in the same segment. This is the latest one
+// that any of their graphs gives it. Graphs can differ in this, for example if thunks are dealt over the replicas.
+// Returns the segments by ordinal.
 inline std::vector<std::uint32_t> find_segments(std::vector<GraphClass>& classes, const ResolveOptions& options) {
   std::vector<std::uint32_t> latest(classes[0].collective.size()), before;
   do {
@@ -103,14 +104,14 @@ inline std::vector<std::uint32_t> find_segments(std::vector<GraphClass>& classes
   return latest;
 }
 
-// Members begin at multiples of 16 elements, so that each has cache lines of its own.
+// Members begin at multiples of 16 elements, so that each has its own cache lines.
 inline void add_member(Bucket& bucket, std::uint32_t ordinal, std::int64_t elements) {
   bucket.members.push_back(ordinal);
   bucket.offsets.push_back(bucket.elements);
   bucket.elements += (elements + 15) / 16 * 16;
 }
 
-// The ordinals of the collectives in the order in which the first class makes their inputs.
+// The ordinals of the collectives, ordered by segment and then by when the first class makes their inputs.
 inline std::vector<std::uint32_t> order_of_inputs(const Resolution& resolution) {
   const auto& first = resolution.classes[0];
   const auto segment_of = [&](std::uint32_t ordinal) { return resolution.collectives[ordinal].segment; };
@@ -123,8 +124,8 @@ inline std::vector<std::uint32_t> order_of_inputs(const Resolution& resolution) 
   return order;
 }
 
-// Walks the collectives in this order, the same in all processes; a bucket takes those of one segment until it is full. Uses
-// nothing that could differ between processes.
+// Fills buckets in this order, which is the same in all processes. A bucket takes collectives of one segment until it
+// is full. Uses nothing that could differ between processes.
 inline void form_buckets(Resolution& resolution, const std::vector<std::uint32_t>& order, std::int64_t bucket_bytes) {
   std::map<std::uint32_t, std::vector<std::uint32_t>> open;  // segment -> buckets that may take more
   for (const auto k : order) {
@@ -138,8 +139,8 @@ inline void form_buckets(Resolution& resolution, const std::vector<std::uint32_t
     if (found == candidates.end()) {
       resolution.bucket_of[k] = static_cast<std::uint32_t>(resolution.buckets.size());
       resolution.buckets.emplace_back();
-      // What fills half a bucket goes alone, so that small ones around it stay together. A bucket without room for a
-      // small one is closed: a later gradient must not wait behind it.
+      // A collective that fills half a bucket goes alone, so that small ones around it stay together. A bucket without
+      // room for a small one is closed: a later gradient must not wait behind it.
       if (2 * static_cast<std::int64_t>(collective.type.bytes()) <= bucket_bytes) {
         std::erase_if(candidates, [&](auto b) { return mergeable(resolution.collectives[resolution.buckets[b].members[0]], collective); });
         candidates.push_back(resolution.bucket_of[k]);
@@ -157,7 +158,7 @@ inline Graph optimised_alone(const Graph& traced, const ResolveOptions& options)
   return options.fuse_convolutions.any() ? passes::fuse_convolutions(condensed, options.fuse_convolutions) : condensed;
 }
 
-// Reductions are merged only now: one node is either uniform or not.
+// Reductions are merged only after this analysis: a merged node is either uniform or not.
 inline void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions& options) {
   std::vector<Uniformity> uniformities;
   for (const auto& one : classes) uniformities.push_back(analyse_uniformity(one.graph));
@@ -174,8 +175,8 @@ inline void find_uniform(std::vector<GraphClass>& classes, const ResolveOptions&
   }
 }
 
-// The graphs of this process's replicas, as traced. Throws BuildError where replicas disagree or a mirrored variable would
-// be given a value that varies.
+// Resolves the graphs of this process's replicas, as traced.
+// Throws BuildError if replicas disagree, or if a mirrored variable would get a value that varies.
 template <class = void>
 Resolution resolve(std::span<const Graph> traced, const ResolveOptions& options = {}) {
   Resolution result;

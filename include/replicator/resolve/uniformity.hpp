@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every node is uniform (the same value on all replicas) or varying.
+// Uniformity analysis: each node is either uniform (the same value on all replicas) or varying.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,14 @@
 
 namespace replicator::detail {
 
-// Of the nodes of one graph.
+// The analysis of one graph.
 struct Uniformity {
   std::vector<bool> uniform;
-  // By node, of each output (of an assignment: of what it does): what is computed, from the leaves on. Equal digests, equal
-  // values, if both are uniform. Fusion does not change it.
+  // By node, for each output: a digest of the whole computation, from the leaves on. For an assignment: of its effect.
+  // Uniform values with equal digests are equal. Fusion does not change a digest.
   std::vector<std::vector<Digest>> digests;
-  // Of each result: that it is this value. A result is uniform if it is the same uniform value on all replicas.
+  // For each result, a digest of its index and value. A result is uniform if it is the same uniform value on all
+  // replicas.
   std::vector<Digest> result_digests;
   std::vector<bool> uniform_results;
 
@@ -33,7 +34,7 @@ inline bool is_uniform_leaf(const Graph& graph, const Node& node) {
   return true;  // a constant, or an operation without inputs
 }
 
-// The result of a group is another one in each group.
+// The results of different groups differ.
 inline bool gives_all_the_same(const Placeholder& placeholder) {
   return placeholder.groups.everybody() && placeholder.kind != CollectiveKind::reduce_scatter && placeholder.kind != CollectiveKind::all_to_all;
 }
@@ -41,7 +42,7 @@ inline bool gives_all_the_same(const Placeholder& placeholder) {
 inline bool is_uniform_node(const Graph& graph, const Node& node, const std::vector<bool>& uniform) {
   if (const auto* placeholder = node.get<Placeholder>()) return gives_all_the_same(*placeholder);
   if (const auto* compute = node.get<Compute>(); compute && compute->operation.varies()) return false;
-  // Each replica has its own to write, whatever the value.
+  // Each replica has its own variable to write, whatever the value.
   if (const auto* assign = node.get<Assign>(); assign && graph.variables()[assign->variable].kind == VariableKind::replica_local) return false;
   if (node.inputs.empty()) return is_uniform_leaf(graph, node);
   for (const auto input : node.inputs)
@@ -49,7 +50,8 @@ inline bool is_uniform_node(const Graph& graph, const Node& node, const std::vec
   return true;
 }
 
-// What an expression computes over a domain, operation by operation: the same whether its parts are stored or not.
+// Digests of what an expression computes over a domain, operation by operation. Stored and fused parts give the same
+// digest.
 class ExpressionDigest {
  public:
   ExpressionDigest(const Graph& graph, const Node& node, const Expression& expression, const Shape& domain, const Uniformity& known) {
@@ -118,7 +120,7 @@ inline std::vector<Digest> digests_of_node(const Graph& graph, const Node& node,
   if (const auto* reduce = operation_of<Reduce>(node)) return digests_of_reduce(graph, node, *reduce, known);
   Hasher hasher;
   hash_node(hasher, graph, node);
-  // A collective's result is the same everywhere whatever each replica gave.
+  // The result of a collective is the same everywhere, whatever each replica contributed.
   if (!node.get<Placeholder>())
     for (const auto input : node.inputs) hasher.digest(known.digest(input));
   std::vector<Digest> digests;
@@ -147,7 +149,7 @@ inline Uniformity analyse_uniformity(const Graph& graph) {
   return result;
 }
 
-// What all the graphs compute, by digest.
+// The digests that occur in all the graphs.
 inline std::set<Digest> common_digests(const std::vector<Uniformity>& all) {
   std::set<Digest> common;
   for (std::size_t g = 0; g < all.size(); ++g) {
@@ -163,8 +165,8 @@ inline std::set<Digest> common_digests(const std::vector<Uniformity>& all) {
   return common;
 }
 
-// A value that differs between the replicas' graphs (a constant that depends on the replica, say) is not uniform,
-// though each graph alone cannot see it.
+// Marks values as varying if they differ between the replicas' graphs, such as a constant that depends on the replica.
+// A single graph cannot show this.
 inline void restrict_to(const std::set<Digest>& common, Uniformity& one) {
   for (std::size_t i = 0; i < one.uniform.size(); ++i)
     for (const auto& digest : one.digests[i])
@@ -173,7 +175,7 @@ inline void restrict_to(const std::set<Digest>& common, Uniformity& one) {
     if (!common.contains(one.result_digests[k])) one.uniform_results[k] = false;
 }
 
-// Throws BuildError where a mirrored variable is given a value that varies, or not the same on all replicas.
+// Throws BuildError if a mirrored variable is assigned a varying value, or not the same value on all replicas.
 inline void check_assignments(const Graph& graph, const Uniformity& uniformity) {
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const auto& node = graph.nodes()[i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables of a step as its replicas see them.
+// A variable of the model, as one replica's step reads and assigns it.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace replicator {
 
-// A handle on a variable within one replica's step. Reads see the step's start plus this replica's own assignments in
-// program order; all assignments take effect together when the step has succeeded. Gradients end at what is read: none passes on to
-// what an assigned value was computed from, as an optimizer's update is from other variables' gradients.
+// A handle on a variable within one replica's step. Reads see the value at the step's start plus this replica's own
+// assignments, in program order. All assignments take effect together when the step has succeeded. Gradients end at a
+// read: they do not continue into the computation of an assigned value, such as an optimizer's update.
 template <Element T>
 class Variable {
  public:
@@ -20,7 +20,8 @@ class Variable {
 
   Tensor<T> read(std::source_location where = std::source_location::current()) const { return Tensor<T>{graph_->read(index_, where)}; }
   operator Tensor<T>() const { return Tensor<T>{graph_->read(index_, declaration().where)}; }  // NOLINT: implicit on purpose
-  // Throws BuildError where the shape differs. A mirrored variable must be given a value that is the same on all replicas.
+  // Throws BuildError if the shape differs. A mirrored variable must be assigned a value that is the same on all
+  // replicas.
   void assign(Tensor<T> value, std::source_location where = std::source_location::current()) const {
     if (!value.any().in(graph_)) Graph::refuse_foreign("the assignment to \"" + name() + "\" at " + Location{where}.text());
     graph_->assign(index_, value.any().value(), where);
@@ -28,7 +29,7 @@ class Variable {
   const std::string& name() const { return declaration().name; }
   const Shape& shape() const { return declaration().type.shape; }
   std::uint32_t index() const { return index_; }
-  std::int32_t device() const { return declaration().device; }  // logical, of the replica
+  std::int32_t device() const { return declaration().device; }  // the logical device of the replica
 
  private:
   const VariableDeclaration& declaration() const { return graph_->variables()[index_]; }

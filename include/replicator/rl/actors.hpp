@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many environments that are acted in side by side.
+// Runs many environments in parallel and collects their transitions.
 #pragma once
 
 #include <algorithm>
@@ -27,24 +27,24 @@ struct ActorsOptions {
   NStepOptions n_step = {};
   ExplorationOptions exploration = {};
   std::uint64_t seed = 0;
-  std::uint64_t stream = 0;  // tells actors of the same seed apart; in steps of 2^32
+  std::uint64_t stream = 0;  // separates actors with the same seed; use steps of 2^32
 };
 
 struct Episode {
-  double reward = 0;  // the sum
+  double reward = 0;  // sum over the episode
   std::int64_t steps = 0;
 };
 
-// Two groups of environments: while one group's actions are computed, the other's are done, so that neither the device nor the
-// simulation waits (and a replicated step, which reads its input ahead, has its next observations when it asks for them).
-// What is seen depends on options and actions only, however many threads there are.
+// Two groups of environments. While the actions of one group are computed, the other group acts, so neither the device
+// nor the simulation waits. (A replicated step reads its input ahead; so its next observations are ready in time.)
+// Observations depend only on options and actions, not on the number of threads.
 template <Environment E>
 class Actors {
  public:
   using Observation = typename E::Observation;
   static constexpr std::int64_t groups = 2;
 
-  // `make()` gives an environment; it is called 2 * environments times, by the calling thread. Throws BuildError for less than one.
+  // Calls `make()` 2 * environments times, in the calling thread. Throws BuildError for less than one environment.
   Actors(const ActorsOptions& options, const std::function<E()>& make) : options_{options} {
     if (options.environments < 1)
       throw BuildError{"actors with " + std::to_string(options.environments) + " environments in a group were asked for: take at least 1"};
@@ -58,7 +58,7 @@ class Actors {
 
   const E& environment(std::int64_t group, std::int64_t i) const { return lane(group, i).environment; }
 
-  // What the environments of a group (0 or 1) show now: [environments, ...].
+  // The current observations of a group (0 or 1): [environments, ...].
   Array<Observation> observations(std::int64_t group) const {
     Shape shape{environments()};
     for (const auto extent : observation_shape()) shape.push_back(extent);
@@ -71,8 +71,9 @@ class Actors {
     return result;
   }
 
-  // One step of each environment of a group, shared out to the threads of `pool`; null: in this one. `actions` is [environments, actions];
-  // noise is added here. Transitions are kept until store(). Throws BuildError for another shape, and what environments throw.
+  // One step of each environment of a group, on the threads of `pool`, or in this thread if it is null. `actions` is
+  // [environments, actions]; exploration noise is added here. The transitions are kept until store().
+  // Throws BuildError for another shape, and whatever an environment throws.
   void act(std::int64_t group, const Array<float>& actions, data::WorkerPool* pool = nullptr) {
     const Shape expected{environments(), action_size()};
     if (!(actions.shape() == expected))
@@ -82,8 +83,8 @@ class Actors {
     });
   }
 
-  // Moves what act() made into the replay, in the order of the environments; returns the episodes that have ended. With null transitions
-  // are forgotten.
+  // Moves the transitions of act() into the replay, in the order of the environments, and returns the episodes that
+  // have ended. If `replay` is null, the transitions are dropped.
   std::vector<Episode> store(Replay<Observation>* replay) {
     std::vector<Episode> ended;
     for (auto& lane : lanes_) {

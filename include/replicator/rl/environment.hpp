@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent acts in.
+// The concept of an environment, in which an agent acts.
 #pragma once
 
 #include <concepts>
@@ -10,14 +10,15 @@
 
 namespace replicator::rl {
 
-// What an action led to.
+// The result of an action.
 struct Outcome {
   float reward = 0;
-  float discount = 1;  // how much of what follows counts: 0 where the state is final, 1 where only the time is over
-  bool last = false;   // the episode is at its end: reset() comes next
+  float discount = 1;  // factor of all later rewards: 0 after a terminal state, 1 if only the time is over
+  bool last = false;   // the episode has ended: call reset() next
 };
 
-// A world that is a function of what reset was given and of the actions since. Different ones may be used by different threads at a time.
+// A world that depends only on the argument of reset and the actions since. Different environments may be used by
+// different threads at a time.
 template <class E>
 concept Environment = requires(E& e, const E& c, std::uint64_t episode, std::span<typename E::Observation> out, std::span<const float> action) {
   typename E::Observation;  // float, or std::uint8_t of pixels

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Noise on actions, so that an agent finds what it does not know.
-// Sources: Barth-Maron et al., "Distributed distributional deterministic policy gradients", 2018 (Gaussian); Uhlenbeck and Ornstein, "On the
-// theory of the Brownian motion", 1930, as Lillicrap et al., "Continuous control with deep reinforcement learning", 2016, use it.
+// Exploration noise on an agent's actions.
+// Sources: Barth-Maron et al., "Distributed distributional deterministic policy gradients", 2018 (Gaussian); Uhlenbeck
+// and Ornstein, "On the theory of the Brownian motion", 1930, as used by Lillicrap et al., "Continuous control with
+// deep reinforcement learning", 2016.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 
 namespace replicator::rl {
 
-// A number of the standard normal distribution. Source: Box and Muller, "A note on the generation of random normal deviates", 1958.
+// A standard normal random number. Source: Box and Muller, "A note on the generation of random normal deviates", 1958.
 inline float normal(PhiloxStream& random) {
   constexpr double two_pi = 6.283185307179586;
   const double u = 1 - static_cast<double>(random.uniform()), v = static_cast<double>(random.uniform());  // u in (0, 1]
@@ -25,20 +26,20 @@ inline float normal(PhiloxStream& random) {
 }
 
 enum class Noise : std::uint8_t {
-  gaussian,            // of each step anew
-  ornstein_uhlenbeck,  // that drifts, and is pulled back to 0
+  gaussian,            // independent in each step
+  ornstein_uhlenbeck,  // drifts, and is pulled back to 0
 };
 
 struct ExplorationOptions {
   Noise noise = Noise::gaussian;
-  double stddev = 0.3;  // of the change in one step; actions reach from -1 to 1
-  double pull = 0.15;   // of Ornstein-Uhlenbeck noise: the share of it that is lost in a step
+  double stddev = 0.3;  // of the change in one step; actions are in [-1, 1]
+  double pull = 0.15;   // Ornstein-Uhlenbeck: the share of the noise that is lost in a step
 };
 
-// Of one environment.
+// The noise of one environment.
 class Exploration {
  public:
-  // Throws BuildError for a negative deviation, and a pull outside of [0, 1].
+  // Throws BuildError for a negative deviation, and for a pull outside of [0, 1].
   Exploration(std::int64_t actions, const ExplorationOptions& options, PhiloxStream random)
       : options_{options}, random_{random}, state_(static_cast<std::size_t>(actions)) {
     if (!(options.stddev >= 0) || !(options.pull >= 0 && options.pull <= 1))
@@ -46,10 +47,10 @@ class Exploration {
                        std::to_string(options.pull)};
   }
 
-  // Before an episode.
+  // Call before an episode.
   void reset() { std::fill(state_.begin(), state_.end(), 0.0f); }
 
-  // Adds the noise of the next step and cuts at -1 and 1.
+  // Adds the noise of the next step, and clips to [-1, 1].
   void operator()(std::span<float> action) {
     const float kept = options_.noise == Noise::gaussian ? 0 : static_cast<float>(1 - options_.pull);
     for (std::size_t i = 0; i < action.size(); ++i) {

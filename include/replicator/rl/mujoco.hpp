@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies that MuJoCo moves, as environments. Needs libmujoco (the CMake component mujoco).
+// MuJoCo bodies as environments. Needs libmujoco (the CMake component mujoco).
 #pragma once
 
 #include <mujoco/mujoco.h>
@@ -22,16 +22,16 @@
 
 namespace replicator::rl {
 
-// A body and what is asked of it. Its model integrates by Euler's method.
+// A body and its task. The model integrates by Euler's method.
 struct Task {
   std::string name;
-  const char* mjcf = "";                                            // the model, in MuJoCo's XML; every actuator has a range
-  int ticks_per_action = 1;                                         // time steps of the model for which an action is held
-  int ticks_per_episode = 1000;                                     // then the time is over; no state is final
-  int features = 1;                                                 // what `observe` writes
-  void (*reset)(const mjModel&, mjData&, PhiloxStream&) = nullptr;  // from the model's own first state
+  const char* mjcf = "";                                            // the model in MuJoCo's XML; every actuator must have a range
+  int ticks_per_action = 1;                                         // time steps of the model per action
+  int ticks_per_episode = 1000;                                     // then the time is over; no state is terminal
+  int features = 1;                                                 // number of values that `observe` writes
+  void (*reset)(const mjModel&, mjData&, PhiloxStream&) = nullptr;  // changes the model's initial state
   void (*observe)(const mjModel&, const mjData&, float* features) = nullptr;
-  double (*reward)(const mjModel&, const mjData&) = nullptr;  // of a tick, in [0, 1]
+  double (*reward)(const mjModel&, const mjData&) = nullptr;  // of one time step, in [0, 1]
 
   std::int64_t actions_per_episode() const { return (ticks_per_episode + ticks_per_action - 1) / ticks_per_action; }
 };
@@ -43,15 +43,16 @@ struct MujocoDelete {
   void operator()(mjData* data) const { mj_deleteData(data); }
 };
 
-// MuJoCo's own answer to an error is to wait for a key, then to end the program. This one throws, through frames of C that leave nothing
-// behind but the state that is given up. A handler of the program's own stays.
+// MuJoCo's default error handler waits for a key and then ends the program. This one throws DataError. It throws
+// through C frames; they leave nothing behind but the state, which is discarded. A handler that the program installed
+// stays.
 inline void take_over_errors() {
   if (!mju_user_error) mju_user_error = [](const char* text) { throw DataError{std::string{"MuJoCo: "} + text}; };
 }
 
-// Throws DataError where MuJoCo refuses it.
+// Throws DataError if MuJoCo refuses the model.
 inline std::shared_ptr<const mjModel> load_mjcf(const std::string& name, const char* mjcf) {
-  const auto files = std::make_unique<mjVFS>();  // of 2 MiB
+  const auto files = std::make_unique<mjVFS>();  // it has 2 MiB, too much for the stack
   mj_defaultVFS(files.get());
   const auto file = name + ".xml";
   const auto length = std::strlen(mjcf);
@@ -68,11 +69,11 @@ inline std::shared_ptr<const mjModel> load_mjcf(const std::string& name, const c
 
 }  // namespace detail
 
-// The model of a task, shared by all its environments. MuJoCo keeps global state while it loads one: load in one thread. From then on errors
-// of MuJoCo are DataErrors.
+// The model of a task, shared by all its environments. **Load models in one thread**: MuJoCo has global state while it
+// loads. From then on, errors of MuJoCo are DataErrors.
 class Body {
  public:
-  // Throws BuildError for a task that lacks something, DataError where MuJoCo refuses the model.
+  // Throws BuildError for an incomplete task, and DataError if MuJoCo refuses the model.
   explicit Body(Task task) : task_{std::move(task)} {
     if (task_.ticks_per_action < 1 || task_.ticks_per_episode < 1 || task_.features < 1 || !task_.reset || !task_.observe || !task_.reward)
       throw BuildError{"the task \"" + task_.name + "\" needs reset, observe and reward, and at least 1 feature, tick per action and tick per episode"};
@@ -93,12 +94,13 @@ class Body {
   std::shared_ptr<const mjModel> model_;
 };
 
-// Features of the body's state; an action is held for some ticks, and its reward is their mean: in [0, 1], 1 being as good as can be.
+// An environment that observes features of the body's state. An action is held for some time steps. Its reward is the
+// mean of theirs, in [0, 1], where 1 is the best.
 class BodyEnvironment {
  public:
   using Observation = float;
 
-  // Throws DataError where MuJoCo has no memory for it.
+  // Throws DataError if MuJoCo has no memory for it.
   explicit BodyEnvironment(Body body) : body_{std::move(body)}, data_{mj_makeData(&body_.model())} {
     if (!data_) throw DataError{"MuJoCo cannot make the state of " + body_.task().name};
   }
@@ -117,7 +119,7 @@ class BodyEnvironment {
   }
   void observe(std::span<float> out) const { body_.task().observe(body_.model(), *data_, out.data()); }
 
-  // Throws DataError for an action that is not finite, and where the simulation has become unstable.
+  // Throws DataError for an action that is not finite, and if the simulation has become unstable.
   Outcome act(std::span<const float> action) {
     const Task& task = body_.task();
     for (std::size_t i = 0; i < action.size(); ++i) {
@@ -128,7 +130,7 @@ class BodyEnvironment {
     double reward = 0;
     for (int i = 0; i < task.ticks_per_action; ++i) {
       mj_step2(&body_.model(), data_.get());
-      mj_step1(&body_.model(), data_.get());  // positions and velocities of all parts belong to the new state then
+      mj_step1(&body_.model(), data_.get());  // so positions and velocities of all parts belong to the new state
       require_stable();
       reward += task.reward(body_.model(), *data_);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the steps of an episode to transitions over n of them.
+// Turns the steps of an episode into n-step transitions.
 // Source: Sutton, "Learning to predict by the methods of temporal differences", 1988.
 #pragma once
 
@@ -15,13 +15,13 @@
 
 namespace replicator::rl {
 
-// What a learner is given: the value of (observation, action) is about reward + discount * value of `next`. Views.
+// The unit of learning: the value of (observation, action) is about reward + discount * value of `next`. Holds views.
 template <class O>
 struct Transition {
   std::span<const O> observation;
   std::span<const float> action;
   float reward = 0;    // r_0 + g d_0 r_1 + g^2 d_0 d_1 r_2 + ...
-  float discount = 1;  // g^m d_0 ... d_(m-1), m the number of steps; 0 behind a final state
+  float discount = 1;  // g^m d_0 ... d_(m-1), m the number of steps; 0 after a terminal state
   std::span<const O> next;
 };
 
@@ -30,7 +30,7 @@ struct NStepOptions {
   double discount = 0.99;  // g, in [0, 1]
 };
 
-// Of one environment. The last n - 1 transitions of an episode are over fewer steps: they end where the episode does.
+// For one environment. The last n - 1 transitions of an episode have fewer steps: they end with the episode.
 template <class O>
 class NStep {
  public:
@@ -41,8 +41,8 @@ class NStep {
                        " and " + std::to_string(options.discount)};
   }
 
-  // `action` was done at `observation`, and led to `outcome` and `next`. Gives whole transitions to `sink`, the oldest first; the views are
-  // valid within the call.
+  // Adds a step: `action` at `observation` led to `outcome` and `next`. Passes complete transitions to `sink`, the
+  // oldest first. The views are valid during the call.
   template <class Sink>
   void add(std::span<const O> observation, std::span<const float> action, const Outcome& outcome, std::span<const O> next, Sink&& sink) {
     pending_.push_back({{observation.begin(), observation.end()}, {action.begin(), action.end()}});

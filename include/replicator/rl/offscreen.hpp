@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of what MuJoCo moves, without a screen. Needs libmujoco and libEGL (the CMake components mujoco and egl).
+// Renders MuJoCo bodies without a screen. Needs libmujoco and libEGL (the CMake components mujoco and egl).
 #pragma once
 
 #include <EGL/egl.h>
@@ -26,7 +26,8 @@ namespace detail {
 
 inline std::string egl_error(const char* what) { return std::string{"EGL cannot "} + what + " (error " + std::to_string(eglGetError()) + ")"; }
 
-// The display that needs no screen: of Mesa, or the platform's own. It lives as long as the process: EGL counts who uses it.
+// An EGL display that needs no screen: Mesa's, or the platform's own. It stays open as long as the process: EGL counts
+// its users.
 inline EGLDisplay offscreen_display() {
   EGLDisplay display = eglGetPlatformDisplay(EGL_PLATFORM_SURFACELESS_MESA, EGL_DEFAULT_DISPLAY, nullptr);
   if (display == EGL_NO_DISPLAY || eglInitialize(display, nullptr, nullptr) == EGL_FALSE) {
@@ -37,10 +38,10 @@ inline EGLDisplay offscreen_display() {
   return display;
 }
 
-// A context of OpenGL that draws into memory. It is current in a thread only within a call of with().
+// An OpenGL context that draws into memory. It is current in a thread only during a call of with().
 class OffscreenContext {
  public:
-  // Throws DeviceError.
+  // Throws DeviceError if EGL has no such context.
   OffscreenContext() : display_{offscreen_display()} {
     const EGLint wanted[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_RED_SIZE, 8, EGL_GREEN_SIZE, 8,
                              EGL_BLUE_SIZE, 8, EGL_DEPTH_SIZE, 24, EGL_NONE};
@@ -48,7 +49,7 @@ class OffscreenContext {
     EGLint found = 0;
     if (eglBindAPI(EGL_OPENGL_API) == EGL_FALSE || eglChooseConfig(display_, wanted, &config, 1, &found) == EGL_FALSE || found == 0)
       throw DeviceError{egl_error("offer OpenGL")};
-    const EGLint extents[] = {EGL_WIDTH, 1, EGL_HEIGHT, 1, EGL_NONE};  // MuJoCo draws into buffers of its own
+    const EGLint extents[] = {EGL_WIDTH, 1, EGL_HEIGHT, 1, EGL_NONE};  // MuJoCo draws into its own buffers
     surface_ = eglCreatePbufferSurface(display_, config, extents);
     context_ = eglCreateContext(display_, config, EGL_NO_CONTEXT, nullptr);
     if (surface_ != EGL_NO_SURFACE && context_ != EGL_NO_CONTEXT) return;
@@ -60,7 +61,7 @@ class OffscreenContext {
   OffscreenContext& operator=(const OffscreenContext&) = delete;
   ~OffscreenContext() { release(); }
 
-  // Throws DeviceError, and what f throws.
+  // Runs f with the context current. Throws DeviceError, and whatever f throws.
   template <class F>
   void with(F&& f) const {
     if (eglBindAPI(EGL_OPENGL_API) == EGL_FALSE || eglMakeCurrent(display_, surface_, surface_, context_) == EGL_FALSE)
@@ -94,14 +95,16 @@ struct Scene {
 
 }  // namespace detail
 
-// Draws a body as its camera "watch" sees it, without shadows, reflections or multisampling. For one thread at a time, whichever.
+// Draws a body as its camera "watch" sees it, without shadows, reflections or multisampling. Any thread may use it, one
+// at a time.
 class Renderer {
  public:
-  // While nobody draws: MuJoCo looks for OpenGL's functions anew each time. Throws DeviceError where there is no OpenGL without a screen,
-  // DataError for a model without the camera, BuildError for more pixels than the model's <visual><global offwidth offheight/> have.
+  // **Construct it while no other renderer draws**: MuJoCo looks up OpenGL's functions anew each time.
+  // Throws DeviceError if there is no OpenGL without a screen, DataError for a model without the camera, and BuildError
+  // for more pixels than the model's <visual><global offwidth offheight/>.
   Renderer(const mjModel& model, std::int64_t height, std::int64_t width) : model_{model}, height_{height}, width_{width} {
     if (height < 1 || width < 1 || height > model.vis.global.offheight || width > model.vis.global.offwidth)
-      throw BuildError{"pictures of " + std::to_string(height) + " x " + std::to_string(width) + " pixels were asked for of a model that is drawn with up to " +
+      throw BuildError{"pictures of " + std::to_string(height) + " x " + std::to_string(width) + " pixels were asked for, but the model allows at most " +
                        std::to_string(model.vis.global.offheight) + " x " + std::to_string(model.vis.global.offwidth)};
     detail::take_over_errors();
     camera_.type = mjCAMERA_FIXED;
@@ -126,11 +129,12 @@ class Renderer {
     try {
       context_.with([&] { mjr_freeContext(&drawing_); });
     } catch (const std::exception&) {
-      // What cannot be freed goes with the context.
+      // Whatever cannot be freed is freed with the context.
     }
   }
 
-  // RGB, the upper row first: height * width * 3 bytes. Throws BuildError for another number, DeviceError.
+  // Draws RGB, the upper row first: height * width * 3 bytes.
+  // Throws BuildError for another number of bytes, and DeviceError.
   void draw(const mjData& data, std::span<std::uint8_t> pixels) {
     if (pixels.size() != static_cast<std::size_t>(3 * height_ * width_))
       throw BuildError{"a picture of " + std::to_string(height_) + " x " + std::to_string(width_) + " pixels was to be drawn into " +
@@ -139,7 +143,7 @@ class Renderer {
     const auto row = static_cast<std::size_t>(3 * width_);
     drawn_.resize(row * static_cast<std::size_t>(height_));
     context_.with([&] {
-      // MuJoCo takes the state as if it could change it; to look at it does not.
+      // mjv_updateScene takes a mutable state, but does not change it here.
       mjv_updateScene(&model_, const_cast<mjData*>(&data), &options_, nullptr, &camera_, mjCAT_ALL, &scene_.value);
       mjr_render(whole, &scene_.value, &drawing_);
       mjr_readPixels(drawn_.data(), nullptr, whole, &drawing_);
@@ -159,7 +163,8 @@ class Renderer {
   std::vector<unsigned char> drawn_;
 };
 
-// A body that is seen, not felt: the latest three pictures, channels first, the oldest at the front: [9, 64, 64].
+// An environment that observes pictures of the body: the latest three, channels first, the oldest in front: [9, 64,
+// 64].
 class SeenBodyEnvironment {
  public:
   using Observation = std::uint8_t;

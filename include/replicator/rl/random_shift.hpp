@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures moved by a few pixels, so that a learner cannot learn them by heart.
-// Source: Kostrikov, Yarats, Fergus, "Image augmentation is all you need: regularizing deep reinforcement learning from pixels", 2021.
+// Random shifts of pictures by a few pixels, as data augmentation against overfitting.
+// Source: Kostrikov, Yarats, Fergus, "Image augmentation is all you need: regularizing deep reinforcement learning from
+// pixels", 2021.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,9 @@
 
 namespace replicator::rl {
 
-// Moves each of the pictures [N, channels, height, width] by up to `most` pixels up or down and left or right, all its channels alike; what comes
-// in is the nearest pixel of the edge. Throws BuildError for another shape, and unless most >= 0.
+// Shifts each of the pictures [N, channels, height, width] by up to `most` pixels vertically and horizontally, all its
+// channels alike. Repeats the pixels of the edge.
+// Throws BuildError for another shape, and unless most >= 0.
 inline void random_shift(Array<std::uint8_t>& pictures, std::int64_t most, PhiloxStream& random) {
   const Shape& shape = pictures.shape();
   if (shape.rank() != 4 || most < 0)

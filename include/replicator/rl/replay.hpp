@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transitions that were lived through, to be learned from again.
-// Sources: Lin, "Self-improving reactive agents based on reinforcement learning, planning and teaching", 1992;
-// Schaul, Quan, Antonoglou, Silver, "Prioritized experience replay", 2016.
+// A replay buffer of transitions, uniform or prioritized.
+// Sources: Lin, "Self-improving reactive agents based on reinforcement learning, planning and teaching", 1992; Schaul,
+// Quan, Antonoglou, Silver, "Prioritized experience replay", 2016.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,13 @@
 namespace replicator::rl {
 
 struct ReplayOptions {
-  std::int64_t capacity = 1'000'000;  // transitions; the oldest make room
-  double priority_exponent = 0;       // a transition is drawn in proportion to (|error| + epsilon)^exponent; 0: all alike
-  double importance_exponent = 0.4;   // how far `weight` makes up for that: 1 wholly, 0 not at all
+  std::int64_t capacity = 1'000'000;  // in transitions; new ones replace the oldest
+  double priority_exponent = 0;       // draws a transition in proportion to (|error| + epsilon)^exponent; 0: uniformly
+  double importance_exponent = 0.4;   // how far `weight` corrects for that: 1 fully, 0 not at all
   double epsilon = 1e-3;
 };
 
-// n transitions, with the observations as the learner takes them.
+// A batch of n transitions, with the observations as the learner takes them.
 template <Element O>
 struct Batch {
   Array<O> observation;             // [n, ...]
@@ -37,16 +37,16 @@ struct Batch {
   Array<float> reward;              // [n]
   Array<float> discount;            // [n]
   Array<O> next;                    // [n, ...]
-  Array<float> weight;              // [n]: of their losses; the largest is 1
-  std::vector<std::int64_t> items;  // which these are: see Replay::set_errors
+  Array<float> weight;              // [n]: weights of the losses; the largest is 1
+  std::vector<std::int64_t> items;  // the numbers of the transitions: see Replay::set_errors
 };
 
-// Not for several threads at a time: what is drawn would depend on their timing.
+// For one thread at a time: otherwise the draws would depend on the threads' timing.
 template <Element O>
 class Replay {
  public:
-  // Throws BuildError unless capacity, observation and actions have at least one element, for exponents or an epsilon out of range, and for
-  // a capacity that no memory has room for.
+  // Throws BuildError unless capacity, observation and actions have at least one element, for exponents or an epsilon
+  // out of range, and for a capacity that does not fit into memory.
   Replay(Shape observation, std::int64_t actions, const ReplayOptions& options = {})
       : options_{checked(options)}, observation_{observation}, actions_{actions} {
     if (observation.elements() < 1 || actions < 1)
@@ -58,7 +58,8 @@ class Replay {
   std::int64_t size() const { return std::min(added_, options_.capacity); }
   std::int64_t added() const { return added_; }
 
-  // With the largest priority so far, so that each is looked at once. Throws BuildError where the extents differ.
+  // Adds a transition with the largest priority so far, so that it is soon drawn.
+  // Throws BuildError if the extents differ.
   void add(const Transition<O>& transition) {
     const auto extent = static_cast<std::size_t>(observation_.elements());
     if (transition.observation.size() != extent || transition.next.size() != extent || transition.action.size() != static_cast<std::size_t>(actions_))
@@ -76,7 +77,8 @@ class Replay {
     ++added_;
   }
 
-  // One from each of n equal parts of all priorities, with replacement. Throws BuildError where the replay is empty, or n < 1.
+  // Draws n transitions with replacement, one from each of n equal parts of the total priority.
+  // Throws BuildError if the replay is empty, or n < 1.
   Batch<O> sample(std::int64_t n, PhiloxStream& random) const {
     if (n < 1 || added_ == 0)
       throw BuildError{"a batch of " + std::to_string(n) + " was asked for of a replay of " + std::to_string(size()) + " transitions"};
@@ -88,15 +90,16 @@ class Replay {
     return batch_of(slots);
   }
 
-  // What was found of the transitions of a batch: their errors, of any sign. Those that have made room meanwhile are left out.
-  // Throws BuildError where there are not as many, and for one that was never added; DataError for an error that is not finite, or whose priority is not.
+  // Sets the errors, of any sign, of the transitions of a batch. Skips transitions that were replaced meanwhile.
+  // Throws BuildError if the numbers differ, and for a transition that was never added.
+  // Throws DataError for an error that is not finite, and for one whose priority is not.
   void set_errors(std::span<const std::int64_t> items, std::span<const float> errors) {
     if (items.size() != errors.size())
       throw BuildError{std::to_string(errors.size()) + " errors were given for " + std::to_string(items.size()) + " transitions"};
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (!std::isfinite(errors[i])) throw DataError{"the error of transition " + std::to_string(items[i]) + " is not finite"};
       if (items[i] < 0 || items[i] >= added_)
-        throw BuildError{"an error was given for transition " + std::to_string(items[i]) + ", but those from 0 up to, not including " +
+        throw BuildError{"an error was given for transition " + std::to_string(items[i]) + ", but only those below " +
                          std::to_string(added_) + " were added"};
       if (items[i] < added_ - size()) continue;
       const double priority = std::pow(std::abs(static_cast<double>(errors[i])) + options_.epsilon, options_.priority_exponent);
@@ -116,7 +119,7 @@ class Replay {
     return o;
   }
 
-  // Addresses for all rows at once: growing would copy what is there, into room for more than twice as much.
+  // Reserves addresses for all rows at once. Growing would copy the rows, and need room for more than twice as much.
   void reserve() {
     const auto rows = static_cast<std::size_t>(options_.capacity), extent = static_cast<std::size_t>(observation_.elements());
     try {
@@ -170,7 +173,7 @@ class Replay {
     }
     return batch;
   }
-  // The latest that was put into this slot.
+  // The number of the latest transition in this slot.
   std::int64_t item_at(std::int64_t slot) const {
     const auto newest = added_ - 1;
     const auto ago = (newest % options_.capacity - slot + options_.capacity) % options_.capacity;
@@ -183,7 +186,7 @@ class Replay {
   detail::SumTree tree_{1};
   double largest_ = 1;
   std::int64_t added_ = 0;
-  std::vector<O> observations_, nexts_;  // a row for each slot; memory is taken as they fill
+  std::vector<O> observations_, nexts_;  // a row for each slot; memory is used as slots fill
   std::vector<float> actions_done_, rewards_, discounts_;
 };
 

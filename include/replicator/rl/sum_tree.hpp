@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws numbers by weights that change, in logarithmic time.
+// A sum tree: draws numbers by changing weights, in logarithmic time.
 // Source: Schaul, Quan, Antonoglou, Silver, "Prioritized experience replay", 2016, appendix B.2.1.
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace replicator::rl::detail {
 
-// Weights of 0 ... size - 1, zero at first. A node is always the sum of its two children as they are now, so errors do not pile up, and
-// sums depend on the weights only, not on their history.
+// Weights of the numbers 0 ... size - 1, initially 0. A node is always the sum of its current children. So rounding
+// errors do not accumulate, and sums depend only on the weights, not on their history.
 class SumTree {
  public:
   // Throws BuildError unless size >= 1.
@@ -29,7 +29,7 @@ class SumTree {
   double total() const { return nodes_[1]; }
   double weight(std::int64_t i) const { return nodes_[leaf(i)]; }
 
-  // Throws BuildError for a weight that is negative or not finite, and for numbers that are none of these.
+  // Throws BuildError for a weight that is negative or not finite, and for a number out of range.
   void set(std::int64_t i, double weight) {
     if (!(weight >= 0) || !std::isfinite(weight))
       throw BuildError{"the weight " + std::to_string(weight) + " was given to number " + std::to_string(i) +
@@ -42,7 +42,8 @@ class SumTree {
     }
   }
 
-  // The number in whose part of the line 0 ... total() `at` lies; never one of weight 0. Throws BuildError where all weights are 0.
+  // Lays the weights end to end on the line 0 ... total() and returns the number at `at`, never one of weight 0.
+  // Throws BuildError if all weights are 0.
   std::int64_t find(double at) const {
     if (!(total() > 0)) throw BuildError{"a sum tree was asked for one of its numbers, but all weights are 0"};
     std::size_t node = 1;

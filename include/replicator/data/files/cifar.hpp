@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The binary files of CIFAR-10 and CIFAR-100. Source: www.cs.toronto.edu/~kriz/cifar.html ("Binary version").
+// Reads the binary files of CIFAR-10 and CIFAR-100. Source: www.cs.toronto.edu/~kriz/cifar.html ("Binary version").
 #pragma once
 
 #include <cstddef>
@@ -22,12 +22,12 @@ struct CifarOptions {
 
 namespace detail {
 
-// Records of one or two label bytes (the last one counts) and 3 x 32 x 32 of pixels.
+// Memory-mapped files of records: one or two label bytes (the last one counts), then 3 x 32 x 32 pixels.
 class CifarFiles {
  public:
   static constexpr std::size_t pixels = 3 * 32 * 32;
 
-  // Throws DataError for a file that is missing, empty or no whole number of records.
+  // Throws DataError for a file that is missing, empty, or not a whole number of records.
   CifarFiles(const std::vector<std::string>& paths, std::size_t label_bytes, int classes) : record_{label_bytes + pixels}, classes_{classes} {
     for (const std::string& path : paths) {
       io::detail::MappedFile file{path};
@@ -67,9 +67,10 @@ class CifarFiles {
 
 }  // namespace detail
 
-// The pictures of cifar-10-batches-bin (data_batch_1.bin to data_batch_5.bin, or test_batch.bin): elements are
-// (uint8 [3, 32, 32], int32 label). Throws DataError that names file and place: at once for a file that is missing or cut short,
-// when it is read for a label that does not exist.
+// The pictures of cifar-10-batches-bin (data_batch_1.bin to data_batch_5.bin, or test_batch.bin). Elements are (uint8
+// [3, 32, 32], int32 label).
+// Throws DataError that names file and byte: at once for a file that is missing or cut short, and while reading for a
+// label that does not exist.
 inline TableSource<detail::CifarFiles> cifar10(const std::string& folder, const CifarOptions& options = {}) {
   std::vector<std::string> paths;
   if (!options.train) paths.push_back(folder + "/test_batch.bin");
@@ -77,7 +78,7 @@ inline TableSource<detail::CifarFiles> cifar10(const std::string& folder, const 
   return TableSource<detail::CifarFiles>{{paths, 1, 10}, folder};
 }
 
-// The same of cifar-100-binary (train.bin or test.bin), with the fine labels.
+// The same for cifar-100-binary (train.bin or test.bin), with the fine labels.
 inline TableSource<detail::CifarFiles> cifar100(const std::string& folder, const CifarOptions& options = {}) {
   return TableSource<detail::CifarFiles>{{{folder + (options.train ? "/train.bin" : "/test.bin")}, 2, 100}, folder};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The message tf.train.Example, which TFRecord files often hold. Source: tensorflow/core/example/example.proto and feature.proto;
-// protobuf.dev/programming-guides/encoding.
+// Parses the message tf.train.Example, the usual content of TFRecord files.
+// Source: tensorflow/core/example/example.proto and feature.proto; protobuf.dev/programming-guides/encoding.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace replicator::data {
 
 namespace detail {
 
-// Reads the fields of one message. Throws DataError; never reads outside of its bytes.
+// Reads the fields of one protobuf message. Throws DataError; never reads outside of its bytes.
 class WireReader {
  public:
   enum Type {
@@ -95,7 +95,7 @@ class Example {
     int64s
   };
 
-  // Throws DataError for what is no such message.
+  // Throws DataError if the bytes are no such message.
   explicit Example(std::span<const std::byte> message) {
     fields(detail::WireReader{message, 0}, [&](detail::WireReader& example, std::uint64_t number) {
       if (number != 1) return false;
@@ -111,7 +111,8 @@ class Example {
     const auto found = features_.find(name);
     return found == features_.end() ? Kind::none : found->second.kind;
   }
-  // Entry `i` of a list of bytes, as uint8 [bytes]; the values of the others as [count]. Throws DataError where there is none.
+  // bytes(): entry `i` of a list of bytes, as uint8 [bytes]. floats(), int64s(): the whole list as [count].
+  // Throws DataError if there is no such feature or entry.
   Array<std::uint8_t> bytes(const std::string& name, std::size_t i = 0) const {
     const auto& list = feature(name, Kind::bytes).bytes;
     if (i >= list.size())
@@ -134,7 +135,7 @@ class Example {
   static Array<T> array_of(const std::vector<T>& values) {
     return {Shape{static_cast<std::int64_t>(values.size())}, std::span<const T>{values}};
   }
-  // Calls take(reader, number) for fields with a length; what it does not take is passed over.
+  // Calls take(reader, number) for each field with a length. Skips the fields for which it returns false.
   template <class Take>
   static void fields(detail::WireReader reader, Take take) {
     while (!reader.done()) {
@@ -166,7 +167,7 @@ class Example {
     });
     return feature;
   }
-  // Numbers come packed or one by one.
+  // Numbers are stored packed or one by one.
   static void read_list(detail::WireReader list, Feature& feature) {
     using Wire = detail::WireReader;
     while (!list.done()) {
@@ -204,7 +205,7 @@ class Example {
   std::map<std::string, Feature> features_;
 };
 
-// The Example in a record that tfrecord() gave. Throws DataError for what is none.
+// Parses a record of tfrecord(). Throws DataError if it is no Example.
 inline Example parse_example(const Array<std::uint8_t>& record) {
   return Example{std::as_bytes(std::span{record.data(), static_cast<std::size_t>(record.size())})};
 }

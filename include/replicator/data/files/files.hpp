@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sources share that read files: which ones, and bytes as an element.
+// Helpers of the sources that read files: lists files, and turns bytes into an element.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,8 @@
 
 namespace replicator::data::detail {
 
-// The file itself, or those of a folder that are `kind` by their names, sorted. Throws DataError for a folder without any.
+// Lists the file itself, or the files of a folder with fitting names, sorted. `kind` describes them in errors.
+// Throws DataError for a folder without any.
 inline std::vector<std::string> files_at(const std::string& path, const char* kind, bool (*fits)(std::string_view)) {
   std::error_code failed;
   if (!std::filesystem::is_directory(path, failed)) return {path};
@@ -30,7 +31,7 @@ inline std::vector<std::string> files_at(const std::string& path, const char* ki
   return files;
 }
 
-// As uint8 [bytes].
+// The bytes as uint8 [bytes].
 inline Array<std::uint8_t> array_of_bytes(std::span<const std::byte> bytes) {
   Array<std::uint8_t> result{Shape{static_cast<std::int64_t>(bytes.size())}};
   if (!bytes.empty()) std::memcpy(result.data(), bytes.data(), bytes.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The IDX format of the MNIST files. Source: yann.lecun.com/exdb/mnist ("The IDX file format").
+// Reads files in the IDX format of MNIST. Source: yann.lecun.com/exdb/mnist ("The IDX file format").
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ namespace replicator::data {
 
 namespace detail {
 
-// Two zero bytes, the type, the rank; the extents as 32-bit big-endian numbers; the data. Throws DataError for anything else.
+// An IDX file is two zero bytes, the type, the rank, the extents as 32-bit big-endian numbers, and the data.
+// Throws DataError for anything else.
 inline StoredArray read_idx_header(const std::string& path, std::span<const std::byte> file) {
   StoredArray result;
   if (file.size() < 4) io::detail::refuse(path, 0, "an IDX file begins with 4 bytes, found " + std::to_string(file.size()));
@@ -44,9 +45,10 @@ inline StoredArray read_idx_header(const std::string& path, std::span<const std:
 
 }  // namespace detail
 
-// The elements of an IDX file: Array<T> of the shape behind the first dimension, from the stored type or one that T holds
-// exactly: idx<std::int32_t>("train-labels-idx1-ubyte") for labels. Pictures and labels belong together by zip().
-// The file is mapped. Throws DataError, naming file and place, for what is no IDX file, is cut short, or does not fit into T.
+// The elements of an IDX file: Array<T> of the shape without the first dimension. The stored type must be T or one
+// whose values T holds exactly: idx<std::int32_t>("train-labels-idx1-ubyte") for labels. Use zip() to join pictures and
+// labels. The file is memory-mapped.
+// Throws DataError that names file and byte if it is no IDX file, cut short, or does not fit T.
 template <Element T>
 TableSource<detail::StoredRows<T>> idx(const std::string& path) {
   io::detail::MappedFile file{path};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder with one sub-folder of JPEG files per class, read as torchvision's ImageFolder reads it.
+// A source of labelled JPEG files: a folder with one sub-folder per class, as torchvision's ImageFolder.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace replicator::data {
 
-// The list of the files, shared by copies (one scan serves all replicas), and the order in which to read them.
+// A list of files and the order in which to read them. Copies share the list, so one scan serves all replicas.
 class ImageFolder {
  public:
   struct Item {
@@ -27,10 +27,10 @@ class ImageFolder {
     std::int64_t number = 0;  // the position in the whole job
   };
 
-  // Throws DataError that names the folder when it is not as image_folder() describes.
+  // Throws DataError that names the folder if it is not as image_folder() describes.
   explicit ImageFolder(const std::string& root) : list_{std::make_shared<const List>(scan(root))}, index_{images()} {}
 
-  // Names of the classes, sorted; a label counts in this order.
+  // The names of the classes, sorted; a label is an index into this list.
   const std::vector<std::string>& classes() const { return list_->classes; }
   std::int64_t images() const { return static_cast<std::int64_t>(list_->files.size()); }
 
@@ -64,7 +64,7 @@ class ImageFolder {
                     "in <folder>/cat/1.jpg, <folder>/dog/2.jpg"};
   }
 
-  // JPEG files of one class: those of a folder by name, the folders below it by their whole path.
+  // The JPEG files of one class, sorted by folder and then by name.
   static std::vector<std::string> files_of(const std::string& root, const std::string& name) {
     namespace fs = std::filesystem;
     std::vector<std::pair<std::string, std::string>> found;  // folder, file
@@ -103,9 +103,10 @@ class ImageFolder {
   Index index_;
 };
 
-// Scans `root` at once: its sub-folders are the classes (sorted by name), their .jpg and .jpeg files (upper case too,
-// sorted, folders below included) the images. Throws DataError when the folder is missing, has no sub-folders, one
-// of them has no JPEG files, or what is named so is no file.
+// Scans `root` at once. Its sub-folders are the classes, sorted by name. Their .jpg and .jpeg files, in upper or lower
+// case and with those of nested folders, are the images, sorted.
+// Throws DataError if the folder is missing, has no sub-folders, a sub-folder has no JPEG files, or something with such
+// a name is no file.
 inline ImageFolder image_folder(const std::string& root) { return ImageFolder{root}; }
 
 }  // namespace replicator::data

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's .npy files. Source: NumPy Enhancement Proposal 1 ("A Simple File Format for NumPy Arrays"), versions 1.0 to 3.0.
+// Reads NumPy's .npy files.
+// Source: NumPy Enhancement Proposal 1 ("A Simple File Format for NumPy Arrays"), versions 1.0 to 3.0.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,8 @@ namespace replicator::data {
 
 namespace detail {
 
-// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }: a Python dictionary of exactly these three, in any order.
+// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }: a Python dictionary of exactly these keys, in any
+// order.
 // Throws DataError for anything else; never reads outside of `text` and never recurses.
 class NpyHeaderReader : io::detail::TextCursor {
  public:
@@ -113,9 +115,10 @@ inline StoredArray read_npy_header(const std::string& path, std::span<const std:
 
 }  // namespace detail
 
-// The rows x[0], x[1], ... of the array in a .npy file, stored in C order: Array<T> of the shape behind the first dimension, from
-// the stored type or one that T holds exactly (int32 labels from uint8, float from uint8). The file is mapped.
-// Throws DataError, naming file and place, for what is no .npy file, is cut short, is in Fortran's order, or does not fit into T.
+// The rows x[0], x[1], ... of the array in a .npy file in C order: Array<T> of the shape without the first dimension.
+// The stored type must be T or one whose values T holds exactly (int32 labels from uint8, float from uint8). The file
+// is memory-mapped.
+// Throws DataError that names file and byte if it is no .npy file, cut short, in Fortran order, or does not fit T.
 template <Element T>
 TableSource<detail::StoredRows<T>> npy(const std::string& path) {
   io::detail::MappedFile file{path};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays that lie in a file as they are, read row by row.
+// Reads an array row by row from a memory-mapped file.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace replicator::data::detail {
 
-// An array in a file: what IDX and .npy come to.
+// The position and type of an array in a file, as the headers of IDX and .npy give them.
 struct StoredArray {
   io::detail::Stored stored = io::detail::Stored::uint8;
   bool big_endian = false;
-  Shape shape;            // the first extent counts the elements
-  std::size_t begin = 0;  // of the data in the file
+  Shape shape;            // the first extent is the number of elements
+  std::size_t begin = 0;  // where the data begin in the file
 };
 
-// Throws DataError unless the rest of the file, behind its header, is this array.
+// Throws DataError unless the file behind its header is exactly this array.
 inline void require_bytes(const std::string& path, std::span<const std::byte> file, const StoredArray& array) {
   if (array.shape.too_large()) io::detail::refuse(path, array.begin, "the header describes " + array.shape.too_large_text());
   const std::uint64_t found = file.size() - array.begin;

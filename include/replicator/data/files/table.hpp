@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A source over anything with a size and items by number.
+// A source over anything that has a size and items by number.
 #pragma once
 
 #include <concepts>
@@ -16,32 +16,32 @@
 
 namespace replicator::data {
 
-// What a TableSource reads: `size()` items; `table[i]` makes item i anew, from any thread.
+// The data behind a TableSource. It has `size()` items; `table[i]` creates item i, from any thread.
 template <class T>
 concept Table = requires(const T& table, std::int64_t item) {
   { table.size() } -> std::convertible_to<std::int64_t>;
   table[item];
 };
 
-// A table and the order in which to read it: shuffle(), shard(), epochs() and take() apply, and seeking costs nothing. Copies
-// share the table, so that one made outside of the input function serves all replicas.
+// A table and the order in which to read it. shuffle(), shard(), epochs() and take() apply, and seeking costs nothing.
+// Copies share the table, so a source made outside of the input function serves all replicas.
 template <Table T>
 class TableSource {
  public:
-  // Throws DataError for an empty table; `name` (of the file) is for errors.
+  // Throws DataError for an empty table. `name` (of the file) is for errors.
   explicit TableSource(T table, std::string name = {})
       : table_{std::make_shared<const T>(std::move(table))}, index_{static_cast<std::int64_t>(table_->size())}, name_{std::move(name)} {
     if (index_.size() < 1) throw DataError{(name_.empty() ? "the table" : name_) + ": it has no elements; an input needs at least one"};
   }
   TableSource(std::shared_ptr<const T> table, Index index) : table_{std::move(table)}, index_{std::move(index)} {}
 
-  // What is read at a position of this replica's order.
+  // The item at a position of this replica's order.
   auto operator()(std::int64_t position) const { return (*table_)[index_(position).item]; }
   std::int64_t size() const { return index_.size(); }
   const std::shared_ptr<const T>& table() const { return table_; }
   Index& index() { return index_; }
   const Index& index() const { return index_; }
-  const std::string& name() const { return name_; }  // of the file; empty: it has none
+  const std::string& name() const { return name_; }  // of the file; empty if there is none
 
  private:
   std::shared_ptr<const T> table_;
@@ -60,7 +60,7 @@ std::tuple<T...> as_tuple(std::tuple<T...> several) {
   return several;
 }
 
-// Item i of all of them, side by side.
+// A table with item i of all tables, side by side.
 template <Table... T>
 struct Zipped {
   std::tuple<std::shared_ptr<const T>...> tables;
@@ -73,9 +73,9 @@ struct Zipped {
 
 }  // namespace detail
 
-// One source out of several of the same size, pictures in one file and labels in another for example: its elements are tuples of
-// all components. Orders that the sources had are not taken over: put shuffle() and shard() behind.
-// Throws BuildError where the sizes differ, which names both sources.
+// Joins several sources of the same size, for example pictures and labels from two files. Elements are tuples of all
+// components. The orders of the sources are dropped: apply shuffle() and shard() to the result.
+// Throws BuildError that names both sources if the sizes differ.
 template <Table T, Table... More>
 auto zip(const TableSource<T>& first, const TableSource<More>&... more) {
   const std::int64_t sizes[] = {first.size(), more.size()...};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples in tar archives, as WebDataset lays them out: files of one name and different endings, one behind the other.
+// Reads samples from tar archives in WebDataset's layout: the files of a sample have one name with different endings,
+// and follow one another.
 // Source: github.com/webdataset/webdataset ("The WebDataset Format").
 #pragma once
 
@@ -30,7 +31,8 @@ struct TarName {
   std::string key;
   std::string ending;
 };
-// "train/0001.seg.png" is key "train/0001" and ending "seg.png", in lower case. No key: a file without an ending, or a hidden one.
+// Splits "train/0001.seg.png" into key "train/0001" and ending "seg.png", in lower case. The key is empty for a hidden
+// file and for a file without an ending.
 inline TarName split_tar_name(std::string_view name) {
   while (name.substr(0, 2) == "./") name.remove_prefix(2);
   const std::size_t slash = name.rfind('/');
@@ -43,7 +45,7 @@ inline TarName split_tar_name(std::string_view name) {
   return result;
 }
 
-// Whether `ending` is one of "jpg;jpeg;png".
+// Whether `ending` is one of several choices such as "jpg;jpeg;png".
 inline bool among(std::string_view choices, std::string_view ending) {
   while (true) {
     const std::size_t end = choices.find(';');
@@ -53,7 +55,7 @@ inline bool among(std::string_view choices, std::string_view ending) {
   }
 }
 
-// Where the components of every sample lie: one pass over the headers of the archives.
+// The places of all samples' components, found by one pass over the headers of the archives.
 class TarSamples {
  public:
   struct Part {
@@ -140,11 +142,12 @@ struct TarComponents {
 
 }  // namespace detail
 
-// The samples of a tar archive, or of all *.tar in a folder: files of one name up to the first dot of the file's name, one behind
-// the other. `endings` choose their components ("jpg", "cls"; "jpg;jpeg" for either); elements are tuples of uint8 [bytes], for
-// transform() to decode; pictures are read by tar_pictures(). The archives are mapped, and their headers read once, so that
-// shuffle(), shard() and seeking work over all samples.
-// Throws DataError, naming archive and place, for one that is damaged or cut short, and for a sample that lacks a component.
+// The samples of a tar archive, or of all *.tar in a folder. The files of a sample follow one another, and have the
+// same name up to the first dot of the file's name. `endings` choose the components: "jpg", "cls"; "jpg;jpeg" for
+// either. Elements are tuples of uint8 [bytes] for transform() to decode; for pictures, use tar_pictures(). The
+// archives are memory-mapped and their headers read once, so shuffle(), shard() and seeking work over all samples.
+// Throws DataError that names archive and byte for a damaged or shortened archive, and for a sample without a
+// component.
 template <class... Ending>
 auto tar(const std::string& path, const Ending&... endings) {
   static_assert(sizeof...(Ending) > 0, "replicator: tar(path, \"jpg\", \"cls\") names the endings of at least one component");
@@ -152,7 +155,7 @@ auto tar(const std::string& path, const Ending&... endings) {
   return TableSource<Samples>{Samples{{detail::archives_at(path), {std::string{endings}...}}}, path};
 }
 
-// Pictures and labels of such archives for decode_jpeg(), which is put behind as behind image_folder().
+// The pictures and labels of such archives, for decode_jpeg(), as from image_folder().
 class TarPictures {
  public:
   struct Item {
@@ -179,7 +182,7 @@ class TarPictures {
   const Index& index() const { return index_; }
 
  private:
-  // A decimal number, as WebDataset's "cls".
+  // The label: a decimal number, as in WebDataset's "cls".
   static std::int32_t label_of(const std::string& name, std::span<const std::byte> bytes) {
     std::string_view text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.remove_suffix(1);
@@ -197,8 +200,8 @@ class TarPictures {
   Index index_;
 };
 
-// The archive, or all *.tar of a folder: every sample is a JPEG file and its label as a decimal number. Throws as tar() does; for a
-// label that is no number when it is read.
+// The archive, or all *.tar of a folder. Every sample is a JPEG file and its label, a decimal number.
+// Throws as tar() does; reading throws DataError for a label that is no number.
 inline TarPictures tar_pictures(const std::string& path, const std::string& picture = "jpg;jpeg", const std::string& label = "cls") {
   return {path, picture, label};
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of a tar archive. Source: POSIX.1-2017, pax ("ustar" and "pax" interchange formats); GNU tar's manual for long names.
+// Reads the members of a tar archive.
+// Source: POSIX.1-2017, pax ("ustar" and "pax" interchange formats); GNU tar's manual for long names.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +17,13 @@ namespace replicator::data::detail {
 
 struct TarMember {
   std::string name;
-  std::uint64_t header = 0;  // where it begins in the archive
-  std::uint64_t begin = 0;   // of its content
+  std::uint64_t header = 0;  // the position of its header in the archive
+  std::uint64_t begin = 0;   // the position of its content
   std::uint64_t size = 0;
 };
 
-// Gives the regular files of an archive in order; folders, links and devices are passed over. Throws DataError, naming archive and
-// place, for damaged headers and an archive that is cut short.
+// Returns the regular files of an archive in order; skips folders, links and devices.
+// Throws DataError that names archive and byte for damaged headers and for an archive that is cut short.
 class TarReader {
  public:
   TarReader(const std::string& path, std::span<const std::byte> archive) : path_{path}, archive_{archive} {}
@@ -75,7 +76,7 @@ class TarReader {
     return until_zero({reinterpret_cast<const char*>(bytes.data()) + begin, size});
   }
 
-  // The sum of all bytes of the header, its own field taken as spaces.
+  // The checksum is the sum of all bytes of the header, with its own field taken as spaces.
   void check_sum(std::span<const std::byte> bytes) const {
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < block; ++i) sum += i >= 148 && i < 156 ? 32 : std::to_integer<std::uint64_t>(bytes[i]);
@@ -84,7 +85,7 @@ class TarReader {
       fail(at_, "no header of a member: its check sum is " + std::to_string(sum) + ", the header says " + std::to_string(stored));
   }
 
-  // Octal digits, or (first bit set) a big-endian number.
+  // Octal digits, or a big-endian number if the first bit is set.
   std::uint64_t number(std::span<const std::byte> bytes, std::size_t begin, std::size_t size, const char* what) const {
     std::uint64_t value = 0;
     if ((bytes[begin] & std::byte{0x80}) != std::byte{0}) {
@@ -105,13 +106,13 @@ class TarReader {
 
   std::string short_name(std::span<const std::byte> bytes) const {
     const std::string name = field(bytes, 0, 100);
-    // "ustar\0" has a prefix; GNU's "ustar  " keeps other things there.
+    // Only "ustar\0" has a prefix; GNU's "ustar  " stores other fields there.
     if (std::string_view{reinterpret_cast<const char*>(bytes.data()) + 257, 6} != std::string_view{"ustar\0", 6}) return name;
     const std::string prefix = field(bytes, 345, 155);
     return prefix.empty() ? name : prefix + "/" + name;
   }
 
-  // Records "<length> <keyword>=<value>\n"; the length counts the whole record.
+  // Pax records are "<length> <keyword>=<value>\n"; the length counts the whole record.
   void read_pax(std::string_view text, std::uint64_t offset, std::optional<std::string>& name, std::optional<std::uint64_t>& size) const {
     for (std::size_t at = 0; at < text.size();) {
       std::size_t i = at, length = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TFRecord files. Source: tensorflow.org/tutorials/load_data/tfrecord ("TFRecords format details").
+// Reads TFRecord files. Source: tensorflow.org/tutorials/load_data/tfrecord ("TFRecords format details").
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class RecordFiles {
   }
 
   std::int64_t size() const { return static_cast<std::int64_t>(records_.size()); }
-  // Throws DataError where the content does not have its check sum.
+  // Throws DataError if the checksum of the content is wrong.
   Array<std::uint8_t> operator[](std::int64_t item) const {
     const Record& record = records_[static_cast<std::size_t>(item)];
     const io::detail::MappedFile& file = files_[record.file];
@@ -77,11 +77,11 @@ class RecordFiles {
 
 }  // namespace detail
 
-// The records of a TFRecord file, or of all files of a folder with .tfrecord in their names: elements are uint8
-// [bytes], for transform() to take apart (see parse_example). Files are mapped, their lengths read and checked once, so
-// that shuffle(), shard() and seeking work over all records.
-// Throws DataError, naming file and place: at once for lengths that are wrong and files cut short, when it is read for a
-// record whose content does not have its check sum.
+// The records of a TFRecord file, or of all files of a folder with .tfrecord in their names. Elements are uint8
+// [bytes]; parse them in transform() (see parse_example). The files are memory-mapped, and the lengths of the records
+// are read and checked once, so shuffle(), shard() and seeking work over all records.
+// Throws DataError that names file and byte: at once for wrong lengths and files cut short, and while reading for a
+// record with a wrong checksum.
 inline TableSource<detail::RecordFiles> tfrecord(const std::string& path) {
   return TableSource<detail::RecordFiles>{
       detail::RecordFiles{detail::files_at(path, "files with .tfrecord in their names",

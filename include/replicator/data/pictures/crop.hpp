@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part of a picture becomes the training or evaluation picture.
+// Chooses the part of a picture that is used for training or evaluation.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@ struct Crop {
   Axis columns;
 };
 
-// The rectangle at (top, left), in whole pixels; nothing outside of it is read.
+// The rectangle at (top, left), in whole pixels. Nothing outside of it is read.
 inline Crop crop_at(std::int64_t top, std::int64_t left, std::int64_t height, std::int64_t width) {
   return {{static_cast<double>(top), static_cast<double>(height), top, top + height, 0, 0},
           {static_cast<double>(left), static_cast<double>(width), left, left + width, 0, 0}};
 }
 
-// low * (high / low)^u for u uniform in [0, 1). Built from square roots, which IEEE 754 rounds exactly: the same bits
-// on every machine, which libm's exp and log do not promise.
+// low * (high / low)^u for u uniform in [0, 1). It uses only square roots, which IEEE 754 rounds exactly. So the bits
+// are the same on every machine; libm's exp and log do not promise that.
 inline double log_uniform(PhiloxStream& random, double low, double high) {
   double value = low, factor = high / low;
   for (std::uint32_t bits = random.next(); bits != 0; bits <<= 1) {
@@ -36,8 +36,8 @@ inline std::int64_t below(PhiloxStream& random, std::int64_t count) {
   return static_cast<std::int64_t>(random.below(static_cast<std::uint32_t>(count)));
 }
 
-// A rectangle with a random share `scale` of the area and a random aspect `ratio` (width / height), as torchvision's
-// RandomResizedCrop draws it: ten tries, then the largest rectangle of an allowed ratio in the middle.
+// A rectangle with a random share `scale` of the area and a random aspect `ratio` (width / height). Drawn as by
+// torchvision's RandomResizedCrop: ten tries, then the largest centred rectangle of an allowed ratio.
 inline Crop random_resized_crop(PhiloxStream& random, std::int64_t height, std::int64_t width,
                                 std::array<float, 2> scale, std::array<float, 2> ratio) {
   const double area = static_cast<double>(height) * static_cast<double>(width);
@@ -58,7 +58,7 @@ inline Crop random_resized_crop(PhiloxStream& random, std::int64_t height, std::
   return crop_at((height - h) / 2, (width - w) / 2, h, w);
 }
 
-// The middle of the picture after its shorter side became `resize`: out_height x out_width of those pixels.
+// Resizes the shorter side to `resize` pixels and cuts out_height x out_width of those from the middle.
 inline Crop center_crop(std::int64_t height, std::int64_t width, std::int64_t resize, std::int64_t out_height,
                         std::int64_t out_width) {
   const std::int64_t shorter = height < width ? height : width;
@@ -70,7 +70,7 @@ inline Crop center_crop(std::int64_t height, std::int64_t width, std::int64_t re
           {middle(wide - out_width) * x, static_cast<double>(out_width) * x, 0, width, 0, 0}};
 }
 
-// The same crop of the picture at 1/shrink of its size, height x width then.
+// The same crop of the picture reduced to 1/shrink of its size; `height` and `width` are the reduced extents.
 inline Crop shrunk(Crop crop, int shrink, std::int64_t height, std::int64_t width) {
   const auto scale = [&](Axis& axis, std::int64_t extent) {
     axis.begin /= shrink;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From JPEG files to normalised float32 pictures: component `jpeg` (link turbojpeg).
+// Decodes JPEG files into normalised float32 pictures: component `jpeg` (link turbojpeg).
 #pragma once
 
 #include <algorithm>
@@ -30,14 +30,14 @@ struct DecodeOptions {
     std::int64_t height = 224;
     std::int64_t width = 224;
   };
-  Size crop = {};                                  // of the pictures that come out
-  bool flip = true;                                // training: mirror every other picture
+  Size crop = {};                                  // size of the resulting pictures
+  bool flip = true;                                // training: mirror pictures with probability 1/2
   std::array<float, 2> scale{0.08f, 1.0f};         // training: share of the area that is kept
-  std::array<float, 2> ratio{3.0f / 4, 4.0f / 3};  // training: width / height of what is kept
-  // Above 0, the recipe of CIFAR instead: the whole picture at the size `crop`, moved by up to `pad` pixels each way
-  // over black when training.
+  std::array<float, 2> ratio{3.0f / 4, 4.0f / 3};  // training: width / height of the kept part
+  // Above 0, uses CIFAR's recipe instead: the whole picture at the size `crop`, in training shifted by up to `pad`
+  // pixels each way over black.
   std::int64_t pad = 0;
-  // Evaluation: what the shorter side becomes before the middle is cut out; 0 is 256/224 of the larger crop side.
+  // Evaluation: the length of the shorter side before the middle is cut out. 0 means 256/224 of the larger crop side.
   std::int64_t resize = 0;
   std::array<float, 3> mean{0.485f, 0.456f, 0.406f};  // of red, green, blue in [0, 1] (ImageNet's)
   std::array<float, 3> stddev{0.229f, 0.224f, 0.225f};
@@ -46,14 +46,14 @@ struct DecodeOptions {
 
 namespace detail {
 
-// Gives labelled JPEG files by position: image_folder(), tar_pictures().
+// A source of labelled JPEG files by position: image_folder(), tar_pictures().
 template <class S>
 concept JpegSource = Indexed<S> && requires(const S& source, std::int64_t position) {
   source(position).label;
   source(position).number;
 };
 
-// Images and labels of positions 0, 1, ...: [3, height, width] float32 and a scalar int32.
+// The images and labels at positions 0, 1, ...: float32 [3, height, width] and a scalar int32.
 template <JpegSource Source>
 class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>, Array<std::int32_t>>> {
  public:
@@ -69,7 +69,7 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
     }
   }
 
-  // Decodes as many pictures at once as keep the pool busy, and hands them out in order.
+  // Decodes enough pictures at once to keep the pool busy, and returns them in order.
   std::optional<value_type> next() {
     if (ahead_.empty()) decode_ahead();
     if (ahead_.empty()) return std::nullopt;
@@ -80,8 +80,9 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
     return std::move(first.value);
   }
 
-  // Up to `size` pictures and labels as [n, 3, height, width] and [n]; nothing at the end. The pictures are decoded
-  // in parallel, each into its place. Throws DataError that names the first file that cannot be used.
+  // Up to `size` pictures and labels as [n, 3, height, width] and [n]; nothing at the end. The pictures are decoded in
+  // parallel, directly into the batch.
+  // Throws DataError that names the first unusable file.
   std::optional<value_type> read_batch(std::int64_t size) {
     ahead_.clear();
     const std::int64_t count = left(size);
@@ -107,7 +108,7 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
   }
 
  private:
-  // What one worker keeps between pictures.
+  // The state that a worker reuses between pictures.
   struct Worker {
     JpegDecoder decoder;
     Picture picture;
@@ -165,7 +166,7 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
     label = item.label;
     if constexpr (requires { item.path; }) worker.decoder.open(item.path);
     else worker.decoder.open(item.name, item.bytes);
-    // Substream "jpeg" of the picture's number in the whole job: no other consumer of the seed shares it.
+    // Substream "jpeg" of the picture's number in the whole job; no other user of the seed shares it.
     PhiloxStream random{folder_.index().seed(), static_cast<std::uint64_t>(item.number), 0x6A706567u};
     Crop crop = choose(random, worker.decoder.height(), worker.decoder.width());
     const bool mirror = options_.train && options_.flip && (random.next() >> 31);
@@ -189,7 +190,8 @@ class DecodedJpegs : public Stream<DecodedJpegs<Source>, std::tuple<Array<float>
     return crop;
   }
 
-  // libjpeg can leave out high frequencies, which is faster: as far as no pixel of the result must be invented.
+  // libjpeg decodes faster at a reduced size. The largest reduction that leaves at least as many pixels as the result
+  // has.
   int largest_shrink(const Crop& crop) const {
     int shrink = 8;
     while (shrink > 1 && (crop.rows.length < static_cast<double>(shrink * options_.crop.height) ||
@@ -221,11 +223,11 @@ auto operator|(S&& source, const DecodeStage& stage) {
 
 }  // namespace detail
 
-// Decodes on the pool of shard(). Training: a random crop, resized (bilinear, antialiased), mirrored by chance;
-// evaluation: resized, the middle cut out. Elements are (float32 [3, height, width], int32 label).
-// What is random depends on the seed and on the position only, never on threads.
-// Throws BuildError for options that make no sense; reading throws DataError that names a file that is no JPEG,
-// damaged or cut short.
+// Decodes on the pool of shard(). Training: a random crop, resized (bilinear, antialiased) and randomly mirrored.
+// Evaluation: resized, and the middle cut out. Elements are (float32 [3, height, width], int32 label). Random choices
+// depend only on the seed and the position, never on threads.
+// Throws BuildError for impossible options. Reading throws DataError that names a file that is no JPEG, damaged or cut
+// short.
 inline detail::DecodeStage decode_jpeg(const DecodeOptions& options = {}) { return {options}; }
 
 }  // namespace replicator::data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG files by libjpeg-turbo: component `jpeg` (link turbojpeg).
+// Reads and writes JPEG files by libjpeg-turbo: component `jpeg` (link turbojpeg).
 #pragma once
 
 #include <turbojpeg.h>
@@ -28,17 +28,17 @@ struct TurboDelete {
 };
 using TurboHandle = std::unique_ptr<void, TurboDelete>;
 
-// Keeps its memory between pictures. Used by one thread at a time.
+// Reuses its memory between pictures. For one thread at a time.
 class JpegDecoder {
  public:
   JpegDecoder() { renew(); }
 
-  // Reads file and header. Throws DataError that names the file.
+  // Reads the file and its header. Throws DataError that names the file.
   void open(const std::string& path) {
     io::read_file(path, file_);
     open(path, file_);
   }
-  // The same of a file in memory, which must stay until it is decoded; `name` is for errors.
+  // The same for a file in memory, which must stay valid until it is decoded. `name` is for errors.
   void open(const std::string& name, std::span<const std::byte> file) {
     path_ = name;
     bytes_ = file;
@@ -46,19 +46,20 @@ class JpegDecoder {
     width_ = height_ = 0;
     const int status = tjDecompressHeader3(handle_.get(), data(), size(), &width_, &height_, &subsampling, &colours_);
     if (status != 0) refuse("is not a JPEG picture that can be read: ");
-    // A file of tables without a picture is no error to libjpeg.
+    // libjpeg reports no error for a file with tables but no picture.
     if (width_ < 1 || height_ < 1) refuse("is not a JPEG picture that can be read: it ends before the picture; ");
-    // The limit at which Python's PIL suspects an attack, too.
+    // The same limit as in Python's PIL, which suspects an attack above it.
     if (std::int64_t{width_} * height_ > 178'956'970)
       throw DataError{path_ + ": claims " + std::to_string(width_) + " x " + std::to_string(height_) +
-                      " pixels, more than 178 million; it is damaged, or to be made smaller"};
+                      " pixels, more than 178 million; it is damaged, or must be made smaller"};
   }
   std::int64_t width() const { return width_; }
   std::int64_t height() const { return height_; }
 
-  // Decodes what was opened at 1/shrink of its size (rounded up), shrink being 1, 2, 4 or 8. Grey and CMYK pictures
-  // become RGB. Throws DataError for a picture that is damaged or cut short, or progressive in more than 500 scans: each goes over the
-  // whole picture, so that a small file could take hours.
+  // Decodes the opened picture at 1/shrink of its size (rounded up); shrink is 1, 2, 4 or 8. Grey and CMYK pictures
+  // become RGB.
+  // Throws DataError for a picture that is damaged or cut short, and for a progressive one with more than 500 scans.
+  // Each scan covers the whole picture, so a small file could take hours.
   void decode(int shrink, Picture& picture) {
     const tjscalingfactor factor{1, shrink};
     picture.resize(TJSCALED(height_, factor), TJSCALED(width_, factor));
@@ -79,21 +80,21 @@ class JpegDecoder {
     if (!handle_) throw std::bad_alloc{};
   }
 
-  // A handle that failed may take the next file for the end of the damaged one (seen with 2.1.5): it is replaced.
+  // After a failure the handle is replaced: libjpeg-turbo 2.1.5 may take the next file for the rest of the damaged one.
   [[noreturn]] void refuse(const char* what) {
     const std::string message = path_ + ": " + what + tjGetErrorStr2(handle_.get());
     renew();
     throw DataError{message};
   }
 
-  // Stray bytes between two markers lose no pixel, and many cameras write them.
+  // Extra bytes between two markers lose no pixels, and many cameras write them.
   bool harmless() const {
     const std::string_view message = tjGetErrorStr2(handle_.get());
     return tjGetErrorCode(handle_.get()) == TJERR_WARNING &&
            message.find("extraneous bytes before marker") != std::string_view::npos;
   }
 
-  // Adobe's CMYK is stored inverted: 255 is no ink.
+  // Adobe stores CMYK inverted: 255 means no ink.
   static void cmyk_to_rgb(Picture& picture) {
     for (std::size_t i = 0; i + 3 < picture.bytes.size(); i += 4) {
       std::uint8_t* const pixel = picture.bytes.data() + i;
@@ -112,7 +113,7 @@ class JpegDecoder {
 
 }  // namespace detail
 
-// The picture as bytes of shape [height, width, 3]. Throws DataError that names the file.
+// Reads the picture as bytes of shape [height, width, 3]. Throws DataError that names the file.
 inline Array<std::uint8_t> read_jpeg(const std::string& path) {
   detail::JpegDecoder decoder;
   detail::Picture picture;
@@ -124,9 +125,9 @@ inline Array<std::uint8_t> read_jpeg(const std::string& path) {
   return result;
 }
 
-// `pixels` of shape [height, width, 3] (or [height, width]: grey) as the bytes of a JPEG file; quality 1 to 100.
-// Colours are stored at half the resolution, as most JPEG files have them.
-// Throws BuildError for another shape, an empty picture or a wrong quality.
+// Encodes `pixels` of shape [height, width, 3], or [height, width] for grey, as a JPEG file; quality is 1 to 100.
+// Colours are stored at half the resolution, as in most JPEG files.
+// Throws BuildError for another shape, an empty picture or another quality.
 inline std::vector<std::byte> encode_jpeg(const Array<std::uint8_t>& pixels, int quality = 90) {
   const Shape& shape = pixels.shape();
   const bool grey = shape.rank() == 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bilinear resampling of pictures, with antialiasing when they shrink, straight into normalised float32 planes.
+// Bilinear resampling of pictures into normalised float32 planes, with antialiasing when they shrink.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace replicator::data::detail {
 
-// A picture of interleaved RGBX bytes, rows without gaps, followed by `slack` readable bytes.
+// A picture of interleaved RGBX bytes. Rows have no gaps; `slack` readable bytes follow the last row.
 struct Picture {
   static constexpr std::size_t slack = 64;
 
@@ -26,8 +26,9 @@ struct Picture {
   }
 };
 
-// One axis of a resampling: the stretch [begin, begin + length) of the source becomes `count` samples; nothing outside
-// of [low, high) is read. Sample i of the result is sample i + shift; where that is outside of [0, count), black.
+// One axis of a resampling. The interval [begin, begin + length) of the source becomes `count` samples; nothing outside
+// of [low, high) is read. Then all samples move by `shift`: result i is sample i + shift, or black outside of [0,
+// count).
 struct Axis {
   double begin = 0;
   double length = 0;
@@ -37,7 +38,7 @@ struct Axis {
   std::int64_t shift = 0;
 };
 
-// For each sample: the first source element and the weights (a triangle as wide as a sample of the coarser side).
+// For each sample, the first source pixel and the weights: a triangle as wide as a sample of the coarser side.
 class Taps {
  public:
   void compute(const Axis& axis) {
@@ -73,16 +74,16 @@ class Taps {
   std::vector<float> weights_;
 };
 
-// value = byte * gain[c] + offset[c]; the fourth entry makes a whole vector and is not used.
+// value = byte * gain[c] + offset[c]. The fourth entry completes a vector and is unused.
 struct Normalisation {
   std::array<float, 4> gain{};
   std::array<float, 4> offset{};
 };
 
-// Memory is kept between pictures.
+// Reuses its memory between pictures.
 class Resampler {
  public:
-  // Writes [3, rows.count, columns.count] to `out`; with `mirror`, left and right are exchanged at the end.
+  // Writes [3, rows.count, columns.count] to `out`. `mirror` swaps left and right at the end.
   void operator()(const Picture& picture, const Axis& rows, const Axis& columns, bool mirror,
                   const Normalisation& normalisation, float* out) {
     vertical_.compute(rows);
@@ -101,7 +102,7 @@ class Resampler {
   using Pixel = std::array<float, 4>;
   static constexpr std::int64_t tile = 64;  // floats; a constant trip count lets compilers use vectors at -O2
 
-  // Columns [low, high) of the row between source rows that `y` asks for.
+  // Blends the source rows for result row `y`, columns [low, high).
   void blend_rows(const Picture& picture, std::int64_t y, const Axis& columns) {
     const std::int64_t tiles = (4 * (columns.high - columns.low) + tile - 1) / tile;
     row_.assign(static_cast<std::size_t>(tiles * tile), 0.0f);
@@ -116,7 +117,7 @@ class Resampler {
     for (std::int64_t i = 0; i < tile; ++i) to[i] += weight * static_cast<float>(from[i]);
   }
 
-  // To `to`, `to` + step, ... in each of the three planes.
+  // Writes to `to`, `to` + step, ... in each of the three planes.
   void write_row(bool inside, const Axis& columns, const Normalisation& normalisation, std::int64_t plane, float* to,
                  std::int64_t step) const {
     const Normalisation n = normalisation;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads objects, strings and numbers of JSON, for readers of exact grammars.
+// A JSON parser for readers of fixed grammars: objects, arrays, strings and numbers on demand.
 #pragma once
 
 #include <charconv>
@@ -12,12 +12,12 @@
 
 namespace replicator::io::detail {
 
-// Never recurses by itself. Throws DataError, naming file and place, for anything that is not as asked.
+// Does not recurse by itself. Throws DataError that names the file and the byte for text that does not match.
 class JsonCursor : public TextCursor {
  public:
   using TextCursor::TextCursor;
 
-  // Calls member(key) where each value begins.
+  // Reads an object. Calls member(key) at the beginning of each value.
   template <class Member>
   void object(Member&& member) {
     expect('{');
@@ -30,7 +30,7 @@ class JsonCursor : public TextCursor {
     expect('}');
   }
 
-  // Calls element() where each begins.
+  // Reads an array. Calls element() at the beginning of each element.
   template <class Element>
   void array(Element&& element) {
     expect('[');
@@ -65,7 +65,8 @@ class JsonCursor : public TextCursor {
   }
 
  private:
-  // Of a number as JSON writes it, -0.5e+10: no zeros in front, digits on both sides of a point; 0 where there is none.
+  // The length of a number in JSON's notation, such as -0.5e+10; 0 if there is none. JSON allows no leading zeros and
+  // wants digits on both sides of a point.
   std::size_t number_length() const {
     const auto text = rest();
     std::size_t at = 0;

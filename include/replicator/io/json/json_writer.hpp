@@ -13,7 +13,7 @@
 
 namespace replicator::detail {
 
-// Bytes of the character that `text`, which is not empty, begins with; 0 where that is not UTF-8 (RFC 3629).
+// The number of bytes of the first character of `text` (not empty); 0 if it is not valid UTF-8 (RFC 3629).
 inline std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0);
@@ -30,7 +30,7 @@ inline std::size_t utf8_length(std::string_view text) {
   return too_long || surrogate || too_large ? 0 : length;
 }
 
-// `text` as a JSON string with its quotes; bytes that are no UTF-8 become U+FFFD.
+// `text` as a quoted JSON string. Bytes that are not UTF-8 become U+FFFD.
 inline std::string json_string(std::string_view text) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string result = "\"";
@@ -54,7 +54,7 @@ inline std::string json_string(std::string_view text) {
   return result + '"';
 }
 
-// Commas and brackets are the writer's concern, that keys and values alternate is the caller's:
+// Builds JSON text. The writer inserts commas and brackets. The caller must alternate keys and values. Example:
 //   json.object([&] { json.member("name", "conv1"); json.key("shape").array([&] { json.value(3); }); });
 class JsonWriter {
  public:
@@ -76,7 +76,7 @@ class JsonWriter {
   void value(const char* text) { value(std::string_view{text}); }
   void value(bool truth) { raw(truth ? "true" : "false"); }
   void value(std::integral auto number) { raw(std::to_string(number)); }
-  // 10 digits, in any locale. JSON has no infinities: they become null.
+  // Ten digits, with a decimal point in any locale. JSON has no infinity and no NaN: they become null.
   void value(double number) {
     if (!std::isfinite(number)) return raw("null");
     char text[32];
@@ -93,13 +93,13 @@ class JsonWriter {
       for (const auto& each : range) value(each);
     });
   }
-  // What is JSON already.
+  // Appends text that is JSON already.
   void raw(std::string_view json) {
     separate();
     text_ += json;
     comma_ = true;
   }
-  // Makes long texts readable: the next value begins a line.
+  // Starts a new line before the next value, to make long texts readable.
   void new_line() {
     if (std::exchange(comma_, false)) text_ += ',';
     text_ += '\n';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes 8-bit PNG pictures (ISO/IEC 15948), not compressed: that needs no library, and a photograph would hardly shrink.
+// Writes 8-bit PNG pictures (ISO/IEC 15948), uncompressed. This needs no library, and photographs would hardly shrink.
 #pragma once
 
 #include <algorithm>
@@ -65,7 +65,7 @@ inline std::uint32_t adler32(std::span<const std::byte> data) {
   return (b << 16) | a;
 }
 
-// The bytes as a zlib stream (RFC 1950) of stored blocks (RFC 1951, 3.2.4). They are not empty.
+// The bytes, which must not be empty, as a zlib stream (RFC 1950) of stored blocks (RFC 1951, 3.2.4).
 inline std::vector<std::byte> zlib_stored(std::span<const std::byte> data) {
   constexpr std::size_t longest = 65535;  // bytes of a stored block
   PngBytes stream;
@@ -85,8 +85,9 @@ inline std::vector<std::byte> zlib_stored(std::span<const std::byte> data) {
 
 }  // namespace detail
 
-// The bytes of a PNG file. `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3] (RGB); neither extent may be
-// 0. Throws BuildError for another shape, or a picture of 2 GiB or more.
+// Encodes a picture as a PNG file. `pixels` is [height, width] or [height, width, 1] (grey), or [height, width, 3]
+// (RGB).
+// Throws BuildError for any other shape, an extent of 0, and a picture of 2 GiB or more.
 inline std::vector<std::byte> encode_png(const Array<std::uint8_t>& pixels) {
   const Shape& shape = pixels.shape();
   const std::int64_t channels = shape.rank() == 3 ? shape[2] : 1;
@@ -117,7 +118,7 @@ inline std::vector<std::byte> encode_png(const Array<std::uint8_t>& pixels) {
   return std::move(file).bytes();
 }
 
-// encode_png as a file. Throws what it throws, naming the path, and DataError when the file cannot be written.
+// Writes encode_png(pixels) to a file. Its BuildError names the path. Throws DataError if the file cannot be written.
 inline void write_png(const std::string& path, const Array<std::uint8_t>& pixels) {
   std::vector<std::byte> bytes;
   try {

@@ -11,8 +11,8 @@
 
 namespace replicator::io::detail {
 
-// Every member appends a field with the number `field` (1 or more) of the type that it is named after. Nothing is left out: a
-// number that is 0 is written too.
+// Each member function appends one field of the type it is named after, with the number `field` (1 or more). Zeros are
+// written too.
 class ProtobufMessage {
  public:
   void int64(int field, std::int64_t value) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of a batch that is too large to be computed at once: part by part, added up.
+// Gradient accumulation: computes the gradients of a large batch in several parts, one after the other.
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@
 
 namespace replicator::nn {
 
-// Of this replica: the mean of the parts' losses and of their gradients, one for each variable.
+// The replica's results: the means over the parts of the loss and of the gradients, one gradient for each variable.
 template <FloatingElement T>
 struct Accumulated {
   Tensor<T> loss;
@@ -45,7 +45,7 @@ Tensor<T> divided(Tensor<T> a, int parts, Location where) {
   return Tensor<T>{apply(replicator::detail::ScalarOp::divide, a.any(), parts, where)};
 }
 
-// The part-th of `parts` equal parts along axis 0.
+// Slice number `part` of `parts` equal slices along axis 0.
 template <Element E>
 Tensor<E> part_of(Tensor<E> x, int part, int parts, std::source_location where) {
   const auto rows = x.shape()[0] / parts;
@@ -57,13 +57,15 @@ Tensor<E> part_of(Tensor<E> x, int part, int parts, std::source_location where) 
 
 }  // namespace detail
 
-// Splits each input along axis 0 into equal parts, calls loss_fn(part of each input...) -> Tensor<T> (a scalar) for one part after the
-// other, and takes the gradients for all trainable variables that the first part has read. So what one part needs is in memory at a
-// time. Sums are taken from the left, ((1 + 2) + 3) + ..., inside the replica, and divided by the number of parts: a loss that is a mean over
-// examples has the gradient of the whole batch, up to rounding (batch norm sees parts). An optimizer then averages over the replicas:
+// Splits each input along axis 0 into equal parts. Calls loss_fn(part of each input...) -> Tensor<T>, a scalar, for one
+// part after the other. Takes the gradients for all trainable variables that the first part has read. Memory holds the
+// intermediate values of one part at a time. Example:
 //   const auto [loss, variables, gradients] = nn::accumulate(replica, 4, std::tuple{images, labels}, loss_fn);
 //   nn::wrap_optimizer(nn::sgd({.learning_rate = 0.1})).apply_gradients(replica, variables, gradients);
-// Throws BuildError where an input cannot be split, a loss is not one number, or nothing trainable was read.
+// Sums are taken from the left, ((1 + 2) + 3) + ..., inside the replica, and divided by the number of parts. So a loss
+// that is a mean over examples gets the gradient of the whole batch, up to rounding. Batch norm, however, sees parts.
+// An optimizer then averages the gradients over the replicas.
+// Throws BuildError if an input cannot be split, a loss is not one number, or no trainable variable was read.
 template <Element... Inputs, std::invocable<Tensor<Inputs>...> LossFn>
 auto accumulate(ReplicaContext& replica, int parts, const std::tuple<Tensor<Inputs>...>& inputs, LossFn loss_fn,
                 std::source_location where = std::source_location::current()) {

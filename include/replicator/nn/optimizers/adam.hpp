@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adam, and AdamW with the decay of weights apart from the gradient, by PyTorch's formulas.
-// Sources: Kingma and Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1; Loshchilov and Hutter, "Decoupled
-// weight decay regularization", 2019, algorithm 2.
+// The optimizers Adam and AdamW, by PyTorch's formulas. AdamW applies weight decay apart from the gradient.
+// Sources: Kingma and Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1; Loshchilov and Hutter,
+// "Decoupled weight decay regularization", 2019, algorithm 2.
 #pragma once
 
 #include <source_location>
@@ -19,24 +19,25 @@ namespace replicator::nn {
 template <bool decoupled>
 struct AdamOptionsOf {
   Rate learning_rate = 0.001;
-  double beta1 = 0.9;     // what the mean of the gradients keeps in each update, in [0, 1)
-  double beta2 = 0.999;   // what the mean of their squares keeps, in [0, 1)
-  double epsilon = 1e-8;  // added to the root of the latter, above 0
+  double beta1 = 0.9;     // decay of the mean of the gradients, in [0, 1)
+  double beta2 = 0.999;   // decay of the mean of their squares, in [0, 1)
+  double epsilon = 1e-8;  // added to the root of the mean square, above 0
   double weight_decay = decoupled ? 0.01 : 0;
-  bool decay_vectors = true;  // false: leaves variables of rank 0 and 1 (biases, gains of batch norm) undecayed
+  bool decay_vectors = true;  // false: no decay for variables of rank 0 and 1 (biases, gains of batch norm)
 };
-using AdamOptions = AdamOptionsOf<false>;  // weight_decay p is added to the gradient
-using AdamwOptions = AdamOptionsOf<true>;  // learning_rate weight_decay p is taken from p
+using AdamOptions = AdamOptionsOf<false>;  // adds weight_decay p to the gradient
+using AdamwOptions = AdamOptionsOf<true>;  // subtracts learning_rate weight_decay p from p
 
-// The t-th update of a variable p (t = 1 in the first one):
+// The t-th update of a variable p (t = 1 in the first update):
 //   adamw: p -= learning_rate weight_decay p          adam: g = gradient + weight_decay p
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g
 //   p -= learning_rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon)
-// m and v are the variables "<name>/first_moment" and "<name>/second_moment" (mirrored, zero at first; float32 for bfloat16 ones). t
-// is counted once for all variables that are updated together, in "<name of the first one>/updates".
+// m and v are the variables "<name>/first_moment" and "<name>/second_moment": mirrored, initially 0, and float32 for
+// bfloat16 variables.
+// Variables that are updated together share one count t, in "<name of the first one>/updates".
 class Adam : public UpdatesVariables<Adam> {
  public:
-  // Throw BuildError for options that are not finite or not in the ranges above, and for a negative rate or decay.
+  // Throws BuildError for options that are not finite or out of the ranges above, and for a negative rate or decay.
   explicit Adam(AdamOptions options) : Adam{"adam", std::move(options)} {}
   explicit Adam(AdamwOptions options)
       : Adam{"adamw",
@@ -44,8 +45,8 @@ class Adam : public UpdatesVariables<Adam> {
     decoupled_ = true;
   }
 
-  // Without communication, as apply_gradients, for variables of one element type, whole or in parts; `compute` is the
-  // type in which their elements are computed.
+  // Updates variables of one element type, whole or in parts, without communication (like apply_gradients). `compute`:
+  // the type in which their elements are computed.
   void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
     if (all.empty()) return;
     static constexpr std::string_view slots[] = {"first_moment", "second_moment"};
@@ -67,7 +68,7 @@ class Adam : public UpdatesVariables<Adam> {
     detail::require_not_negative(name, "weight_decay", options_.weight_decay);
   }
 
-  // (step, t) -> (what of p is kept, the rate of m without bias, the factor of sqrt(v) without bias)
+  // (step, t) -> (factor of p, bias-corrected rate of m, bias-correcting factor of sqrt(v))
   replicator::detail::ExpressionPtr scalar_formula() const {
     return detail::record_update(DType::float64, 2, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol rate = options_.learning_rate(x[0]), t = x[1];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clipping of gradients by the norm of all of them together.
+// Gradient clipping by the global norm of all gradients.
 // Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1.
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace replicator::nn {
 
-// The square root of the sum of the squares of all elements of all these tensors: a scalar of the type in which T is computed, summed
-// within each tensor and then over them, in the order given.
+// The square root of the sum of squares of all elements of all tensors: a scalar of the type in which T is computed.
+// The squares are summed within each tensor, then over the tensors in the given order.
 inline AnyTensor global_norm(const std::vector<AnyTensor>& tensors, Location where) {
   AnyTensor total;
   for (const auto& tensor : tensors) {
@@ -25,10 +25,10 @@ inline AnyTensor global_norm(const std::vector<AnyTensor>& tensors, Location whe
   return apply(replicator::detail::ScalarOp::square_root, {total}, where);
 }
 
-// An optimizer whose gradients are made smaller, all by one factor, where their global norm is above `most`:
+// Wraps an optimizer: if the global norm of the gradients exceeds `most`, all gradients shrink by one factor.
 //   gradient *= min(1, most / (norm + 1e-6))     as PyTorch's clip_grad_norm_
-// It is the mean gradient over the replicas that is clipped. Where the norm is not finite (its squares are summed in the type in
-// which T is computed), all gradients become NaN.
+// Applies to the mean gradients over the replicas. If the norm is not finite, all gradients become NaN. The squares are
+// summed in the type in which T is computed.
 template <class Optimizer>
 class Clipped : public Minimizes<Clipped<Optimizer>> {
  public:

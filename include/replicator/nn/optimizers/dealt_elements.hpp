@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor cut over the replicas: its elements in a row, zeros behind them up to a multiple of the replicas, replica i has the i-th
-// part. R: replicas, n: elements, m: elements of a part, n / R rounded up.
+// Cuts a tensor into equal parts over the replicas. The elements are flattened and padded with zeros to a multiple of
+// the replicas; replica i owns part i. R: replicas, n: elements, m: elements of a part, n / R rounded up.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,15 @@ inline AnyTensor in_parts(AnyTensor x, Location where) {
   return all == n ? flat : compute(x.graph(), Pad{{0}, {all - n}, {0}, 0}, {flat}, where);
 }
 
-// Of a value that all replicas have: this replica's part, [m]. The graphs of all replicas stay equal: who it is, is read in the step.
+// This replica's part [m] of a value that all replicas have. The replica id is read in the step, so the graphs of all
+// replicas stay equal.
 inline AnyTensor own_part(AnyTensor x, Location where) {
   const int replicas = x.graph().replicas();
   const AnyTensor rows = reshape(in_parts(x, where), Shape{replicas, elements_of_part(x.shape(), replicas)}, where);
   return compute(x.graph(), Gather{0}, {rows, replica_id(x.graph(), where)}, where);
 }
 
-// [m] of each replica -> the whole, of this shape, on every one.
+// Gathers the parts [m] of all replicas into the whole tensor of this shape, on every replica.
 inline AnyTensor joined(AnyTensor part, const Shape& shape, std::string label, Location where) {
   const AnyTensor all = replicator::detail::placeholder_node(part, {replicator::detail::CollectiveKind::all_gather, Reduction::sum, 0, false, {}}, where, std::move(label));
   const auto n = shape.elements();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LAMB: for large batches, Adam with a rate for each layer.
+// The optimizer LAMB, for large batches: Adam with a learning rate for each layer.
 // Source: You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, algorithm 2.
 #pragma once
 
@@ -16,21 +16,21 @@ namespace replicator::nn {
 
 struct LambOptions {
   Rate learning_rate = 0.001;
-  double beta1 = 0.9;          // what the mean of the gradients keeps in each update, in [0, 1)
-  double beta2 = 0.999;        // what the mean of their squares keeps, in [0, 1)
-  double epsilon = 1e-6;       // added to the root of the latter, above 0
+  double beta1 = 0.9;          // decay of the mean of the gradients, in [0, 1)
+  double beta2 = 0.999;        // decay of the mean of their squares, in [0, 1)
+  double epsilon = 1e-6;       // added to the root of the mean square, above 0
   double weight_decay = 0.01;  // weight_decay p is added to the update
-  bool adapt_vectors = false;  // false: variables of rank 0 and 1 (biases, gains of norms) are updated as Adam does, undecayed
+  bool adapt_vectors = false;  // false: variables of rank 0 and 1 (biases, gains of norms) get Adam's update without decay
 };
 
-// The t-th update of a variable p (t = 1 in the first one):
+// The t-th update of a variable p (t = 1 in the first update):
 //   m = beta1 m + (1 - beta1) gradient;  v = beta2 v + (1 - beta2) gradient gradient
 //   u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) + weight_decay p
-//   p -= learning_rate |p| / |u| u, with 1 for the quotient where either norm is 0
-// m, v and t are kept as Adam keeps them.
+//   p -= learning_rate |p| / |u| u, with 1 for the quotient if either norm is 0
+// m, v and t are stored as by Adam.
 class Lamb : public UpdatesVariables<Lamb> {
  public:
-  // Throws BuildError for options that are not finite or not in the ranges above, and for a negative rate or decay.
+  // Throws BuildError for options that are not finite or out of the ranges above, and for a negative rate or decay.
   explicit Lamb(LambOptions options) : options_{std::move(options)} {
     detail::require_rate("lamb", options_.learning_rate);
     detail::require_fraction("lamb", "beta1", options_.beta1);
@@ -39,8 +39,8 @@ class Lamb : public UpdatesVariables<Lamb> {
     detail::require_not_negative("lamb", "weight_decay", options_.weight_decay);
   }
 
-  // Without communication, as apply_gradients, for variables of one element type; `compute` is the type in
-  // which their elements are computed.
+  // Updates variables of one element type, without communication (like apply_gradients). `compute`: the type in which
+  // their elements are computed.
   void update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
     const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
     if (all.empty()) return;
@@ -66,7 +66,7 @@ class Lamb : public UpdatesVariables<Lamb> {
   }
 
  private:
-  // t -> (the factor of m without bias, that of sqrt(v))
+  // t -> (bias-correcting factor of m, that of sqrt(v))
   replicator::detail::ExpressionPtr bias_formula() const {
     return detail::record_update(DType::float64, 1, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol t = x[0];
@@ -74,7 +74,7 @@ class Lamb : public UpdatesVariables<Lamb> {
     });
   }
 
-  // (rate, squares of p, squares of u) -> the variable's own rate
+  // (rate, sum of squares of p, sum of squares of u) -> the variable's own rate
   static replicator::detail::ExpressionPtr ratio_formula() {
     return detail::record_update(DType::float64, 3, [](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol p = sqrt(x[1]), u = sqrt(x[2]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LARS: for large batches, momentum with a rate for each layer.
+// The optimizer LARS, for large batches: momentum with a learning rate for each layer.
 // Source: You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017, algorithm 1.
 #pragma once
 
@@ -16,18 +16,18 @@ namespace replicator::nn {
 
 struct LarsOptions {
   Rate learning_rate = 1.0;
-  double momentum = 0.9;       // what m keeps of itself in each update, at least 0
+  double momentum = 0.9;       // factor of m in each update, at least 0
   double weight_decay = 0;     // weight_decay p is added to the gradient
-  double trust = 0.001;        // how much of its norm a variable moves at a rate of 1, above 0
-  bool adapt_vectors = false;  // false: variables of rank 0 and 1 (biases, gains of batch norm) are updated as SGD does, undecayed
+  double trust = 0.001;        // the part of its norm that a variable moves at a rate of 1, above 0
+  bool adapt_vectors = false;  // false: variables of rank 0 and 1 (biases, gains of batch norm) get SGD's update without decay
 };
 
-// ratio = trust |p| / (|gradient| + weight_decay |p|), or 1 where either norm is 0
+// ratio = trust |p| / (|gradient| + weight_decay |p|), or 1 if either norm is 0
 // m = momentum m + learning_rate ratio (gradient + weight_decay p);  p -= m
-// m is the variable "<name>/momentum" (mirrored, zero at first; float32 for bfloat16 variables).
+// m is the variable "<name>/momentum": mirrored, initially 0, and float32 for bfloat16 variables.
 class Lars : public UpdatesVariables<Lars> {
  public:
-  // Throws BuildError for options that are not finite, negative, or not in the ranges above.
+  // Throws BuildError for options that are not finite, negative, or out of the ranges above.
   explicit Lars(LarsOptions options) : options_{std::move(options)} {
     detail::require_rate("lars", options_.learning_rate);
     detail::require_not_negative("lars", "momentum", options_.momentum);
@@ -35,8 +35,8 @@ class Lars : public UpdatesVariables<Lars> {
     detail::require_positive("lars", "trust", options_.trust);
   }
 
-  // Without communication, as apply_gradients, for variables of one element type; `compute` is the type in
-  // which their elements are computed.
+  // Updates variables of one element type, without communication (like apply_gradients). `compute`: the type in which
+  // their elements are computed.
   void update_variables(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
     const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
     static constexpr std::string_view slots[] = {"momentum"};
@@ -54,7 +54,7 @@ class Lars : public UpdatesVariables<Lars> {
   }
 
  private:
-  // (rate, squares of p, squares of the gradient) -> the variable's own rate
+  // (rate, sum of squares of p, sum of squares of the gradient) -> the variable's own rate
   replicator::detail::ExpressionPtr ratio_formula() const {
     return detail::record_update(DType::float64, 3, [&](const std::vector<Symbol>& x) -> std::vector<Symbol> {
       const Symbol p = sqrt(x[1]), gradient = sqrt(x[2]);

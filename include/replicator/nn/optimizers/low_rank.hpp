@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients that move as two thin matrices whose product is near them; what is left out is added to the next ones.
-// Source: Vogels, Karimireddy, Jaggi, "PowerSGD: practical low-rank gradient compression for distributed optimization", 2019.
+// PowerSGD: low-rank gradient compression with error feedback. A gradient moves as two thin matrices.
+// Source: Vogels, Karimireddy, Jaggi, "PowerSGD: practical low-rank gradient compression for distributed optimization",
+// 2019.
 #pragma once
 
 #include <algorithm>
@@ -21,27 +22,33 @@
 namespace replicator::nn {
 
 struct LowRankOptions {
-  std::int64_t rank = 4;    // columns of the two matrices; at most as many as the gradient has rows or columns
-  double least_saving = 2;  // a gradient moves whole unless it has more than so many times the elements that would move; 0: never whole
+  std::int64_t rank = 4;    // columns of the two matrices; at most the gradient's rows or columns
+  double least_saving = 2;  // compress only if that divides the moved elements by more than this; 0: always compress
 };
 
-// How the gradients of variables of two axes and more move; those of vectors and scalars move whole. A gradient is a matrix [n, m], of
-// its first axis by all others; r is the rank. With replica i's gradient G_i, what it kept back E_i, and Q [m, r]:
+// Defines how gradients move. Those of vectors and scalars move whole. Any other gradient is a matrix [n, m]: its first
+// axis by all others. Below, r is the rank, G_i the gradient of replica i, E_i its error (what it kept back), and Q is
+// [m, r].
 //   M_i = G_i + E_i;  P = orthonormal columns of the mean of M_i Q;  the mean gradient is P Q'^T, Q' the mean of Q_i = M_i^T P
 //   E_i = M_i - P Q_i^T;  Q = Q', its columns of unit length
-// So (n + m) r elements move instead of n m. Over the steps nothing is lost: all mean gradients given to the optimizer, and the mean of
-// the E_i, are together the mean of all G_i. Variables: "<name>/error" (replica-local, zero at first: a copy of the gradient for each
-// replica) and "<name>/directions" [m, r] (mirrored, normal at first), float32 for bfloat16 gradients.
-// The products are those of any step, the means follow the tree over the replicas: so the bits are the same on every placement.
+// So (n + m) r elements move instead of n m. Nothing is lost over the steps: summed over them, the mean gradients given
+// to the optimizer plus the mean of the E_i equal the mean of the G_i.
+//
+// Variables, float32 for bfloat16 gradients:
+// - "<name>/error": replica-local, initially 0. It takes the memory of one gradient for each replica.
+// - "<name>/directions" [m, r]: mirrored, initially normal.
+//
+// The products are those of any step, and the means follow the tree over the replicas. So the bits are the same on
+// every placement.
 class LowRank {
  public:
-  // Throws BuildError for a rank below 1, and for least_saving unless it is a finite number and not negative.
+  // Throws BuildError for a rank below 1, and unless least_saving is finite and not negative.
   explicit LowRank(LowRankOptions options) : options_{options} {
     if (options_.rank < 1) detail::refuse_option("low_rank", "rank", static_cast<double>(options_.rank), "be at least 1");
     detail::require_not_negative("low_rank", "least_saving", options_.least_saving);
   }
 
-  // Of a gradient of this shape; 0: it moves whole.
+  // The rank for a gradient of this shape; 0 if it moves whole.
   std::int64_t rank_of(const Shape& shape) const {
     if (shape.rank() < 2 || shape.elements() == 0) return 0;
     const auto rows = shape[0], columns = shape.elements() / rows;
@@ -59,7 +66,7 @@ inline LowRank low_rank(LowRankOptions options = {}) { return LowRank{options}; 
 
 namespace detail {
 
-// [n, r] -> [1, r], in double
+// Sums of squares of the columns in double: [n, r] -> [1, r].
 inline AnyTensor squares_of_columns(AnyTensor x, Location where) {
   replicator::detail::Expression e;
   e.compute = DType::float64;
@@ -74,15 +81,15 @@ inline AnyTensor columns_of(AnyTensor x, std::int64_t first, std::int64_t last, 
   return compute(x.graph(), Slice{{0, first}, {x.shape()[0], last}, {1, 1}}, {x}, where);
 }
 
-// [n, r] -> [n, r]: each column less its parts along those before it, and of unit length, in double (Gram-Schmidt). A column of which
-// less than a millionth is left depends on those before as far as float32 can tell, and becomes zero: what rounding has left of it
+// Orthonormalises the columns of [n, r] by Gram-Schmidt in double. A column becomes zero if less than a millionth of it
+// is left after the projections. In float32 it then depends on the columns before, and the rounding that is left of it
 // would not be orthogonal to them.
 inline AnyTensor orthonormal_columns(AnyTensor x, Location where) {
   constexpr double smallest = 1e-6;
   Graph& graph = x.graph();
   const auto rank = x.shape()[1];
   AnyTensor rest = replicator::detail::map_at(
-      graph, DType::float64, where, [](Symbol v) { return v; }, x);  // columns from k on
+      graph, DType::float64, where, [](Symbol v) { return v; }, x);  // the columns from k on
   AnyTensor whole = squares_of_columns(rest, where);
   std::vector<AnyTensor> columns;
   for (std::int64_t k = 0; k < rank; ++k) {
@@ -108,7 +115,7 @@ inline AnyTensor orthonormal_columns(AnyTensor x, Location where) {
       graph, x.dtype(), where, [](Symbol v) { return v; }, all);
 }
 
-// A gradient on its way.
+// The state of one gradient while it moves.
 struct Factors {
   std::size_t index = 0;  // which gradient
   std::uint32_t error = 0, directions = 0;
@@ -146,7 +153,8 @@ inline void add_right(Factors& f, const std::string& name, Location where) {
   f.mean_right = mean_of(f.right, name + "/gradient/right", where);
 }
 
-// Assigns what is kept back, and the directions; one that nothing lies along stays for the next step. Gives P Q'^T.
+// Assigns the error and the next directions. Directions without any gradient along them stay as they are. Returns P
+// Q'^T.
 inline AnyTensor finish_factors(const Factors& f, const TensorType& gradient, Location where) {
   Graph& graph = f.matrix.graph();
   const DType type = f.matrix.dtype();
@@ -164,7 +172,7 @@ inline AnyTensor finish_factors(const Factors& f, const TensorType& gradient, Lo
                                              graph, gradient.dtype, where, [](Symbol v) { return v; }, mean);
 }
 
-// All left factors are asked for before the first right one, so that they move together.
+// Asks for all left factors before the first right one, so that they move together.
 inline std::vector<AnyTensor> low_rank_means(const std::vector<Trained>& all, const LowRank& wire, Location where) {
   std::vector<AnyTensor> means(all.size());
   std::vector<Factors> factors;
@@ -181,8 +189,8 @@ inline std::vector<AnyTensor> low_rank_means(const std::vector<Trained>& all, co
 
 }  // namespace detail
 
-// The mean over the replicas of each gradient, as near as the rank allows: all-reduces with the labels "<variable>/gradient/left" and
-// "<variable>/gradient/right", and "<variable>/gradient" of what moves whole.
+// The mean over the replicas of each gradient, as exact as the rank allows. The all-reduces have the labels
+// "<variable>/gradient/left" and "<variable>/gradient/right", or "<variable>/gradient" for gradients that move whole.
 template <FloatingElement T>
 std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients, const LowRank& wire,
                                           std::source_location where = std::source_location::current()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exponential moving averages of variables: a smoother model, for evaluation.
-// Source: Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992; Tarvainen and Valpola, "Mean teachers are
-// better role models", 2017.
+// Exponential moving averages of variables, which give a smoother model for evaluation.
+// Source: Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992; Tarvainen and Valpola,
+// "Mean teachers are better role models", 2017.
 #pragma once
 
 #include <limits>
@@ -20,7 +20,7 @@ namespace detail {
 
 inline constexpr double not_averaged = std::numeric_limits<double>::infinity();
 
-// "<variable>/average". Infinite until the first update, so that neither a count nor the first value of the variable is needed.
+// "<variable>/average". Infinity means: no average yet. So it needs neither a count nor the variable's initial value.
 inline std::uint32_t declare_average(Graph& graph, std::uint32_t variable, Location where) {
   const VariableDeclaration& owner = graph.variables()[variable];
   return graph.declare({owner.name + "/average", {replicator::detail::compute_type(owner.type.dtype), owner.type.shape}, VariableKind::mirrored, false, Initializer::constant(not_averaged), where, owner.device});
@@ -38,7 +38,7 @@ inline void update_average(Graph& graph, std::uint32_t variable, double kept, Lo
   graph.assign(slot, {node, 0}, where);
 }
 
-// The average where there is one, else the variable's own value.
+// The average if there is one, else the variable's own value.
 inline AnyTensor read_average(Graph& graph, std::uint32_t variable, AnyTensor own, Location where) {
   const auto slot = declare_average(graph, variable, where);
   const TensorType type = graph.variables()[variable].type;
@@ -51,9 +51,9 @@ inline AnyTensor read_average(Graph& graph, std::uint32_t variable, AnyTensor ow
 
 }  // namespace detail
 
-// An optimizer that also keeps averages of what it updates: average = decay average + (1 - decay) p after each update, and p after
-// the first one, as PyTorch's AveragedModel with get_ema_multi_avg_fn. An average is the variable "<name>/average" (mirrored; float32
-// for bfloat16 variables).
+// Wraps an optimizer, and averages the variables it updates: average = decay average + (1 - decay) p after each update.
+// The first update sets average = p. PyTorch's AveragedModel with get_ema_multi_avg_fn does the same. The average is
+// the variable "<name>/average": mirrored, and float32 for bfloat16 variables.
 template <class Optimizer>
 class Averaged : public Minimizes<Averaged<Optimizer>> {
  public:
@@ -80,8 +80,8 @@ Averaged<Optimizer> averaged(Optimizer optimizer, double decay) {
   return {std::move(optimizer), decay};
 }
 
-// While it lives, a trainable variable that the step has not read before is read as its average, and as itself where it was never
-// averaged: for a step function that evaluates.
+// For a step function that evaluates. While the result lives, a trainable variable that the step has not read before is
+// read as its average. A variable without an average is read as itself.
 //   const auto averages = nn::read_averages(replica);
 //   return rp::accuracy(network(replica, images), labels);
 inline replicator::detail::ScopedValue<Graph::Substitute> read_averages(ReplicaContext& replica) { return {replica.graph().substitute(), &detail::read_average}; }

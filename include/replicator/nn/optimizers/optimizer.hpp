@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies between a loss and the variables: gradients, their mean over the replicas, and an update.
+// The path from a loss to new variables: gradients, their mean over the replicas, and an optimizer's update.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,7 @@
 
 namespace replicator::nn {
 
-// An optimizer of a single replica: given variables and their gradients it assigns the variables, and knows nothing of
-// other replicas.
+// An optimizer for a single replica. It assigns variables from their gradients and knows nothing of other replicas.
 template <class Optimizer, class T>
 concept AppliesGradients = requires(const Optimizer& o, ReplicaContext& replica,
                                     const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients,
@@ -33,7 +32,7 @@ concept AppliesGradients = requires(const Optimizer& o, ReplicaContext& replica,
 
 namespace detail {
 
-// Which of a step's values of its variables a loss was computed from.
+// Finds the value of each variable that a loss was computed from. Assignments give a variable several values in a step.
 class ValuesRead {
  public:
   explicit ValuesRead(AnyTensor loss)
@@ -52,7 +51,8 @@ class ValuesRead {
     }
   }
 
-  // The last one of the variable; `now`, what it is at this point of the step, where the loss was computed from none.
+  // The last value of the variable that the loss was computed from. Without one, `now`: its value at this point of the
+  // step.
   AnyTensor of(std::uint32_t variable, AnyTensor now) const {
     if (variable >= last_.size() || !last_[variable] || (!assigned_since_[variable] && needed(now.value()))) return now;
     return {graph_, *last_[variable]};
@@ -65,25 +65,27 @@ class ValuesRead {
   }
 
   Graph& graph_;
-  std::vector<bool> needed_;                // nodes that the loss is computed from, down to where gradients end
+  std::vector<bool> needed_;                // nodes that the loss is computed from, back to the ends of gradients
   std::vector<std::optional<Value>> last_;  // by variable
-  std::vector<bool> assigned_since_;        // by variable: behind the loss
+  std::vector<bool> assigned_since_;        // by variable: assigned after the loss
 };
 
-// Why no gradient of the loss has come to a variable; `first` is one of them.
+// Explains why no variable has a gradient of the loss. `first`: the name of one of the variables. `nearest_end`: the
+// node where the gradient ends, if known.
 inline std::string no_gradient_text(const Graph& graph, std::optional<std::uint32_t> nearest_end, std::size_t variables, const std::string& first) {
   const auto them = " any of the " + std::to_string(variables) + " variables that are to be trained (\"" + first + "\" is one)";
   if (nearest_end)
     return "has no gradient for" + them + ": it ends at " + replicator::detail::located_text(graph, *nearest_end) +
-           ", whose derivative is 0 wherever there is one, as that of comparisons, argmax and casts to integers: minimise what that was computed from";
+           ", where the derivative is 0 or does not exist, as for comparisons, argmax and casts to integers: minimise the input of that operation";
   return "does not depend on" + them +
-         ": compute it from what the layers return, and not behind a rp::stop_gradient; where a replica has nothing to add, take 0 times such a loss";
+         ": compute it from the outputs of the layers, without a rp::stop_gradient between; if a replica has nothing to add, use 0 times such a loss";
 }
 
 }  // namespace detail
 
-// The gradients of this replica's loss, one for each variable. A variable that was assigned in the step counts as the value
-// that the loss read, the last one of several. Throws BuildError unless the loss is one number that has a gradient for some of them.
+// The gradients of this replica's loss, one for each variable. For a variable that the step has assigned, this is the
+// gradient with respect to the last of its values that the loss has read.
+// Throws BuildError unless the loss is one number and has a gradient for at least one of the variables.
 template <FloatingElement T>
 std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Variable<T>>& variables,
                                           std::source_location where = std::source_location::current()) {
@@ -104,16 +106,17 @@ std::vector<Tensor<T>> variable_gradients(Tensor<T> loss, const std::vector<Vari
   return result;
 }
 
-// What gradients are while they move between replicas.
+// The format of gradients while they move between replicas.
 enum class Wire : std::uint8_t {
-  whole,     // what they are
-  bfloat16,  // half the bytes of float32: each is rounded before it moves, and the sum at every node of the tree over the replicas;
-             // on every placement alike, so that none changes a bit. The division by the number of replicas is in T again.
+  whole,     // unchanged
+  bfloat16,  // half the bytes of float32. Each gradient is rounded before it moves, and so is the sum at every node of the tree over
+             // the replicas. This is the same on every placement, so no placement changes a bit. The division by the number of
+             // replicas is done in T again.
 };
 
 namespace detail {
 
-// The gradients' places in the order in which the step makes them.
+// The indices of the gradients, in the order in which the step makes them.
 inline std::vector<std::size_t> order_of_making(const std::vector<Trained>& all) {
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -121,7 +124,7 @@ inline std::vector<std::size_t> order_of_making(const std::vector<Trained>& all)
   return order;
 }
 
-// By an all_reduce or a reduce_scatter.
+// The mean over the replicas, by an all_reduce or a reduce_scatter.
 inline AnyTensor mean_by_wire(replicator::detail::CollectiveKind kind, AnyTensor gradient, Wire wire, const std::string& label, Location where) {
   const DType dtype = gradient.dtype();
   Graph& graph = gradient.graph();
@@ -137,7 +140,7 @@ inline AnyTensor mean_by_wire(replicator::detail::CollectiveKind kind, AnyTensor
 
 }  // namespace detail
 
-// The mean over the replicas of each gradient: an all-reduce with the label "<variable>/gradient". They are asked for
+// The mean over the replicas of each gradient, by all-reduces with the label "<variable>/gradient". They are asked for
 // in the order in which the gradients become ready, the last layer's first, so that buckets fill early.
 template <FloatingElement T>
 std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variables,
@@ -149,7 +152,7 @@ std::vector<Tensor<T>> mean_over_replicas(const std::vector<Variable<T>>& variab
   return means;
 }
 
-// Throws BuildError where there is none, or one that is not mirrored. `asked` is the name of what asks.
+// Throws BuildError without variables, or if one is not mirrored. `asked`: the caller's name for errors.
 template <FloatingElement T>
 void require_trainable(const ReplicaContext& replica, const std::vector<Variable<T>>& variables, const std::string& asked,
                        std::source_location where = std::source_location::current()) {
@@ -166,8 +169,8 @@ void require_trainable(const ReplicaContext& replica, const std::vector<Variable
                        ": only mirrored variables can be trained; declare it without VariableKind::replica_local"};
 }
 
-// Any optimizer of a single replica, made to work on all of them: gradients are averaged over the replicas first. `Moves` says how they
-// move: Wire, or LowRank (nn/optimizers/low_rank.hpp); what mean_over_replicas takes.
+// Makes an optimizer for a single replica work on all of them: it averages the gradients over the replicas first.
+// `Moves` is the format in which they move: Wire, or LowRank (nn/optimizers/low_rank.hpp), as for mean_over_replicas.
 // Source: Buchlovsky et al., "TF-Replicator", 2019, section 3.3.
 template <class Optimizer, class Moves = Wire>
 class AveragingOptimizer {
@@ -182,8 +185,9 @@ class AveragingOptimizer {
     inner_.apply_gradients(replica, variables, mean_over_replicas(variables, gradients, wire_, where), where);
   }
 
-  // Every trainable variable of the loss's element type that this step has read, or the given ones: one step towards a smaller mean of
-  // the losses. Throws BuildError where there is none, one is not mirrored, or the loss is not one number.
+  // Takes one step towards a smaller mean of the losses. Updates the given variables; by default, every trainable
+  // variable of the loss's element type that this step has read.
+  // Throws BuildError without a variable, if one is not mirrored, or if the loss is not one number.
   template <FloatingElement T>
   void minimize(ReplicaContext& replica, Tensor<T> loss,
                 std::source_location where = std::source_location::current()) const {
@@ -207,8 +211,8 @@ AveragingOptimizer<Optimizer, Moves> wrap_optimizer(Optimizer optimizer, Moves w
   return AveragingOptimizer<Optimizer, Moves>{std::move(optimizer), std::move(wire)};
 }
 
-// What an optimizer of a single replica derives from, with itself as the argument, to have `minimize` over all replicas: the step
-// that makes the mean of the replicas' losses smaller; see AveragingOptimizer::minimize.
+// Base class (CRTP) that gives an optimizer for a single replica `minimize` over all replicas: one step towards a
+// smaller mean of the replicas' losses. See AveragingOptimizer::minimize.
 template <class Optimizer>
 class Minimizes {
  public:
@@ -219,13 +223,13 @@ class Minimizes {
                 std::source_location where = std::source_location::current()) const;
 };
 
-// What the optimizers of this library derive from, with themselves as the argument: they are given variables of any element type
-// without their types, by update_elements, or by update_variables where they need whole ones.
+// Base class (CRTP) of the optimizers of this library. It passes on variables of any element type without that type: to
+// update_elements, or to update_variables if the optimizer needs whole variables.
 template <class Optimizer>
 class UpdatesVariables : public Minimizes<Optimizer> {
  public:
-  // Without communication: the gradients are taken as they are. Mirrored variables need gradients that are the same on
-  // all replicas.
+  // Updates without communication: uses the gradients as they are. Mirrored variables need gradients that are the same
+  // on all replicas.
   template <FloatingElement T>
   void apply_gradients(ReplicaContext& replica, const std::vector<Variable<T>>& variables,
                        const std::vector<Tensor<T>>& gradients,
@@ -237,7 +241,8 @@ class UpdatesVariables : public Minimizes<Optimizer> {
   }
 };
 
-// Not inline, so that replicator::compiled can hold them: in a file of the user's they cost a tenth of a second each.
+// Not inline, so that replicator::compiled can hold them. In a user's file each costs a tenth of a second of compile
+// time.
 template <class Optimizer>
 template <FloatingElement T>
 void Minimizes<Optimizer>::minimize(ReplicaContext& replica, Tensor<T> loss, std::source_location where) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning rates that may change with the step: part of the graph, so that nothing is traced again.
+// Learning rates that may change with the step. They are part of the graph, so nothing is traced again.
 #pragma once
 
 #include <concepts>
@@ -15,7 +15,8 @@
 
 namespace replicator::nn {
 
-// A number, or a formula of the number of steps done (0 in the first one), recorded as rp::map records its functor:
+// A number, or a formula of the number of steps done so far (0 in the first step). The formula is recorded as by
+// rp::map:
 //   nn::Rate rate = 0.1;
 //   nn::Rate rate = [](rp::Symbol step) { return 0.1 / (1 + step); };
 class Rate {
@@ -26,12 +27,12 @@ class Rate {
       : formula_{std::move(formula)} {}  // NOLINT: implicit on purpose
 
   bool constant() const { return !formula_; }
-  // Of a constant rate.
+  // Only for a constant rate.
   double value() const { return value_; }
-  // The rate in an expression in which `step` is a floating number.
+  // The rate as a part of an expression. `step` is a floating number there.
   Symbol operator()(Symbol step) const { return formula_ ? formula_(step) : step.number(value_); }
 
-  // The rate in this step, a scalar of T. Computed in double.
+  // The rate in this step, as a scalar of T. It is computed in double.
   template <FloatingElement T>
   Tensor<T> in(ReplicaContext& replica, std::source_location where = std::source_location::current()) const {
     return Tensor<T>{in(replica, dtype_of<T>, where)};
@@ -49,7 +50,7 @@ class Rate {
 };
 
 namespace detail {
-// What a formula will give is not known.
+// The values of a formula are not known here, so they are not checked.
 inline void require_rate(const char* optimizer, const Rate& rate) {
   if (rate.constant()) require_not_negative(optimizer, "learning_rate", rate.value());
 }
@@ -60,7 +61,7 @@ inline void require_steps(const char* what, std::int64_t steps, std::int64_t lea
 }
 }  // namespace detail
 
-// Rises linearly to `rate` in the first `steps` steps (1/steps of it in the first one), then follows it.
+// Rises linearly to `rate` over the first `steps` steps, beginning with 1/steps of it; then follows `rate`.
 inline Rate linear_warmup(Rate rate, std::int64_t steps) {
   detail::require_steps("linear_warmup", steps, 1);
   return [rate, n = static_cast<double>(steps)](Symbol step) { return rate(step) * min((step + 1) / n, 1.0); };
@@ -77,8 +78,9 @@ inline Rate step_decay(double rate, double factor, std::int64_t every) {
   };
 }
 
-// Rises linearly to `peak` in `warmup` steps, then falls along half a cosine to `final` at step `total`, and stays
-// there. Source: Loshchilov and Hutter, "SGDR", 2017; Goyal et al., "Accurate, large minibatch SGD", 2017.
+// Rises linearly to `peak` over `warmup` steps, then falls along half a cosine to `final` at step `total`, and stays
+// there.
+// Source: Loshchilov and Hutter, "SGDR", 2017; Goyal et al., "Accurate, large minibatch SGD", 2017.
 inline Rate warmup_cosine(double peak, std::int64_t warmup, std::int64_t total, double final = 0) {
   detail::require_not_negative("warmup_cosine", "peak", peak);
   detail::require_not_negative("warmup_cosine", "final", final);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSProp, also centred and with momentum, by PyTorch's formulas.
-// Sources: Tieleman and Hinton, "Lecture 6.5: rmsprop", 2012; Graves, "Generating sequences with recurrent neural networks", 2013.
+// The optimizer RMSProp, optionally centred and with momentum, by PyTorch's formulas.
+// Sources: Tieleman and Hinton, "Lecture 6.5: rmsprop", 2012; Graves, "Generating sequences with recurrent neural
+// networks", 2013.
 #pragma once
 
 #include <source_location>
@@ -16,21 +17,21 @@ namespace replicator::nn {
 
 struct RmspropOptions {
   Rate learning_rate = 0.01;
-  double alpha = 0.99;        // what the mean of the squares keeps in each update, in [0, 1)
-  double epsilon = 1e-8;      // added to its root, above 0
-  double momentum = 0;        // what m keeps of itself in each update, at least 0
-  bool centered = false;      // divides by the estimated standard deviation instead
+  double alpha = 0.99;        // decay of the mean of the squares, in [0, 1)
+  double epsilon = 1e-8;      // added to the root of the mean square, above 0
+  double momentum = 0;        // factor of m in each update, at least 0
+  bool centered = false;      // divides by the estimated standard deviation instead of the root of the mean square
   double weight_decay = 0;    // weight_decay p is added to the gradient
-  bool decay_vectors = true;  // false: leaves variables of rank 0 and 1 (biases, gains of batch norm) undecayed
+  bool decay_vectors = true;  // false: no decay for variables of rank 0 and 1 (biases, gains of batch norm)
 };
 
 // g = gradient + weight_decay p;  v = alpha v + (1 - alpha) g g;  a = alpha a + (1 - alpha) g
 // m = momentum m + g / (sqrt(centered ? v - a a : v) + epsilon);  p -= learning_rate m
-// v, a and m are the variables "<name>/mean_square", "<name>/mean_gradient" (if centered) and "<name>/momentum" (with momentum):
-// mirrored, zero at first, float32 for bfloat16 variables.
+// v, a and m are the variables "<name>/mean_square", "<name>/mean_gradient" (if centered) and "<name>/momentum" (with
+// momentum): mirrored, initially 0, and float32 for bfloat16 variables.
 class Rmsprop : public UpdatesVariables<Rmsprop> {
  public:
-  // Throws BuildError for options that are not finite or not in the ranges above, and for negative ones.
+  // Throws BuildError for options that are not finite, negative, or out of the ranges above.
   explicit Rmsprop(RmspropOptions options) : options_{std::move(options)} {
     detail::require_rate("rmsprop", options_.learning_rate);
     detail::require_fraction("rmsprop", "alpha", options_.alpha);
@@ -39,8 +40,8 @@ class Rmsprop : public UpdatesVariables<Rmsprop> {
     detail::require_not_negative("rmsprop", "weight_decay", options_.weight_decay);
   }
 
-  // Without communication, as apply_gradients, for variables of one element type, whole or in parts; `compute` is the
-  // type in which their elements are computed.
+  // Updates variables of one element type, whole or in parts, without communication (like apply_gradients). `compute`:
+  // the type in which their elements are computed.
   void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
     const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
     std::vector<std::string_view> slots{"mean_square"};
@@ -62,7 +63,7 @@ class Rmsprop : public UpdatesVariables<Rmsprop> {
       const Symbol p = x[0], rate = x[2], g = decay > 0 ? x[1] + decay * p : x[1];
       std::vector<Symbol> slots{alpha * x[3] + (1 - alpha) * (g * g)};
       if (options_.centered) slots.push_back(alpha * x[4] + (1 - alpha) * g);
-      const Symbol variance = options_.centered ? max(slots[0] - slots[1] * slots[1], 0) : slots[0];  // rounding may leave less than 0
+      const Symbol variance = options_.centered ? max(slots[0] - slots[1] * slots[1], 0) : slots[0];  // rounding may make it negative
       Symbol m = g / (sqrt(variance) + options_.epsilon);
       if (momentum > 0) slots.push_back(m = momentum * x.back() + m);
       slots.insert(slots.begin(), p - rate * m);

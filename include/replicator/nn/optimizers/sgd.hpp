@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stochastic gradient descent with momentum, Nesterov's momentum and weight decay, by PyTorch's formulas.
+// Stochastic gradient descent with optional momentum, Nesterov momentum and weight decay, by PyTorch's formulas.
 #pragma once
 
 #include <source_location>
@@ -15,17 +15,17 @@ namespace replicator::nn {
 
 struct SgdOptions {
   Rate learning_rate = 0.01;
-  double momentum = 0;        // what m keeps of itself in each update, at least 0
+  double momentum = 0;        // factor of m in each update, at least 0
   bool nesterov = false;      // needs momentum
   double weight_decay = 0;    // weight_decay p is added to the gradient
-  bool decay_vectors = true;  // false: leaves variables of rank 0 and 1 (biases, gains of batch norm) undecayed
+  bool decay_vectors = true;  // false: no decay for variables of rank 0 and 1 (biases, gains of batch norm)
 };
 
 // g = gradient + weight_decay p;  m = momentum m + g;  p -= learning_rate (nesterov ? g + momentum m : m)
-// m is the variable "<name>/momentum" (mirrored, zero at first), absent without momentum.
+// m is the variable "<name>/momentum" (mirrored, initially 0). Without momentum it does not exist.
 class Sgd : public UpdatesVariables<Sgd> {
  public:
-  // Throws BuildError for an option that is negative or no finite number, and for nesterov without momentum.
+  // Throws BuildError for an option that is negative or not finite, and for nesterov without momentum.
   explicit Sgd(SgdOptions options) : options_{std::move(options)} {
     detail::require_rate("sgd", options_.learning_rate);
     detail::require_not_negative("sgd", "momentum", options_.momentum);
@@ -34,8 +34,8 @@ class Sgd : public UpdatesVariables<Sgd> {
       throw BuildError{"sgd: nesterov needs a momentum, 0.9 for instance"};
   }
 
-  // Without communication, as apply_gradients, for variables of one element type, whole or in parts; `compute` is the
-  // type in which their elements are computed.
+  // Updates variables of one element type, whole or in parts, without communication (like apply_gradients). `compute`:
+  // the type in which their elements are computed.
   void update_elements(ReplicaContext& replica, const std::vector<Trained>& all, DType compute, std::source_location where) const {
     const AnyTensor rate = options_.learning_rate.in(replica, compute, where);
     static constexpr std::string_view momentum[] = {"momentum"};

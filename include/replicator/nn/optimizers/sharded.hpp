@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An optimizer of which every replica does a part: what it remembers is in memory once over all replicas, instead of on each.
-// Source: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020 (its first stage).
+// A sharded optimizer (ZeRO stage 1): its state is split over the replicas instead of copied on each.
+// Source: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020 (its first
+// stage).
 #pragma once
 
 #include <cstdint>
@@ -16,21 +17,24 @@
 namespace replicator::nn {
 
 struct ShardedOptions {
-  std::int64_t least = 4096;  // variables of fewer elements are updated as a whole by all, their gradients reduced together in buckets
-  Wire wire = Wire::whole;    // of the gradients; the new values move as they are
+  std::int64_t least = 4096;  // smaller variables (in elements) are not sharded: every replica updates them, and their gradients share buckets
+  Wire wire = Wire::whole;    // for the gradients; the new values move unchanged
 };
 
-// With R replicas: a reduce_scatter gives replica i the i-th part of the mean gradient, it updates that part of the variable, and an
-// all_gather brings the parts together. The bytes are those of an all-reduce; slots ("<variable>/momentum", ...) are replica-local, of
-// 1/R of the elements, so that a device with r replicas holds r/R of them. The new values have the bits of the optimizer alone: elements
-// are updated one by one, and their means are taken in the same tree. A checkpoint holds every replica's part; it can be
-// resumed with the same R and `least` only.
+// **A checkpoint can be resumed only with the same R and `least`**: it holds every replica's part.
+//
+// With R replicas, a reduce_scatter gives replica i part i of the mean gradient. The replica updates that part of the
+// variable, and an all_gather joins the parts. As many bytes move as in an all-reduce.
+//
+// The state ("<variable>/momentum", ...) is replica-local and has 1/R of the elements, so a device with r replicas
+// holds r/R of it. The new values have the bits of the unsharded optimizer: elements are updated one by one, and their
+// means follow the same tree.
 template <UpdatesElements Optimizer>
 class Sharded {
  public:
   explicit Sharded(Optimizer inner, ShardedOptions options = {}) : inner_{std::move(inner)}, options_{options} {}
 
-  // As AveragingOptimizer::minimize.
+  // Like AveragingOptimizer::minimize.
   template <FloatingElement T>
   void minimize(ReplicaContext& replica, Tensor<T> loss, std::source_location where = std::source_location::current()) const {
     minimize(replica, loss, replica.trainable_variables<T>(), where);

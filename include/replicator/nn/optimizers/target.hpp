@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Target networks: copies of variables that follow them from time to time.
+// Target networks: copies of variables that are refreshed periodically.
 // Source: Mnih et al., "Human-level control through deep reinforcement learning", Nature 518, 2015.
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace replicator::nn {
 
-// Gives every trainable variable below `scope` that this step has read so far a copy, "target.<its name>" (mirrored, not trainable), and
-// makes it equal before every `period`-th step of this replicated step, the first one included. So a network that is called within
-// replica.scope("target") after this reads the copies:
+// Creates a copy "target.<its name>" (mirrored, not trainable) of every trainable variable below `scope` that this step
+// has read so far. Refreshes the copies before every `period`-th step of this replicated step, the first one included.
+// A network called within replica.scope("target") after this reads the copies:
 //   auto value = critic(replica, x);                       // declares and reads critic.linear.weight
 //   rp::nn::update_targets(replica, "critic", 100);
 //   auto target = [&] { const auto scope = replica.scope("target"); return critic(replica, next); }();
-// Throws BuildError unless period >= 1, where no such variable was read, and within a scope: names are whole here.
+// Throws BuildError unless period >= 1, if no such variable was read, and within a scope: `scope` is a whole name here.
 inline void update_targets(ReplicaContext& replica, std::string_view scope, std::int64_t period,
                            std::source_location where = std::source_location::current()) {
   const auto variables = replica.trainable_variables<float>(scope);
@@ -29,7 +29,7 @@ inline void update_targets(ReplicaContext& replica, std::string_view scope, std:
                      std::to_string(period) + ": call the network first, and take a period from 1 on"};
   if (const auto& within = replica.graph().scope(); !within.empty())
     throw BuildError{"replica " + std::to_string(replica.id()) + ": update_targets at " + Location{where}.text() + " was called within the scope \"" +
-                     within + "\": call it outside of any, with the whole name of the network's"};
+                     within + "\": call it outside of any scope, with the network's whole name"};
   const auto of_period = static_cast<double>(period);
   const Tensor<double> part{replicator::detail::map_at(
       replica.graph(), DType::float64, where, [=](Symbol step) { return step / of_period - floor(step / of_period); }, replica.step(where))};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What optimizers of single elements share: checks of their options, slots, and the one pass over memory that makes the new
-// values of a variable and of its slots. Nothing here is a template, so that an optimizer costs its users no compile time.
+// Shared parts of optimizers: checks of options, state variables ("slots"), and the single pass over memory that
+// computes the new values of a variable and its slots. Almost nothing is a template, to keep compile times short.
 #pragma once
 
 #include <cmath>
@@ -21,23 +21,23 @@
 
 namespace replicator::nn {
 
-// A variable and its gradient, of any element type. Where it is in parts the gradient is this replica's part of it (nn/optimizers/dealt_elements.hpp), and
-// so are the slots, which are replica-local then.
+// A variable and its gradient, of any element type. If it is in parts, the gradient is this replica's part of it
+// (nn/optimizers/dealt_elements.hpp). Its slots then are parts too, and replica-local.
 struct Trained {
   std::uint32_t variable;
   AnyTensor gradient;
   bool in_parts = false;
 };
 
-// An optimizer whose new values depend, element by element, on those of the variable, the gradient and what it remembers, and on
-// nothing else. It can be given parts of variables.
+// An optimizer that updates element by element: a new value depends only on the same element of the variable, the
+// gradient and the slots. Such an optimizer can be given parts of variables.
 template <class Optimizer>
 concept UpdatesElements = requires(const Optimizer& o, ReplicaContext& replica, const std::vector<Trained>& all, DType compute,
                                    std::source_location where) { o.update_elements(replica, all, compute, where); };
 
 namespace detail {
 
-// A gradient of another shape would be broadcast. Throws BuildError.
+// Throws BuildError if the shapes differ. Without this check such a gradient would be broadcast.
 inline void require_gradient(const Graph& graph, std::uint32_t variable, AnyTensor gradient, Location where) {
   const VariableDeclaration& declared = graph.variables()[variable];
   if (gradient.shape() == declared.type.shape) return;
@@ -48,7 +48,7 @@ inline void require_gradient(const Graph& graph, std::uint32_t variable, AnyTens
 
 }  // namespace detail
 
-// Each variable with its gradient. Throws BuildError unless there is one for each, of its shape.
+// Pairs each variable with its gradient. Throws BuildError unless there is one for each, of the variable's shape.
 template <FloatingElement T>
 std::vector<Trained> trained(const std::vector<Variable<T>>& variables, const std::vector<Tensor<T>>& gradients, Location where) {
   if (variables.size() != gradients.size())
@@ -78,19 +78,19 @@ inline void require_fraction(const char* optimizer, const char* option, double v
   if (!(value >= 0 && value < 1)) refuse_option(optimizer, option, value, "lie in [0, 1)");
 }
 
-// "<variable>/<name>", zero at first: what an optimizer remembers of a variable, on the variable's logical device.
+// Declares the slot "<variable>/<name>", initially 0, on the variable's logical device.
 inline std::uint32_t declare_slot(Graph& graph, std::uint32_t variable, std::string_view name, TensorType type, Location where,
                                   VariableKind kind = VariableKind::mirrored) {
   const VariableDeclaration& owner = graph.variables()[variable];
   return graph.declare({owner.name + "/" + std::string{name}, type, kind, false, Initializer::zeros(), where, owner.device});
 }
 
-// Are its weights to decay? `vectors`: also those of rank 0 and 1.
+// Whether weight decay applies. `vectors`: also to variables of rank 0 and 1.
 inline bool decays(const Graph& graph, const Trained& one, bool vectors) {
   return vectors || graph.variables()[one.variable].type.shape.rank() > 1;
 }
 
-// How often the variable was updated, this time included: an int64 scalar, counted in the slot of that name.
+// The number of updates of the variable, this one included: an int64 scalar, counted in the slot of that name.
 inline AnyTensor count_update(Graph& graph, std::uint32_t variable, std::string_view name, Location where) {
   const auto slot = declare_slot(graph, variable, name, {DType::int64, {}}, where);
   const AnyTensor count = apply(replicator::detail::ScalarOp::add, graph.read(slot, where), 1, where);
@@ -110,7 +110,7 @@ replicator::detail::ExpressionPtr record_update(DType compute, std::size_t input
   return e;
 }
 
-// What a step does to each element of a variable.
+// The update of each element of a variable in a step.
 struct UpdateFormula {
   replicator::detail::ExpressionPtr expression;
   std::optional<replicator::detail::KnownFormula> known = {};
@@ -118,7 +118,7 @@ struct UpdateFormula {
   UpdateFormula(replicator::detail::ExpressionPtr recorded) : expression{std::move(recorded)} {}  // NOLINT: implicit on purpose
 };
 
-// The outputs of the formula of these scalars, computed in double and rounded to `result` once.
+// Evaluates the formula on scalars, in double, and rounds the outputs once to `result`.
 inline std::vector<AnyTensor> scalars_of(Graph& graph, const replicator::detail::ExpressionPtr& formula, std::span<const AnyTensor> inputs, DType result,
                                          Location where) {
   const std::vector<DType> dtypes(formula->outputs.size(), result);
@@ -128,7 +128,7 @@ inline std::vector<AnyTensor> scalars_of(Graph& graph, const replicator::detail:
   return outputs;
 }
 
-// The sum of the squares of all elements, a scalar of the type in which they are computed.
+// The sum of the squares of all elements: a scalar of the type in which they are computed.
 inline AnyTensor sum_of_squares(AnyTensor x, Location where) {
   replicator::detail::Expression e;
   e.compute = replicator::detail::compute_type(x.dtype());
@@ -139,9 +139,9 @@ inline AnyTensor sum_of_squares(AnyTensor x, Location where) {
   return reduce_node(x.graph(), ReduceKind::sum, std::move(e), {&x, 1}, x.shape(), std::move(axes), replicator::detail::compute_type(x.dtype()), where);
 }
 
-// One pass: formula is (variable, gradient, scalars..., slots...) -> (value, slots...). Assigns the slots, and gives the value, of type
-// `result`. Slots are of the type in which the variable's elements are computed: those of a bfloat16 variable are float32, or small
-// changes would be lost.
+// Updates in one pass: formula is (variable, gradient, scalars..., slots...) -> (value, slots...). Assigns the slots
+// and returns the value, of type `result`. Slots have the type in which the variable's elements are computed: float32
+// for a bfloat16 variable, so that small changes are not lost.
 inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
                          const UpdateFormula& formula, DType result, Location where) {
   const AnyTensor whole = graph.read(one.variable, where);
@@ -161,7 +161,7 @@ inline AnyTensor advance(Graph& graph, const Trained& one, std::span<const AnyTe
   return graph.tensor(node, 0);
 }
 
-// The same where the value is the variable's new one.
+// The same, and assigns the value to the variable.
 inline void update(Graph& graph, const Trained& one, std::span<const AnyTensor> scalars, std::span<const std::string_view> slots,
                    const UpdateFormula& formula, Location where) {
   const TensorType type = graph.variables()[one.variable].type;

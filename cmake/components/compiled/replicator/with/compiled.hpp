@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// On the include path only of targets that link replicator::compiled: replicator.hpp looks for it. What it declares is
-// compiled there too, so that no file of the user's has to.
+// On the include path only of targets that link replicator::compiled; replicator.hpp looks for it. Its declarations
+// tell user files which code replicator::compiled contains, so that they do not compile it again.
 #pragma once
 
 #include <replicator/graph/layout_copy.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What replicator::compiled instantiates once, as a list of REPLICATOR_TEMPLATE, which whoever includes this defines: as
-// `extern template` in files of the user's, as `template` in the one that holds them.
+// The list of instantiations in replicator::compiled. The including file defines REPLICATOR_TEMPLATE: as `extern
+// template` in user files, as `template` in the unit that holds the code.
 
 #include <replicator/with/operations.hpp>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations that replicator::compiled instantiates: a part of instantiations.hpp, which the units of replicator::compiled include alone.
+// The operations among these instantiations. The units of replicator::compiled include this part of instantiations.hpp
+// alone.
 
 namespace replicator {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On the include path only of targets that link replicator::cudnn: cuda/kernels.cuh looks for it.
+// On the include path only of targets that link replicator::cudnn; cuda/kernels.cuh looks for it.
 #pragma once
 
 #include <replicator/cuda/libraries/cudnn_convolution.cuh>
