@@ -13,7 +13,7 @@
 #include <replicator/nn/nn.hpp>
 #include <replicator/ops/ops.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/runtime/memory_plan.hpp>
+#include <replicator/runtime/memory_need.hpp>
 
 #include "../support/cases.hpp"
 #include "deployments.hpp"

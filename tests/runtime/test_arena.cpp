@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <replicator/runtime/arena.hpp>
+#include <replicator/runtime/plan/place_in_arena.hpp>
 
 namespace test_arena {
 

@@ -12,7 +12,7 @@
 #include <replicator/devices/device_support.hpp>
 #include <replicator/replicate/deployment.hpp>
 #include <replicator/resolve/resolve.hpp>
-#include <replicator/runtime/memory_plan.hpp>
+#include <replicator/runtime/memory_need.hpp>
 
 namespace replicator::detail {
 
@@ -35,7 +35,7 @@ inline MemoryLimit memory_limit(const Deployment& deployment, std::size_t device
 // Throws BuildError, before any variable is allocated, if the variables of a step alone exceed the limit of a device.
 // Counts each variable once.
 inline void require_room_for_variables(const Resolution& resolution, const Deployment& deployment) {
-  std::map<std::int32_t, MemoryPlan> plans;  // by logical device
+  std::map<std::int32_t, MemoryNeed> plans;  // by logical device
   std::set<std::string_view> counted;
   for (const auto& one : resolution.classes)
     for (const auto& variable : one.graph.variables())

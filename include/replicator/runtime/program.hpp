@@ -18,7 +18,7 @@
 #include <replicator/runtime/arena.hpp>
 #include <replicator/runtime/handoffs.hpp>
 #include <replicator/runtime/input_stage.hpp>
-#include <replicator/runtime/memory_plan.hpp>
+#include <replicator/runtime/memory_need.hpp>
 #include <replicator/runtime/queue.hpp>
 #include <replicator/runtime/refusals.hpp>
 #include <replicator/runtime/step_words.hpp>
@@ -168,7 +168,7 @@ struct Program {
   std::size_t table_bytes = 0;           // after the stage
   std::size_t constant_bytes = 0;        // after the tables
   const std::byte* constants = nullptr;  // on a device with its own memory
-  MemoryPlan memory;                     // of everything that the program needs
+  MemoryNeed memory;                     // of everything that the program needs
 
   std::vector<std::int32_t> replica_ids;
   StepWords words;

@@ -26,7 +26,7 @@
 #include <replicator/devices/pages.hpp>
 #include <replicator/graph/variable.hpp>
 #include <replicator/runtime/host_memory.hpp>
-#include <replicator/runtime/memory_plan.hpp>
+#include <replicator/runtime/memory_need.hpp>
 #include <replicator/runtime/variable_memory.hpp>
 #include <replicator/runtime/variable_value.hpp>
 

@@ -12,7 +12,7 @@
 #include <replicator/graph/node_text.hpp>
 #include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/lowering.hpp>
-#include <replicator/runtime/memory_plan.hpp>
+#include <replicator/runtime/memory_need.hpp>
 #include <replicator/runtime/plan/program_builder.hpp>
 
 namespace replicator::detail {
@@ -59,7 +59,7 @@ class MemoryCount {
     plan_.add({program.scratch_bytes, MemoryUse::scratch, "scratch of the kernel that needs most"});
   }
   // The count so far.
-  const MemoryPlan& plan() const { return plan_; }
+  const MemoryNeed& plan() const { return plan_; }
 
  private:
   static std::string prefix(int replica) { return replica < 0 ? std::string{} : "replica" + std::to_string(replica) + "/"; }
@@ -76,7 +76,7 @@ class MemoryCount {
   const Resolution& resolution_;
   const std::vector<LoweredGraph>& lowered_;
   std::set<std::string> mirrored_;
-  MemoryPlan plan_;
+  MemoryNeed plan_;
 };
 
 }  // namespace replicator::detail

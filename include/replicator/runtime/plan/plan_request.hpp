@@ -13,7 +13,7 @@
 #include <replicator/resolve/resolve.hpp>
 #include <replicator/runtime/handoffs.hpp>
 #include <replicator/runtime/lowering.hpp>
-#include <replicator/runtime/memory_plan.hpp>
+#include <replicator/runtime/memory_need.hpp>
 #include <replicator/runtime/program.hpp>
 #include <replicator/runtime/variable_store.hpp>
 

@@ -11,6 +11,7 @@
 
 #include <replicator/devices/device_support.hpp>
 #include <replicator/runtime/plan/capturable_ranges.hpp>
+#include <replicator/runtime/plan/place_in_arena.hpp>
 #include <replicator/runtime/program.hpp>
 
 namespace replicator::detail {

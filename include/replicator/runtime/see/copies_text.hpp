@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include <replicator/runtime/memory_plan.hpp>
+#include <replicator/runtime/memory_need.hpp>
 #include <replicator/runtime/program.hpp>
 
 namespace replicator::detail {

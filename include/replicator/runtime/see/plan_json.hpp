@@ -130,7 +130,7 @@ class PlanJson {
       });
     });
   }
-  void add_memory(const MemoryPlan& plan) {
+  void add_memory(const MemoryNeed& plan) {
     json_.object([&] {
       json_.member("total", plan.total());
       for (std::size_t use = 0; use < memory_uses; ++use) json_.member(name_of(static_cast<MemoryUse>(use)), plan.bytes[use]);

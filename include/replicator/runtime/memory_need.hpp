@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MemoryPlan: how much memory a device's program needs, by use, and its largest owners. Also the check against a limit.
+// MemoryNeed: how much memory a device's program needs, by use, and its largest owners. Also the check against a limit.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,7 @@ inline MemoryOwner owner_of(const VariableDeclaration& variable) {
 
 // Values are counted at instruction `peak`, where they need the most memory. Everything else lives as long as the
 // program.
-struct MemoryPlan {
+struct MemoryNeed {
   static constexpr std::size_t listed = 12;
 
   std::array<std::size_t, memory_uses> bytes{};  // by use
@@ -82,7 +82,7 @@ struct MemoryPlan {
   }
 };
 // "variables 204 MiB, collectives 204 MiB, ..."; leaves out uses of 0 bytes.
-inline std::string text_of_uses(const MemoryPlan& plan) {
+inline std::string text_of_uses(const MemoryNeed& plan) {
   std::string text;
   const auto part = [&](std::string_view name, std::size_t bytes) {
     if (bytes) text += (text.empty() ? "" : ", ") + std::string{name} + " " + text_of_bytes(bytes);
@@ -99,7 +99,7 @@ inline std::string text_of_owners(std::span<const MemoryOwner> owners) {
 }
 
 // One line for all uses, then one for each of the largest owners.
-inline std::string text_of(const MemoryPlan& plan) {
+inline std::string text_of(const MemoryNeed& plan) {
   return "memory " + text_of_bytes(plan.total()) + ": " + detail::text_of_uses(plan) + detail::text_of_owners(plan.largest) + "\n";
 }
 
@@ -109,7 +109,7 @@ struct MemoryLimit {
 };
 
 // Throws BuildError if the plan needs more than the limit on `device`.
-inline void require_room(const MemoryPlan& plan, std::string_view device, const MemoryLimit& limit) {
+inline void require_room(const MemoryNeed& plan, std::string_view device, const MemoryLimit& limit) {
   if (plan.total() <= limit.bytes) return;
   const std::span<const MemoryOwner> owners{plan.largest};
   throw BuildError{
