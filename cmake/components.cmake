@@ -206,6 +206,8 @@ function(replicator_find_compiled)
   add_library(replicator-compiled OBJECT EXCLUDE_FROM_ALL ${units})
   target_link_libraries(replicator-compiled PUBLIC replicator::replicator)
   target_include_directories(replicator-compiled PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/components/compiled")
+  # The engines drive a step and compute nothing: -O1 costs no instruction and saves a quarter of the longest compilation.
+  set_source_files_properties("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/engine.cpp" PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
   # In a project without a CMAKE_BUILD_TYPE the kernels would be silently unoptimised.
   target_compile_options(replicator-compiled PRIVATE $<$<STREQUAL:$<CONFIG>,>:-O2>)
   # A program keeps only the functions that it uses. (Sanitizers register globals, which must all stay.)
