@@ -20,8 +20,8 @@
 #include <replicator/cpu/environment.hpp>
 #include <replicator/devices/device_support.hpp>
 #include <replicator/devices/kernel_choice.hpp>
+#include <replicator/graph/choose_kernel.hpp>
 #include <replicator/graph/kernel.hpp>
-#include <replicator/graph/make_executable.hpp>
 #include <replicator/replicate/device_name.hpp>
 #include <replicator/replicator.hpp>
 #include <replicator/runtime/arena.hpp>

@@ -12,7 +12,7 @@
 #include <replicator/core/array.hpp>
 #include <replicator/cpu/map.hpp>
 #include <replicator/cpu/reduce.hpp>
-#include <replicator/graph/make_executable.hpp>
+#include <replicator/graph/choose_kernel.hpp>
 #include <replicator/graph/map_gradient.hpp>
 
 using namespace replicator;

@@ -32,9 +32,9 @@
 #include <replicator/replicate/train_loop.hpp>
 #include <replicator/replicate/weights.hpp>
 #include <replicator/resolve/all_to_all.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 #include <replicator/resolve/map_over_replicas.hpp>
 #include <replicator/resolve/nests.hpp>
-#include <replicator/resolve/placeholders.hpp>
 
 // Optional parts. The folder of a part is on the include path only if this build has it. The kernels, transports and
 // the engine are compiled here, unless the program links a library that holds them (the CMake target

@@ -10,7 +10,7 @@
 #include <replicator/core/philox.hpp>
 #include <replicator/data/generator.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "../replicate/deployments.hpp"
 

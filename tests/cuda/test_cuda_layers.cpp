@@ -16,8 +16,8 @@
 #include <replicator/cpu/reduce.hpp>
 #include <replicator/cpu/top_k.hpp>
 #include <replicator/cpu/upsample.hpp>
+#include <replicator/graph/choose_kernel.hpp>
 #include <replicator/graph/layout_copy.hpp>
-#include <replicator/graph/make_executable.hpp>
 #include <replicator/ops/fusion/convolution_in_parts.hpp>
 #include <replicator/ops/matmul.hpp>
 

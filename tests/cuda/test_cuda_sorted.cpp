@@ -5,7 +5,7 @@
 #include <replicator/cpu/gather.hpp>
 #include <replicator/cpu/index.hpp>
 #include <replicator/cpu/top_k.hpp>
-#include <replicator/graph/make_executable.hpp>
+#include <replicator/graph/choose_kernel.hpp>
 
 namespace test_cuda_sorted {
 

@@ -11,7 +11,7 @@
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/ops/stop_gradient.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "../support/differences.hpp"
 #include "../support/together.hpp"

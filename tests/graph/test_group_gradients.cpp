@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <replicator/cpu/movement.hpp>
-#include <replicator/graph/digest.hpp>
+#include <replicator/graph/graph_digest.hpp>
 #include <replicator/resolve/all_to_all.hpp>
 #include <replicator/resolve/map_over_replicas.hpp>
 

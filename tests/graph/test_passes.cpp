@@ -14,8 +14,8 @@
 #include <replicator/cpu/map.hpp>
 #include <replicator/cpu/pooling.hpp>
 #include <replicator/cpu/reduce.hpp>
-#include <replicator/graph/digest.hpp>
 #include <replicator/graph/gradients.hpp>
+#include <replicator/graph/graph_digest.hpp>
 #include <replicator/graph/node_text.hpp>
 #include <replicator/graph/passes/optimise.hpp>
 #include <replicator/ops/elementwise.hpp>
@@ -24,7 +24,7 @@
 #include <replicator/ops/pooling.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "../support/evaluate.hpp"
 

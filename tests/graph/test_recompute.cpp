@@ -14,7 +14,7 @@
 #include <replicator/ops/normalisation.hpp>
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "../support/evaluate.hpp"
 

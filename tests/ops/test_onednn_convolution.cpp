@@ -10,7 +10,7 @@
 
 #include <replicator/cpu/loops/tile_loops.hpp>
 #include <replicator/cpu/onednn/onednn_convolution.hpp>
-#include <replicator/graph/make_executable.hpp>
+#include <replicator/graph/choose_kernel.hpp>
 
 #include "../support/convolution.hpp"
 

@@ -19,7 +19,7 @@
 #include <replicator/nn/nn.hpp>
 #include <replicator/ops/ops.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "run_random.hpp"
 

@@ -18,8 +18,8 @@
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/resolve/all_to_all.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 #include <replicator/resolve/map_over_replicas.hpp>
-#include <replicator/resolve/placeholders.hpp>
 #include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::test {

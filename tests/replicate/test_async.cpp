@@ -24,7 +24,7 @@
 #include <replicator/ops/observe.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "../input/temporary_folder.hpp"
 #include "deployments.hpp"

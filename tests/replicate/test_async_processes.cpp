@@ -34,7 +34,7 @@
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 #include <replicator/resolve/replica_context.hpp>
 #include <replicator/with/ucx.hpp>
 

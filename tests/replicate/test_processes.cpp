@@ -16,12 +16,12 @@
 #include <vector>
 
 #include <replicator/data/generator.hpp>
-#include <replicator/devices/kernel_library.hpp>
+#include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/topology_file.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "../support/programs.hpp"
 #include "deployments.hpp"

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include <replicator/ops/reduce.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "recordings.hpp"
 

@@ -10,7 +10,7 @@
 
 #include <replicator/nn/nn.hpp>
 #include <replicator/ops/random.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "recordings.hpp"
 #include "run_random.hpp"

@@ -12,7 +12,7 @@
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/replicate/stop_on_signal.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "../support/programs.hpp"
 #include "deployments.hpp"

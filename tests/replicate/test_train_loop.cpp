@@ -15,7 +15,7 @@
 #include <replicator/data/take.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/replicate/train_loop.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "../input/temporary_folder.hpp"
 #include "deployments.hpp"

@@ -8,7 +8,7 @@
 
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 #include <replicator/resolve/replica_context.hpp>
 #include <replicator/resolve/resolve.hpp>
 

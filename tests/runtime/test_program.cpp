@@ -19,7 +19,7 @@
 #include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/ops/elementwise.hpp>
 #include <replicator/ops/reduce.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 #include <replicator/resolve/replica_context.hpp>
 #include <replicator/runtime/execute.hpp>
 #include <replicator/runtime/plan/planner.hpp>

@@ -9,7 +9,7 @@
 #include <replicator/data/generator.hpp>
 #include <replicator/ops/observe.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 #include <replicator/runtime/see/straggler_report.hpp>
 
 #include "../replicate/deployments.hpp"

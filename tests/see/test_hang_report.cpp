@@ -20,7 +20,7 @@
 #include <replicator/ops/observe.hpp>
 #include <replicator/replicate/replicator.hpp>
 #include <replicator/replicate/report_on_signal.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "../replicate/deployments.hpp"
 #include "../support/programs.hpp"

@@ -16,7 +16,7 @@
 #include <replicator/ops/recompute.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 #include "../replicate/deployments.hpp"
 

@@ -28,7 +28,7 @@
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/reduce.hpp>
 #include <replicator/replicate/replicator.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 #include <replicator/resolve/resolution_dot.hpp>
 
 #include "../replicate/pretend_device.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <replicator/core/hash.hpp>
-#include <replicator/devices/kernel_library.hpp>
+#include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/collective_task.hpp>
 #include <replicator/engine/fingerprint.hpp>
 #include <replicator/job/job.hpp>

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/graph/digest.hpp>
+#include <replicator/graph/graph_digest.hpp>
 #include <replicator/graph/node_text.hpp>
 
 namespace replicator::detail {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include <replicator/ops/normalisation.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 namespace replicator::nn {
 

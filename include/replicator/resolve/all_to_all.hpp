@@ -12,7 +12,7 @@
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/movement/slice.hpp>
 #include <replicator/ops/movement/transpose.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 namespace replicator {
 

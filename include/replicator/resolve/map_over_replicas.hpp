@@ -18,7 +18,7 @@
 #include <replicator/ops/movement/concat.hpp>
 #include <replicator/ops/movement/reshape.hpp>
 #include <replicator/ops/movement/slice.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 namespace replicator {
 

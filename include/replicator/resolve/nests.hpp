@@ -9,7 +9,7 @@
 
 #include <replicator/graph/nest.hpp>
 #include <replicator/resolve/all_to_all.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 
 namespace replicator {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <replicator/graph/digest.hpp>
+#include <replicator/graph/graph_digest.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/graph/rewrite.hpp>
 

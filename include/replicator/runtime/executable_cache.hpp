@@ -14,8 +14,8 @@
 #include <replicator/core/attributes.hpp>
 #include <replicator/core/hash.hpp>
 #include <replicator/devices/kernel_choice.hpp>
+#include <replicator/graph/choose_kernel.hpp>
 #include <replicator/graph/layout_copy.hpp>
-#include <replicator/graph/make_executable.hpp>
 
 namespace replicator::detail {
 

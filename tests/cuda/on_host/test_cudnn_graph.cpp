@@ -11,7 +11,7 @@
 
 #include <replicator/cuda/libraries/cudnn_convolution.cuh>
 #include <replicator/cuda/libraries/cudnn_fused_convolution.cuh>
-#include <replicator/graph/make_executable.hpp>
+#include <replicator/graph/choose_kernel.hpp>
 #include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/runtime/lowering.hpp>
 

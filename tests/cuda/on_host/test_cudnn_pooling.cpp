@@ -9,7 +9,7 @@
 
 #include <replicator/cpu/pooling.hpp>
 #include <replicator/cuda/libraries/cudnn_pooling.cuh>
-#include <replicator/graph/make_executable.hpp>
+#include <replicator/graph/choose_kernel.hpp>
 #include <replicator/nn/optimizers/sgd.hpp>
 #include <replicator/replicator.hpp>
 

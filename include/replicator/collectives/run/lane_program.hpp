@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <replicator/collectives/run/caller_buffers.hpp>
 #include <replicator/collectives/run/operand_place.hpp>
-#include <replicator/collectives/run/prepared.hpp>
+#include <replicator/collectives/run/prepared_collective.hpp>
 #include <replicator/collectives/run/rank_view.hpp>
 #include <replicator/collectives/run/region_layout.hpp>
 #include <set>

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <replicator/collectives/run/lane_program.hpp>
-#include <replicator/collectives/run/prepared.hpp>
+#include <replicator/collectives/run/prepared_collective.hpp>
 #include <span>
 #include <utility>
 #include <vector>

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <replicator/collectives/run/operand_place.hpp>
-#include <replicator/collectives/run/prepared.hpp>
+#include <replicator/collectives/run/prepared_collective.hpp>
 #include <vector>
 
 namespace replicator::detail::collectives {

@@ -15,7 +15,7 @@
 
 #include <replicator/core/dtype.hpp>
 #include <replicator/core/error.hpp>
-#include <replicator/devices/kernel_library.hpp>
+#include <replicator/devices/kernel_library_text.hpp>
 
 #if DNNL_VERSION_MAJOR == 2
 #include <replicator/cpu/onednn/onednn_2.hpp>

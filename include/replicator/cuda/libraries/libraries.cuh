@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <string>
 
-#include <replicator/devices/kernel_library.hpp>
+#include <replicator/devices/kernel_library_text.hpp>
 
 namespace replicator::detail::cuda {
 

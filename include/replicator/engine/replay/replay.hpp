@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/devices/kernel_library.hpp>
+#include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/fingerprint.hpp>
 #include <replicator/engine/replay/recording.hpp>
 #include <replicator/engine/see/bit_difference.hpp>

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include <replicator/devices/kernel_library.hpp>
+#include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/fingerprint.hpp>
 #include <replicator/engine/replay/recording.hpp>
 #include <replicator/engine/step_listener.hpp>

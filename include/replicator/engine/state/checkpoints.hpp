@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <replicator/devices/kernel_library.hpp>
+#include <replicator/devices/kernel_library_text.hpp>
 #include <replicator/engine/all_variables.hpp>
 #include <replicator/engine/fingerprint.hpp>
 #include <replicator/engine/state/checkpoint.hpp>

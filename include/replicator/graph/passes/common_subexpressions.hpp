@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <unordered_map>
 
-#include <replicator/graph/digest.hpp>
+#include <replicator/graph/graph_digest.hpp>
 #include <replicator/graph/rewrite.hpp>
 
 namespace replicator::detail::passes {

@@ -17,7 +17,7 @@
 #include <replicator/graph/node_text.hpp>
 #include <replicator/nn/optimizers/update.hpp>
 #include <replicator/ops/elementwise.hpp>
-#include <replicator/resolve/placeholders.hpp>
+#include <replicator/resolve/collective_calls.hpp>
 #include <replicator/resolve/replica_context.hpp>
 
 namespace replicator::nn {

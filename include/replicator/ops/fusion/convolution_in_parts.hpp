@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <replicator/graph/choose_kernel.hpp>
 #include <replicator/graph/layout_copy.hpp>
-#include <replicator/graph/make_executable.hpp>
 #include <replicator/graph/map.hpp>
 #include <replicator/ops/fusion/fused_convolution.hpp>
 
