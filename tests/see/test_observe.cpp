@@ -176,6 +176,21 @@ TEST_CASE("the first NaN is found where it is made, with replica, step and line"
   }
 }
 
+TEST_CASE("the line of a NaN is that of its own reduction, although reductions of one tensor are merged") {
+  auto deployment = on_devices(1, 1);
+  deployment.see.find_nan = true;
+  Replicator repl{deployment};
+  std::source_location bad;
+  auto train = repl.replicate(counting, [&](ReplicaContext&, Tensor<float> x) {
+    const auto whole = sum(x);
+    bad = std::source_location::current();
+    const auto part = sum(sqrt(x - 100.0f));
+    return std::tuple{whole, part};
+  });
+  const auto found = error_of([&] { train.step(); });
+  CHECK_THAT(found, Catch::Contains(" at test_observe.cpp:" + std::to_string(bad.line() + 1) + " made the first NaN"));
+}
+
 TEST_CASE("an infinity is found where it is made") {
   auto deployment = on_devices(2, 2);
   deployment.see.find_nan = true;

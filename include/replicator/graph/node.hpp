@@ -92,6 +92,9 @@ struct Node {
   std::string label;         // given by the user or the layer; may be empty
   std::int32_t device = -1;  // logical device of the replica; -1: the graph decides when the node is added
   NodeMarks marks = {};
+  std::vector<Location> output_lines = {};  // where a pass merged several nodes: the line of each output; else empty
+
+  const Location& line_of(std::uint32_t output) const { return output < output_lines.size() ? output_lines[output] : where; }
 
   template <class T>
   const T* get() const { return std::get_if<T>(&what); }

@@ -109,6 +109,7 @@ class ReduceMerging {
       const auto& reduce = *operation_of<Reduce>(other);
       append(merged, inputs, other, *reduce.expression);
       dtypes.insert(dtypes.end(), reduce.dtypes.begin(), reduce.dtypes.end());
+      for (std::uint32_t o = 0; o < other.outputs.size(); ++o) node.output_lines.push_back(other.line_of(o));
       node.outputs.insert(node.outputs.end(), other.outputs.begin(), other.outputs.end());
     }
     merged.inputs = static_cast<std::uint16_t>(inputs.size());

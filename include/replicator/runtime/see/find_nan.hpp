@@ -54,8 +54,9 @@ class FindNan final : public Watch {
     for (std::uint32_t o = 0; o < node.outputs.size(); ++o) {
       const auto bad = find(node.outputs[o].dtype, instruction.pointers + part.outputs + o);
       if (bad.empty()) continue;
-      throw CheckError{when(instruction.replica) + located_text(graph, part.node) + " made the first " + bad + formula(node) +
-                       blame(instruction, part)};
+      const Location& line = node.line_of(o);
+      throw CheckError{when(instruction.replica) + node_text(graph, part.node) + (*line.file ? " at " + line.text() : "") + " made the first " + bad +
+                       formula(node) + blame(instruction, part)};
     }
   }
   static std::string formula(const Node& node) {
