@@ -3,12 +3,14 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "../input/format_files.hpp"
 #include "../input/temporary_folder.hpp"
 #include "examples.hpp"
 
@@ -71,7 +73,7 @@ TEST_CASE("the documents show programs of examples/ as they are") {
   for (const auto* folder : {"examples", "examples/custom"})
     for (const auto& entry : std::filesystem::directory_iterator{root() / folder})
       if (entry.path().extension() == ".cpp") sources.push_back(text_of(entry.path()));
-  for (const auto* document : {"tutorial.md", "extending.md", "coming_from.md", "seeing.md"}) {
+  for (const auto* document : {"tutorial.md", "extending.md", "coming_from.md", "seeing.md", "data.md"}) {
     const auto found = blocks(text_of(root() / "docs" / document), "cpp");
     CHECK(found.size() > 0);
     for (const auto& block : found) {
@@ -96,6 +98,27 @@ TEST_CASE("the tutorial prints what its document says, on any number of devices"
     INFO(block);
     CHECK(serial.find(block) != std::string::npos);
   }
+}
+
+TEST_CASE("own_data learns from two NumPy files, with one digest on one device, on two, and on two processes") {
+  const TemporaryFolder folder;
+  const std::int64_t rows = 960;
+  std::string x, y;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::int64_t label = i % 3;
+    for (std::int64_t k = 0; k < 4; ++k) {
+      const float value = (k == label ? 1.0f : 0.0f) + 0.01f * static_cast<float>((i * 7 + k * 13) % 50);
+      x.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    y.append(reinterpret_cast<const char*>(&label), sizeof label);
+  }
+  const auto files = folder.write("x.npy", test::npy_file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (960, 4), }", x)) + " " +
+                     folder.write("y.npy", test::npy_file(1, "{'descr': '<i8', 'fortran_order': False, 'shape': (960,), }", y));
+  const auto command = "custom/own_data " + files + " --replicas 4";
+  const auto serial = run(command + " --devices cpu:0");
+  CHECK(std::stod(test::line_of(serial, "200: loss ")) < 0.2);
+  CHECK(run(command + " --devices cpu:0-1") == serial);
+  CHECK(test::run_as_processes(2, test::example(command))[0].text == serial);
 }
 
 TEST_CASE("every program of examples/custom prints the same on one device and on two") {
