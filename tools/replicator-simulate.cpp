@@ -83,8 +83,8 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_flag("--no-overlap", o.no_overlap, "Collectives begin only when kernels need one of them, and the kernels wait for all of them");
   app.add_flag("--as-run", o.as_run,
                "Simulates the very steps of the trace, with the same hosts and devices and each device's own times in each step, and "
-               "compares them with the measured times");
-  ->excludes("--hosts")
+               "compares them with the measured times")
+      ->excludes("--hosts")
       ->excludes("--devices-per-host")
       ->excludes("--step-time")
       ->excludes("--jitter")

@@ -11,7 +11,9 @@ namespace rp = replicator;
 int main(int argc, char** argv) try {
   const auto deployment = rp::Deployment::from(argc, argv);  // takes the flags that it knows
   const auto& files = deployment.remaining;                  // and leaves the program's own
-  if (files.size() != 2) return std::cerr << "usage: own_data X.npy Y.npy\n" << rp::Deployment::help(), 2;
+  if (files.size() != 2) return std::cerr << "usage: own_data X.npy Y.npy\n"
+                                          << rp::Deployment::help(),
+                                2;
   rp::Replicator repl{deployment};
 
   auto input_fn = [&](const rp::InputContext& ctx) {  // rows of float32, and a label of int64 for each
