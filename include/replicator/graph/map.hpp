@@ -3,6 +3,7 @@
 // StopGradient and functions that add such nodes.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,8 +59,8 @@ struct Map {
   static constexpr std::string_view name = "map";
   detail::ExpressionPtr expression;
   Shape domain;
-  std::vector<DType> dtypes;                       // of the outputs
-  std::optional<detail::KnownFormula> known = {};  // changes the speed, never the result; fusion leaves such a Map as it is
+  std::vector<DType> dtypes;                               // of the outputs
+  std::shared_ptr<const detail::KnownFormula> known = {};  // changes the speed, never the result; fusion leaves such a Map as it is
 
   template <class V>
   void describe(V& v) const {

@@ -2,6 +2,7 @@
 // The formula of Adam, written once for graphs (on symbols) and for kernels (on numbers).
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include <replicator/graph/map.hpp>
@@ -36,8 +37,9 @@ struct AdamFormula {
   AdamConstants<double> constants;
   bool decays;  // p is multiplied by `kept` first
 
-  KnownFormula known() const {
-    return {"adam", {constants.beta1, constants.rest1, constants.beta2, constants.rest2, constants.epsilon, decays ? 1.0 : 0.0}};
+  std::shared_ptr<const KnownFormula> known() const {
+    return std::make_shared<const KnownFormula>(
+        KnownFormula{"adam", {constants.beta1, constants.rest1, constants.beta2, constants.rest2, constants.epsilon, decays ? 1.0 : 0.0}});
   }
   static std::optional<AdamFormula> of(const Map& map) {
     if (!map.known || map.known->name != "adam") return {};

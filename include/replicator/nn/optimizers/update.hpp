@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -113,7 +112,7 @@ replicator::detail::ExpressionPtr record_update(DType compute, std::size_t input
 // The update of each element of a variable in a step.
 struct UpdateFormula {
   replicator::detail::ExpressionPtr expression;
-  std::optional<replicator::detail::KnownFormula> known = {};
+  std::shared_ptr<const replicator::detail::KnownFormula> known = {};
 
   UpdateFormula(replicator::detail::ExpressionPtr recorded) : expression{std::move(recorded)} {}  // NOLINT: implicit on purpose
 };
