@@ -115,6 +115,16 @@ struct SumOfMany {
   }
 };
 
+// Its gradient rule gives one gradient too many.
+struct OneTooMany {
+  static constexpr std::string_view name = "one_too_many";
+
+  template <class V>
+  void describe(V&) const {}
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const { return {at.upstream[0], at.upstream[0]}; }
+};
+
 struct WithoutRule {
   static constexpr std::string_view name = "without_rule";
 
@@ -203,6 +213,13 @@ TEST_CASE("a power has a derivative at 0, to any order") {
   const auto power = [](auto a, auto b) { return pow(a, b); };
   CHECK(values(gradient(Tensor<double>{map(power, x, y)}, x)) == V{0, 1, -2});  // x^0 is 1 everywhere
   CHECK(values(gradient(Tensor<double>{map(power, x, y * y)}, y))[0] == 0);     // 0^y for y >= 0, as PyTorch
+}
+
+TEST_CASE("a gradient rule that gives more gradients than there are inputs is refused, with the operation and its line") {
+  Graph graph;
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)};
+  const Tensor<double> y{compute(graph, OneTooMany{}, {x}, Location{"rule.cpp", 3})};
+  CHECK_THROWS_WITH(gradient(y, x), Catch::Contains("the gradient rule of one_too_many at rule.cpp:3 gives 2 gradients for 1 inputs"));
 }
 
 TEST_CASE("elements that share a maximum share its gradient") {

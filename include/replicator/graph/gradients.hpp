@@ -114,7 +114,12 @@ class Differentiation {
     const auto wanted = std::make_unique<bool[]>(inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) wanted[i] = reaches_[inputs[i].value().node];
     const GradientContext at{graph_, operation, inputs, outputs, upstream, {wanted.get(), inputs.size()}, where};
-    return operation.gradient(at);
+    auto gradients = operation.gradient(at);
+    if (gradients.size() > inputs.size())
+      throw BuildError{"replica " + std::to_string(graph_.replica()) + ": the gradient rule of " + std::string{operation.name()} + " at " + where.text() +
+                       " gives " + std::to_string(gradients.size()) + " gradients for " + std::to_string(inputs.size()) +
+                       " inputs: it must give one for each, empty where it is zero"};
+    return gradients;
   }
 
   Graph& graph_;
