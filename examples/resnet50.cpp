@@ -242,13 +242,13 @@ int train(rp::Deployment deployment, const Options& o) {
   const bool timed = repl.deployment().see.timing;
   if (o.explain && speaks && !timed) std::cout << step.explain();
   const rp::Figure top1{"top-1", true};
-  example::TrainingPicture picture;
   rp::TrainLoopOptions options{.steps = o.steps,
                                .batch = o.global_batch,
                                .figures = {{"loss"}, top1},
-                               .after_step = [&](std::int64_t, const std::vector<double>& figures) { picture.loss.push_back(figures[0]); },
                                .validate_every = o.validate_every,
                                .tensorboard = o.tensorboard};
+  example::TrainingPicture picture;
+  options.after_step = [&](std::int64_t, const std::vector<double>& figures) { picture.loss.push_back(figures[0]); };
   if (unseen) {
     options.validate = [&] { return validate(repl, o, *unseen); };
     options.validated = {top1};

@@ -60,7 +60,7 @@ class TrainingSvg {
     const std::size_t rows = (picture.judged.size() + columns - 1) / columns;
     const int height = top + curve_height + 50 + static_cast<int>(rows) * row_height + 10;
     add("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n", width, height);
-    add("<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n");
+    svg_ += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
     text(left, 20, picture.title, "#000", "start", 15);
     curve(picture.loss);
     if (!picture.judged.empty())
