@@ -125,6 +125,16 @@ struct OneTooMany {
   std::vector<AnyTensor> gradient(const GradientContext& at) const { return {at.upstream[0], at.upstream[0]}; }
 };
 
+// Its gradient rule gives the gradient of one element.
+struct OneElement {
+  static constexpr std::string_view name = "one_element";
+
+  template <class V>
+  void describe(V&) const {}
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+  std::vector<AnyTensor> gradient(const GradientContext& at) const { return {sum(Tensor<double>{at.upstream[0]}, {0})}; }
+};
+
 struct WithoutRule {
   static constexpr std::string_view name = "without_rule";
 
@@ -220,6 +230,14 @@ TEST_CASE("a gradient rule that gives more gradients than there are inputs is re
   const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)};
   const Tensor<double> y{compute(graph, OneTooMany{}, {x}, Location{"rule.cpp", 3})};
   CHECK_THROWS_WITH(gradient(y, x), Catch::Contains("the gradient rule of one_too_many at rule.cpp:3 gives 2 gradients for 1 inputs"));
+}
+
+TEST_CASE("a gradient rule that gives another shape than its input's is refused, with the operation and its line") {
+  Graph graph;
+  const Tensor<double> x{test::input(graph, {DType::float64, Shape{2}}, 0)};
+  const Tensor<double> y{compute(graph, OneElement{}, {x}, Location{"rule.cpp", 3})};
+  CHECK_THROWS_WITH(gradient(y, x),
+                    Catch::Contains("the gradient rule of one_element at rule.cpp:3 gives float64[] for input 0, which is float64[2]"));
 }
 
 TEST_CASE("elements that share a maximum share its gradient") {

@@ -165,6 +165,21 @@ class Programs {
 
 using Kind = Instruction::Kind;
 
+// An operation whose kernel says nothing of the layouts of its operands.
+struct Careless {
+  static constexpr std::string_view name = "careless";
+
+  template <class V>
+  void describe(V&) const {}
+  std::vector<TensorType> infer_shape(std::span<const TensorType> inputs) const { return {inputs[0]}; }
+};
+struct CarelessExecutable final : Executable {
+  void run(const Launch&) const override {}
+};
+constexpr Kernel careless_kernel{"careless",
+                                 [](const KernelRequest&) -> std::unique_ptr<Executable> { return std::make_unique<CarelessExecutable>(); }};
+const bool careless_registered = register_kernel<Careless>(DeviceKind::cpu, KernelTier::user, &careless_kernel);
+
 // Momentum on a mirrored variable, a replica-local mean, a result.
 void training(ReplicaContext& replica, Tensor<float> x) {
   auto w = replica.variable<float>("w", {4}, Initializer::ones()),
@@ -274,6 +289,18 @@ TEST_CASE("replicas with equal graphs share kernels") {
   lower(resolution.classes[0], DeviceKind::cpu, cache);
   lower(resolution.classes[0], DeviceKind::cpu, cache);
   CHECK(cache.size() == 1);
+}
+
+TEST_CASE("a kernel that gives no layouts for its operands is refused, with the operation and its line") {
+  ExecutableCache cache{1};
+  Graph graph{0, 2};
+  const AnyTensor x =
+      graph.tensor(graph.add({Input{Input::Source::element, 0}, {}, {{DType::float32, Shape{4}}}, {}, {}}));
+  graph.results().push_back(compute(graph, Careless{}, {x}, Location{"own.cpp", 7}).value());
+  const auto resolution = resolve(std::vector<Graph>{graph, graph});
+  CHECK_THROWS_WITH(lower(resolution.classes[0], DeviceKind::cpu, cache),
+                    "the kernel of careless at own.cpp:7 gives layouts for 0 inputs and 0 outputs, and the operation has 1 and 1: "
+                    "let the kernel resize input_layouts and output_layouts of its Executable");
 }
 
 TEST_CASE("a placeholder that was not resolved cannot be run, and says so") {

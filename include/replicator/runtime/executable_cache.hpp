@@ -50,7 +50,10 @@ class ExecutableCache {
   }
 
   static std::unique_ptr<Executable> make(DeviceKind kind, const KernelRequest& request, const std::string& where) {
-    if (auto executable = make_executable(kind, request)) return executable;
+    if (auto executable = make_executable(kind, request)) {
+      require_layouts(*executable, request, where);
+      return executable;
+    }
     const auto& tiers = request.operation.slots()[static_cast<std::size_t>(kind)];
     const bool any = std::any_of(std::begin(tiers), std::end(tiers), [](const auto& slot) { return slot.load(std::memory_order_relaxed) != nullptr; });
     const std::string name{request.operation.name()}, device{name_of(kind)};
@@ -58,6 +61,14 @@ class ExecutableCache {
     for (const auto& input : request.inputs) types += (types.empty() ? "" : ", ") + input.text();
     throw BuildError{name + " at " + where + " has no " + device + " kernel" + (any ? " for " + types : "") + ": include <replicator/" + device +
                      "/kernels." + (kind == DeviceKind::cpu ? "hpp" : "cuh") + ">, or register one for your operation"};
+  }
+
+  static void require_layouts(const Executable& executable, const KernelRequest& request, const std::string& where) {
+    if (executable.input_layouts.size() == request.inputs.size() && executable.output_layouts.size() == request.outputs.size()) return;
+    throw BuildError{"the kernel of " + std::string{request.operation.name()} + " at " + where + " gives layouts for " +
+                     std::to_string(executable.input_layouts.size()) + " inputs and " + std::to_string(executable.output_layouts.size()) +
+                     " outputs, and the operation has " + std::to_string(request.inputs.size()) + " and " + std::to_string(request.outputs.size()) +
+                     ": let the kernel resize input_layouts and output_layouts of its Executable"};
   }
 
   int threads_;
