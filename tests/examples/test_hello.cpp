@@ -87,7 +87,7 @@ TEST_CASE("a crash ends the program at once: none of the libraries catches it") 
 TEST_CASE("hello says what is wrong with its arguments and exits with 1") {
   const auto result = test::run_program(test::example("hello") + " --replicas 2 --devices cpu:0-3");
   CHECK(result.exit_code == 1);
-  CHECK_THAT(result.text, Catch::Contains("there are 2 replicas for 4 devices"));
+  CHECK_THAT(result.text, Catch::Contains("asked for --replicas 2 on 4 devices"));
   CHECK_THAT(test::run_program(test::example("hello") + " --replicas 3").text,
              Catch::Contains("a batch of 64 over all replicas was asked for, but 3 replicas"));
 }

@@ -86,7 +86,7 @@ TEST_CASE("a deployment that no command line could ask for is refused") {
 
 TEST_CASE("more devices than replicas are refused") {
   CHECK(error_of([] { Replicator{on_devices(2, 3)}; }) ==
-        "there are 2 replicas for 3 devices on 1 process(es): every device needs at least one replica; raise --replicas or name fewer --devices");
+        "asked for --replicas 2 on 3 devices of 1 process(es): every device needs at least one replica; raise --replicas or name fewer --devices");
 }
 
 TEST_CASE("devices of a kind that is not part of the program are refused") {

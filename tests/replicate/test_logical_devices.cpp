@@ -326,7 +326,7 @@ TEST_CASE("devices that cannot be dealt to replicas are refused") {
   CHECK(error_of([] { Replicator{spread(4, 3, 2)}; }) ==
         "--devices names 3 devices for replicas of 2 logical devices: name a multiple of 2, or fewer, which they share");
   CHECK_THAT(error_of([] { Replicator{spread(1, 4, 2)}; }),
-             Contains("there are 1 replicas for 4 devices on 1 process(es)") && Contains("2 devices share theirs"));
+             Contains("asked for --replicas 1 on 4 devices of 1 process(es)") && Contains("2 devices share theirs"));
 }
 
 TEST_CASE("replicas that place a collective or a variable on different logical devices are refused") {

@@ -92,8 +92,8 @@ class Placement {
   collectives::ReplicaBlocks deal_replicas(const transport::Job& job, const Deployment& deployment) const {
     const auto teams = static_cast<int>(process_of_team_.size());
     if (deployment.replicas < teams)
-      throw BuildError{"there are " + std::to_string(deployment.replicas) + " replicas for " + std::to_string(teams * devices_per_team_) +
-                       " devices on " + std::to_string(job.size()) + " process(es): every device needs at least one replica" +
+      throw BuildError{"asked for --replicas " + std::to_string(deployment.replicas) + " on " + std::to_string(teams * devices_per_team_) +
+                       " devices of " + std::to_string(job.size()) + " process(es): every device needs at least one replica" +
                        (devices_per_team_ > 1 ? ", and " + std::to_string(devices_per_team_) + " devices share theirs" : std::string{}) +
                        "; raise --replicas or name fewer --devices"};
     return {deployment.replicas, teams};

@@ -6,7 +6,8 @@
 //                           0: out = [0,2) + [2,3)
 //
 // Steps: 1.
-// Bytes in and out per rank of n bytes: n for each partial of the others. That is n (D - 1) where R/D is a power of two.
+// Bytes in and out per rank of n bytes: n for each partial of the others. That is n (D - 1) if R = D, or
+// replicas are dealt evenly on D = 2^k ranks.
 //
 // Every rank does all additions: for small n only the latency counts.
 // Source: the "flat" all-reduce of Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in

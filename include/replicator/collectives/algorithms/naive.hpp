@@ -4,7 +4,7 @@
 //   D = 3      1 ----> 0 <---- 2       0: T over all partials       1 <---- 0 ----> 2
 //
 // Steps: 2.
-// Bytes at rank 0: n (D - 1) in where R/D is a power of two, and n (D - 1) out. Other ranks: n in, n out.
+// Bytes at rank 0: n (D - 1) in if R = D, or replicas are dealt evenly on D = 2^k ranks, and n (D - 1) out. Other ranks: n in, n out.
 //
 // The time grows with the number of ranks.
 // Source: the baseline of Gibiansky, "Bringing HPC techniques to deep learning", baidu-allreduce, 2017.

@@ -10,8 +10,8 @@
 //                                    1: [0,4) = [0,2) + [2,4)
 //                                    0, 2, 3: copy chunk 1 from rank 1
 //
-// Steps: 1 of loads where R/D is a power of two, otherwise at most ceil(log2 D); and 1 of copies.
-// Bytes in and out per rank of n bytes: n (X + D - 1) / D. For D = 2^k, X = D - 1: the ring's 2 n (D - 1) / D.
+// Steps: 1 of loads if R = D, or replicas are dealt evenly on D = 2^k ranks; otherwise at most ceil(log2 D). And 1 of copies.
+// Bytes in and out per rank of n bytes: n (X + D - 1) / D. In the first two cases X = D - 1: the ring's 2 n (D - 1) / D.
 //
 // Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004, for the bandwidth bound and the form
 // reduce-scatter + all-gather. Giving tree nodes to owners is the bottom-up tree cut of compiler textbooks.

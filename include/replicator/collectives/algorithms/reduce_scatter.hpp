@@ -7,8 +7,8 @@
 // It is the first half of owner_computes, with one chunk for every replica. The root of block b lies on the rank of replica
 // b; the other nodes of T lie where the fewest edges cross ranks.
 //
-// Steps: 1 where R/D is a power of two, otherwise at most ceil(log2 D).
-// Bytes in and out per rank: n X R / D. For D = 2^k that is n R (D - 1) / D, the least possible.
+// Steps: 1 if R = D, or replicas are dealt evenly on D = 2^k ranks; otherwise at most ceil(log2 D).
+// Bytes in and out per rank: n X R / D. In the first two cases that is n R (D - 1) / D, the least possible.
 //
 // Source: as owner_computes.
 #pragma once
