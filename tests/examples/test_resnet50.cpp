@@ -48,6 +48,17 @@ TEST_CASE("resnet50 prints one sha256 for devices, processes and buckets of any 
   CHECK(weights(pictures, "--serial --seed 8") != serial);
 }
 
+TEST_CASE("photos learns to tell two classes of pictures in bfloat16, with one digest on one device and on two") {
+  const Pictures pictures;
+  const auto command = test::example("custom/photos ") + (pictures.folder / "train").string() + " --replicas 4 --devices ";
+  const auto serial = test::run_program(command + "cpu:0"), both = test::run_program(command + "cpu:0-1");
+  INFO(serial.text);
+  CHECK(serial.exit_code == 0);
+  CHECK(std::stod(test::line_of(serial.text, "40: loss ")) < 0.5);  // chance: 0.69
+  CHECK(test::line_of(serial.text, "digest: ").size() == 64);
+  CHECK(both.text == serial.text);
+}
+
 TEST_CASE("resnet50 with batch norm over all replicas prints one sha256 too") {
   const Pictures pictures;
   const std::string across = "--cross-replica-batch-norm ";

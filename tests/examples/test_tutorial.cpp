@@ -73,7 +73,7 @@ TEST_CASE("the documents show programs of examples/ as they are") {
   for (const auto* folder : {"examples", "examples/custom"})
     for (const auto& entry : std::filesystem::directory_iterator{root() / folder})
       if (entry.path().extension() == ".cpp") sources.push_back(text_of(entry.path()));
-  for (const auto* document : {"tutorial.md", "extending.md", "coming_from.md", "seeing.md", "data.md"}) {
+  for (const auto* document : {"../README.md", "tutorial.md", "extending.md", "coming_from.md", "seeing.md", "data.md", "precision.md"}) {
     const auto found = blocks(text_of(root() / "docs" / document), "cpp");
     CHECK(found.size() > 0);
     for (const auto& block : found) {
