@@ -20,6 +20,7 @@ namespace test_run {
 
 namespace rc = replicator::detail::collectives;
 namespace rt = replicator::detail::transport;
+using replicator::test::cases;
 using replicator::test::counts_to;
 using replicator::test::LoadsOnly;
 using replicator::test::MessagesOnly;
@@ -178,7 +179,7 @@ TEST_CASE("an all-reduce has the bits of the tree for every schedule, size and n
 TEST_CASE("a large all-reduce has the bits of the tree, in many pieces or in one") {
   rc::CollectiveSpec spec;
   spec.elements = 100003;
-  for (const int ranks : {1, 2, 3, 5, 8}) {
+  for (const int ranks : cases({1, 2, 3, 5, 8}, {1, 3, 8})) {
     check_everywhere(spec, rc::owner_computes({8, ranks}));
     check_everywhere(spec, rc::direct({8, ranks}));
     check_bits<rt::InProcess>(spec, rc::owner_computes({8, ranks}), std::size_t{1} << 30);
@@ -186,7 +187,7 @@ TEST_CASE("a large all-reduce has the bits of the tree, in many pieces or in one
 }
 
 TEST_CASE("inputs may be written piece by piece, and the output of a piece is there before the next one is given") {
-  for (const int ranks : {1, 2, 3, 5})
+  for (const int ranks : cases({1, 2, 3, 5}, {1, 3}))
     for (const auto kind : {rc::Kind::all_reduce, rc::Kind::all_gather, rc::Kind::reduce_scatter, rc::Kind::broadcast})
       for (const std::int64_t elements : {100, 10007}) {
         auto spec = spec_of(kind, elements);
@@ -274,7 +275,7 @@ TEST_CASE("every all-reduce adds whole numbers exactly, in whichever order: n(n+
   for (const int ranks : counts_to(9))
     for (const int replicas : {ranks, 2 * ranks + 1})
       for (const auto name : rc::all_reduce_names)
-        for (const int elements : {0, 1, 7, 999}) {
+        for (const int elements : cases({0, 1, 7, 999}, {0, 999})) {
           const std::vector<int> dimensions = ranks % 2 == 0 ? std::vector{ranks / 2, 2} : std::vector{ranks};
           const auto schedule = rc::all_reduce_by_name({std::string{name}, dimensions}, {replicas, ranks});
           INFO(name << ": " << replicas << " replicas on " << ranks << " ranks, " << elements << " elements");
