@@ -174,7 +174,10 @@ TEST_CASE("pooling and its gradients give the CPU's bits") {
                         {{2, 5, 7, 9}, {2, 5, 3, 4}, {{2, 3}, {2, 2}, {{0, 0}, {0, 0}}}},
                         {{1, 2, 6, 5}, {1, 2, 6, 5}, {{3, 3}, {1, 1}, {1, 1}, true}},
                         {{1, 1, 4, 4}, {1, 1, 1, 1}, {{4, 4}, {4, 4}}},
-                        {{2, 1, 9, 9}, {2, 1, 3, 3}, {{2, 2}, {4, 4}, {{1, 0}, {0, 1}}}}};
+                        {{2, 1, 9, 9}, {2, 1, 3, 3}, {{2, 2}, {4, 4}, {{1, 0}, {0, 1}}}},
+                        {{2, 16, 9, 8}, {2, 16, 5, 4}, {{3, 3}, {2, 2}, {1, 1}}},    // eight channels at a time
+                        {{1, 8, 18, 20}, {1, 8, 2, 4}, {{17, 17}, {1, 1}, {0, 0}}},  // places that fill no byte
+                        {{1, 24, 5, 7}, {1, 24, 4, 6}, {{2, 2}, {1, 1}, {0, 0}, false}}};
   for (const auto& c : cases)
     for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       const AnyArray x = random_values({dtype, c.x}, 1), odd = random_values({dtype, c.x}, 2, true), dy = random_values({dtype, c.y}, 3);

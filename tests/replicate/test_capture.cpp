@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -49,9 +50,9 @@ struct Outcome {
 };
 
 // Regression of a network with dropout by a learning rate that changes in every step, on elements that differ in every step. `look(x)`
-// stands between two layers.
+// stands between two layers. Step `by_another` is made by another thread.
 template <class Look>
-Outcome train(const Deployment& where, int steps, Look look) {
+Outcome train(const Deployment& where, int steps, Look look, int by_another = -1) {
   const Given before;
   Outcome outcome;
   Replicator repl{where};
@@ -74,8 +75,12 @@ Outcome train(const Deployment& where, int steps, Look look) {
   auto train = repl.replicate(input_fn, step_fn);
   for (int step = 0; step < steps; ++step) {
     const Given begun;
-    const auto [loss] = train.step();
-    outcome.losses.push_back(mean(loss));
+    const auto make_step = [&] {
+      const auto [loss] = train.step();
+      outcome.losses.push_back(mean(loss));
+    };
+    if (step == by_another) std::thread{make_step}.join();
+    else make_step();
     outcome.last = Given{} - begun;
   }
   outcome.digest = repl.digest();
@@ -146,7 +151,7 @@ constexpr Kernel careless{"careless", &make_careless};
 
 }  // namespace
 
-TEST_CASE("what cannot be captured is told, tried once, and run as if nobody had tried") {
+TEST_CASE("what cannot be captured is told, tried twice, and run as if nobody had tried") {
   const Devices devices;
   const auto with_argmax = [](auto x) { return x + 0.0f * sum(cast<float>(argmax(x, 1))); };
   const auto expected = train(on(DeviceKind::cpu, 2, 1), 5, with_argmax);
@@ -155,10 +160,39 @@ TEST_CASE("what cannot be captured is told, tried once, and run as if nobody had
   register_kernel<ArgMax>(DeviceKind::cuda, KernelTier::library, nullptr);
   CHECK(outcome.digest == expected.digest);
   CHECK(outcome.losses == expected.losses);
-  CHECK(outcome.all.abandoned >= 1);
-  CHECK(outcome.all.abandoned <= 2);
+  CHECK((outcome.all.abandoned == 2 || outcome.all.abandoned == 4));  // one stretch or two
   CHECK_THAT(outcome.explanation, Catch::Contains(" could not be captured: a queue that captures was waited for"));
   CHECK(devices.in_use() == 0);
+}
+
+namespace {
+
+// Makes itself a handle in every thread, which cannot be done while a queue captures, as of the libraries of GPUs.
+class WithHandle final : public test::Wrapped {
+ public:
+  explicit WithHandle(std::unique_ptr<Executable> inner) : Wrapped{std::move(inner)} { reads_step = true; }
+  void run(const Launch& launch) const override {
+    thread_local bool made = false;
+    if (!std::exchange(made, true)) pretend::synchronise(launch.stream);
+    inner().run(launch);
+  }
+};
+std::unique_ptr<Executable> make_with_handle(const KernelRequest& request) { return std::make_unique<WithHandle>(pretend::make(request)); }
+constexpr Kernel with_handle{"with handle", &make_with_handle};
+
+}  // namespace
+
+TEST_CASE("a step that another thread makes is not captured there before it has run there, and is captured later") {
+  const Devices devices;
+  const auto with_argmax = [](auto x) { return x + 0.0f * sum(cast<float>(argmax(x, 1))); };
+  const auto expected = train(on(DeviceKind::cpu, 2, 1), 6, with_argmax);
+  register_kernel<ArgMax>(DeviceKind::cuda, KernelTier::library, &with_handle);
+  const auto outcome = train(on(DeviceKind::cuda, 2, 1), 6, with_argmax, 1);
+  register_kernel<ArgMax>(DeviceKind::cuda, KernelTier::library, nullptr);
+  CHECK(outcome.digest == expected.digest);
+  CHECK(outcome.losses == expected.losses);
+  CHECK(outcome.all.abandoned == 0);
+  CHECK(outcome.last.replays > 0);
 }
 
 TEST_CASE("while somebody looks at every instruction nothing is replayed; afterwards it is") {

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <functional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -90,9 +92,12 @@ class Execution {
   }
   // Returns false if the stretch's instructions must run one by one.
   bool replay(Stretch& stretch) {
-    if (!std::exchange(stretch.has_run, true) || !stretch.refused.empty()) return false;
-    if (stretch.captured.empty() || stretch.seed != options_.seed) capture(stretch);
-    if (stretch.captured.empty()) return false;
+    if (stretch.captured.empty() || stretch.seed != options_.seed) {
+      const bool is_prepared = std::exchange(stretch.ran_in, std::this_thread::get_id()) == std::this_thread::get_id();
+      if (!is_prepared || stretch.refusals == Stretch::most_refusals) return false;
+      capture(stretch);
+      if (stretch.captured.empty()) return false;
+    }
     const ToolRange range{tool_, tool_ ? program_.ranges.stretches[static_cast<std::size_t>(&stretch - program_.stretches.data())].c_str() : nullptr};
     program_.queue.replay(stretch.captured);
     return true;
@@ -104,9 +109,14 @@ class Execution {
         for (auto position = stretch.begin; position < stretch.end; ++position) execute(program_.code[position]);
       });
       stretch.seed = options_.seed;
+      stretch.refusals = 0;
+      stretch.refused.clear();
     } catch (const std::exception& error) {
       stretch.captured = {};
       stretch.refused = error.what();
+      if (++stretch.refusals == Stretch::most_refusals)
+        std::fprintf(stderr, "replicator: instructions %u to %u of a step could not be captured, and are launched one by one: %s\n", stretch.begin,
+                     stretch.end - 1, error.what());
     }
   }
   // A watch sees finished instructions, so each one is awaited.

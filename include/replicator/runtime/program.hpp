@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <replicator/collectives/run/communicator.hpp>
@@ -70,11 +71,14 @@ struct Instruction {
   Refusal* refused = nullptr;        // in device memory, for an executable that refuses values
 };
 
-// Instructions [begin, end) that leave all work to the device. They are captured in their second run, because kernels
-// prepare themselves in the first.
+// Instructions [begin, end) that leave all work to the device. They are captured in the second run by a thread, because
+// kernels prepare themselves, and a library its handle of the thread, in the first.
 struct Stretch {
+  static constexpr int most_refusals = 2;
+
   std::uint32_t begin = 0, end = 0;
-  bool has_run = false;
+  std::thread::id ran_in;  // the thread of the last run that was not replayed
+  int refusals = 0;        // captures that failed, one after the other
   std::uint64_t seed = 0;  // the seed that was captured
   CapturedWork captured;
   std::string refused;  // why it could not be captured

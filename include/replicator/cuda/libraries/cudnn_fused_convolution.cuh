@@ -98,6 +98,7 @@ class FusedExecutable final : public Executable {
   }
   // Throws DeviceError on a GPU for which cuDNN has no such plan, or only one that needs more scratch memory.
   void run(const Launch& launch) const override {
+    const std::lock_guard lock{gate_};  // a plan must not run in two threads at once
     const auto& by = plan();
     if (by.workspace() > scratch_bytes)
       throw DeviceError{"cuDNN needs " + std::to_string(by.workspace()) + " bytes of scratch on this GPU, but " + std::to_string(scratch_bytes) +
@@ -111,10 +112,10 @@ class FusedExecutable final : public Executable {
 
  private:
   static Layout layout(const Shape& shape) { return shape.rank() == 4 ? layout_in(CUDNN_TENSOR_NHWC, shape) : Layout{}; }
+  // Of the current GPU. The caller holds the gate, or nobody else knows the object yet.
   const ExecutionPlan& plan() const {
     int device = 0;
     REPLICATOR_CUDA_CHECK(cudaGetDevice(&device));
-    const std::lock_guard lock{gate_};
     auto& plan = plans_[device];
     if (!plan) plan = make_plan(problem_.graph(), problem_.dtype(), problem_.choice);
     return *plan;

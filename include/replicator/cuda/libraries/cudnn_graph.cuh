@@ -240,7 +240,7 @@ class ExecutionPlan {
 // belongs to the process, and threads take turns with it.
 inline std::unique_ptr<const ExecutionPlan> make_plan(OperationGraph graph, DType dtype, const KernelChoice& choice) {
   static std::mutex gate;
-  static std::map<int, Handle> handles;  // by GPU
+  static auto& handles = *new std::map<int, Handle>;  // by GPU; never destroyed, as those of handle_for_current_gpu
   int device = 0;
   REPLICATOR_CUDA_CHECK(cudaGetDevice(&device));
   const std::lock_guard lock{gate};

@@ -5,7 +5,9 @@
 #include <cuda_runtime.h>
 
 #include <map>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include <replicator/cuda/check.cuh>
 #include <replicator/cuda/hangs.cuh>
@@ -28,14 +30,59 @@ class Owned {
   T value_;
 };
 
-// The calling thread's handle of a library for its current GPU. The first call makes it by Handle(given...). A handle is for one
-// GPU, and not for several threads at a time.
+// The handles that threads have left behind, by GPU. They are never destroyed: at the end of a program the library may already
+// be gone, and destroying a handle then crashes.
+template <class Handle>
+struct FreeHandles {
+  std::mutex gate;
+  std::map<int, std::vector<Handle>> of_gpu;
+
+  static FreeHandles& instance() {
+    static auto& handles = *new FreeHandles;
+    return handles;
+  }
+};
+
+// A thread's handles, by GPU. When the thread ends, other threads may have them.
+template <class Handle>
+class HandlesOfThread {
+ public:
+  HandlesOfThread() = default;
+  HandlesOfThread(const HandlesOfThread&) = delete;
+  HandlesOfThread& operator=(const HandlesOfThread&) = delete;
+  ~HandlesOfThread() {
+    auto& free = FreeHandles<Handle>::instance();
+    const std::lock_guard lock{free.gate};
+    for (auto& [gpu, handle] : own_) free.of_gpu[gpu].push_back(std::move(handle));
+  }
+
+  template <class... Given>
+  const Handle& of(int gpu, Given... given) {
+    if (const auto known = own_.find(gpu); known != own_.end()) return known->second;
+    auto& free = FreeHandles<Handle>::instance();
+    {
+      const std::lock_guard lock{free.gate};
+      if (auto& left = free.of_gpu[gpu]; !left.empty()) {
+        const auto taken = own_.emplace(gpu, std::move(left.back())).first;
+        left.pop_back();
+        return taken->second;
+      }
+    }
+    return own_.try_emplace(gpu, given...).first->second;
+  }
+
+ private:
+  std::map<int, Handle> own_;
+};
+
+// The calling thread's handle of a library for its current GPU. Made by Handle(given...) where no ended thread has left one. A
+// handle is for one GPU, and not for several threads at a time.
 template <class Handle, class... Given>
 auto handle_for_current_gpu(Given... given) {
-  thread_local std::map<int, Handle> own;
+  thread_local HandlesOfThread<Handle> own;
   int device = 0;
   REPLICATOR_CUDA_CHECK(cudaGetDevice(&device));
-  return own.try_emplace(device, given...).first->second.get();
+  return own.of(device, given...).get();
 }
 
 }  // namespace replicator::detail::cuda
