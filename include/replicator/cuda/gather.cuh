@@ -6,17 +6,20 @@
 #include <cstdint>
 #include <memory>
 
+#include <replicator/cuda/divider_of.cuh>
 #include <replicator/cuda/indexed.cuh>
 #include <replicator/cuda/words.cuh>
 
 namespace replicator::detail::cuda {
 
-template <class Word>
-__global__ void gather_words(AroundAxis around, Indices indices, const Word* x, Word* y) {
+// Elements are numbered in type I.
+template <class I, class Word>
+__global__ void gather_words(AroundAxis around, Indices indices, Divider by_inner, Divider by_count, const Word* x, Word* y) {
   const std::int64_t elements = around.outer * indices.count * around.inner;
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) {
-    const std::int64_t row = i / around.inner;
-    y[i] = x[(row / indices.count * around.extent + indices[row % indices.count]) * around.inner + i % around.inner];
+    const I row = quotient_by(by_inner, static_cast<I>(i)), outer = quotient_by(by_count, row);
+    const std::int64_t inside = i - row * around.inner, index = indices[row - outer * indices.count];
+    y[i] = x[(outer * around.extent + index) * around.inner + inside];
   }
 }
 
@@ -28,8 +31,13 @@ class GatherExecutable final : public IndexedExecutable {
     note_outside(launch);
     const std::int64_t elements = around_.outer * count_ * around_.inner;
     if (elements == 0 || around_.extent == 0) return;
-    gather_words<<<blocks_for(elements, block_threads), block_threads, 0, stream_of(launch.stream)>>>(
-        around_, indices(launch), reinterpret_cast<const Word*>(launch.inputs[0]), reinterpret_cast<Word*>(launch.outputs[0]));
+    const cudaStream_t stream = stream_of(launch.stream);
+    const unsigned blocks = blocks_for(elements, block_threads);
+    const auto* const x = reinterpret_cast<const Word*>(launch.inputs[0]);
+    auto* const y = reinterpret_cast<Word*>(launch.outputs[0]);
+    const Divider by_inner = divider_of(around_.inner), by_count = divider_of(count_);
+    if (fits_32_bits(elements)) gather_words<std::int32_t><<<blocks, block_threads, 0, stream>>>(around_, indices(launch), by_inner, by_count, x, y);
+    else gather_words<std::int64_t><<<blocks, block_threads, 0, stream>>>(around_, indices(launch), by_inner, by_count, x, y);
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/divider_of.cuh>
 #include <replicator/cuda/launch.cuh>
 #include <replicator/cuda/words.cuh>
 #include <replicator/graph/kernel.hpp>
@@ -22,6 +23,7 @@ namespace replicator::detail::cuda {
 // A StridedCopy as an argument of kernels.
 struct StridedBox {
   std::int64_t extents[Shape::max_rank], source[Shape::max_rank], destination[Shape::max_rank];
+  Divider by[Shape::max_rank];  // the extents
   std::int64_t from, to, elements;
   int rank;
 };
@@ -32,6 +34,7 @@ inline StridedBox strided_box(const StridedCopy& copy) {
   box.rank = static_cast<int>(whole.box.rank());
   for (std::size_t axis = 0; axis < whole.box.rank(); ++axis) {
     box.extents[axis] = whole.box[axis];
+    box.by[axis] = divider_of(whole.box[axis]);
     box.source[axis] = whole.source[axis];
     box.destination[axis] = whole.destination[axis];
   }
@@ -41,12 +44,14 @@ inline StridedBox strided_box(const StridedCopy& copy) {
   return box;
 }
 
-template <class Word>
+// Elements are numbered in type I.
+template <class I, class Word>
 __global__ void copy_box(const __grid_constant__ StridedBox box, const Word* in, Word* out) {
   for (std::int64_t i = first_element(); i < box.elements; i += element_stride()) {
-    std::int64_t rest = i, from = box.from, to = box.to;
+    I rest = static_cast<I>(i);
+    std::int64_t from = box.from, to = box.to;
     for (int axis = box.rank; axis-- > 0;) {
-      const std::int64_t outer = rest / box.extents[axis], at = rest - outer * box.extents[axis];
+      const I outer = quotient_by(box.by[axis], rest), at = rest - outer * static_cast<I>(box.extents[axis]);
       from += at * box.source[axis];
       to += at * box.destination[axis];
       rest = outer;
@@ -75,8 +80,12 @@ class StridedCopies final : public Executable {
     auto* const out = reinterpret_cast<Word*>(launch.outputs[0]);
     if (filled_ > 0) fill_words<<<blocks_for(filled_, block_threads), block_threads, 0, stream>>>(out, value_, filled_);
     for (std::size_t i = 0; i < boxes_.size(); ++i)
-      if (const auto& box = boxes_[i]; box.elements > 0)
-        copy_box<<<blocks_for(box.elements, block_threads), block_threads, 0, stream>>>(box, reinterpret_cast<const Word*>(launch.inputs[i]), out);
+      if (const auto& box = boxes_[i]; box.elements > 0) {
+        const auto* const in = reinterpret_cast<const Word*>(launch.inputs[i]);
+        const unsigned blocks = blocks_for(box.elements, block_threads);
+        if (fits_32_bits(box.elements)) copy_box<std::int32_t><<<blocks, block_threads, 0, stream>>>(box, in, out);
+        else copy_box<std::int64_t><<<blocks, block_threads, 0, stream>>>(box, in, out);
+      }
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }
 

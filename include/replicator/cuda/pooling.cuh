@@ -6,15 +6,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/divider_of.cuh>
 #include <replicator/cuda/expressions/arithmetic.cuh>
-#include <replicator/cuda/expressions/operands.hpp>
 #include <replicator/cuda/image_layout.cuh>
 #include <replicator/cuda/launch.cuh>
-#include <replicator/cuda/rtc/divider.cuh>
 #include <replicator/graph/kernel.hpp>
 #include <replicator/ops/pooling.hpp>
 
@@ -28,13 +26,6 @@ struct PoolingExtents {
   Divider by_x[2], by_y[2], by_stride[2], by_groups;
   bool count_include_pad;
 };
-
-// n / by for 0 <= n. 32-bit coordinates are divided by multiplication.
-template <class I>
-__device__ I quotient_by(const Divider& by, I n) {
-  if constexpr (sizeof(I) == 4) return static_cast<I>(quotient_of(static_cast<unsigned>(n), by));
-  else return static_cast<I>(quotient_of(static_cast<long long>(n), by));
-}
 
 // Where a group of elements lies: its plane, pixel, and first channel.
 template <class I>
@@ -222,32 +213,25 @@ struct PoolingProblem {
       : options{o}, x{larger}, y{pooled}, layout{image_layout(request.offered[0], request.inputs[0].shape)} {}
 
   std::int64_t pixel() const { return layout.pixel(x); }
-  bool fits_32_bits() const { return std::max(x.elements(), y.elements()) < std::int64_t{1} << 31 && options.window[0] * options.window[1] < 1 << 30; }
+  bool is_small() const { return fits_32_bits(std::max({x.elements(), y.elements(), options.window[0] * options.window[1]})); }
 
   template <class I>
   PoolingExtents<I> extents(int lanes) const {
     PoolingExtents<I> e{};
     e.pixel = static_cast<I>(pixel());
-    e.by_groups = divider(pixel() / lanes);
+    e.by_groups = divider_of(pixel() / lanes);
     for (std::size_t i = 0; i < 2; ++i) {
       e.x[i] = static_cast<I>(x[i + 2]);
       e.y[i] = static_cast<I>(y[i + 2]);
       e.window[i] = static_cast<I>(options.window[i]);
       e.stride[i] = static_cast<I>(options.stride[i]);
       e.padding[i] = static_cast<I>(options.padding.low[i]);
-      e.by_x[i] = divider(x[i + 2]);
-      e.by_y[i] = divider(y[i + 2]);
-      e.by_stride[i] = divider(options.stride[i]);
+      e.by_x[i] = divider_of(x[i + 2]);
+      e.by_y[i] = divider_of(y[i + 2]);
+      e.by_stride[i] = divider_of(options.stride[i]);
     }
     e.count_include_pad = options.count_include_pad;
     return e;
-  }
-  static Divider divider(std::int64_t extent) {
-    Divider result;
-    const auto words = divider_words(std::max<std::int64_t>(extent, 1));
-    static_assert(sizeof result == sizeof words);
-    std::memcpy(&result, &words, sizeof result);
-    return result;
   }
 
   PoolingOptions options;
@@ -308,7 +292,7 @@ class MaxPoolSpreadExecutable final : public Executable {
 
 template <class A, class B = A>
 std::unique_ptr<Executable> make_spread(const PoolingProblem& p, const KernelRequest& request) {
-  const bool small = p.fits_32_bits() && p.options.window[0] * p.options.window[1] <= 256;
+  const bool small = p.is_small() && p.options.window[0] * p.options.window[1] <= 256;
   if (small && p.pixel() % 8 == 0) return std::make_unique<MaxPoolSpreadExecutable<8, std::int32_t, std::uint8_t, A, B>>(p, request);
   if (small) return std::make_unique<MaxPoolSpreadExecutable<1, std::int32_t, std::uint8_t, A, B>>(p, request);
   return std::make_unique<MaxPoolSpreadExecutable<1, std::int64_t, std::int32_t, A, B>>(p, request);
@@ -330,7 +314,7 @@ std::unique_ptr<Executable> make_pooling(const KernelRequest& request) {
   const Shape& output = request.outputs[0].shape;
   const PoolingProblem p{request.operation.get<Op>()->options, Loop::over_x ? output : input, Loop::over_x ? input : output, request};
   const auto of_type = [&]<class T>(T) -> std::unique_ptr<Executable> {
-    if (p.fits_32_bits()) return std::make_unique<PoolingExecutable<Loop, std::int32_t, T>>(p, request);
+    if (p.is_small()) return std::make_unique<PoolingExecutable<Loop, std::int32_t, T>>(p, request);
     return std::make_unique<PoolingExecutable<Loop, std::int64_t, T>>(p, request);
   };
   switch (request.outputs[0].dtype) {

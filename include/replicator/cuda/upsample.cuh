@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <replicator/cuda/check.cuh>
+#include <replicator/cuda/divider_of.cuh>
 #include <replicator/cuda/expressions/arithmetic.cuh>
 #include <replicator/cuda/image_layout.cuh>
 #include <replicator/cuda/launch.cuh>
@@ -19,6 +20,7 @@ namespace replicator::detail::cuda {
 struct UpsampleExtents {
   std::int64_t small[2], factors[2], pixel;
   bool nearest;
+  Divider by_pixel, by_rows, by_columns;  // rows and columns of the result
 };
 
 // The taps along an axis that make pixel i of the large image.
@@ -54,14 +56,16 @@ __device__ void for_each_tap(const UpsampleExtents& e, int axis, std::int64_t i,
   }
 }
 
-template <bool transpose, class Stored>
+// Elements are numbered in type I.
+template <bool transpose, class I, class Stored>
 __global__ void resample(const __grid_constant__ UpsampleExtents e, std::int64_t elements, const Stored* in, Stored* out) {
   using T = compute_of<Stored>;
   const std::int64_t rows = transpose ? e.small[0] : e.small[0] * e.factors[0], columns = transpose ? e.small[1] : e.small[1] * e.factors[1];
   const std::int64_t in_rows = transpose ? e.small[0] * e.factors[0] : e.small[0], in_columns = transpose ? e.small[1] * e.factors[1] : e.small[1];
   for (std::int64_t i = first_element(); i < elements; i += element_stride()) {
-    const std::int64_t place = i / e.pixel, column = place % columns, row = place / columns % rows;
-    const Stored* const plane = in + place / columns / rows * in_rows * in_columns * e.pixel + (i - place * e.pixel);
+    const I place = quotient_by(e.by_pixel, static_cast<I>(i)), line = quotient_by(e.by_columns, place), image = quotient_by(e.by_rows, line);
+    const std::int64_t column = place - line * columns, row = line - image * rows;
+    const Stored* const plane = in + image * in_rows * in_columns * e.pixel + (i - place * e.pixel);
     T sum = -T{};
     for_each_tap<transpose>(e, 0, row, [&](std::int64_t r, double row_weight) {
       T part = -T{};
@@ -85,8 +89,12 @@ class UpsampleExecutable final : public Executable {
   }
   void run(const Launch& launch) const override {
     if (elements_ == 0) return;
-    resample<transpose><<<blocks_for(elements_, block_threads), block_threads, 0, stream_of(launch.stream)>>>(
-        extents_, elements_, reinterpret_cast<const Stored*>(launch.inputs[0]), reinterpret_cast<Stored*>(launch.outputs[0]));
+    const cudaStream_t stream = stream_of(launch.stream);
+    const unsigned blocks = blocks_for(elements_, block_threads);
+    const auto* const in = reinterpret_cast<const Stored*>(launch.inputs[0]);
+    auto* const out = reinterpret_cast<Stored*>(launch.outputs[0]);
+    if (fits_32_bits(elements_)) resample<transpose, std::int32_t><<<blocks, block_threads, 0, stream>>>(extents_, elements_, in, out);
+    else resample<transpose, std::int64_t><<<blocks, block_threads, 0, stream>>>(extents_, elements_, in, out);
     REPLICATOR_CUDA_CHECK(cudaGetLastError());
   }
 
@@ -101,8 +109,8 @@ std::unique_ptr<Executable> make_upsample(const KernelRequest& request) {
   const auto& options = request.operation.get<Op>()->options;
   const Shape& small = transpose ? request.outputs[0].shape : request.inputs[0].shape;
   const ImageLayout layout = image_layout(request.offered[0], request.inputs[0].shape);
-  const UpsampleExtents extents{
-      {small[2], small[3]}, {options.factors[0], options.factors[1]}, layout.pixel(small), options.interpolation == Interpolation::nearest};
+  const Shape& result = request.outputs[0].shape;
+  const UpsampleExtents extents{{small[2], small[3]}, {options.factors[0], options.factors[1]}, layout.pixel(small), options.interpolation == Interpolation::nearest, divider_of(layout.pixel(small)), divider_of(result[2]), divider_of(result[3])};
   switch (request.outputs[0].dtype) {
     case DType::float32: return std::make_unique<UpsampleExecutable<transpose, float>>(extents, layout, request);
     case DType::float64: return std::make_unique<UpsampleExecutable<transpose, double>>(extents, layout, request);
