@@ -84,8 +84,8 @@ __device__ const Lanes<T, lanes>& lanes_at(const T* first) {
 // the first one counts, of several NaN the last one.
 template <class T, int lanes>
 struct WindowMaxima {
-  T value[lanes];
-  std::int32_t place[lanes];
+  T value[lanes]{};
+  std::int32_t place[lanes]{};
 
   template <class I, class Stored>
   __device__ void find(const PoolingExtents<I>& e, const PoolingWindow<I>& w, const Stored* plane) {
