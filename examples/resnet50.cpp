@@ -45,50 +45,50 @@ struct Options {
 };
 
 void add_flags(CLI::App& app, Options& o) {
-  app.add_option("--depth", o.depth, "Layers of the ResNet (version 1.5)")
+  app.add_option("--depth", o.depth, "layers of the ResNet (version 1.5)")
       ->check(CLI::IsMember({18, 34, 50, 101, 152}))
       ->capture_default_str();
   app.add_option("--image-size", o.image_size,
-                 "Height and width in pixels; below 64 the first layer is that for CIFAR: 3x3, stride 1, no pooling")
+                 "height and width in pixels; below 64 the first layer is that for CIFAR: 3x3, stride 1, no pooling")
       ->check(CLI::Range(8, 4096))
       ->capture_default_str();
-  app.add_option("--global-batch", o.global_batch, "Pictures in a step, over all replicas")
+  app.add_option("--global-batch", o.global_batch, "pictures in a step, over all replicas")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
       ->capture_default_str();
-  app.add_option("--steps", o.steps, "Steps to train")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))->capture_default_str();
+  app.add_option("--steps", o.steps, "steps to train")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))->capture_default_str();
   app.add_option(
       "--data", o.data,
-      "Folder with train/<class>/*.jpg and val/<class>/*.jpg, or with <class>/*.jpg (then nothing is validated); "
+      "folder with train/<class>/*.jpg and val/<class>/*.jpg, or with <class>/*.jpg (then nothing is validated); "
       "without it, a synthetic set is written and used");
-  app.add_option("--synthetic-dir", o.synthetic_dir, "Where the synthetic set is written")->capture_default_str();
-  app.add_option("--validate-every", o.validate_every, "Validate after every so many steps; 0: only at the end")
+  app.add_option("--synthetic-dir", o.synthetic_dir, "where the synthetic set is written")->capture_default_str();
+  app.add_option("--validate-every", o.validate_every, "validate after every so many steps; 0: only at the end")
       ->check(examples::not_negative)
       ->capture_default_str();
-  app.add_option("--optimizer", o.optimizer, "What updates the weights")
+  app.add_option("--optimizer", o.optimizer, "what updates the weights")
       ->check(CLI::IsMember({"sgd", "adamw", "lars", "lamb"}))
       ->capture_default_str();
-  app.add_option("--learning-rate", o.learning_rate, "Peak of the rate, which rises linearly and falls along a cosine")
+  app.add_option("--learning-rate", o.learning_rate, "peak of the rate, which rises linearly and falls along a cosine")
       ->check(examples::not_negative)
       ->capture_default_str();
-  app.add_option("--warmup-steps", o.warmup_steps, "Steps in which the rate rises; default: a tenth of all");
-  app.add_option("--momentum", o.momentum, "Momentum of SGD (Nesterov's) and LARS; 0 for none")
+  app.add_option("--warmup-steps", o.warmup_steps, "steps in which the rate rises; default: a tenth of all");
+  app.add_option("--momentum", o.momentum, "momentum of SGD (Nesterov's) and LARS; 0 for none")
       ->check(examples::not_negative)
       ->capture_default_str();
-  app.add_option("--weight-decay", o.weight_decay, "Weight decay, not of batch norm and biases")
+  app.add_option("--weight-decay", o.weight_decay, "weight decay, not of batch norm and biases")
       ->check(examples::not_negative)
       ->capture_default_str();
-  app.add_option("--label-smoothing", o.label_smoothing, "Part of each target that is spread over all classes")
+  app.add_option("--label-smoothing", o.label_smoothing, "part of each target that is spread over all classes")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   app.add_flag("--zero-residual-gain,!--no-zero-residual-gain", o.zero_residual_gain,
-               "Every block begins as the identity (Goyal et al., 2017); default: from depth 50 on, where that helps");
-  app.add_flag("--cross-replica-batch-norm", o.cross_replica_batch_norm, "Batch statistics over all replicas");
+               "every block begins as the identity (Goyal et al., 2017); default: from depth 50 on, where that helps");
+  app.add_flag("--cross-replica-batch-norm", o.cross_replica_batch_norm, "batch statistics over all replicas");
   example::add_precision_flag(app, o.precision);
-  app.add_option("--load", o.load, "Weights to begin with: a safetensors file with torchvision's names");
-  app.add_option("--save", o.save, "Where the weights are written at the end, as such a file");
-  app.add_option("--tensorboard", o.tensorboard, "Folder for the curves of this run: tensorboard --logdir of it or of one above");
-  app.add_option("--picture", o.picture, "An SVG file for the end: the curve of the loss, and pictures with what the network takes them for");
-  app.add_flag("--explain", o.explain, "Print the collectives of a step, and how and why each is done so; with --timing at the end, beside the times measured");
+  app.add_option("--load", o.load, "weights to begin with: a safetensors file with torchvision's names");
+  app.add_option("--save", o.save, "where the weights are written at the end, as such a file");
+  app.add_option("--tensorboard", o.tensorboard, "folder for the curves of this run: tensorboard --logdir of it or of one above");
+  app.add_option("--picture", o.picture, "an SVG file for the end: the curve of the loss, and pictures with what the network takes them for");
+  app.add_flag("--explain", o.explain, "print the collectives of a step, and how and why each is done so; with --timing at the end, beside the times measured");
 }
 
 // --- pictures ------------------------------------------------------------------------------------------------------

@@ -59,34 +59,34 @@ struct Options {
 
 void add_flags(CLI::App& app, Options& o) {
   const CLI::Range positive{std::int64_t{1}, std::int64_t{1} << 30};
-  app.add_option("--image-size", o.image_size, "Height and width in pixels: 16, 32, 64, ...")->check(positive)->capture_default_str();
-  app.add_option("--latent", o.latent, "Random numbers from which a picture is generated")->check(positive)->capture_default_str();
-  app.add_option("--generator-channels", o.generator_channels, "Channels of the generator's feature maps; the paper has 256")->check(positive)->capture_default_str();
-  app.add_option("--discriminator-channels", o.discriminator_channels, "Channels of the discriminator's feature maps; the paper has 128")->check(positive)->capture_default_str();
-  app.add_option("--global-batch", o.global_batch, "Pictures in a step, over all replicas")->check(positive)->capture_default_str();
-  app.add_option("--steps", o.steps, "Steps of the generator")->check(positive)->capture_default_str();
-  app.add_option("--n-dis", o.n_dis, "Steps of the discriminator for each step of the generator")->check(positive)->capture_default_str();
+  app.add_option("--image-size", o.image_size, "height and width in pixels: 16, 32, 64, ...")->check(positive)->capture_default_str();
+  app.add_option("--latent", o.latent, "random numbers from which a picture is generated")->check(positive)->capture_default_str();
+  app.add_option("--generator-channels", o.generator_channels, "channels of the generator's feature maps; the paper has 256")->check(positive)->capture_default_str();
+  app.add_option("--discriminator-channels", o.discriminator_channels, "channels of the discriminator's feature maps; the paper has 128")->check(positive)->capture_default_str();
+  app.add_option("--global-batch", o.global_batch, "pictures in a step, over all replicas")->check(positive)->capture_default_str();
+  app.add_option("--steps", o.steps, "steps of the generator")->check(positive)->capture_default_str();
+  app.add_option("--n-dis", o.n_dis, "steps of the discriminator for each step of the generator")->check(positive)->capture_default_str();
   app.add_option("--learning-rate", o.learning_rate, "Adam's rate for both networks, with beta1 = 0 and beta2 = 0.9")->check(examples::not_negative)->capture_default_str();
-  app.add_option("--penalty", o.penalty, "Weight of the squared slope of the discriminator at real pictures (Mescheder et al., 2018)")
+  app.add_option("--penalty", o.penalty, "weight of the squared slope of the discriminator at real pictures (Mescheder et al., 2018)")
       ->check(examples::not_negative)
       ->capture_default_str();
-  app.add_option("--average-decay", o.average_decay, "Decay of the generator's moving average, which draws the samples; 0.999 and more for runs of many thousand steps")
+  app.add_option("--average-decay", o.average_decay, "decay of the generator's moving average, which draws the samples; 0.999 and more for runs of many thousand steps")
       ->check(CLI::Range(0.0, 0.9999999))
       ->capture_default_str();
-  app.add_flag("--own-batch-norm", o.own_batch_norm, "The generator's batch norm uses the statistics of each replica's own batch, not of all batches together");
+  app.add_flag("--own-batch-norm", o.own_batch_norm, "the generator's batch norm uses the statistics of each replica's own batch, not of all batches together");
   example::add_precision_flag(app, o.precision);
   app.add_option("--data", o.data,
-                 "Folder with train/<class>/*.jpg and val/<class>/*.jpg, or with <class>/*.jpg; without it, a synthetic set is written and used");
-  app.add_option("--synthetic-dir", o.synthetic_dir, "Where the synthetic set is written")->capture_default_str();
-  app.add_option("--samples", o.samples, "Folder for grids of samples, a row for each class, always of the same latents")->capture_default_str();
-  app.add_option("--sample-every", o.sample_every, "Steps between grids of samples; 0: only at the end")->check(examples::not_negative)->capture_default_str();
-  app.add_option("--sample-columns", o.sample_columns, "Samples of a class in a grid")->check(positive)->capture_default_str();
+                 "folder with train/<class>/*.jpg and val/<class>/*.jpg, or with <class>/*.jpg; without it, a synthetic set is written and used");
+  app.add_option("--synthetic-dir", o.synthetic_dir, "where the synthetic set is written")->capture_default_str();
+  app.add_option("--samples", o.samples, "folder for grids of samples, a row for each class, always of the same latents")->capture_default_str();
+  app.add_option("--sample-every", o.sample_every, "steps between grids of samples; 0: only at the end")->check(examples::not_negative)->capture_default_str();
+  app.add_option("--sample-columns", o.sample_columns, "samples of a class in a grid")->check(positive)->capture_default_str();
   app.add_option("--classifier", o.classifier,
-                 "Weights of a ResNet that resnet50 has trained on the same data and written by --save: its features are used to score samples");
-  app.add_option("--classifier-depth", o.classifier_depth, "Layers of the classifier")->check(CLI::IsMember({18, 34, 50, 101, 152}))->capture_default_str();
-  app.add_option("--score-every", o.score_every, "Steps between scores; 0: only at the end")->check(examples::not_negative)->capture_default_str();
-  app.add_option("--score-pictures", o.score_pictures, "Number of samples to score, and of real pictures to compare them with")->check(positive)->capture_default_str();
-  app.add_option("--tensorboard", o.tensorboard, "Folder for what TensorBoard shows");
+                 "weights of a ResNet that resnet50 has trained on the same data and written by --save: its features are used to score samples");
+  app.add_option("--classifier-depth", o.classifier_depth, "layers of the classifier")->check(CLI::IsMember({18, 34, 50, 101, 152}))->capture_default_str();
+  app.add_option("--score-every", o.score_every, "steps between scores; 0: only at the end")->check(examples::not_negative)->capture_default_str();
+  app.add_option("--score-pictures", o.score_pictures, "number of samples to score, and of real pictures to compare them with")->check(positive)->capture_default_str();
+  app.add_option("--tensorboard", o.tensorboard, "folder for what TensorBoard shows");
   app.add_option("--save", o.save, "safetensors file for the generator's moving average at the end");
 }
 

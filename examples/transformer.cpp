@@ -41,23 +41,23 @@ struct Options {
 
 void add_flags(CLI::App& app, Options& o) {
   const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 30);
-  app.add_option("--text", o.text, "Text file to learn the letters (bytes) of; without it, made-up sentences")->check(CLI::ExistingFile);
-  app.add_option("--context", o.context, "Letters that the model sees")->check(positive)->capture_default_str();
-  app.add_option("--width", o.width, "Features of a letter, a multiple of --heads")->check(positive)->capture_default_str();
-  app.add_option("--heads", o.heads, "Heads of attention")->check(positive)->capture_default_str();
-  app.add_option("--layers", o.layers, "Blocks of attention and perceptron")->check(positive)->capture_default_str();
-  app.add_option("--dropout", o.dropout, "Part of the activations that is dropped in training")->check(CLI::Range(0.0, 0.99))->capture_default_str();
-  app.add_option("--global-batch", o.global_batch, "Windows of text in a step, over all replicas")->check(positive)->capture_default_str();
-  app.add_option("--steps", o.steps, "Steps to train")->check(positive)->capture_default_str();
-  app.add_option("--learning-rate", o.learning_rate, "Peak of AdamW's rate, which rises in a tenth of the steps and falls along a cosine")
+  app.add_option("--text", o.text, "text file to learn the letters (bytes) of; without it, made-up sentences")->check(CLI::ExistingFile);
+  app.add_option("--context", o.context, "letters that the model sees")->check(positive)->capture_default_str();
+  app.add_option("--width", o.width, "features of a letter, a multiple of --heads")->check(positive)->capture_default_str();
+  app.add_option("--heads", o.heads, "heads of attention")->check(positive)->capture_default_str();
+  app.add_option("--layers", o.layers, "blocks of attention and perceptron")->check(positive)->capture_default_str();
+  app.add_option("--dropout", o.dropout, "part of the activations that is dropped in training")->check(CLI::Range(0.0, 0.99))->capture_default_str();
+  app.add_option("--global-batch", o.global_batch, "windows of text in a step, over all replicas")->check(positive)->capture_default_str();
+  app.add_option("--steps", o.steps, "steps to train")->check(positive)->capture_default_str();
+  app.add_option("--learning-rate", o.learning_rate, "peak of AdamW's rate, which rises in a tenth of the steps and falls along a cosine")
       ->check(examples::not_negative)
       ->capture_default_str();
-  app.add_option("--validate-every", o.validate_every, "Validate after every so many steps; 0: only at the end")
+  app.add_option("--validate-every", o.validate_every, "validate after every so many steps; 0: only at the end")
       ->check(examples::not_negative)
       ->capture_default_str();
-  app.add_option("--tensorboard", o.tensorboard, "Folder for the curves of this run");
-  app.add_option("--write", o.write, "Letters to write at the end")->check(examples::not_negative)->capture_default_str();
-  app.add_option("--temperature", o.temperature, "Below 1 likely letters become more likely, above 1 less likely")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--tensorboard", o.tensorboard, "folder for the curves of this run");
+  app.add_option("--write", o.write, "letters to write at the end")->check(examples::not_negative)->capture_default_str();
+  app.add_option("--temperature", o.temperature, "below 1 likely letters become more likely, above 1 less likely")->check(CLI::PositiveNumber)->capture_default_str();
 }
 
 // --- text ----------------------------------------------------------------------------------------------------------

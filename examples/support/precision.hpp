@@ -13,7 +13,7 @@ namespace example {
 // `precision` holds the default, and lives as long as the app.
 inline void add_precision_flag(CLI::App& app, std::string& precision) {
   app.add_option("--precision", precision,
-                 "What convolutions and matrix products are computed in; with bfloat16 weights, statistics, losses and optimizers stay float32")
+                 "what convolutions and matrix products are computed in; with bfloat16 weights, statistics, losses and optimizers stay float32")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
 }

@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,12 +13,16 @@
 
 #include <replicator/replicator.hpp>
 
+#include "help.hpp"
+
 namespace example {
 
 // Reads the flags of the app and of the deployment, and runs train(deployment). Exit codes: train's own (0 done; 130, 143 stopped by
 // Ctrl-C, SIGTERM); 1 failed, with a sentence on stderr; 2 the command line cannot be understood.
 template <class Train>
 int run(CLI::App& app, int argc, char** argv, Train train) {
+  app.formatter(std::make_shared<Help>());
+  app.get_help_ptr()->description("prints this text and ends");
   app.footer(replicator::Deployment::help());
   replicator::Deployment deployment;
   try {

@@ -82,11 +82,17 @@ TEST_CASE("resnet50 that is resumed by another number of devices or processes pr
   check_processes(pictures, 2, "--resume --devices cpu:0 " + kept("c"), whole);
 }
 
+TEST_CASE("the help of resnet50 shows its own flags in the columns of the deployment's flags") {
+  const auto help = test::run_program(test::example("resnet50") + " --help");
+  CHECK(help.exit_code == 0);
+  CHECK_THAT(help.text, Catch::Contains("\n  --depth N               layers of the ResNet (version 1.5): 18, 34, 50, 101, 152 (50)\n"));
+  CHECK_THAT(help.text, Catch::Contains("\n  --replicas N            replicas over all hosts (1)\n"));
+}
+
 TEST_CASE("resnet50 names a damaged picture and an empty folder, and exits with 1") {
   const Pictures pictures;
-  const auto file = std::filesystem::directory_iterator {
-    std::filesystem::directory_iterator { pictures.folder / "train" } -> path()
-    } -> path();
+  const auto first_in = [](const std::filesystem::path& folder) { return (*std::filesystem::directory_iterator{folder}).path(); };
+  const auto file = first_in(first_in(pictures.folder / "train"));
   std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
   const auto damaged = test::run_program(command(pictures, "--serial"));
   CHECK(damaged.exit_code == 1);
