@@ -162,52 +162,38 @@ struct StopGradient {
   std::vector<AnyTensor> gradient(const GradientContext&) const { return {AnyTensor{}}; }
 };
 
+namespace detail {
 // Adds an elementwise node over `domain`.
-inline AnyTensor map_node(Graph& graph, detail::Expression expression, std::span<const AnyTensor> inputs, Shape domain, DType result,
+inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, Shape domain, DType result,
                           Location where) {
-  return graph.tensor(add_compute(graph, Map{std::make_shared<const detail::Expression>(std::move(expression)), domain, {result}}, inputs, where));
+  return graph.tensor(add_compute(graph, Map{std::make_shared<const Expression>(std::move(expression)), domain, {result}}, inputs, where));
 }
 
 // The same over the inputs broadcast together. Throws BuildError where they do not fit.
-inline AnyTensor map_node(Graph& graph, detail::Expression expression, std::span<const AnyTensor> inputs, DType result, Location where) {
+inline AnyTensor map_node(Graph& graph, Expression expression, std::span<const AnyTensor> inputs, DType result, Location where) {
   std::vector<TensorType> types;
   for (const auto& input : inputs) types.push_back(input.type());
   Shape domain;
   try {
-    domain = detail::broadcast_all(types);
+    domain = broadcast_all(types);
   } catch (const BuildError& error) {
     throw BuildError{"replica " + std::to_string(graph.replica()) + ": elementwise operation at " + where.text() + ": " + error.what()};
   }
   return map_node(graph, std::move(expression), inputs, domain, result, where);
 }
 
-// Converts the values to another type.
-inline AnyTensor converted(AnyTensor x, DType to, Location where) {
-  if (x.dtype() == to) return x;
-  detail::Expression e;
-  e.compute = detail::compute_type(x.dtype());
-  e.inputs = 1;
-  e.outputs = {e.input(0)};
-  return map_node(x.graph(), std::move(e), {&x, 1}, to, where);
-}
-
 // Reduces an expression over axes of the domain: sum, min or max.
-inline AnyTensor reduce_node(Graph& graph, ReduceKind kind, detail::Expression expression, std::span<const AnyTensor> inputs, Shape domain,
+inline AnyTensor reduce_node(Graph& graph, ReduceKind kind, Expression expression, std::span<const AnyTensor> inputs, Shape domain,
                              std::vector<std::int64_t> axes, DType result, Location where) {
   return graph.tensor(add_compute(
-      graph, Reduce{kind, std::make_shared<const detail::Expression>(std::move(expression)), std::move(axes), domain, {result}}, inputs, where));
-}
-
-inline AnyTensor reshape(AnyTensor x, Shape shape, Location where) {  // throws BuildError for another number of elements
-  if (x.shape() == shape) return x;
-  return compute(x.graph(), Reshape{shape}, {x}, where);
+      graph, Reduce{kind, std::make_shared<const Expression>(std::move(expression)), std::move(axes), domain, {result}}, inputs, where));
 }
 
 // One scalar operation on tensors of one dtype.
-inline AnyTensor apply(detail::ScalarOp op, std::initializer_list<AnyTensor> inputs, Location where) {
+inline AnyTensor apply(ScalarOp op, std::initializer_list<AnyTensor> inputs, Location where) {
   const DType dtype = inputs.begin()->dtype();
-  detail::Expression e;
-  e.compute = detail::compute_type(dtype);
+  Expression e;
+  e.compute = compute_type(dtype);
   e.inputs = static_cast<std::uint16_t>(inputs.size());
   std::uint16_t x[3]{};
   for (std::uint16_t i = 0; i < e.inputs; ++i) x[i] = e.input(i);
@@ -216,12 +202,28 @@ inline AnyTensor apply(detail::ScalarOp op, std::initializer_list<AnyTensor> inp
 }
 
 // op(x, scalar)
-inline AnyTensor apply(detail::ScalarOp op, AnyTensor x, Number scalar, Location where) {
-  detail::Expression e;
-  e.compute = detail::compute_type(x.dtype());
+inline AnyTensor apply(ScalarOp op, AnyTensor x, Number scalar, Location where) {
+  Expression e;
+  e.compute = compute_type(x.dtype());
   e.inputs = 1;
   e.outputs = {e.apply(op, e.input(0), e.constant(scalar))};
   return map_node(x.graph(), std::move(e), {&x, 1}, x.dtype(), where);
+}
+}  // namespace detail
+
+// Converts the values to another type.
+inline AnyTensor converted(AnyTensor x, DType to, Location where) {
+  if (x.dtype() == to) return x;
+  detail::Expression e;
+  e.compute = detail::compute_type(x.dtype());
+  e.inputs = 1;
+  e.outputs = {e.input(0)};
+  return detail::map_node(x.graph(), std::move(e), {&x, 1}, to, where);
+}
+
+inline AnyTensor reshape(AnyTensor x, Shape shape, Location where) {  // throws BuildError for another number of elements
+  if (x.shape() == shape) return x;
+  return compute(x.graph(), Reshape{shape}, {x}, where);
 }
 
 // Adds a constant node.
@@ -239,7 +241,7 @@ inline AnyTensor fill(Graph& graph, TensorType type, Number value, Location wher
   detail::Expression e;
   e.compute = detail::compute_type(type.dtype);
   e.outputs = {e.constant(value)};
-  return map_node(graph, std::move(e), {}, type.shape, type.dtype, where);
+  return detail::map_node(graph, std::move(e), {}, type.shape, type.dtype, where);
 }
 
 }  // namespace replicator
