@@ -77,7 +77,7 @@ TEST_CASE("batch norm and its gradient pass over the images as often as they mus
                               input(graph, {rp::DType::float64, channels}, 2)};
   const rp::AnyTensor y = normalised(in);
   // dy = exp(y): one pass that reads y and writes dy.
-  for (const auto& gradient : rp::gradients(rp::apply(rp::detail::ScalarOp::exponential, {y}, {}), in))
+  for (const auto& gradient : rp::gradients(rp::detail::apply(rp::detail::ScalarOp::exponential, {y}, {}), in))
     graph.results().push_back(gradient.value());
   graph.results().push_back(y.value());
   const auto optimised = rp::detail::optimise(graph);
